@@ -1,0 +1,253 @@
+"""Everything the package needs to know about Numba, in one place.
+
+Three things live here. `kernel` compiles a function and caches it in a folder named after a
+fingerprint of the package's sources, so that users start fast and developers never run stale code.
+`unit` and `compile_methods` let the methods of a NamedTuple of per-unit arrays (a unit prior) run
+inside kernels: `unit(prior, i)` is the same NamedTuple with the i-th entry of every field, and its
+methods, written once for NumPy arrays, compile for the scalars. The intrinsics at the end give the
+polynomials of `fastmf.special` a fused multiply-add and access to the bits of a float.
+"""
+
+import hashlib
+import inspect
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.caching import FunctionCache
+from numba.extending import intrinsic, overload, overload_method
+
+# Reductions may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
+REORDER = {"reassoc", "contract", "nsz", "arcp"}
+
+
+# --- compilation and its cache ------------------------------------------------------------------
+
+
+def _fingerprint():
+    """Hash of every source file that compiled code can depend on."""
+    package = Path(__file__).parent
+    files = [*package.glob("*.py"), *package.glob("priors/*.py"), *package.glob("kernels/*.py")]
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _cache_folder():
+    """Folder of the compiled code of exactly these sources; folders unused for a month are removed."""
+    base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    root = Path(base) if base else Path.home() / ".cache"
+    name = _fingerprint()
+    for parent in (root / "fastmf", Path(tempfile.gettempdir()) / f"fastmf-{os.getuid()}"):
+        folder = parent / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            os.utime(folder)
+        except OSError:
+            continue
+        for old in parent.iterdir():
+            if time.time() - old.stat().st_mtime > 30 * 86400:
+                shutil.rmtree(old, ignore_errors=True)
+        return str(folder)
+    return None
+
+
+_CACHE_FOLDER = _cache_folder()
+
+
+def _classes(type_):
+    """The NamedTuple classes inside a Numba type."""
+    if isinstance(type_, types.BaseNamedTuple):
+        yield type_.instance_class
+    for inner in getattr(type_, "types", ()):
+        yield from _classes(inner)
+
+
+def _outside_classes(signature):
+    """The NamedTuple classes of a signature that are not this package's, such as a user's prior."""
+    found = {c for argument in signature for c in _classes(argument)}
+    return {c for c in found if c.__module__.partition(".")[0] != __name__.partition(".")[0]}
+
+
+def _importable(class_):
+    return class_.__module__ != "__main__" and "<locals>" not in class_.__qualname__
+
+
+def _source_of_module(class_):
+    try:
+        return Path(inspect.getfile(class_)).read_bytes()
+    except (OSError, TypeError):
+        return b""
+
+
+class _SourceAwareCache(FunctionCache):
+    """Numba's cache, with the source of a user's own prior as part of the key.
+
+    Numba knows a NamedTuple only by its name, and would go on running the old methods after an
+    edit. A class that another process cannot import (defined in a script or in a function) is not
+    cached at all: such entries would never be found again and pile up.
+    """
+
+    def _index_key(self, sig, codegen):
+        key = super()._index_key(sig, codegen)
+        outside = sorted(_outside_classes(sig), key=lambda c: (c.__module__, c.__qualname__))
+        if not outside:
+            return key
+        digest = hashlib.sha256(b"\0".join(map(_source_of_module, outside))).hexdigest()
+        return (*key, digest)
+
+    def load_overload(self, sig, target_context):
+        if all(map(_importable, _outside_classes(sig))):
+            return super().load_overload(sig, target_context)
+        return None
+
+    def save_overload(self, sig, data):
+        if all(map(_importable, _outside_classes(sig))):
+            super().save_overload(sig, data)
+
+
+def kernel(function=None, *, parallel=False, reorder=False):
+    """Compile a kernel: no Python objects, division as in NumPy, cached on disk.
+
+    Parameters
+    ----------
+    parallel : bool
+        Whether `prange` loops run on several threads.
+    reorder : bool
+        Whether floating-point sums may be reordered (`REORDER`), so that they vectorise. Only for
+        functions whose result may differ in the last bits from one build to another.
+    """
+    if function is None:
+        return lambda f: kernel(f, parallel=parallel, reorder=reorder)
+    dispatcher = numba.njit(
+        function,
+        parallel=parallel,
+        error_model="numpy",
+        fastmath=REORDER if reorder else False,
+    )
+    if _CACHE_FOLDER is not None and not numba.config.DISABLE_JIT:
+        users_choice = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = _CACHE_FOLDER
+        try:
+            dispatcher._cache = _SourceAwareCache(function)
+        finally:
+            numba.config.CACHE_DIR = users_choice
+    return dispatcher
+
+
+# --- unit priors inside kernels -----------------------------------------------------------------
+
+
+def unit(prior, i):
+    """One unit of a prior: the same NamedTuple, with the i-th entry of every array field."""
+    return prior._make(f[i] if isinstance(f, np.ndarray) else f for f in prior)
+
+
+@intrinsic
+def _unit(typing_context, prior, i):
+    if not isinstance(prior, types.BaseNamedTuple):
+        return None
+    scalars = [t.dtype if isinstance(t, types.Array) else t for t in prior.types]
+    result = types.BaseTuple.from_types(scalars, prior.instance_class)
+
+    def generate(context, builder, signature, arguments):
+        values = []
+        for position, type_ in enumerate(prior.types):
+            value = builder.extract_value(arguments[0], position)
+            if isinstance(type_, types.Array):
+                array = context.make_array(type_)(context, builder, value)
+                pointer = cgutils.get_item_pointer(
+                    context, builder, type_, array, [arguments[1]], wraparound=False
+                )
+                value = context.unpack_value(builder, type_.dtype, pointer)
+            values.append(value)
+        return context.make_tuple(builder, signature.return_type, values)
+
+    return result(prior, types.intp), generate
+
+
+@overload(unit, inline="always")
+def _unit_compiled(prior, i):
+    return lambda prior, i: _unit(prior, i)
+
+
+def compile_methods(*names):
+    """Let kernels call the methods `name(self, b, a)` of NamedTuples, compiled from their source."""
+
+    def hook(name):
+        def method(self, b, a):
+            return getattr(self.instance_class, name, None)
+
+        overload_method(types.BaseNamedTuple, name, jit_options={"error_model": "numpy"})(method)
+
+    for name in names:
+        hook(name)
+
+
+# --- intrinsics -----------------------------------------------------------------------------------
+
+_INTEGER = {types.float64: types.int64, types.float32: types.int32}
+_FLOAT = {integer: float_ for float_, integer in _INTEGER.items()}
+
+
+@intrinsic
+def fma(typing_context, x, y, z):
+    """x * y + z, rounded once."""
+    if not isinstance(x, types.Float):
+        return None
+
+    def generate(context, builder, signature, arguments):
+        return builder.fma(*arguments)
+
+    return x(x, x, x), generate
+
+
+def _reinterpret(typing_context, value, mapping):
+    if value not in mapping:
+        return None
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
+
+    return mapping[value](value), generate
+
+
+@intrinsic
+def float_to_bits(typing_context, x):
+    """The bits of a float as a signed integer of the same width."""
+    return _reinterpret(typing_context, x, _INTEGER)
+
+
+@intrinsic
+def bits_to_float(typing_context, i):
+    """The float with these bits."""
+    return _reinterpret(typing_context, i, _FLOAT)
+
+
+def fetch_and_increment(counter):
+    """Take the next number from a one-element int64 array shared by all threads."""
+    value = counter[0]
+    counter[0] += 1
+    return value
+
+
+@intrinsic
+def _fetch_and_increment(typing_context, counter):
+    def generate(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        one = ir.Constant(ir.IntType(64), 1)
+        return builder.atomic_rmw("add", array.data, one, "monotonic")
+
+    return types.int64(counter), generate
+
+
+@overload(fetch_and_increment)
+def _fetch_and_increment_compiled(counter):
+    return lambda counter: _fetch_and_increment(counter)

@@ -1,0 +1,189 @@
+"""What a unit prior is, and what every prior gets for free.
+
+A unit prior is a NamedTuple of per-unit arrays with two methods,
+
+    log_partition(self, b, a)    log of the integral of prior(x) exp(b x - a x^2 / 2)
+    moments(self, b, a)          mean and variance of that tilted distribution
+
+written as array expressions with the functions of `fastmf.special`. The same text serves NumPy
+(fields of shape (n_units,), `b` and `a` broadcasting against them) and kernels (one unit: every
+field and argument a scalar). A tilt for which the integral diverges has log-partition and variance
++inf, and any finite mean. Everything else a prior may offer is optional:
+
+    log_prob(self, x)             log of the unnormalised prior itself, -inf outside the support
+    sample(self, b, a, rng)       draws from the tilted distribution
+    gradient(self, b, a)          derivatives of log_partition: the same NamedTuple, of derivatives
+    log_prob_gradient(self, x)    derivatives of log_prob, likewise
+    third_cumulant(self, mean)    as a function of the mean, and its derivative (binary units)
+    project(self)                 the nearest prior with parameters inside their domain
+    from_data(cls, X)             a prior fitted to columns of data (class method)
+    parameters                    names of the fields that are learned (default: all)
+"""
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+
+from fastmf._numba import compile_methods, unit
+
+compile_methods("log_partition", "moments")
+
+REGISTRY = {}
+
+
+def unit_prior(name):
+    """Class decorator: register a prior under `name`, and check and broadcast its parameters."""
+
+    def decorate(class_):
+        REGISTRY[name] = class_
+        plain_new = class_.__new__
+
+        def checked_new(cls, *args, **kwargs):
+            fields = plain_new(cls, *args, **kwargs)
+            prior = class_._make(_per_unit(class_.__name__, fields._asdict()))
+            getattr(prior, "_check", lambda: None)()
+            return prior
+
+        checked_new.__doc__ = plain_new.__doc__
+        class_.__new__ = checked_new
+        return class_
+
+    return decorate
+
+
+def _per_unit(class_name, fields):
+    """The fields as contiguous arrays of one shape (n_units,) and one floating type."""
+    arrays = {}
+    for name, value in fields.items():
+        try:
+            array = np.asarray(value)
+            if array.dtype.kind not in "fiub":
+                raise TypeError
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"{class_name}: {name} must be a number or an array of numbers, "
+                f"got {type(value).__name__}."
+            ) from None
+        if array.ndim > 1:
+            raise ValueError(
+                f"{class_name}: {name} must have shape (n_units,), got shape {array.shape}."
+            )
+        arrays[name] = array
+    # Python numbers take the precision of the arrays beside them.
+    precise = [v.dtype for k, v in arrays.items() if isinstance(fields[k], (np.ndarray, np.generic))]
+    dtype = np.float32 if precise and all(d == np.float32 for d in precise) else np.float64
+    try:
+        shape = np.broadcast_shapes((1,), *(v.shape for v in arrays.values()))
+    except ValueError:
+        shapes = ", ".join(f"{k} {v.shape}" for k, v in arrays.items())
+        raise ValueError(f"{class_name}: the parameters differ in length: {shapes}.") from None
+    if shape == (0,):
+        raise ValueError(f"{class_name}: a prior needs at least one unit.")
+    for name, array in arrays.items():
+        if np.isnan(array).any():
+            raise ValueError(f"{class_name}: {name} contains NaN.")
+        if name not in ("lower", "upper") and not np.isfinite(array).all():
+            raise ValueError(f"{class_name}: {name} contains an infinity.")
+        yield np.ascontiguousarray(np.broadcast_to(array, shape), dtype=dtype)
+
+
+def n_units(prior):
+    """Number of units that a prior describes."""
+    own = getattr(prior, "n_units", None)
+    return own() if own else max(np.size(f) for f in prior)
+
+
+def take(prior, units):
+    """The prior of a slice of the units."""
+    own = getattr(prior, "take", None)
+    return own(units) if own else prior._make(f[units] if np.ndim(f) else f for f in prior)
+
+
+def as_dtype(prior, dtype):
+    """The prior with its parameters in another floating type."""
+    own = getattr(prior, "as_dtype", None)
+    return own(dtype) if own else prior._make(np.ascontiguousarray(f, dtype=dtype) for f in prior)
+
+
+def parameter_names(prior):
+    """Names of the fields that learning changes."""
+    return getattr(prior, "parameters", prior._fields)
+
+
+# --- one row of a layer -------------------------------------------------------------------------
+
+
+def tilted_moments(prior, start, b, a, mean, var):
+    """Fill `mean` and `var` for the units `start`, `start + 1`, ... tilted by `b` and `a`."""
+    mean[:], var[:] = take(prior, slice(start, start + b.shape[0])).moments(b, a)
+
+
+def tilted_log_partition(prior, start, b, a):
+    """Sum of the log-partitions of the units `start`, `start + 1`, ... tilted by `b` and `a`."""
+    return take(prior, slice(start, start + b.shape[0])).log_partition(b, a).sum()
+
+
+_OPTIONS = {"error_model": "numpy"}
+
+
+@overload(tilted_moments, jit_options=_OPTIONS)
+def _tilted_moments(prior, start, b, a, mean, var):
+    if not isinstance(prior, types.BaseNamedTuple):
+        return None
+    own = getattr(prior.instance_class, "_tilted_moments", None)
+    if own is not None:
+        return own(prior)
+
+    def one_by_one(prior, start, b, a, mean, var):
+        for i in range(b.shape[0]):
+            mean[i], var[i] = unit(prior, start + i).moments(b[i], a[i])
+
+    return one_by_one
+
+
+@overload(tilted_log_partition, jit_options=_OPTIONS)
+def _tilted_log_partition(prior, start, b, a):
+    if not isinstance(prior, types.BaseNamedTuple):
+        return None
+    own = getattr(prior.instance_class, "_tilted_log_partition", None)
+    if own is not None:
+        return own(prior)
+
+    def one_by_one(prior, start, b, a):
+        total = 0.0
+        for i in range(b.shape[0]):
+            total += unit(prior, start + i).log_partition(b[i], a[i])
+        return total
+
+    return one_by_one
+
+
+# --- derivatives --------------------------------------------------------------------------------
+
+
+def gradient(prior, b, a):
+    """Derivatives of `prior.log_partition(b, a)` by each parameter, as the same NamedTuple.
+
+    A prior without a `gradient` of its own is differentiated numerically.
+    """
+    if hasattr(prior, "gradient"):
+        return prior.gradient(b, a)
+    return _numerical_gradient(prior, lambda p: p.log_partition(b, a))
+
+
+def log_prob_gradient(prior, x):
+    """Derivatives of `prior.log_prob(x)` by each parameter, as the same NamedTuple."""
+    if hasattr(prior, "log_prob_gradient"):
+        return prior.log_prob_gradient(x)
+    return _numerical_gradient(prior, lambda p: p.log_prob(x))
+
+
+def _numerical_gradient(prior, function):
+    derivatives = {}
+    for name in prior._fields:
+        value = np.asarray(getattr(prior, name), dtype=np.float64)
+        # Fourth-order central differences: error about 1e-11 of the function's scale.
+        step = 1e-3 * np.maximum(1.0, np.abs(value))
+        f = {k: function(prior._replace(**{name: value + k * step})) for k in (-2, -1, 1, 2)}
+        derivatives[name] = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * step)
+    return prior._make(derivatives[name] for name in prior._fields)

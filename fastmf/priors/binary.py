@@ -1,0 +1,131 @@
+"""Units with two values: Bernoulli {0, 1} and Ising {-1, +1}."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.priors._protocol import unit_prior
+from fastmf.special import constant, exp, log_cosh, sigmoid, sigmoid_pair, softplus, where
+
+# Log-odds beyond this are as good as certainty, and would only hinder learning from moving back.
+LARGEST_FIELD = 30.0
+
+
+@unit_prior("bernoulli")
+class Bernoulli(NamedTuple):
+    """Units with values 0 and 1 and weight exp(field x).
+
+    Parameters
+    ----------
+    field : float or array of shape (n_units,)
+        Log-odds of the value 1.
+
+    Notes
+    -----
+    Tramel et al. (2018), Eqs. 110-118. As x^2 = x, the tilt `a` acts as a field of -a / 2.
+    """
+
+    field: np.ndarray
+
+    def log_partition(self, b, a):
+        """log(1 + exp(field + b - a / 2))."""
+        return softplus(self.field + b - constant(0.5, a) * a)
+
+    def moments(self, b, a):
+        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        p, q = sigmoid_pair(self.field + b - constant(0.5, a) * a)
+        return p, p * q
+
+    def log_prob(self, x):
+        """field x for x in {0, 1}, -inf elsewhere."""
+        return np.where((x == 0) | (x == 1), self.field * x, -np.inf)
+
+    def sample(self, b, a, rng):
+        """Draws from the tilted distribution."""
+        p = self.moments(b, a)[0]
+        return (rng.random(p.shape) < p).astype(p.dtype)
+
+    def gradient(self, b, a):
+        """Derivatives of the log-partition."""
+        return self._make((self.moments(b, a)[0],))
+
+    def log_prob_gradient(self, x):
+        """Derivatives of log_prob."""
+        return self._make((x,))
+
+    def third_cumulant(self, mean):
+        """Third cumulant as a function of the mean, and its derivative."""
+        one, two, six = constant(1.0, mean), constant(2.0, mean), constant(6.0, mean)
+        return mean * (one - mean) * (one - two * mean), one - six * mean * (one - mean)
+
+    def project(self):
+        """The prior with fields that leave both values a chance."""
+        return self._make((np.clip(self.field, -LARGEST_FIELD, LARGEST_FIELD),))
+
+    @classmethod
+    def from_data(cls, X):
+        """Log-odds of the column means, as if each value had been seen once more."""
+        ones = X.sum(0, dtype=np.float64)
+        return cls((np.log(ones + 1) - np.log(len(X) - ones + 1)).astype(X.dtype))
+
+
+@unit_prior("ising")
+class Ising(NamedTuple):
+    """Units with values -1 and +1 and weight exp(field x).
+
+    Parameters
+    ----------
+    field : float or array of shape (n_units,)
+        Half the log-odds of the value +1.
+
+    Notes
+    -----
+    As x^2 = 1, the tilt `a` only shifts the log-partition, by -a / 2.
+    """
+
+    field: np.ndarray
+
+    def log_partition(self, b, a):
+        """log(2 cosh(field + b)) - a / 2."""
+        return log_cosh(self.field + b) + np.log(2.0) - constant(0.5, a) * a
+
+    def moments(self, b, a):
+        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        t = self.field + b
+        e = exp(constant(-2.0, t) * abs(t))
+        one = constant(1.0, t)
+        scale = one / (one + e)
+        size = (one - e) * scale
+        return where(t > 0, size, -size), constant(4.0, t) * e * scale * scale
+
+    def log_prob(self, x):
+        """field x for x in {-1, +1}, -inf elsewhere."""
+        return np.where(abs(x) == 1, self.field * x, -np.inf)
+
+    def sample(self, b, a, rng):
+        """Draws from the tilted distribution."""
+        p = sigmoid(2 * (self.field + b) + 0 * a)
+        return np.where(rng.random(p.shape) < p, 1.0, -1.0).astype(p.dtype)
+
+    def gradient(self, b, a):
+        """Derivatives of the log-partition."""
+        return self._make((self.moments(b, a)[0] + 0 * a,))
+
+    def log_prob_gradient(self, x):
+        """Derivatives of log_prob."""
+        return self._make((x,))
+
+    def third_cumulant(self, mean):
+        """Third cumulant as a function of the mean, and its derivative."""
+        two, six = constant(2.0, mean), constant(6.0, mean)
+        return -two * mean * (constant(1.0, mean) - mean * mean), six * mean * mean - two
+
+    def project(self):
+        """The prior with fields that leave both values a chance."""
+        return self._make((np.clip(self.field, -LARGEST_FIELD / 2, LARGEST_FIELD / 2),))
+
+    @classmethod
+    def from_data(cls, X):
+        """Half the log-odds of the columns, as if each value had been seen once more."""
+        ups = (X > 0).sum(0)
+        return cls(0.5 * (np.log(ups + 1.0) - np.log(len(X) - ups + 1.0)).astype(X.dtype))

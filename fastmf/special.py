@@ -1,0 +1,157 @@
+"""Special functions for both worlds: NumPy arrays outside kernels, scalars inside.
+
+Each function is an ordinary NumPy function; an overload of the same name gives kernels a version
+that LLVM can vectorise (Numba has no vector mathematics library, and a call to the scalar one costs
+five times as much as the polynomial below). Nothing here overflows or returns NaN for finite input.
+"""
+
+import math
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+
+from fastmf._numba import bits_to_float, float_to_bits, fma
+
+_OPTIONS = {"error_model": "numpy"}
+
+# Beyond these bounds the exponential would leave the normal range of its type.
+_EXP_RANGE = {np.float64: (-708.0, 709.0), np.float32: (-87.0, 88.0)}
+
+
+def where(condition, x, y):
+    """`x` where the condition holds and `y` elsewhere, without a branch."""
+    return np.where(condition, x, y)
+
+
+@overload(where, jit_options=_OPTIONS)
+def _where(condition, x, y):
+    return lambda condition, x, y: x if condition else y
+
+
+def constant(value, like):
+    """`value` in the precision of `like`: Numba would make `0.5 * x` a float64 for a float32 x."""
+    return value
+
+
+@overload(constant, jit_options=_OPTIONS)
+def _constant(value, like):
+    if like == types.float32:
+        return lambda value, like: np.float32(value)
+    return lambda value, like: float(value)
+
+
+def exp(x):
+    """Exponential, saturated (not overflowing) beyond the range of the floating-point type."""
+    x = np.asarray(x)
+    return np.exp(np.clip(x, *_EXP_RANGE.get(x.dtype.type, (-708.0, 709.0))))
+
+
+@overload(exp, jit_options=_OPTIONS)
+def _exp(x):
+    # x = n ln 2 + r with |r| <= ln(2) / 2. Adding `magic` rounds x / ln 2 to the integer n and
+    # leaves n in the low bits, from where a shift moves it into the exponent of the result.
+    if x == types.float32:
+        f = np.float32
+        low, high = f(-87.0), f(88.0)
+        inverse_ln2, magic = f(1.4426950408889634), f(1.5 * 2.0**23)
+        bias, mantissa_bits = np.int32(127), np.int32(23)
+        ln2_high, ln2_low = f(0.693359375), f(-2.12194440e-4)
+        c0, c1, c2, c3, c4, c5, c6, c7 = (f(1.0 / math.factorial(k)) for k in range(8))
+
+        def single(x):
+            x = min(max(x, low), high)
+            t = fma(x, inverse_ln2, magic)
+            n = t - magic
+            r = fma(n, -ln2_low, fma(n, -ln2_high, x))
+            p = fma(fma(fma(c7, r, c6), r, c5), r, c4)
+            p = fma(fma(fma(fma(p, r, c3), r, c2), r, c1), r, c0)
+            return p * bits_to_float(np.int32((float_to_bits(t) + bias) << mantissa_bits))
+
+        return single
+
+    low, high = _EXP_RANGE[np.float64]
+    inverse_ln2, magic = 1.4426950408889634, 1.5 * 2.0**52
+    ln2_high, ln2_low = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12 = (
+        1.0 / math.factorial(k) for k in range(13)
+    )
+
+    def double(x):
+        x = min(max(float(x), low), high)
+        t = fma(x, inverse_ln2, magic)
+        n = t - magic
+        r = fma(n, -ln2_low, fma(n, -ln2_high, x))
+        p = fma(fma(fma(fma(c12, r, c11), r, c10), r, c9), r, c8)
+        p = fma(fma(fma(fma(p, r, c7), r, c6), r, c5), r, c4)
+        p = fma(fma(fma(fma(p, r, c3), r, c2), r, c1), r, c0)
+        return p * bits_to_float((float_to_bits(t) + 1023) << 52)
+
+    return double
+
+
+def log(x):
+    """Natural logarithm of a positive number."""
+    return np.log(x)
+
+
+def log1p(x):
+    """log(1 + x) for x > -1."""
+    return np.log1p(x)
+
+
+@overload(log, jit_options=_OPTIONS)
+def _log(x):
+    return lambda x: math.log(x)
+
+
+@overload(log1p, jit_options=_OPTIONS)
+def _log1p(x):
+    return lambda x: math.log1p(x)
+
+
+# What follows reads the same for an array and for a scalar, and is its own compiled version.
+
+
+def sigmoid_pair(t):
+    """sigmoid(t) and sigmoid(-t), each to full relative precision, from one exponential."""
+    e = exp(-abs(t))
+    one = constant(1.0, t)
+    large = one / (one + e)
+    small = e * large
+    return where(t > 0, large, small), where(t > 0, small, large)
+
+
+@overload(sigmoid_pair, jit_options=_OPTIONS)
+def _sigmoid_pair(t):
+    return sigmoid_pair
+
+
+def sigmoid(t):
+    """1 / (1 + exp(-t))."""
+    return sigmoid_pair(t)[0]
+
+
+@overload(sigmoid, jit_options=_OPTIONS)
+def _sigmoid(t):
+    return sigmoid
+
+
+def softplus(t):
+    """log(1 + exp(t))."""
+    return where(t > 0, t, 0 * t) + log1p(exp(-abs(t)))
+
+
+@overload(softplus, jit_options=_OPTIONS)
+def _softplus(t):
+    return softplus
+
+
+def log_cosh(t):
+    """log(cosh(t))."""
+    return abs(t) + log1p(exp(-2 * abs(t))) - math.log(2.0)
+
+
+@overload(log_cosh, jit_options=_OPTIONS)
+def _log_cosh(t):
+    return log_cosh
