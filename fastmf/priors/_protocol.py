@@ -27,6 +27,7 @@ from numba.extending import overload
 from fastmf._numba import compile_methods, unit
 
 compile_methods("log_partition", "moments")
+compile_methods("third_cumulant", tilted=False)
 
 REGISTRY = {}
 

@@ -1,0 +1,201 @@
+"""Matrix products of a few rows with fixed couplings, inside kernels.
+
+BLAS packs its right operand again at every call, brings threads of its own, and rounds a row
+differently with the number of rows beside it. Here the couplings are packed once per solve; a tile
+of rows times one panel of columns stays in registers; and an entry is always the same chain of
+fused multiply-adds, so that a row's result does not depend on which rows are with it. A tile is
+written in LLVM vectors because no loop nest would keep its accumulators in registers.
+"""
+
+import llvmlite.binding
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, overload
+
+from fastmf._numba import not_inlined
+
+# A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
+# all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
+_WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
+VECTOR_BYTES = 64 if _WIDE else 32
+TILE_VECTORS = 3
+TILE_ROWS = 8 if _WIDE else 4
+# So many rows of a panel stay in the first-level cache while all tiles pass over them.
+CHUNK = 512
+
+
+def panel_width(dtype):
+    """Number of columns in one panel of packed couplings."""
+    return TILE_VECTORS * VECTOR_BYTES // np.dtype(dtype).itemsize
+
+
+def pack(matrix):
+    """Cut a matrix into panels of columns, each contiguous; the last is padded with zeros.
+
+    Parameters
+    ----------
+    matrix : array of shape (n_rows, n_columns)
+
+    Returns
+    -------
+    array of shape (n_panels, n_rows, panel_width)
+    """
+    n_rows, n_columns = matrix.shape
+    width = panel_width(matrix.dtype)
+    n_panels = -(-n_columns // width)
+    padded = np.zeros((n_rows, n_panels * width), matrix.dtype)
+    padded[:, :n_columns] = matrix
+    return np.ascontiguousarray(padded.reshape(n_rows, n_panels, width).swapaxes(0, 1))
+
+
+def product(states, n_rows, source, packed, panel, out, column):
+    """Set out[:n_rows, column:column + width] to states[:n_rows, source:] times one panel."""
+    panel_of_couplings = packed[panel]
+    n_source, width = panel_of_couplings.shape
+    rows = states[:n_rows, source : source + n_source]
+    out[:n_rows, column : column + width] = rows @ panel_of_couplings
+
+
+def _tile(n_tile_rows):
+    """Intrinsic for `n_tile_rows` rows of a product, starting at `row`."""
+
+    @intrinsic
+    def tile(typing_context, states, row, source, packed, panel, first, last, out, column):
+        element = packed.dtype
+        i = types.intp
+        signature = types.void(states, i, i, packed, i, i, i, out, i)
+
+        def generate(context, builder, signature, arguments):
+            _emit_tile(context, builder, signature, arguments, element, n_tile_rows)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return tile
+
+
+def _emit_tile(context, builder, signature, arguments, element, n_tile_rows):
+    states_type, _, _, packed_type, _, _, _, out_type, _ = signature.args
+    states, row, source, packed, panel, first_k, last_k, out, column = arguments
+    states = context.make_array(states_type)(context, builder, states)
+    packed = context.make_array(packed_type)(context, builder, packed)
+    out = context.make_array(out_type)(context, builder, out)
+
+    n_bytes = element.bitwidth // 8
+    n_lanes = VECTOR_BYTES // n_bytes
+    width = TILE_VECTORS * n_lanes
+    i64, i32 = ir.IntType(64), ir.IntType(32)
+    vector = ir.VectorType(context.get_value_type(element), n_lanes)
+    undefined = ir.Constant(vector, ir.Undefined)
+    suffix = f"v{n_lanes}f{element.bitwidth}"
+    fma = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fma.{suffix}"
+    )
+
+    def number(value):
+        return ir.Constant(i64, value)
+
+    def stride(array, axis):
+        return builder.sdiv(builder.extract_value(array.strides, axis), number(n_bytes))
+
+    def vector_pointer(pointer, offset):
+        return builder.bitcast(builder.gep(pointer, [offset]), vector.as_pointer())
+
+    n_source = builder.extract_value(packed.shape, 1)
+    between_rows = stride(states, 0)
+    between_columns = number(1) if states_type.layout == "C" else stride(states, 1)
+    between_out_rows = stride(out, 0)
+    first = builder.add(builder.mul(row, between_rows), builder.mul(source, between_columns))
+    state_rows = [
+        builder.gep(states.data, [builder.add(first, builder.mul(number(r), between_rows))])
+        for r in range(n_tile_rows)
+    ]
+    couplings = builder.gep(
+        packed.data, [builder.mul(builder.mul(panel, n_source), number(width))]
+    )
+    target = builder.gep(
+        out.data, [builder.add(builder.mul(row, between_out_rows), column)]
+    )
+
+    def pieces(pointers):
+        for r in range(n_tile_rows):
+            for v in range(TILE_VECTORS):
+                offset = builder.add(builder.mul(number(r), between_out_rows), number(v * n_lanes))
+                yield vector_pointer(pointers, offset)
+
+    # accumulators = out[rows, columns]
+    starts = []
+    for pointer in pieces(target):
+        starts.append(builder.load(pointer))
+        starts[-1].align = n_bytes
+    # for k in range(first_k, last_k): accumulators += states[:, k] * couplings[k, :]
+    before = builder.basic_block
+    head = builder.append_basic_block("tile.head")
+    body = builder.append_basic_block("tile.body")
+    end = builder.append_basic_block("tile.end")
+    builder.branch(head)
+
+    builder.position_at_end(head)
+    k = builder.phi(i64)
+    k.add_incoming(first_k, before)
+    accumulators = [builder.phi(vector) for _ in range(n_tile_rows * TILE_VECTORS)]
+    for accumulator, start in zip(accumulators, starts, strict=True):
+        accumulator.add_incoming(start, before)
+    builder.cbranch(builder.icmp_signed("<", k, last_k), body, end)
+
+    builder.position_at_end(body)
+    loaded = []
+    for v in range(TILE_VECTORS):
+        offset = builder.add(builder.mul(k, number(width)), number(v * n_lanes))
+        load = builder.load(vector_pointer(couplings, offset))
+        load.align = n_bytes
+        loaded.append(load)
+    sums = []
+    for r in range(n_tile_rows):
+        position = builder.mul(k, between_columns)
+        state = builder.load(builder.gep(state_rows[r], [position]))
+        lane = builder.insert_element(undefined, state, ir.Constant(i32, 0))
+        spread = builder.shuffle_vector(
+            lane, undefined, ir.Constant(ir.VectorType(i32, n_lanes), None)
+        )
+        for v in range(TILE_VECTORS):
+            sums.append(builder.call(fma, [spread, loaded[v], accumulators[r * TILE_VECTORS + v]]))
+    k.add_incoming(builder.add(k, number(1)), builder.basic_block)
+    for accumulator, total in zip(accumulators, sums, strict=True):
+        accumulator.add_incoming(total, builder.basic_block)
+    builder.branch(head)
+
+    # out[rows, columns] = accumulators
+    builder.position_at_end(end)
+    for pointer, accumulator in zip(pieces(target), accumulators, strict=True):
+        builder.store(accumulator, pointer).align = n_bytes
+
+
+_full_tile = _tile(TILE_ROWS)
+_two_rows = _tile(2)
+_one_row = _tile(1)
+
+
+@overload(product, jit_options={"error_model": "numpy"})
+def _product(states, n_rows, source, packed, panel, out, column):
+    def tiled(states, n_rows, source, packed, panel, out, column):
+        not_inlined()
+        n_source, width = packed.shape[1], packed.shape[2]
+        for row in range(n_rows):
+            target = out[row, column : column + width]
+            for i in range(width):
+                target[i] = 0
+        for first in range(0, n_source, CHUNK):
+            last = min(first + CHUNK, n_source)
+            row = 0
+            while row + TILE_ROWS <= n_rows:
+                _full_tile(states, row, source, packed, panel, first, last, out, column)
+                row += TILE_ROWS
+            while row + 2 <= n_rows:
+                _two_rows(states, row, source, packed, panel, first, last, out, column)
+                row += 2
+            if row < n_rows:
+                _one_row(states, row, source, packed, panel, first, last, out, column)
+
+    return tiled
