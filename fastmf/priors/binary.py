@@ -27,6 +27,8 @@ class Bernoulli(NamedTuple):
 
     field: np.ndarray
 
+    support = (0.0, 1.0)
+
     def log_partition(self, b, a):
         """log(1 + exp(field + b - a / 2))."""
         return softplus(self.field + b - constant(0.5, a) * a)
@@ -84,6 +86,8 @@ class Ising(NamedTuple):
     """
 
     field: np.ndarray
+
+    support = (-1.0, 1.0)
 
     def log_partition(self, b, a):
         """log(2 cosh(field + b)) - a / 2."""

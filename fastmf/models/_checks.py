@@ -1,0 +1,58 @@
+"""Checks that every model makes of its parameters, once, at construction."""
+
+import numpy as np
+
+from fastmf.priors._protocol import as_dtype, n_units
+
+
+def matrix(name, value):
+    """`value` as a finite C-contiguous matrix: float32 stays float32, all else is float64."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise TypeError
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} must be a matrix of real numbers, got {type(value).__name__}."
+        ) from None
+    if array.ndim != 2 or array.size == 0:
+        raise ValueError(f"{name} must be a non-empty matrix, got shape {array.shape}.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity.")
+    return np.ascontiguousarray(array, dtype=np.float32 if array.dtype == np.float32 else float)
+
+
+def unit_prior(name, prior, n, dtype):
+    """`prior` in the type `dtype`, provided that it is a unit prior of `n` units."""
+    if isinstance(prior, type) or not all(
+        hasattr(prior, method) for method in ("_fields", "log_partition", "moments")
+    ):
+        raise TypeError(
+            f"{name} must be a unit prior, a NamedTuple with the methods log_partition and "
+            f"moments, got {prior if isinstance(prior, type) else type(prior).__name__}."
+        )
+    if n_units(prior) != n:
+        raise ValueError(
+            f"{name} must have {n} units, as the couplings have, got {n_units(prior)}."
+        )
+    if not hasattr(prior, "as_dtype"):
+        # A user's own prior may mix numbers and arrays; kernels index every field.
+        prior = prior._make(np.broadcast_to(field, (n,)) for field in prior)
+    return as_dtype(prior, dtype)
+
+
+def states(name, x, n):
+    """`x` as an array of floats whose last axis has length `n`."""
+    x = np.asarray(x)
+    if x.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be an array of real numbers, got dtype {x.dtype}.")
+    if x.ndim == 0 or x.shape[-1] != n:
+        raise ValueError(f"{name} must have shape (..., {n}), got {x.shape}.")
+    return x if x.dtype.kind == "f" else x.astype(float)
+
+
+def log_prob(name, prior, x):
+    """Sum over units of the log of the prior's weight."""
+    if not hasattr(prior, "log_prob"):
+        raise TypeError(f"the energy needs a prior with log_prob; {name} does not offer it.")
+    return prior.log_prob(x).sum(-1)

@@ -1,0 +1,137 @@
+"""Files: named arrays in one .npz without pickles, never half-written, and models made of them."""
+
+import dataclasses
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from fastmf.priors._protocol import REGISTRY
+
+MODELS = {}
+
+
+def write_arrays(path, arrays):
+    """Write named arrays to `path`: the old file, or the whole new one, is there at any moment."""
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes private files; a model gets the permissions that any new file would.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_arrays(path):
+    """The named arrays of a file of `write_arrays`.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged or of another kind.
+    """
+    with open(path, "rb") as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("not an .npz archive")
+            return {name: archive[name] for name in archive.files}
+        # Damaged bytes reach the zip and header parsers, which raise nearly anything.
+        except Exception as error:
+            raise ValueError(f"{path} is damaged or no file of fastmf: {error}") from error
+
+
+# --- models -------------------------------------------------------------------------------------
+
+
+def prior_to_arrays(name, prior):
+    """A prior as arrays: its registered name, and its fields under `name.field`."""
+    parts = getattr(prior, "parts", None)
+    if parts is not None:
+        arrays = {name: np.array(["concatenated", str(len(parts))])}
+        for i, part in enumerate(parts):
+            arrays |= prior_to_arrays(f"{name}.{i}", part)
+        return arrays
+    known = {class_: key for key, class_ in REGISTRY.items()}
+    if type(prior) not in known:
+        raise TypeError(
+            f"{name}: only priors of this package can be saved, got {type(prior).__name__}."
+        )
+    fields = {f"{name}.{field}": value for field, value in prior._asdict().items()}
+    return {name: np.array([known[type(prior)]])} | fields
+
+
+def prior_from_arrays(name, arrays):
+    """The prior that `prior_to_arrays` wrote."""
+    kind, *count = (str(s) for s in arrays[name])
+    if count:
+        from fastmf.priors import Concatenated
+
+        return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(int(*count))))
+    class_ = REGISTRY[kind]
+    return class_(*(arrays[f"{name}.{field}"] for field in class_._fields))
+
+
+def model_to_arrays(model):
+    """A model as named arrays."""
+    arrays = {"model": np.array([type(model).__name__])}
+    for field in dataclasses.fields(model):
+        value = getattr(model, field.name)
+        if isinstance(value, np.ndarray):
+            arrays[field.name] = value
+        else:
+            arrays |= prior_to_arrays(field.name, value)
+    return arrays
+
+
+def model_from_arrays(arrays):
+    """The model that `model_to_arrays` wrote."""
+    class_ = MODELS[str(arrays["model"][0])]
+    names = [field.name for field in dataclasses.fields(class_)]
+    return class_(
+        *(
+            arrays[name] if arrays[name].dtype.kind == "f" else prior_from_arrays(name, arrays)
+            for name in names
+        )
+    )
+
+
+def save_model(path, model):
+    """Write a model to `path`."""
+    write_arrays(path, model_to_arrays(model))
+
+
+def load(path):
+    """Read a model that was written by its method `save`.
+
+    Parameters
+    ----------
+    path : str or path
+        An .npz file. Nothing in it is executed.
+
+    Returns
+    -------
+    RBM or BoltzmannMachine
+        With the very numbers that were saved.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, truncated or not a model.
+    OSError
+        If the file cannot be read.
+    """
+    arrays = read_arrays(path)
+    try:
+        return model_from_arrays(arrays)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is not a model of fastmf: {error!r}") from error

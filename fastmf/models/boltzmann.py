@@ -1,0 +1,92 @@
+"""Fully visible Boltzmann machine with any unit prior."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastmf.models import _checks, _io
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BoltzmannMachine:
+    """One layer of units, all coupled: p(x) proportional to exp(x'Jx / 2) prior(x).
+
+    Parameters
+    ----------
+    couplings : array of shape (n_units, n_units)
+        Symmetric, with zero diagonal; every pair counts once.
+    prior : unit prior
+        The uncoupled units (unnormalised, see `fastmf.priors`).
+
+    Attributes
+    ----------
+    n_units : int
+    layers : tuple
+        (prior,).
+    dtype : numpy dtype
+        float32 if the couplings are float32, float64 otherwise; the prior is converted.
+
+    Raises
+    ------
+    ValueError
+        If the couplings are not finite, square, symmetric and zero on the diagonal, or the prior
+        has another number of units.
+    TypeError
+        If the prior lacks the methods of a unit prior.
+    """
+
+    couplings: np.ndarray
+    prior: tuple
+
+    def __post_init__(self):
+        couplings = _checks.matrix("couplings", self.couplings)
+        if couplings.shape[0] != couplings.shape[1]:
+            raise ValueError(f"couplings must be square, got shape {couplings.shape}.")
+        rounding = 8 * np.finfo(couplings.dtype).eps * abs(couplings).max()
+        asymmetry = abs(couplings - couplings.T).max()
+        if asymmetry > rounding:
+            raise ValueError(
+                f"couplings must be symmetric, got entries that differ by {asymmetry:g}."
+            )
+        if couplings.diagonal().any():
+            raise ValueError("couplings must have a zero diagonal, got non-zero entries there.")
+        if asymmetry > 0:
+            couplings = (couplings + couplings.T) / 2
+        object.__setattr__(self, "couplings", couplings)
+        prior = _checks.unit_prior("prior", self.prior, len(couplings), couplings.dtype)
+        object.__setattr__(self, "prior", prior)
+
+    @property
+    def n_units(self):
+        return len(self.couplings)
+
+    @property
+    def layers(self):
+        return (self.prior,)
+
+    @property
+    def dtype(self):
+        return self.couplings.dtype
+
+    def __repr__(self):
+        return f"BoltzmannMachine({self.n_units} {type(self.prior).__name__}, {self.dtype})"
+
+    def energy(self, x):
+        """Energy -x'Jx / 2 - log prior(x), so that p is proportional to exp(-energy).
+
+        Parameters
+        ----------
+        x : array of shape (..., n_units)
+
+        Returns
+        -------
+        array of shape (...)
+            +inf outside the support.
+        """
+        x = _checks.states("x", x, self.n_units)
+        pairs = ((x @ self.couplings) * x).sum(-1) / 2
+        return -pairs - _checks.log_prob("prior", self.prior, x)
+
+    def save(self, path):
+        """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
+        _io.save_model(path, self)

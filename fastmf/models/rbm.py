@@ -1,0 +1,95 @@
+"""Restricted Boltzmann machine with any unit priors."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastmf.models import _checks, _io
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RBM:
+    """Two layers of units, coupled across: p(v, h) proportional to exp(v'Wh) prior(v) prior(h).
+
+    Parameters
+    ----------
+    weights : array of shape (n_visible, n_hidden)
+        Couplings; column j is the receptive field of hidden unit j.
+    visible, hidden : unit prior
+        The uncoupled units of each layer (unnormalised, see `fastmf.priors`).
+
+    Attributes
+    ----------
+    n_visible, n_hidden : int
+    layers : tuple
+        (visible, hidden).
+    dtype : numpy dtype
+        float32 if the weights are float32, float64 otherwise; the priors are converted.
+
+    Raises
+    ------
+    ValueError
+        If the weights are not a finite matrix, or a prior has another number of units.
+    TypeError
+        If a prior lacks the methods of a unit prior.
+
+    Notes
+    -----
+    Tramel et al. (2018), Eq. 9, with unnormalised priors.
+    """
+
+    weights: np.ndarray
+    visible: tuple
+    hidden: tuple
+
+    def __post_init__(self):
+        weights = _checks.matrix("weights", self.weights)
+        object.__setattr__(self, "weights", weights)
+        for name, n in zip(("visible", "hidden"), weights.shape, strict=True):
+            prior = _checks.unit_prior(name, getattr(self, name), n, weights.dtype)
+            object.__setattr__(self, name, prior)
+
+    @property
+    def n_visible(self):
+        return self.weights.shape[0]
+
+    @property
+    def n_hidden(self):
+        return self.weights.shape[1]
+
+    @property
+    def layers(self):
+        return self.visible, self.hidden
+
+    @property
+    def dtype(self):
+        return self.weights.dtype
+
+    def __repr__(self):
+        visible, hidden = (type(layer).__name__ for layer in self.layers)
+        return f"RBM({self.n_visible} {visible} x {self.n_hidden} {hidden}, {self.dtype})"
+
+    def energy(self, visible, hidden):
+        """Energy -v'Wh - log prior(v) - log prior(h), so that p is proportional to exp(-energy).
+
+        Parameters
+        ----------
+        visible : array of shape (..., n_visible)
+        hidden : array of shape (..., n_hidden)
+
+        Returns
+        -------
+        array of shape (...)
+            +inf outside the support.
+        """
+        visible = _checks.states("visible", visible, self.n_visible)
+        hidden = _checks.states("hidden", hidden, self.n_hidden)
+        pairs = ((visible @ self.weights) * hidden).sum(-1)
+        units = _checks.log_prob("visible", self.visible, visible) + _checks.log_prob(
+            "hidden", self.hidden, hidden
+        )
+        return -pairs - units
+
+    def save(self, path):
+        """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
+        _io.save_model(path, self)

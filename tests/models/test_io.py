@@ -1,0 +1,116 @@
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from fastmf.models import RBM, BoltzmannMachine, load
+from fastmf.models._io import read_arrays, write_arrays
+from fastmf.priors import Bernoulli, Gaussian, Ising
+
+
+def rbm(dtype=float):
+    rng = np.random.default_rng(0)
+    return RBM(
+        rng.normal(size=(4, 3)).astype(dtype),
+        Bernoulli(rng.normal(size=4)),
+        Gaussian(rng.normal(size=3), 2.0),
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_rbm_comes_back_bit_by_bit(tmp_path, dtype):
+    model = rbm(dtype)
+    model.save(tmp_path / "model")
+    back = load(str(tmp_path / "model"))
+    assert type(back) is RBM
+    assert type(back.visible) is Bernoulli
+    assert type(back.hidden) is Gaussian
+    np.testing.assert_array_equal(back.weights, model.weights, strict=True)
+    for layer, other in zip(back.layers, model.layers, strict=True):
+        for field, expected in zip(layer, other, strict=True):
+            np.testing.assert_array_equal(field, expected, strict=True)
+
+
+def test_boltzmann_machine_comes_back(tmp_path):
+    model = BoltzmannMachine(np.ones((3, 3)) - np.eye(3), Ising(np.arange(3.0)))
+    model.save(tmp_path / "model.npz")
+    back = load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(back.couplings, model.couplings)
+    np.testing.assert_array_equal(back.prior.field, model.prior.field)
+
+
+def test_any_damaged_byte_is_noticed_or_harmless(tmp_path):
+    path, model = tmp_path / "model", rbm()
+    model.save(path)
+    sound = path.read_bytes()
+    for position in range(0, len(sound), 7):
+        path.write_bytes(sound[:position] + bytes([sound[position] ^ 0xFF]) + sound[position + 1 :])
+        try:
+            back = load(path)
+        except ValueError as error:
+            assert str(path) in str(error)
+        else:
+            np.testing.assert_array_equal(back.weights, model.weights)
+            np.testing.assert_array_equal(back.hidden.precision, model.hidden.precision)
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, 500, -1])
+def test_truncated_file(tmp_path, length):
+    path = tmp_path / "model"
+    rbm().save(path)
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(ValueError, match=str(path)):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("file.txt", lambda path: path.write_text("weights")),
+        ("file.npz", lambda path: np.savez(path, weights=np.ones((2, 2)))),
+        ("file.npy", lambda path: np.save(path, np.ones((2, 2)))),
+        ("file.npz", lambda path: np.savez(path, weights=np.array([None], dtype=object))),
+        ("file.npz", lambda path: np.savez(path, model=np.array(["os.system"]))),
+    ],
+)
+def test_foreign_files(tmp_path, name, write):
+    write(tmp_path / name)
+    with pytest.raises(ValueError, match=name):
+        load(tmp_path / name)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "missing")
+
+
+class Own(NamedTuple):
+    shift: np.ndarray
+
+    def log_partition(self, b, a):
+        return self.shift * b + 0 * a
+
+    def moments(self, b, a):
+        return self.shift + 0 * b, 0 * a
+
+
+def test_own_prior_cannot_be_saved(tmp_path):
+    model = RBM(np.ones((2, 2)), Own(np.zeros(2)), Bernoulli(np.zeros(2)))
+    with pytest.raises(TypeError, match="visible: only priors of this package.*Own"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    write_arrays(path, {"x": np.arange(3)})
+
+    def full_disk(file, **arrays):
+        file.write(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        write_arrays(path, {"x": np.zeros(3)})
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    np.testing.assert_array_equal(read_arrays(path)["x"], np.arange(3))
