@@ -30,8 +30,9 @@ def read_array(path):
     ----------
     path : str or path
         A file named ``*.npy``; ``*.npz`` with one array, or ``*.npz:key`` to choose one of several;
-        ``*.csv`` with commas, one sample per line and perhaps one line of column names; or any
-        other file in IDX format. The last two may be compressed (``*.gz``).
+        ``*.csv`` with commas, one sample per line, perhaps under one line of column names and
+        lines of comment (``#``); or any other file in IDX format. The last two may be compressed
+        (``*.gz``).
 
     Returns
     -------
@@ -118,7 +119,7 @@ def _read_npz(path, key):
 def _read_csv(path):
     with _open(path) as file:
         text = file.read().decode("utf-8-sig")
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if lines and not _is_numeric(lines[0]):
         del lines[0]
     if not lines:

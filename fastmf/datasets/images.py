@@ -148,10 +148,12 @@ def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
     try:
         arrays = loadmat(path, variable_names=[f"{name}_data", f"{name}_labels"])
         pixels, labels = arrays[f"{name}_data"], arrays[f"{name}_labels"].ravel()
-        pixels = 1 - pixels.reshape(-1, 28, 28).transpose(0, 2, 1).astype(dtype)
+        objects = pixels.reshape(-1, 28, 28).transpose(0, 2, 1) == 0
+        if len(labels) != len(objects):
+            raise ValueError(f"{len(objects)} images, but {len(labels)} labels")
     except Exception as error:  # loadmat lets through whatever a damaged file makes it meet
         raise ValueError(f"{path} is not the Caltech 101 Silhouettes file: {error}") from error
-    return Images(_scaled(pixels, 1, True, dtype), (28, 28), labels.astype(np.intp))
+    return Images(_scaled(objects, 1, True, dtype), (28, 28), labels.astype(np.intp))
 
 
 def load_cbcl_faces(folder=None, *, split="train", dtype=np.float32):

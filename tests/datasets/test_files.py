@@ -46,7 +46,13 @@ def test_npz_says_which_arrays_there_are(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["1,2\n3,4\n", "left,right\n1,2\n3,4", "\ufeffa,b\r\n1,2\r\n\r\n3,4\r\n"]
+    "text",
+    [
+        "1,2\n3,4\n",
+        "left,right\n1,2\n3,4",
+        "# of\n# two\n1,2\n3,4\n",
+        "\ufeffa,b\r\n1,2\r\n\r\n3,4\r\n",
+    ],
 )
 def test_csv_with_and_without_names(tmp_path, text):
     (tmp_path / "x.csv").write_bytes(text.encode())
@@ -92,6 +98,7 @@ def npz(**arrays):
         ("x.npz", npz(), "holds no arrays"),
         ("x.csv", b"\n\n", "no line of numbers"),
         ("x.csv", b"a,b\n", "no line of numbers"),
+        ("x.csv", b"a,b\n# 1,2\n", "no line of numbers"),
         ("x.csv", b"1,2\n3\n", "cannot be read"),
         ("x.csv", b"1,2\n3,x\n", "cannot be read"),
         ("x.csv", b"\xff\xfe\x00", "cannot be read"),

@@ -110,13 +110,24 @@ def test_caltech_silhouettes_are_upright_with_object_one(tmp_path, rng):
     stored = (1 - upright).transpose(0, 2, 1).reshape(4, 784)
     labels = np.array([[1], [2], [3], [101]], dtype=np.uint8)
     path = tmp_path / "caltech101_silhouettes_28_split1.mat"
-    savemat(path, {"val_data": stored, "val_labels": labels, "train_data": stored[:1]})
+    savemat(
+        path,
+        {
+            "val_data": stored,
+            "val_labels": labels,
+            "train_data": stored[:1],
+            "test_data": stored,
+            "test_labels": labels[:3],
+        },
+    )
     images = load_caltech_silhouettes(tmp_path, split="validation")
     np.testing.assert_array_equal(images.X.reshape(-1, *images.shape), upright)
     np.testing.assert_array_equal(images.labels, labels.ravel())
     assert images.X.dtype == np.float32
     with pytest.raises(ValueError, match="is not the Caltech 101 Silhouettes file"):
         load_caltech_silhouettes(tmp_path, split="train")  # its labels are missing
+    with pytest.raises(ValueError, match="4 images, but 3 labels"):
+        load_caltech_silhouettes(tmp_path, split="test")
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(ValueError, match=r"caltech101_silhouettes_28_split1\.mat is not"):
         load_caltech_silhouettes(tmp_path, split="validation")

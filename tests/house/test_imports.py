@@ -162,3 +162,12 @@ def test_what_is_allowed_is_not_reported(tmp_path, file, line):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(line)
     assert list(violations(tmp_path / "fastmf")) == []
+
+
+def test_scripts_do_not_lean_on_the_reference():
+    found = {
+        path.name: [name for name, _ in imports(ast.parse(path.read_text(encoding="utf-8")))]
+        for path in (PACKAGE.parent / "scripts").rglob("*.py")
+    }
+    leaning = [file for file, names in found.items() if any("fastmf.reference" in n for n in names)]
+    assert leaning == []

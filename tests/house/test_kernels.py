@@ -42,8 +42,7 @@ def unwatched(package):
         if path.relative_to(package).parts[0] in WATCHED:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         names |= {node.name for node in ast.walk(tree) if isinstance(node, ast.alias)}
         if names & {"njit", "jit", "vectorize", "guvectorize", "overload", "kernel"}:
             yield str(path.relative_to(package))
