@@ -29,7 +29,7 @@ from fastmf._numba import compile_methods, unit
 compile_methods("log_partition", "moments")
 compile_methods("third_cumulant", tilted=False)
 
-REGISTRY = {}
+REGISTRY: dict[str, type] = {}
 
 
 def unit_prior(name):
@@ -71,7 +71,9 @@ def _per_unit(class_name, fields):
             )
         arrays[name] = array
     # Python numbers take the precision of the arrays beside them.
-    precise = [v.dtype for k, v in arrays.items() if isinstance(fields[k], (np.ndarray, np.generic))]
+    precise = [
+        v.dtype for k, v in arrays.items() if isinstance(fields[k], (np.ndarray, np.generic))
+    ]
     dtype = np.float32 if precise and all(d == np.float32 for d in precise) else np.float64
     try:
         shape = np.broadcast_shapes((1,), *(v.shape for v in arrays.values()))
