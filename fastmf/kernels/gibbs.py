@@ -5,9 +5,8 @@ the rows beside it nor on the number of threads.
 """
 
 import numpy as np
-from numba import prange
 
-from fastmf._numba import kernel, received, share, unit
+from fastmf._numba import fetch_and_increment, in_parallel, kernel, unit
 
 # Constants of the SplitMix64 generator (Steele, Lea & Flood 2014).
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -55,10 +54,33 @@ def _sample_layer(source, couplings, prior, values, seed, step, first_row, b, ou
             out_r[i] = values[1] if low + range_ * uniform < mean else low
 
 
-@kernel(parallel=True)
+@kernel(inner=True)
+def _run(
+    weights, transposed, visible, hidden, visible_values, hidden_values, seed, n_sweeps, v, h, b,
+    queue,
+):  # fmt: skip
+    """Take blocks of rows from the queue, and run each to its end, until none is left."""
+    n_rows = v.shape[0]
+    first = fetch_and_increment(queue) * BLOCK_ROWS
+    while first < n_rows:
+        last = min(n_rows, first + BLOCK_ROWS)
+        v_rows, h_rows, b_rows = v[first:last], h[first:last], b[first:last]
+        for sweep in range(n_sweeps):
+            _sample_layer(
+                v_rows, weights, hidden, hidden_values, seed, 2 * sweep + 1, first, b_rows, h_rows
+            )
+            _sample_layer(
+                h_rows, transposed, visible, visible_values, seed, 2 * sweep + 2, first, b_rows,
+                v_rows,
+            )  # fmt: skip
+        first = fetch_and_increment(queue) * BLOCK_ROWS
+
+
+@kernel
 def gibbs(
-    weights, transposed, visible, hidden, visible_values, hidden_values, seed, n_sweeps, v, h, b
-):
+    weights, transposed, visible, hidden, visible_values, hidden_values, seed, n_sweeps, v, h, b,
+    n_workers, queue,
+):  # fmt: skip
     """Run every row `n_sweeps` times from visible to hidden units and back, in place.
 
     Parameters
@@ -73,20 +95,13 @@ def gibbs(
         States; `v` is the start.
     b : array of shape (n_rows, max(n_visible, n_hidden))
         Work space.
+    n_workers : int
+        Number of threads.
+    queue : int64 array of shape (1,)
+        Next block of rows that nobody has taken.
     """
-    n_rows = len(v)
-    layers = share((visible, hidden))
-    for block in prange((n_rows + BLOCK_ROWS - 1) // BLOCK_ROWS):
-        visible_units, hidden_units = received(layers)
-        first = block * BLOCK_ROWS
-        last = min(n_rows, first + BLOCK_ROWS)
-        v_rows, h_rows, b_rows = v[first:last], h[first:last], b[first:last]
-        for sweep in range(n_sweeps):
-            _sample_layer(
-                v_rows, weights, hidden_units, hidden_values, seed, 2 * sweep + 1, first,
-                b_rows, h_rows,
-            )  # fmt: skip
-            _sample_layer(
-                h_rows, transposed, visible_units, visible_values, seed, 2 * sweep + 2, first,
-                b_rows, v_rows,
-            )  # fmt: skip
+    arguments = (
+        weights, transposed, visible, hidden, visible_values, hidden_values, seed, n_sweeps,
+        v, h, b, queue,
+    )  # fmt: skip
+    in_parallel(_run, arguments, n_workers)

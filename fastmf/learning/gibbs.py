@@ -1,5 +1,6 @@
 """Samples of an RBM by block Gibbs sampling."""
 
+import numba
 import numpy as np
 
 from fastmf.kernels import gibbs as kernels
@@ -10,7 +11,7 @@ def _two_values(prior):
     return tuple(float(x) for x in values) if len(values) == 2 else None
 
 
-def gibbs(model, visible, n_sweeps, rng):
+def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     """Run Markov chains from visible to hidden units and back.
 
     Parameters
@@ -20,6 +21,8 @@ def gibbs(model, visible, n_sweeps, rng):
         Where each chain starts; not changed.
     n_sweeps : int
     rng : numpy Generator
+    n_threads : int or None
+        The result does not depend on it.
 
     Returns
     -------
@@ -35,9 +38,13 @@ def gibbs(model, visible, n_sweeps, rng):
         seed = rng.integers(2**64, dtype=np.uint64)
         work = np.empty((len(v), max(model.weights.shape)), model.dtype)
         transposed = np.ascontiguousarray(model.weights.T)
+        queue = np.zeros(1, np.int64)
+        # Few rows are done before a second thread has woken up.
+        n_workers = min(n_threads or numba.get_num_threads(), -(-len(v) // kernels.BLOCK_ROWS))
         kernels.gibbs(
-            model.weights, transposed, *model.layers, *values, seed, n_sweeps, v, h, work
-        )
+            model.weights, transposed, *model.layers, *values, seed, n_sweeps, v, h, work,
+            n_workers, queue,
+        )  # fmt: skip
         return v, h
     zero = model.dtype.type(0)
     for _ in range(n_sweeps):

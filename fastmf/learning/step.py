@@ -85,7 +85,7 @@ def model_average(state, X, settings, rng, n_threads=None):
         chains = state.chains[0]
     else:
         chains = starts("data", model, X, n_starts, 0.0, rng)
-    samples, _ = gibbs(model, chains, settings.n_sweeps, rng)
+    samples, _ = gibbs(model, chains, settings.n_sweeps, rng, n_threads)
     if settings.gradient == "pcd":
         state.chains = (samples,)
     return data_average(model, samples)

@@ -19,8 +19,10 @@ def _uniforms(seed, step, shape):
     return (_mix(keys[:, None] + units) >> np.uint64(11)) * 2.0**-53
 
 
-def gibbs(weights, transposed, visible, hidden, visible_values, hidden_values, seed, n_sweeps,
-          v, h, b):
+def gibbs(
+    weights, transposed, visible, hidden, visible_values, hidden_values, seed, n_sweeps, v, h, b,
+    n_workers, queue,
+):  # fmt: skip
     """Run every row `n_sweeps` times from visible to hidden units and back, in place."""
     zero = v.dtype.type(0)
     for sweep in range(n_sweeps):

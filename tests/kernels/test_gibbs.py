@@ -1,4 +1,3 @@
-import numba
 import numpy as np
 import pytest
 
@@ -9,7 +8,7 @@ from fastmf.reference import gibbs as reference
 VALUES = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 1.0)}
 
 
-def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9):
+def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9, n_workers=2):
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(13, 6)).astype(dtype)
     priors = (
@@ -20,6 +19,7 @@ def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9):
     return (
         weights, np.ascontiguousarray(weights.T), *priors, VALUES[visible], VALUES[hidden],
         np.uint64(seed), n_sweeps, v, np.zeros((n_rows, 6), dtype), np.zeros((n_rows, 13), dtype),
+        n_workers, np.zeros(1, np.int64),
     )  # fmt: skip
 
 
@@ -37,15 +37,11 @@ def test_kernel_and_twin_draw_the_same(visible, hidden, dtype):
 
 
 def test_number_of_threads_and_company_do_not_matter():
-    many, one, few = (arguments(Bernoulli, Bernoulli, float, n_rows=n) for n in (9, 9, 4))
-    kernels.gibbs(*many)
-    threads = numba.get_num_threads()
-    try:
-        numba.set_num_threads(1)
-        kernels.gibbs(*one)
-    finally:
-        numba.set_num_threads(threads)
-    kernels.gibbs(*few)
+    many = arguments(Bernoulli, Bernoulli, float, n_rows=20)
+    one = arguments(Bernoulli, Bernoulli, float, n_rows=20, n_workers=1)
+    few = arguments(Bernoulli, Bernoulli, float, n_rows=4)
+    for case in (many, one, few):
+        kernels.gibbs(*case)
     np.testing.assert_array_equal(many[8], one[8])
     np.testing.assert_array_equal(many[8][:4], few[8])
 
