@@ -111,7 +111,6 @@ def train(
                     keep()
             state.epoch, state.batch = epoch + 1, 0
             _record(state, watched, validation, settings, n_threads)
-            _warn_of_collapse(state, settings)
             keep()
             bar.set_postfix_str(_line(state.history))
             # All are called, whatever the first says.
@@ -128,6 +127,8 @@ def _record(state, watched, validation, settings, n_threads):
     order = ORDERS.get(settings.gradient, 2)
     solutions = tap(model, watched, order=order, n_threads=n_threads, **MONITOR)
     log_partition = log_partition_estimate(solutions)
+    if settings.gradient in ORDERS and settings.starts == "persistent":
+        _warn_of_collapse(state, solutions)
 
     def per_unit(X):
         return float(log_likelihood(model, X, log_partition).mean()) / n_units
@@ -164,16 +165,14 @@ def _line(history):
     return text
 
 
-def _warn_of_collapse(state, settings):
-    """Say so when the persistent mean-field solutions have nearly all become the same."""
-    if settings.gradient not in ORDERS or settings.starts != "persistent":
-        return
-    means = state.chains[0]
-    n_distinct = len(merge(means, merge_tol=0.05)[0])
-    if len(means) >= 10 and n_distinct <= len(means) / 10:
+def _warn_of_collapse(state, solutions):
+    """Say so when the persistent solutions have merged although the data still lead to many."""
+    alive = len(merge(state.chains[0], merge_tol=0.05)[0])
+    reached = len(merge(solutions.mean[0], merge_tol=0.05)[0])
+    if alive <= len(state.chains[0]) / 10 and alive <= reached / 10:
         warnings.warn(
-            f"after epoch {state.epoch} the {len(means)} persistent solutions have collapsed to "
-            f"{n_distinct}: they no longer represent the model. Persistent mean-field states, "
-            "unlike samples, are not driven apart by noise; starts='noise' does not suffer from it.",
-            stacklevel=3,
+            f"after epoch {state.epoch} the {len(state.chains[0])} persistent solutions have "
+            f"collapsed to {alive}, where data lead to {reached}: they no longer represent the "
+            "model. Unlike samples they are not driven apart by noise; use starts='noise'.",
+            stacklevel=4,
         )
