@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from fastmf._numba import not_inlined
+from fastmf._numba import kernel, not_inlined
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
@@ -30,23 +30,41 @@ def panel_width(dtype):
     return TILE_VECTORS * VECTOR_BYTES // np.dtype(dtype).itemsize
 
 
-def pack(matrix):
-    """Cut a matrix into panels of columns, each contiguous; the last is padded with zeros.
+def pack(matrix, power=1):
+    """Cut the powers of a matrix's entries into panels of columns, for `product`.
 
     Parameters
     ----------
     matrix : array of shape (n_rows, n_columns)
+        C- or Fortran-contiguous.
+    power : {1, 2, 3}
 
     Returns
     -------
     array of shape (n_panels, n_rows, panel_width)
+        The last panel is padded with zeros.
     """
     n_rows, n_columns = matrix.shape
     width = panel_width(matrix.dtype)
-    n_panels = -(-n_columns // width)
-    padded = np.zeros((n_rows, n_panels * width), matrix.dtype)
-    padded[:, :n_columns] = matrix
-    return np.ascontiguousarray(padded.reshape(n_rows, n_panels, width).swapaxes(0, 1))
+    panels = np.zeros((-(-n_columns // width), n_rows, width), matrix.dtype)
+    fill_panels(matrix, power, panels)
+    return panels
+
+
+@kernel
+def fill_panels(matrix, power, panels):
+    """Set panels[p, k, c] to matrix[k, p * width + c] ** power."""
+    n_panels, n_rows, width = panels.shape
+    for panel in range(n_panels):
+        first = panel * width
+        n_here = min(width, matrix.shape[1] - first)
+        for row in range(n_rows):
+            for c in range(n_here):
+                value = matrix[row, first + c]
+                result = value
+                for _ in range(power - 1):
+                    result *= value
+                panels[panel, row, c] = result
 
 
 def product(states, n_rows, source, packed, panel, out, column):

@@ -103,7 +103,8 @@ def take(prior, units):
 def as_dtype(prior, dtype):
     """The prior with its parameters in another floating type."""
     own = getattr(prior, "as_dtype", None)
-    return own(dtype) if own else prior._make(np.ascontiguousarray(f, dtype=dtype) for f in prior)
+    # Kernels would be compiled once more for read-only arrays.
+    return own(dtype) if own else prior._make(np.require(f, dtype, ["C", "W"]) for f in prior)
 
 
 def parameter_names(prior):
@@ -157,6 +158,15 @@ def _tilted_log_partition(prior, start, b, a):
         return total
 
     return one_by_one
+
+
+def sample(prior, b, a, rng):
+    """Draws from the tilted units, in the shape of `b` and `a`."""
+    if not hasattr(prior, "sample"):
+        raise TypeError(
+            f"{type(prior).__name__} cannot be sampled: give it a method sample(self, b, a, rng)."
+        )
+    return prior.sample(b, a, rng)
 
 
 # --- derivatives --------------------------------------------------------------------------------

@@ -1,0 +1,108 @@
+"""From a model to what kernels sweep: packed layers, an order of visits, one array of all units."""
+
+import numba
+import numpy as np
+
+from fastmf.kernels.product import pack, panel_width
+from fastmf.kernels.tap import Layer
+from fastmf.models import RBM, BoltzmannMachine
+
+# Panels of one visit: enough to spread the cost of a visit, few enough to stay in the cache. In a
+# machine coupled to itself a visit is a block, all of whose units see the same old values.
+PANELS = 8
+UNITS_OF_A_BLOCK = 48
+
+
+class Layout:
+    """A model as kernels see it.
+
+    Parameters
+    ----------
+    model : RBM or BoltzmannMachine
+    order : {1, 2, 3}
+        Highest power of the couplings that is needed.
+    schedule : {"blocked", "sequential"}
+
+    Attributes
+    ----------
+    layers : tuple of Layer
+    visits : int64 array of shape (n_visits, 3)
+    block : int
+        Columns of the widest visit.
+    one_by_one : bool
+        Whether the units of a visit are to be updated one after another.
+    bounds : list of slice
+        Where each of the model's layers is among all units.
+    """
+
+    def __init__(self, model, order, schedule):
+        if isinstance(model, RBM):
+            self._bipartite(model, order, schedule)
+        elif isinstance(model, BoltzmannMachine):
+            self._fully_visible(model, order, schedule)
+        else:
+            raise TypeError(
+                f"model must be an RBM or a BoltzmannMachine, got {type(model).__name__}."
+            )
+        self.block = int((self.visits[:, 2] - self.visits[:, 1]).max()) * panel_width(model.dtype)
+        self.bounds = [slice(la.start, la.start + la.n_units) for la in self.layers]
+        self.n_units = self.bounds[-1].stop
+        self.n_couplings = sum(la.couplings.shape[1] * la.n_units for la in self.layers)
+
+    def _bipartite(self, model, order, schedule):
+        n_visible, n_hidden = model.weights.shape
+        self.layers = (
+            Layer(model.visible, n_visible, 0, n_visible, *_powers(model.weights.T, order)),
+            Layer(model.hidden, n_hidden, n_visible, 0, *_powers(model.weights, order)),
+        )
+        step = PANELS if schedule == "blocked" else 1
+        visits = [[(which, *v) for v in _pieces(self.layers[which], step)] for which in (0, 1)]
+        if schedule == "blocked":
+            visits = visits[1] + visits[0]
+        else:
+            # Units of one layer do not meet, so that a visit to a few of them is a visit to each in
+            # turn; the layers alternate, each advancing in proportion to its size.
+            visits = sorted(visits[1] + visits[0], key=lambda v: v[2] / len(visits[v[0]]))
+        self.visits = np.array(visits, dtype=np.int64)
+        self.one_by_one = False
+
+    def _fully_visible(self, model, order, schedule):
+        self.layers = (Layer(model.prior, model.n_units, 0, 0, *_powers(model.couplings, order)),)
+        self.one_by_one = schedule == "sequential"
+        step = 1 if self.one_by_one else max(1, UNITS_OF_A_BLOCK // panel_width(model.dtype))
+        visits = [(0, *v) for v in _pieces(self.layers[0], step)]
+        self.visits = np.array(visits, dtype=np.int64)
+
+    def join(self, parts, n_rows, dtype):
+        """One array (n_rows, n_units) of the arrays of the layers; None stands for zeros."""
+        whole = np.zeros((n_rows, self.n_units), dtype)
+        for units, part in zip(self.bounds, parts, strict=True):
+            if part is not None:
+                whole[:, units] = part
+        return whole
+
+    def split(self, whole):
+        """The arrays of the layers; of a model with one layer, its only array."""
+        if len(self.bounds) == 1:
+            return whole
+        return tuple(np.ascontiguousarray(whole[..., units]) for units in self.bounds)
+
+
+def _powers(couplings, order):
+    none = np.zeros((0, 0, panel_width(couplings.dtype)), couplings.dtype)
+    return [pack(couplings, power) if power <= order else none for power in (1, 2, 3)]
+
+
+def _pieces(layer, step):
+    n_panels = len(layer.couplings)
+    return [(first, min(first + step, n_panels)) for first in range(0, n_panels, step)]
+
+
+def workers_for(n_rows, n_couplings, n_threads):
+    """Number of workers and of rows that each holds at a time.
+
+    One worker where the whole solve would take about as long as waking a second one.
+    """
+    available = numba.get_num_threads() if n_threads is None else n_threads
+    n_workers = min(available, n_rows) if n_rows * n_couplings > 100_000 else 1
+    return n_workers, min(24 if n_couplings < 1_000_000 else 48, -(-n_rows // n_workers))

@@ -1,0 +1,53 @@
+"""What every solver returns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FixedPoint:
+    """Marginals, log-partition and convergence record of a deterministic approximation.
+
+    For a model of one layer `mean`, `var`, `b` and `a` are arrays, for a layered one tuples of
+    arrays (visible, hidden, ...). Without rows in the start or in the field, arrays are (n_units,)
+    and everything else is a scalar; with rows, everything leads with (n_rows,).
+
+    Parameters
+    ----------
+    mean, var : array or tuple of arrays
+        Marginal means and variances.
+    b, a : array or tuple of arrays
+        Tilt exp(b x - a x^2 / 2) of each unit, of which `mean` and `var` are the moments.
+    log_partition : float or array
+        Minus the approximate free energy at this state; for rows with clamped units, of the model
+        conditioned on them. NaN-free: -inf if the row diverged.
+    converged : bool or array
+    n_iter : int or array
+        Sweeps done.
+    residual : float or array
+        Largest change of a mean in the last sweep, before damping.
+    message : str or array of str
+        How the row ended.
+    history : array, optional
+        Residual of each sweep, shape (n_sweeps,) or (n_rows, n_sweeps); rows that ended earlier
+        repeat their last value.
+    """
+
+    mean: np.ndarray | tuple
+    var: np.ndarray | tuple
+    b: np.ndarray | tuple
+    a: np.ndarray | tuple
+    log_partition: np.ndarray | float
+    converged: np.ndarray | bool
+    n_iter: np.ndarray | int
+    residual: np.ndarray | float
+    message: np.ndarray | str
+    history: np.ndarray | None = None
+
+    def __repr__(self):
+        converged = np.atleast_1d(self.converged)
+        return (
+            f"{type(self).__name__}({converged.sum()} of {converged.size} converged, "
+            f"at most {np.max(self.n_iter)} sweeps, residual {np.max(self.residual):.3g})"
+        )

@@ -1,0 +1,145 @@
+"""The mean-field log-partition (minus the free energy) of given states."""
+
+import numpy as np
+from numba.extending import overload
+
+from fastmf._numba import fetch_and_increment, in_parallel, kernel, not_inlined
+from fastmf.kernels.product import product
+from fastmf.kernels.tap import MEAN, THIRD, VAR, A, B, start_third, third_cumulants
+from fastmf.priors._protocol import tilted_log_partition
+
+# Rows whose products with a block of couplings are taken together, and panels in a block.
+ROWS = 24
+PANELS = 8
+
+
+@kernel(inner=True)
+def _row(layer, state, r, products, s, first, n_units, order, row, tilt, scratch):
+    """Terms of some units of one row; their tilts go into the state."""
+    not_inlined()
+    units = slice(layer.start + first, layer.start + first + n_units)
+    mean, var = state[MEAN, r, units], state[VAR, r, units]
+    b, a = state[B, r, units], state[A, r, units]
+    total = 0.0
+    for i in range(n_units):
+        a[i] = -products[1, s, i] if order >= 2 else 0
+        b[i] = products[0, s, i] + a[i] * mean[i]
+    if order == 3:
+        cumulant, slope = scratch[0, :n_units], scratch[1, :n_units]
+        third_cumulants(layer.prior, first, mean, cumulant, slope)
+        for i in range(n_units):
+            b[i] += products[2, s, i] * slope[i] / 6
+            total += cumulant[i] * products[2, s, i] / 12
+    for i in range(n_units):
+        # Each pair is met from both of its ends.
+        total += mean[i] * products[0, s, i] / 2
+        total -= a[i] * var[i] / 4
+    clamped = tilt.clamped.shape[0] > 0
+    q = min(row, tilt.clamped.shape[0] - 1)
+    for i in range(n_units):
+        if not (clamped and tilt.clamped[q, units.start + i]):
+            total += a[i] * (mean[i] * mean[i] + var[i]) / 2 - b[i] * mean[i]
+    if tilt.field.shape[0] > 0:
+        field = tilt.field[min(row, tilt.field.shape[0] - 1), units]
+        for i in range(n_units):
+            b[i] += field[i]
+    if tilt.precision.shape[0] > 0:
+        precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), units]
+        for i in range(n_units):
+            a[i] += precision[i]
+    if not clamped:
+        return total + tilted_log_partition(layer.prior, first, b, a)
+    for i in range(n_units):
+        if not tilt.clamped[q, units.start + i]:
+            one = slice(i, i + 1)
+            total += tilted_log_partition(layer.prior, first + i, b[one], a[one])
+    return total
+
+
+@kernel(inner=True)
+def _layer(layer, state, first_row, n_rows, order, tilt, third, products, scratch, out):
+    """Add the terms of one layer for a group of rows."""
+    n_panels, _, width = layer.couplings.shape
+    source = layer.source
+    rows = slice(first_row, first_row + n_rows)
+    for first_panel in range(0, n_panels, PANELS):
+        last_panel = min(first_panel + PANELS, n_panels)
+        for panel in range(first_panel, last_panel):
+            column = (panel - first_panel) * width
+            product(state[MEAN, rows], n_rows, source, layer.couplings, panel, products[0], column)
+            if order >= 2:
+                product(state[VAR, rows], n_rows, source, layer.squares, panel, products[1], column)
+            if order == 3:
+                product(third, n_rows, source, layer.cubes, panel, products[2], column)
+        first = first_panel * width
+        n_units = min(last_panel * width, layer.n_units) - first
+        for s in range(n_rows):
+            row = first_row + s
+            out[row] += _row(
+                layer, state, row, products, s, first, n_units, order, row, tilt, scratch
+            )
+
+
+def all_layers(layers, state, first_row, n_rows, order, tilt, third, products, scratch, out):
+    """`_layer` for each of several layers of different types."""
+    for layer in layers:
+        _layer(layer, state, first_row, n_rows, order, tilt, third, products, scratch, out)
+
+
+@overload(all_layers)
+def _all_layers(layers, state, first_row, n_rows, order, tilt, third, products, scratch, out):
+    def first(layers, state, first_row, n_rows, order, tilt, third, products, scratch, out):
+        _layer(layers[0], state, first_row, n_rows, order, tilt, third, products, scratch, out)
+
+    def first_and_rest(
+        layers, state, first_row, n_rows, order, tilt, third, products, scratch, out
+    ):
+        _layer(layers[0], state, first_row, n_rows, order, tilt, third, products, scratch, out)
+        all_layers(
+            layers[1:], state, first_row, n_rows, order, tilt, third, products, scratch, out
+        )
+
+    return first if len(layers) == 1 else first_and_rest
+
+
+@kernel(inner=True)
+def _work(layers, state, order, tilt, queue, out):
+    _, n_rows, n_units = state.shape
+    kind = state.dtype
+    width = layers[0].couplings.shape[2]
+    third = np.zeros((ROWS if order == 3 else 0, n_units), kind)
+    products = np.zeros((3, ROWS, PANELS * width), kind)
+    scratch = np.zeros((2, max(PANELS * width, n_units)), kind)
+    while True:
+        first = fetch_and_increment(queue) * ROWS
+        if first >= n_rows:
+            break
+        n_here = min(ROWS, n_rows - first)
+        for s in range(n_here):
+            out[first + s] = 0
+            if order == 3:
+                start_third(layers, state[MEAN, first + s], third[s], scratch[0])
+        all_layers(layers, state, first, n_here, order, tilt, third, products, scratch, out)
+
+
+@kernel
+def free_energy(layers, state, order, tilt, n_workers, queue, out):
+    """Mean-field log-partition of each row, and the tilts of its units.
+
+    Parameters
+    ----------
+    layers : tuple of Layer
+    state : array of shape (4, n_rows, n_units)
+        Mean and variance on entry; on exit also the tilts b and a that they give rise to.
+    order : int
+        1, 2 or 3.
+    tilt : Tilt
+    n_workers : int
+    queue : int64 array of shape (1,)
+        Next group of rows that nobody has taken.
+    out : float64 array of shape (n_rows,)
+        Sum of the site terms, log Z(b, a) - b m + a (m^2 + c) / 2 with the tilt from outside in the
+        first term only, and of the pair terms W m m + W^2 c c / 2 + W^3 k k / 6. Clamped units
+        have pair terms only.
+    """
+    in_parallel(_work, (layers, state, order, tilt, queue, out), n_workers)
