@@ -1,0 +1,5 @@
+"""scikit-learn estimators."""
+
+from fastmf.estimators.generalized_rbm import GeneralizedRBM
+
+__all__ = ["GeneralizedRBM"]

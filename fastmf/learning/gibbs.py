@@ -1,0 +1,53 @@
+"""Samples of an RBM by block Gibbs sampling."""
+
+import numba
+import numpy as np
+
+from fastmf.kernels import gibbs as kernels
+
+
+def _two_values(prior):
+    values = getattr(prior, "support", ())
+    return tuple(float(x) for x in values) if len(values) == 2 else None
+
+
+def gibbs(model, visible, n_sweeps, rng, n_threads=None):
+    """Run Markov chains from visible to hidden units and back.
+
+    Parameters
+    ----------
+    model : RBM
+    visible : array of shape (n_rows, n_visible)
+        Where each chain starts; not changed.
+    n_sweeps : int
+    rng : numpy Generator
+    n_threads : int or None
+        The result does not depend on it.
+
+    Returns
+    -------
+    visible : array of shape (n_rows, n_visible)
+        The visible units after `n_sweeps` sweeps.
+    hidden : array of shape (n_rows, n_hidden)
+        The hidden units that they were drawn from.
+    """
+    v = np.array(visible, dtype=model.dtype, order="C")
+    h = np.zeros((len(v), model.n_hidden), model.dtype)
+    values = [_two_values(prior) for prior in model.layers]
+    if all(values):
+        seed = rng.integers(2**64, dtype=np.uint64)
+        work = np.empty((len(v), max(model.weights.shape)), model.dtype)
+        transposed = np.ascontiguousarray(model.weights.T)
+        queue = np.zeros(1, np.int64)
+        # Few rows are done before a second thread has woken up.
+        n_workers = min(n_threads or numba.get_num_threads(), -(-len(v) // kernels.BLOCK_ROWS))
+        kernels.gibbs(
+            model.weights, transposed, *model.layers, *values, seed, n_sweeps, v, h, work,
+            n_workers, queue,
+        )  # fmt: skip
+        return v, h
+    zero = model.dtype.type(0)
+    for _ in range(n_sweeps):
+        h = model.hidden.sample(v @ model.weights, zero, rng)
+        v = model.visible.sample(h @ model.weights.T, zero, rng)
+    return v, h

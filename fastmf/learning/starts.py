@@ -1,0 +1,55 @@
+"""Where the mean-field solutions of a training step start."""
+
+import numpy as np
+
+STARTS = ("data", "noise", "persistent", "random")
+
+
+def perturbed(X, prior, noise, rng):
+    """Data with noise: flipped with probability `noise`, or moved by `noise` standard deviations.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_units)
+    prior : unit prior
+        Two-valued units are flipped, others moved without leaving the range of the data.
+    noise : float
+    rng : numpy Generator
+
+    Returns
+    -------
+    array of shape (n_rows, n_units)
+    """
+    values = getattr(prior, "support", ())
+    if len(values) == 2:
+        flip = rng.random(X.shape, dtype=np.float32) < noise
+        return np.where(flip, X.dtype.type(sum(values)) - X, X)
+    steps = noise * X.std(0) * rng.standard_normal(X.shape, dtype=X.dtype)
+    return np.clip(X + steps, X.min(0), X.max(0))
+
+
+def starts(kind, model, X, n_starts, noise, rng):
+    """Starting points of `tap` for one training step.
+
+    Parameters
+    ----------
+    kind : {"data", "noise", "persistent", "random"}
+        Rows of the batch (again from the first if there are too few), such rows perturbed, and
+        draws from the uncoupled visible prior. Persistent solutions start from rows, once.
+    model : RBM
+    X : array of shape (n_rows, n_visible)
+        The batch, in random order.
+    n_starts : int
+    noise : float
+        See `perturbed`.
+    rng : numpy Generator
+
+    Returns
+    -------
+    array of shape (n_starts, n_visible)
+    """
+    if kind == "random":
+        zero = np.zeros((n_starts, X.shape[1]), X.dtype)
+        return model.visible.sample(zero, zero, rng)
+    rows = X[np.arange(n_starts) % len(X)]
+    return perturbed(rows, model.visible, noise, rng) if kind == "noise" else rows

@@ -1,0 +1,178 @@
+"""The training loop: epochs of shuffled batches, and what is kept of them.
+
+The random numbers of a batch are a function of (seed, epoch, batch) alone. So a run that was
+interrupted needs nothing but its parameters to go on as if nothing had happened.
+"""
+
+import warnings
+
+import numpy as np
+
+from fastmf.learning import checkpoint as files
+from fastmf.learning._tap import tap
+from fastmf.learning.gradients import ORDERS
+from fastmf.learning.likelihood import log_likelihood, log_partition_estimate, merge
+from fastmf.learning.progress import progress
+from fastmf.learning.settings import rate
+from fastmf.learning.step import initial_state, step
+
+# The log-likelihood after each epoch need not be known better than this.
+MONITOR = {"tol": 1e-4, "max_iter": 200}
+
+
+def stream(seed, epoch, batch=None):
+    """The random generator of a batch, or of the order of an epoch."""
+    return np.random.default_rng([seed, epoch + 1, 0 if batch is None else batch + 1])
+
+
+def monitor_rows(X, settings, seed):
+    """The rows of data whose log-likelihood is followed: always the same ones."""
+    n = min(settings.monitor_rows, len(X))
+    return X[np.sort(np.random.default_rng([seed, 0, 1]).permutation(len(X))[:n])]
+
+
+def train(
+    model,
+    X,
+    settings,
+    *,
+    seed=None,
+    validation=None,
+    callbacks=(),
+    checkpoint=None,
+    checkpoint_every=None,
+    n_threads=None,
+    verbose=0,
+):
+    """Climb the log-likelihood of data.
+
+    Parameters
+    ----------
+    model : RBM
+        Where to start.
+    X : array of shape (n_rows, n_visible)
+        Data, in the type of the model.
+    settings : Settings
+    seed : int or None
+        The result is a function of it; None draws one.
+    validation : array of shape (n_rows, n_visible) or None
+        Its log-likelihood is followed too, and decides on early stopping if given.
+    callbacks : sequence of callable
+        Called as `callback(state)` after each epoch; training stops when one returns True.
+    checkpoint : str, path or None
+        File that is written after each epoch; a run that finds it there goes on from it.
+    checkpoint_every : int or None
+        Also write it every so many batches.
+    n_threads : int or None
+    verbose : int
+        1 for a progress bar.
+
+    Returns
+    -------
+    State
+        `state.model` is the trained model.
+
+    Raises
+    ------
+    ValueError
+        If the checkpoint is damaged or of another run.
+    FloatingPointError
+        If learning diverges.
+    """
+    any_seed = seed is None
+    seed = int(np.random.SeedSequence().generate_state(1)[0]) if any_seed else int(seed)
+    state = initial_state(model)
+    if checkpoint is not None:
+        data = [X] if validation is None else [X, validation]
+        run = files.identity(settings, model, seed, *data)
+        found = files.read(checkpoint, run, any_seed=any_seed)
+        if found:
+            state, seed = found
+            run["seed"] = seed
+
+    def keep():
+        if checkpoint is not None:
+            files.write(checkpoint, state, run)
+
+    watched = monitor_rows(X, settings, seed)
+    n_batches = -(-len(X) // settings.batch_size)
+    total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
+    with progress(total, done, verbose) as bar:
+        while state.epoch < settings.n_epochs and not _finished(state, settings):
+            epoch = state.epoch
+            order = stream(seed, epoch).permutation(len(X))
+            while state.batch < n_batches:
+                rows = order[state.batch * settings.batch_size :][: settings.batch_size]
+                rng = stream(seed, epoch, state.batch)
+                step(state, X[rows], settings, rate(settings, epoch), rng, n_threads)
+                state.batch += 1
+                bar.update()
+                if checkpoint_every and state.batch % checkpoint_every == 0:
+                    keep()
+            state.epoch, state.batch = epoch + 1, 0
+            _record(state, watched, validation, settings, n_threads)
+            keep()
+            bar.set_postfix_str(_line(state.history))
+            # All are called, whatever the first says.
+            if any([callback(state) is True for callback in callbacks]):
+                break
+    if settings.early_stopping and state.best is not None:
+        state.model = state.best
+    return state
+
+
+def _record(state, watched, validation, settings, n_threads):
+    """Append the figures of the epoch that has just ended to the history."""
+    model, n_units = state.model, sum(state.model.weights.shape)
+    order = ORDERS.get(settings.gradient, 2)
+    solutions = tap(model, watched, order=order, n_threads=n_threads, **MONITOR)
+    log_partition = log_partition_estimate(solutions)
+    if settings.gradient in ORDERS and settings.starts == "persistent":
+        _warn_of_collapse(state, solutions)
+
+    def per_unit(X):
+        return float(log_likelihood(model, X, log_partition).mean()) / n_units
+
+    entry = {
+        "epoch": state.epoch,
+        "learning_rate": rate(settings, state.epoch - 1),
+        "log_likelihood": per_unit(watched),
+    }
+    if validation is not None:
+        entry["validation_log_likelihood"] = per_unit(validation)
+    for name, value in entry.items():
+        state.history.setdefault(name, []).append(value)
+    if settings.early_stopping:
+        scores = _scores(state.history)
+        if len(scores) == 1 or scores[-1] > max(scores[:-1]):
+            state.best, state.waited = model, 0
+        else:
+            state.waited += 1
+
+
+def _scores(history):
+    return history.get("validation_log_likelihood", history["log_likelihood"])
+
+
+def _finished(state, settings):
+    return settings.early_stopping and state.waited >= settings.patience
+
+
+def _line(history):
+    text = f"epoch {history['epoch'][-1]}, log-likelihood per unit {history['log_likelihood'][-1]:.4f}"
+    if "validation_log_likelihood" in history:
+        text += f", validation {history['validation_log_likelihood'][-1]:.4f}"
+    return text
+
+
+def _warn_of_collapse(state, solutions):
+    """Say so when the persistent solutions have merged although the data still lead to many."""
+    alive = len(merge(state.chains[0], merge_tol=0.05)[0])
+    reached = len(merge(solutions.mean[0], merge_tol=0.05)[0])
+    if alive <= len(state.chains[0]) / 10 and alive <= reached / 10:
+        warnings.warn(
+            f"after epoch {state.epoch} the {len(state.chains[0])} persistent solutions have "
+            f"collapsed to {alive}, where data lead to {reached}: they no longer represent the "
+            "model. Unlike samples they are not driven apart by noise; use starts='noise'.",
+            stacklevel=4,
+        )

@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+
+from fastmf.kernels import gibbs as kernels
+from fastmf.priors import Bernoulli, Ising
+from fastmf.reference import gibbs as reference
+
+VALUES = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 1.0)}
+
+
+def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9, n_workers=2):
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(13, 6)).astype(dtype)
+    priors = (
+        visible(rng.normal(size=13).astype(dtype)),
+        hidden(rng.normal(size=6).astype(dtype)),
+    )
+    v = rng.choice(VALUES[visible], (n_rows, 13)).astype(dtype)
+    return (
+        weights, np.ascontiguousarray(weights.T), *priors, VALUES[visible], VALUES[hidden],
+        np.uint64(seed), n_sweeps, v, np.zeros((n_rows, 6), dtype), np.zeros((n_rows, 13), dtype),
+        n_workers, np.zeros(1, np.int64),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("visible", "hidden"), [(Bernoulli, Bernoulli), (Ising, Bernoulli)])
+def test_kernel_and_twin_draw_the_same(visible, hidden, dtype):
+    fast, plain = (arguments(visible, hidden, dtype) for _ in range(2))
+    start = fast[8].copy()
+    kernels.gibbs(*fast)
+    reference.gibbs(*plain)
+    np.testing.assert_array_equal(fast[8], plain[8])
+    np.testing.assert_array_equal(fast[9], plain[9])
+    assert set(np.unique(fast[8])) == set(VALUES[visible])
+    assert (fast[8] != start).any()
+
+
+def test_number_of_threads_and_company_do_not_matter():
+    many = arguments(Bernoulli, Bernoulli, float, n_rows=20)
+    one = arguments(Bernoulli, Bernoulli, float, n_rows=20, n_workers=1)
+    few = arguments(Bernoulli, Bernoulli, float, n_rows=4)
+    for case in (many, one, few):
+        kernels.gibbs(*case)
+    np.testing.assert_array_equal(many[8], one[8])
+    np.testing.assert_array_equal(many[8][:4], few[8])
+
+
+def test_uniforms_are_uniform_and_uncorrelated():
+    u = np.stack([reference._uniforms(3, step, (400, 50)) for step in range(4)])
+    n = u.size
+    assert u.min() >= 0
+    assert u.max() < 1
+    assert abs(u.mean() - 0.5) < 4 / np.sqrt(12 * n)
+    assert abs((u**2).mean() - 1 / 3) < 4 * np.sqrt(4 / 45 / n)
+    u = (u - 0.5) * np.sqrt(12)
+    for other in (u[:, :, 1:], u[:, 1:, :], u[1:]):
+        same = u[: other.shape[0], : other.shape[1], : other.shape[2]]
+        assert abs((same * other).mean()) < 4 / np.sqrt(other.size)

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from fastmf.learning.domain import MARGIN, largest_variance, project
+from fastmf.priors import Bernoulli, Gaussian, Ising
+
+
+@pytest.mark.parametrize(
+    ("prior", "expected"),
+    [
+        (Bernoulli([0.0, 3.0]), [0.25, 0.25]),
+        (Ising([0.0, 3.0]), [1.0, 1.0]),
+        (Gaussian([0.0, 3.0], [1.0, 4.0]), [MARGIN, MARGIN / 4]),
+    ],
+)
+def test_largest_variance(prior, expected):
+    np.testing.assert_array_equal(largest_variance(prior), expected)
+    tilts = np.linspace(-9, 9, 101)[:, None]
+    assert (prior.moments(tilts, 0.0)[1] <= largest_variance(prior)).all()
+
+
+def test_binary_layers_are_left_alone():
+    weights = np.full((3, 2), 50.0)
+    model = project(weights, Bernoulli(np.zeros(3)), Ising([0.3, 1e9]))
+    assert model.weights is weights
+    np.testing.assert_array_equal(model.visible.field, 0)
+    assert model.hidden.field[0] == 0.3
+    assert model.hidden.field[1] < 100
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_precision_of_gaussian_units_is_raised_just_where_needed(flipped):
+    weights = np.array([[3.0, 0.1], [4.0, 0.1]])
+    gaussian = Gaussian([1.0, 1.0], [2.0, 2.0])
+    layers = (gaussian, Ising([0, 0])) if flipped else (Ising([0, 0]), gaussian)
+    model = project(weights.T if flipped else weights, *layers)
+    projected = model.layers[1 - flipped]
+    np.testing.assert_allclose(projected.precision, [MARGIN * 25, 2.0])
+    np.testing.assert_array_equal(projected.field, gaussian.field)
+
+
+def test_two_unbounded_layers_keep_each_other_finite():
+    rng = np.random.default_rng(0)
+    weights = 10 * rng.normal(size=(6, 4))
+    model = project(weights, Gaussian(np.zeros(6), 1.0), Gaussian(np.zeros(4), 1.0))
+    c_v, c_h = np.zeros(6), np.zeros(4)
+    for _ in range(1000):
+        tilted = model.hidden.precision - c_v @ weights**2
+        assert (tilted > 0).all()
+        c_h = 1 / tilted
+        tilted = model.visible.precision - weights**2 @ c_h
+        assert (tilted > 0).all()
+        c_v = 1 / tilted
+    # And the model itself can be normalised: its precision matrix is positive definite.
+    j = np.block(
+        [
+            [np.diag(model.visible.precision), -weights],
+            [-weights.T, np.diag(model.hidden.precision)],
+        ]
+    )
+    assert np.linalg.eigvalsh(j).min() > 0
