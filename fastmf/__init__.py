@@ -5,24 +5,34 @@ them, and a deterministic approximation that turns both into marginals and a fre
 the code, follow the picture:
 
 1. `fastmf.priors`: what a unit is, its log-partition and its moments; start with `binary.py`.
-2. `fastmf.special`: the functions of which these are made, for NumPy and for compiled code.
-3. `fastmf.evaluation`: scores, and the simple estimators against which to compare.
-4. `fastmf.datasets`: the data of the examples.
-5. `fastmf._numba`: how it all compiles, and how compiled code is cached.
+2. `fastmf.models`: which units are coupled to which.
+3. `fastmf.inference`: from a model to its marginals and free energy, over `fastmf.kernels`; each
+   kernel is easiest to read beside its plain NumPy twin in `fastmf.reference`.
+4. `fastmf.learning`: gradients made of these marginals, and the loop that follows them.
+5. `fastmf.estimators`: all of it with the manners of scikit-learn.
+6. `fastmf.special` and `fastmf._numba`: what it all compiles to, and how that is cached.
 """
 
 from importlib import import_module
 
 __version__ = "0.1.0"
 
-# Public name -> the subpackage that defines it. Names are imported when first used, so that
-# `import fastmf` is instant and needs no optional dependency.
+# Public name -> the subpackage that defines it.
 _HOME = {
     "Bernoulli": "priors",
     "Gaussian": "priors",
     "Ising": "priors",
+    "BoltzmannMachine": "models",
+    "RBM": "models",
+    "exact": "models",
+    "load": "models",
+    "FixedPoint": "inference",
+    "tap": "inference",
+    "GeneralizedRBM": "estimators",
 }
 _SUBPACKAGES = ("datasets", "evaluation", "priors")
+# What needs more than NumPy, SciPy and Numba, or is not for everybody, is imported when first used.
+_AT_ONCE = ("priors", "models", "inference")
 
 __all__ = [*_HOME, *_SUBPACKAGES]
 
@@ -52,6 +62,11 @@ def __getattr__(name):
         ) from error
     globals()[name] = value
     return value
+
+
+for _name, _part in _HOME.items():
+    if _part in _AT_ONCE:
+        __getattr__(_name)
 
 
 def __dir__():

@@ -5,9 +5,25 @@ from types import SimpleNamespace
 import numpy as np
 
 
-def tap(model, init=None, *, order=2, field=None, precision=None, clamp=None, damping=None,
-        tol=1e-8, max_iter=1000, free_energy=True, rng=None, n_threads=None, history=False,
-        schedule="blocked", acceleration=None, onsager_every=1):
+def tap(
+    model,
+    init=None,
+    *,
+    order=2,
+    field=None,
+    precision=None,
+    clamp=None,
+    damping=None,
+    tol=1e-8,
+    max_iter=1000,
+    free_energy=True,
+    rng=None,
+    n_threads=None,
+    history=False,
+    schedule="blocked",
+    acceleration=None,
+    onsager_every=1,
+):
     W = model.weights
     dtype = W.dtype
     W2, W3 = W * W, W**3
@@ -98,6 +114,13 @@ def tap(model, init=None, *, order=2, field=None, precision=None, clamp=None, da
             # B holds the derivative terms: remove them from the Legendre part by the exact one-moment form
             pairs = pairs + ((k3 @ W3) * h3).sum(1) / 6
         log_partition = zv.sum(1) + zh.sum(1) + pairs
-    return SimpleNamespace(mean=(m, mh), var=(c, ch), b=(bv, bh), a=(av, ah),
-                           log_partition=log_partition, converged=residual < tol,
-                           n_iter=n_iter, residual=residual)
+    return SimpleNamespace(
+        mean=(m, mh),
+        var=(c, ch),
+        b=(bv, bh),
+        a=(av, ah),
+        log_partition=log_partition,
+        converged=residual < tol,
+        n_iter=n_iter,
+        residual=residual,
+    )

@@ -13,23 +13,29 @@ PACKAGE = Path(fastmf.__file__).parent
 WATCHED = {"_numba.py", "special.py", "priors", "kernels"}
 
 
-def public_functions(path):
-    """Name -> parameters, as text, of the public functions of a file; none if there is no file."""
+def functions(path, wanted=lambda node: True):
+    """Name -> parameters, as text, of the functions of a file; none if there is no file."""
     if not path.exists():
         return {}
     return {
         node.name: ast.unparse(node.args)
         for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        if isinstance(node, ast.FunctionDef) and wanted(node)
     }
+
+
+def is_kernel(node):
+    """Whether a function is compiled for use from outside, not only by other kernels."""
+    decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+    return any(d.startswith("kernel") and "inner=True" not in d for d in decorators)
 
 
 def lonely(package):
     """One line for each public kernel without a twin of the same file, name and parameters."""
     for path in sorted((package / "kernels").rglob("*.py")):
         file = path.relative_to(package / "kernels")
-        twins = public_functions(package / "reference" / file)
-        for name, parameters in public_functions(path).items():
+        twins = functions(package / "reference" / file)
+        for name, parameters in functions(path, is_kernel).items():
             if name not in twins:
                 yield f"reference/{file} lacks {name}({parameters})"
             elif twins[name] != parameters:
@@ -72,7 +78,8 @@ def test_a_lonely_kernel_is_found(tmp_path, reference, n_lonely):
     (tmp_path / "kernels" / "tap.py").write_text(
         "@kernel\ndef sweep(mean, var): pass\n"
         "@kernel(parallel=True)\ndef residual(mean, tol=1e-8): pass\n"
-        "def _helper(x): pass\n"
+        "@kernel(inner=True)\ndef _helper(x): pass\n"
+        "def prepare(x): pass\n"
     )
     if reference is not None:
         (tmp_path / "reference" / "tap.py").write_text(reference)
