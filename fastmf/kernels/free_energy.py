@@ -4,8 +4,8 @@ import numpy as np
 from numba.extending import overload
 
 from fastmf._numba import fetch_and_increment, in_parallel, kernel, not_inlined
+from fastmf.kernels.flight import MEAN, VAR, A, B
 from fastmf.kernels.product import product
-from fastmf.kernels.tap import MEAN, VAR, A, B
 from fastmf.kernels.vocabulary import start_third, third_cumulants
 from fastmf.priors._protocol import tilted_log_partition
 
