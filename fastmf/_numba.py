@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401  Numba would import it in the middle of the first call
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.caching import FunctionCache
@@ -318,6 +319,9 @@ def _call(typing_context, task, context_address):
 
 @kernel(parallel=True)
 def _launch(task, arguments, n_workers):
+    if n_workers == 1:
+        _call(task, arguments)
+        return
     for _ in numba.prange(n_workers):
         _call(task, arguments)
 
