@@ -41,6 +41,73 @@ def _constant(value, like):
     return lambda value, like: float(value)
 
 
+def clip(x, lower, upper):
+    """The number of [lower, upper] nearest to `x`."""
+    return where(x < lower, lower, where(x > upper, upper, x))
+
+
+@overload(clip, jit_options=_OPTIONS)
+def _clip(x, lower, upper):
+    return clip
+
+
+def widen(x):
+    """`x` in double precision."""
+    return np.asarray(x, dtype=np.float64)
+
+
+@overload(widen, jit_options=_OPTIONS)
+def _widen(x):
+    return lambda x: float(x)
+
+
+def narrow(x, like):
+    """`x` in the precision of `like`; what is too large for it becomes infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(x).astype(like.dtype)
+
+
+@overload(narrow, jit_options=_OPTIONS)
+def _narrow(x, like):
+    if like == types.float32:
+        return lambda x, like: np.float32(x)
+    return lambda x, like: float(x)
+
+
+def two_sum(x, y):
+    """x + y rounded, and the rounding error: their sum is x + y exactly (Knuth)."""
+    total = x + y
+    x_part = total - y
+    return total, (x - x_part) + (y - (total - x_part))
+
+
+@overload(two_sum, jit_options=_OPTIONS)
+def _two_sum(x, y):
+    return two_sum
+
+
+def two_product(x, y):
+    """x * y rounded, and the rounding error: their sum is x * y exactly (Dekker)."""
+
+    def split(z):
+        high = 134217729.0 * z
+        high = high - (high - z)
+        return high, z - high
+
+    product = x * y
+    (x1, x2), (y1, y2) = split(x), split(y)
+    return product, x2 * y2 - (((product - x1 * y1) - x2 * y1) - x1 * y2)
+
+
+@overload(two_product, jit_options=_OPTIONS)
+def _two_product(x, y):
+    def with_fma(x, y):
+        product = x * y
+        return product, fma(x, y, -product)
+
+    return with_fma
+
+
 def exp(x):
     """Exponential, saturated (not overflowing) beyond the range of the floating-point type."""
     x = np.asarray(x)
