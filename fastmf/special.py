@@ -228,7 +228,7 @@ def _sigmoid(t):
 
 def softplus(t):
     """log(1 + exp(t))."""
-    return where(t > 0, t, 0 * t) + log1p(exp(-abs(t)))
+    return where(t > 0, t, constant(0.0, t)) + log1p(exp(-abs(t)))
 
 
 @overload(softplus, jit_options=_OPTIONS)
