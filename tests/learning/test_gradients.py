@@ -3,7 +3,7 @@ import pytest
 
 from fastmf.learning.gradients import data_average, gradient
 from fastmf.learning.likelihood import log_likelihood
-from fastmf.learning._tap import tap
+from fastmf.inference import tap
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Gaussian, Ising
 
