@@ -44,11 +44,15 @@ def pack(matrix, power=1):
     array of shape (n_panels, n_rows, panel_width)
         The last panel is padded with zeros.
     """
-    n_rows, n_columns = matrix.shape
-    width = panel_width(matrix.dtype)
-    panels = np.zeros((-(-n_columns // width), n_rows, width), matrix.dtype)
+    panels = np.zeros(packed_shape(*matrix.shape, matrix.dtype), matrix.dtype)
     fill_panels(matrix, power, panels)
     return panels
+
+
+def packed_shape(n_rows, n_columns, dtype):
+    """Shape of a packed matrix: (n_panels, n_rows, panel_width)."""
+    width = panel_width(dtype)
+    return -(-n_columns // width), n_rows, width
 
 
 @kernel
@@ -120,7 +124,6 @@ def _emit_tile(context, builder, signature, arguments, element, n_tile_rows):
     def vector_pointer(pointer, offset):
         return builder.bitcast(builder.gep(pointer, [offset]), vector.as_pointer())
 
-    n_source = builder.extract_value(packed.shape, 1)
     between_rows = stride(states, 0)
     between_columns = number(1) if states_type.layout == "C" else stride(states, 1)
     between_out_rows = stride(out, 0)
@@ -129,7 +132,7 @@ def _emit_tile(context, builder, signature, arguments, element, n_tile_rows):
         builder.gep(states.data, [builder.add(first, builder.mul(number(r), between_rows))])
         for r in range(n_tile_rows)
     ]
-    couplings = builder.gep(packed.data, [builder.mul(builder.mul(panel, n_source), number(width))])
+    couplings = builder.gep(packed.data, [builder.mul(panel, stride(packed, 0))])
     target = builder.gep(out.data, [builder.add(builder.mul(row, between_out_rows), column)])
 
     def pieces(pointers):

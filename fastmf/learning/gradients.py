@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf.inference._layout import workers_for
+from fastmf.kernels import statistics as kernels
+from fastmf.kernels.product import fill_panels, pack, packed_shape
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, parameter_names
 
@@ -61,9 +64,57 @@ def _apply(function, *values):
     return function(*values)
 
 
-def pair_average(left, right):
-    """Average over rows of the outer product of two layers: (n_left, n_right)."""
-    return left.T @ right / left.dtype.type(len(left))
+def pair_averages(weights, terms, n_threads=None):
+    """Sum of products of two layers, averaged over rows and weighted.
+
+    Parameters
+    ----------
+    weights : array of shape (n_visible, n_hidden)
+    terms : list of tuples (visible, hidden, scale, power)
+        Each adds scale * weights ** power * (visible.T @ hidden) / n_rows, for arrays of shape
+        (n_rows, n_visible) and (n_rows, n_hidden).
+    n_threads : int or None
+
+    Returns
+    -------
+    array of shape (n_visible, n_hidden)
+    """
+    (n_visible, n_hidden), dtype = weights.shape, weights.dtype
+    counts = np.array([len(visible) for visible, *_ in terms])
+    n_rows = counts.max()
+    lefts = np.empty((len(terms), n_rows, n_visible), dtype)
+    rights = np.zeros((len(terms), *packed_shape(n_rows, n_hidden, dtype)), dtype)
+    for k, (visible, hidden, _, _) in enumerate(terms):
+        lefts[k, : counts[k]] = visible
+        fill_panels(np.require(hidden, dtype, ["C", "W"]), 1, rights[k])
+    scales = np.array([term[2] for term in terms]) / counts
+    powers = np.array([term[3] for term in terms])
+    out = np.empty_like(weights)
+    n_workers, _ = workers_for(n_visible, n_hidden * n_rows, n_threads)
+    queue = np.zeros(1, np.int64)
+    kernels.pair_averages(lefts, rights, counts, scales, powers, weights, n_workers, queue, out)
+    return out
+
+
+def conditional_moments(model, X, n_threads=None):
+    """Fields, means and variances of the hidden units given the visible ones.
+
+    Parameters
+    ----------
+    model : RBM
+    X : array of shape (n_rows, n_visible)
+
+    Returns
+    -------
+    b, mean, var : array of shape (n_rows, n_hidden)
+    """
+    b, mean, var = np.empty((3, len(X), model.n_hidden), model.dtype)
+    n_workers, _ = workers_for(len(X), model.weights.size, n_threads)
+    queue = np.zeros(1, np.int64)
+    kernels.conditional_moments(
+        model.hidden, pack(model.weights), X, n_workers, queue, b, mean, var
+    )
+    return b, mean, var
 
 
 def _row_average(prior):
@@ -71,7 +122,7 @@ def _row_average(prior):
     return combine(lambda f: np.mean(f, axis=0, dtype=np.float64), prior)
 
 
-def data_average(model, X):
+def data_average(model, X, n_threads=None):
     """Derivatives by the parameters of the average over rows of log sum_h exp(-energy(x, h)).
 
     Parameters
@@ -88,16 +139,15 @@ def data_average(model, X):
     -----
     Tramel et al. (2018), first terms of Eqs. 40-42 (with l for the dummy index inside).
     """
-    b = X @ model.weights
-    hidden_mean = model.hidden.moments(b, b.dtype.type(0))[0]
+    b, mean, var = conditional_moments(model, X, n_threads)
     return Gradient(
-        pair_average(X, hidden_mean),
+        pair_averages(model.weights, [(X, mean, 1, 0)], n_threads),
         _row_average(log_prob_gradient(model.visible, X)),
-        _row_average(prior_gradient(model.hidden, b, b.dtype.type(0))),
+        _row_average(prior_gradient(model.hidden, b, b.dtype.type(0), mean, var)),
     )
 
 
-def solution_average(model, solutions, order=2):
+def solution_average(model, solutions, order=2, n_threads=None):
     """Derivatives by the parameters of the average log-partition over mean-field solutions.
 
     Parameters
@@ -119,17 +169,19 @@ def solution_average(model, solutions, order=2):
     for binary units, with the third cumulants k: <W^2 k_v k_h> / 2.
     """
     (v, h), (c_v, c_h) = solutions.mean, solutions.var
-    weights = pair_average(v, h)
+    terms = [(v, h, 1, 0)]
     if order >= 2:
-        weights += model.weights * pair_average(c_v, c_h)
+        terms += [(c_v, c_h, 1, 1)]
     if order == 3:
         k_v, k_h = model.visible.third_cumulant(v)[0], model.hidden.third_cumulant(h)[0]
-        weights += model.weights**2 * pair_average(k_v, k_h) / 2
+        terms += [(k_v, k_h, 0.5, 2)]
     priors = (
-        _row_average(prior_gradient(prior, b, a))
-        for prior, b, a in zip(model.layers, solutions.b, solutions.a, strict=True)
+        _row_average(prior_gradient(prior, *of_layer))
+        for prior, *of_layer in zip(
+            model.layers, solutions.b, solutions.a, solutions.mean, solutions.var, strict=True
+        )
     )
-    return Gradient(weights, *priors)
+    return Gradient(pair_averages(model.weights, terms, n_threads), *priors)
 
 
 def gradient(model, X, solutions, order=2):

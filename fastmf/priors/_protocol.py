@@ -13,6 +13,7 @@ field and argument a scalar). A tilt for which the integral diverges has log-par
     log_prob(self, x)             log of the unnormalised prior itself, -inf outside the support
     sample(self, b, a, rng)       draws from the tilted distribution
     gradient(self, b, a)          derivatives of log_partition: the same NamedTuple, of derivatives
+    moment_gradient(self, mean, var)   the same as `gradient`, from the moments under the tilt
     log_prob_gradient(self, x)    derivatives of log_prob, likewise
     third_cumulant(self, mean)    as a function of the mean, and its derivative (binary units)
     project(self)                 the nearest prior with parameters inside their domain
@@ -214,11 +215,14 @@ def sample(prior, b, a, rng):
 # --- derivatives --------------------------------------------------------------------------------
 
 
-def gradient(prior, b, a):
+def gradient(prior, b, a, mean=None, var=None):
     """Derivatives of `prior.log_partition(b, a)` by each parameter, as the same NamedTuple.
 
-    A prior without a `gradient` of its own is differentiated numerically.
+    Where the moments under this tilt are known, they spare some priors the work. A prior without a
+    `gradient` of its own is differentiated numerically.
     """
+    if mean is not None and hasattr(prior, "moment_gradient"):
+        return prior.moment_gradient(mean, var)
     if hasattr(prior, "gradient"):
         return prior.gradient(b, a)
     return _numerical_gradient(prior, lambda p: p.log_partition(b, a))

@@ -49,7 +49,11 @@ class Bernoulli(NamedTuple):
 
     def gradient(self, b, a):
         """Derivatives of the log-partition."""
-        return self._make((self.moments(b, a)[0],))
+        return self.moment_gradient(*self.moments(b, a))
+
+    def moment_gradient(self, mean, var):
+        """Derivatives of the log-partition, from the moments."""
+        return self._make((mean,))
 
     def log_prob_gradient(self, x):
         """Derivatives of log_prob."""
@@ -115,7 +119,11 @@ class Ising(NamedTuple):
 
     def gradient(self, b, a):
         """Derivatives of the log-partition."""
-        return self._make((self.moments(b, a)[0],))
+        return self.moment_gradient(*self.moments(b, a))
+
+    def moment_gradient(self, mean, var):
+        """Derivatives of the log-partition, from the moments."""
+        return self._make((mean,))
 
     def log_prob_gradient(self, x):
         """Derivatives of log_prob."""

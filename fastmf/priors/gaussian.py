@@ -77,7 +77,10 @@ class Gaussian(NamedTuple):
 
     def gradient(self, b, a):
         """Derivatives of the log-partition."""
-        mean, var = self.moments(b, a)
+        return self.moment_gradient(*self.moments(b, a))
+
+    def moment_gradient(self, mean, var):
+        """Derivatives of the log-partition, from the moments."""
         return self._make((mean, -(var + mean * mean) / 2))
 
     def log_prob_gradient(self, x):

@@ -108,7 +108,10 @@ class TruncatedGaussian(NamedTuple):
 
     def gradient(self, b, a):
         """Derivatives of the log-partition; zero for the bounds, which are not learned."""
-        mean, var = self.moments(b, a)
+        return self.moment_gradient(*self.moments(b, a))
+
+    def moment_gradient(self, mean, var):
+        """Derivatives of the log-partition, from the moments."""
         return self._make((mean, -(var + mean * mean) / 2, 0 * mean, 0 * mean))
 
     def log_prob_gradient(self, x):

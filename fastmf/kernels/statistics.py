@@ -1,0 +1,106 @@
+"""What learning needs of batches of rows: conditional moments, and averages of products of units.
+
+Done here rather than by BLAS so that all of a training step runs in one pool of threads: two pools
+that take turns on the same cores cost each other more than the products themselves.
+"""
+
+import numpy as np
+
+from fastmf._numba import fetch_and_increment, in_parallel, kernel
+from fastmf.kernels.product import product
+from fastmf.priors._protocol import tilted_moments
+
+# Rows, or visible units, that one task of a worker is about.
+ROWS = 24
+
+
+@kernel(inner=True)
+def _conditional_moments(prior, couplings, states, queue, b, mean, var):
+    n_rows, n_units = mean.shape
+    n_panels, _, width = couplings.shape
+    products = np.zeros((ROWS, n_panels * width), mean.dtype)
+    zero = np.zeros(n_units, mean.dtype)
+    start = np.int64(0)
+    while True:
+        first = fetch_and_increment(queue) * ROWS
+        if first >= n_rows:
+            break
+        n_here = min(ROWS, n_rows - first)
+        for panel in range(n_panels):
+            product(states[first:], n_here, start, couplings, panel, products, panel * width)
+        for r in range(n_here):
+            b_r, from_r = b[first + r], products[r]
+            for i in range(b_r.shape[0]):
+                b_r[i] = from_r[i]
+            tilted_moments(prior, start, b_r, zero, mean[first + r], var[first + r])
+
+
+@kernel
+def conditional_moments(prior, couplings, states, n_workers, queue, b, mean, var):
+    """Moments of the units of one layer, given the states of the other.
+
+    Parameters
+    ----------
+    prior : unit prior
+    couplings : array of shape (n_panels, n_source, panel_width)
+        Packed couplings from the other layer to this one.
+    states : array of shape (n_rows, n_source)
+    n_workers : int
+    queue : int64 array of shape (1,)
+        Next group of rows that nobody has taken.
+    b, mean, var : array of shape (n_rows, n_units)
+        Filled with states @ couplings, and the moments of the units under this field.
+    """
+    in_parallel(_conditional_moments, (prior, couplings, states, queue, b, mean, var), n_workers)
+
+
+@kernel(inner=True)
+def _pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
+    n_left, n_right = weights.shape
+    n_panels, _, width = rights.shape[1:]
+    products = np.zeros((ROWS, n_panels * width), weights.dtype)
+    start = np.int64(0)
+    while True:
+        first = fetch_and_increment(queue) * ROWS
+        if first >= n_left:
+            break
+        n_here = min(ROWS, n_left - first)
+        for r in range(n_here):
+            out_r = out[first + r]
+            for i in range(n_right):
+                out_r[i] = 0
+        for term in range(len(counts)):
+            left = lefts[term, : counts[term], first : first + n_here].T
+            right = rights[term, :, : counts[term]]
+            for panel in range(n_panels):
+                product(left, n_here, start, right, panel, products, panel * width)
+            scale = weights.dtype.type(scales[term])
+            for r in range(n_here):
+                out_r, weights_r, products_r = out[first + r], weights[first + r], products[r]
+                for i in range(n_right):
+                    value = scale * products_r[i]
+                    for _ in range(powers[term]):
+                        value *= weights_r[i]
+                    out_r[i] += value
+
+
+@kernel
+def pair_averages(lefts, rights, counts, scales, powers, weights, n_workers, queue, out):
+    """Sum over terms of scale * weights ** power * (left.T @ right).
+
+    Parameters
+    ----------
+    lefts : array of shape (n_terms, n_rows, n_left)
+    rights : array of shape (n_terms, n_panels, n_rows, panel_width)
+        Packed.
+    counts : int64 array of shape (n_terms,)
+        Rows that each term has.
+    scales : float64 array of shape (n_terms,)
+    powers : int64 array of shape (n_terms,)
+    weights, out : array of shape (n_left, n_right)
+    n_workers : int
+    queue : int64 array of shape (1,)
+        Next group of rows of `out` that nobody has taken.
+    """
+    arguments = (lefts, rights, counts, scales, powers, weights, queue, out)
+    in_parallel(_pair_averages, arguments, n_workers)
