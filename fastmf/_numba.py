@@ -144,13 +144,11 @@ class _SourceAwareCache(FunctionCache):
             super().save_overload(sig, data)
 
 
-def kernel(function=None, *, parallel=False, reorder=False, inner=False):
-    """Compile a kernel: no Python objects, division as in NumPy, cached on disk.
+def kernel(function=None, *, reorder=False, inner=False):
+    """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
 
     Parameters
     ----------
-    parallel : bool
-        Whether `prange` loops run on several threads.
     reorder : bool
         Whether floating-point sums may be reordered (`REORDER`), so that they vectorise. Only for
         functions whose result may differ in the last bits from one build to another.
@@ -158,10 +156,10 @@ def kernel(function=None, *, parallel=False, reorder=False, inner=False):
         Whether only other kernels call it: no time is spent on making it callable from Python.
     """
     if function is None:
-        return lambda f: kernel(f, parallel=parallel, reorder=reorder, inner=inner)
+        return lambda f: kernel(f, reorder=reorder, inner=inner)
     dispatcher = numba.njit(
         function,
-        parallel=parallel,
+        nogil=True,
         error_model="numpy",
         fastmath=REORDER if reorder else False,
         no_cpython_wrapper=inner,
@@ -298,77 +296,6 @@ def _fetch_and_increment(typing_context, counter):
 @overload(fetch_and_increment)
 def _fetch_and_increment_compiled(counter):
     return lambda counter: _fetch_and_increment(counter)
-
-
-# --- parallel workers ---------------------------------------------------------------------------
-
-# Numba compiles the body of a parallel loop four times over on its way into a thread pool, and lets
-# no nested tuple in. So there is one parallel loop in the package, compiled once: it calls a
-# function at an address with the address of its arguments.
-
-
-@intrinsic
-def _call(typing_context, task, context_address):
-    def generate(context, builder, signature, arguments):
-        function = ir.FunctionType(ir.VoidType(), [ir.IntType(64)]).as_pointer()
-        builder.call(builder.inttoptr(arguments[0], function), [arguments[1]])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), generate
-
-
-@kernel(parallel=True)
-def _launch(task, arguments, n_workers):
-    if n_workers == 1:
-        _call(task, arguments)
-        return
-    for _ in numba.prange(n_workers):
-        _call(task, arguments)
-
-
-def _in_turn(worker, arguments, n_workers):
-    for _ in range(n_workers):
-        worker(*arguments)
-
-
-@intrinsic
-def _in_parallel(typing_context, worker, arguments, n_workers):
-    launch = typing_context.resolve_value_type(_launch)
-    launch_signature = launch.get_call_type(typing_context, (types.int64,) * 3, {})
-    worker.get_call_type(typing_context, arguments.types, {})
-    compiled = worker.dispatcher.overloads[tuple(arguments.types)]
-
-    def generate(context, builder, signature, values):
-        # A function of one address, which calls the worker with the tuple found there.
-        context.active_code_library.add_linking_library(compiled.library)
-        name = builder.module.get_unique_name(f"{builder.function.name}.task")
-        address = ir.IntType(64)
-        task = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), [address]), name)
-        task.linkage = "internal"
-        inside = ir.IRBuilder(task.append_basic_block())
-        place = inside.inttoptr(task.args[0], context.get_value_type(arguments).as_pointer())
-        context.call_conv.call_function(
-            inside,
-            context.declare_function(builder.module, compiled.fndesc),
-            compiled.signature.return_type,
-            compiled.signature.args,
-            cgutils.unpack_tuple(inside, inside.load(place)),
-        )
-        inside.ret_void()
-
-        place = cgutils.alloca_once_value(builder, values[1])
-        count = context.cast(builder, values[2], signature.args[2], types.int64)
-        parts = builder.ptrtoint(task, address), builder.ptrtoint(place, address), count
-        context.get_function(launch, launch_signature)(builder, parts)
-        return context.get_dummy_value()
-
-    return types.void(worker, arguments, n_workers), generate
-
-
-# in_parallel(worker, arguments, n_workers): call the kernel `worker(*arguments)`, which returns
-# nothing and finds its share of the work through `fetch_and_increment`, in `n_workers` threads at
-# once, and wait for all of them.
-in_parallel = _in_turn if numba.config.DISABLE_JIT else _in_parallel
 
 
 def not_inlined():

@@ -1,6 +1,5 @@
 """From a model to what kernels sweep: packed layers, an order of visits, one array of all units."""
 
-import numba
 import numpy as np
 
 from fastmf.kernels.product import pack, panel_width
@@ -98,11 +97,6 @@ def _pieces(layer, step):
     return [(first, min(first + step, n_panels)) for first in range(0, n_panels, step)]
 
 
-def workers_for(n_rows, n_couplings, n_threads):
-    """Number of workers and of rows that each holds at a time.
-
-    One worker where the whole solve would take about as long as waking a second one.
-    """
-    available = numba.get_num_threads() if n_threads is None else n_threads
-    n_workers = min(available, n_rows) if n_rows * n_couplings > 100_000 else 1
-    return n_workers, min(24 if n_couplings < 1_000_000 else 48, -(-n_rows // n_workers))
+def rows_in_flight(n_rows, n_couplings, n_workers):
+    """Rows that each worker holds at a time: more where the couplings are slow to come by."""
+    return min(24 if n_couplings < 1_000_000 else 48, -(-n_rows // n_workers))

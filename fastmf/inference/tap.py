@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from fastmf._threads import in_parallel, workers_for
 from fastmf.inference import _arguments as check
-from fastmf.inference._layout import Layout, workers_for
+from fastmf.inference._layout import Layout, rows_in_flight
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.kernels.free_energy import free_energy as log_partition_of_rows
 from fastmf.kernels.tap import tap as sweep_rows
@@ -129,7 +130,7 @@ def tap(
         history=np.zeros((n_rows, max_iter) if history else (0, 0), dtype),
     )
     record.state[:2] = start
-    n_workers, in_flight = workers_for(n_rows, layout.n_couplings, n_threads)
+    n_workers = workers_for(n_rows, 10 * n_rows * layout.n_couplings, n_threads)
     limits = np.finfo(dtype)
     settings = Settings(
         order=order,
@@ -140,19 +141,19 @@ def tap(
         max_iter=max_iter,
         onsager_every=onsager_every,
         accelerate=acceleration is not None,
-        rows_in_flight=in_flight,
+        rows_in_flight=rows_in_flight(n_rows, layout.n_couplings, n_workers),
         resolution=float(limits.eps),
         bound=float(limits.max) / 4,
     )
     queue = np.zeros(1, np.int64)
-    sweep_rows(layout.layers, layout.visits, layout.block, settings, tilt, n_workers, queue, record)
+    arguments = layout.layers, layout.visits, layout.block, settings, tilt, queue, record
+    in_parallel(sweep_rows, arguments, n_workers)
 
     log_partition = np.zeros(n_rows)
     if free_energy:
         queue[:] = 0
-        log_partition_of_rows(
-            layout.layers, record.state, order, tilt, n_workers, queue, log_partition
-        )
+        arguments = layout.layers, record.state, order, tilt, queue, log_partition
+        in_parallel(log_partition_of_rows, arguments, n_workers)
         if clamp is not None:
             log_partition += _clamped_terms(model, layout, record, tilt)
         record.status[~np.isfinite(log_partition)] = DIVERGED

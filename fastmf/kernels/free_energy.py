@@ -3,7 +3,7 @@
 import numpy as np
 from numba.extending import overload
 
-from fastmf._numba import fetch_and_increment, in_parallel, kernel, not_inlined
+from fastmf._numba import fetch_and_increment, kernel, not_inlined
 from fastmf.kernels.flight import MEAN, VAR, A, B
 from fastmf.kernels.product import product
 from fastmf.kernels.vocabulary import start_third, third_cumulants
@@ -101,8 +101,25 @@ def _all_layers(layers, state, first_row, n_rows, order, tilt, third, products, 
     return first if len(layers) == 1 else first_and_rest
 
 
-@kernel(inner=True)
-def _work(layers, state, order, tilt, queue, out):
+@kernel
+def free_energy(layers, state, order, tilt, queue, out):
+    """Mean-field log-partition of the rows in the queue, and the tilts of their units.
+
+    Parameters
+    ----------
+    layers : tuple of Layer
+    state : array of shape (4, n_rows, n_units)
+        Mean and variance on entry; on exit also the tilts b and a that they give rise to.
+    order : int
+        1, 2 or 3.
+    tilt : Tilt
+    queue : int64 array of shape (1,)
+        Next group of rows that nobody has taken; shared by all threads that call this.
+    out : float64 array of shape (n_rows,)
+        Sum of the site terms, log Z(b, a) - b m + a (m^2 + c) / 2 with the tilt from outside in the
+        first term only, and of the pair terms W m m + W^2 c c / 2 + W^3 k k / 6. Clamped units
+        have pair terms only.
+    """
     _, n_rows, n_units = state.shape
     kind = state.dtype
     width = layers[0].couplings.shape[2]
@@ -119,26 +136,3 @@ def _work(layers, state, order, tilt, queue, out):
             if order == 3:
                 start_third(layers, state[MEAN, first + s], third[s], scratch[0])
         all_layers(layers, state, first, n_here, order, tilt, third, products, scratch, out)
-
-
-@kernel
-def free_energy(layers, state, order, tilt, n_workers, queue, out):
-    """Mean-field log-partition of each row, and the tilts of its units.
-
-    Parameters
-    ----------
-    layers : tuple of Layer
-    state : array of shape (4, n_rows, n_units)
-        Mean and variance on entry; on exit also the tilts b and a that they give rise to.
-    order : int
-        1, 2 or 3.
-    tilt : Tilt
-    n_workers : int
-    queue : int64 array of shape (1,)
-        Next group of rows that nobody has taken.
-    out : float64 array of shape (n_rows,)
-        Sum of the site terms, log Z(b, a) - b m + a (m^2 + c) / 2 with the tilt from outside in the
-        first term only, and of the pair terms W m m + W^2 c c / 2 + W^3 k k / 6. Clamped units
-        have pair terms only.
-    """
-    in_parallel(_work, (layers, state, order, tilt, queue, out), n_workers)

@@ -6,7 +6,7 @@ the rows beside it nor on the number of threads.
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, in_parallel, kernel, unit
+from fastmf._numba import fetch_and_increment, kernel, unit
 
 # Constants of the SplitMix64 generator (Steele, Lea & Flood 2014).
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -54,12 +54,28 @@ def _sample_layer(source, couplings, prior, values, seed, step, first_row, b, ou
             out_r[i] = values[1] if low + range_ * uniform < mean else low
 
 
-@kernel(inner=True)
-def _run(
+@kernel
+def gibbs(
     weights, transposed, visible, hidden, visible_values, hidden_values, seed, n_sweeps, v, h, b,
     queue,
 ):  # fmt: skip
-    """Take blocks of rows from the queue, and run each to its end, until none is left."""
+    """Run the rows in the queue `n_sweeps` times from visible to hidden units and back, in place.
+
+    Parameters
+    ----------
+    weights, transposed : array of shape (n_visible, n_hidden) and (n_hidden, n_visible)
+    visible, hidden : unit prior
+    visible_values, hidden_values : tuple of two floats
+        The two values of the units, the lower first.
+    seed : uint64
+    n_sweeps : int
+    v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
+        States; `v` is the start.
+    b : array of shape (n_rows, max(n_visible, n_hidden))
+        Work space.
+    queue : int64 array of shape (1,)
+        Next block of rows that nobody has taken; shared by all threads that call this.
+    """
     n_rows = v.shape[0]
     first = fetch_and_increment(queue) * BLOCK_ROWS
     while first < n_rows:
@@ -74,34 +90,3 @@ def _run(
                 v_rows,
             )  # fmt: skip
         first = fetch_and_increment(queue) * BLOCK_ROWS
-
-
-@kernel
-def gibbs(
-    weights, transposed, visible, hidden, visible_values, hidden_values, seed, n_sweeps, v, h, b,
-    n_workers, queue,
-):  # fmt: skip
-    """Run every row `n_sweeps` times from visible to hidden units and back, in place.
-
-    Parameters
-    ----------
-    weights, transposed : array of shape (n_visible, n_hidden) and (n_hidden, n_visible)
-    visible, hidden : unit prior
-    visible_values, hidden_values : tuple of two floats
-        The two values of the units, the lower first.
-    seed : uint64
-    n_sweeps : int
-    v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
-        States; `v` is the start.
-    b : array of shape (n_rows, max(n_visible, n_hidden))
-        Work space.
-    n_workers : int
-        Number of threads.
-    queue : int64 array of shape (1,)
-        Next block of rows that nobody has taken.
-    """
-    arguments = (
-        weights, transposed, visible, hidden, visible_values, hidden_values, seed, n_sweeps,
-        v, h, b, queue,
-    )  # fmt: skip
-    in_parallel(_run, arguments, n_workers)

@@ -6,7 +6,7 @@ that take turns on the same cores cost each other more than the products themsel
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, in_parallel, kernel
+from fastmf._numba import fetch_and_increment, kernel
 from fastmf.kernels.product import product
 from fastmf.priors._protocol import tilted_moments
 
@@ -14,8 +14,21 @@ from fastmf.priors._protocol import tilted_moments
 ROWS = 24
 
 
-@kernel(inner=True)
-def _conditional_moments(prior, couplings, states, queue, b, mean, var):
+@kernel
+def conditional_moments(prior, couplings, states, queue, b, mean, var):
+    """Moments of the units of one layer, given the states of the other.
+
+    Parameters
+    ----------
+    prior : unit prior
+    couplings : array of shape (n_panels, n_source, panel_width)
+        Packed couplings from the other layer to this one.
+    states : array of shape (n_rows, n_source)
+    queue : int64 array of shape (1,)
+        Next group of rows that nobody has taken; shared by all threads that call this.
+    b, mean, var : array of shape (n_rows, n_units)
+        Filled with states @ couplings, and the moments of the units under this field.
+    """
     n_rows, n_units = mean.shape
     n_panels, _, width = couplings.shape
     products = np.zeros((ROWS, n_panels * width), mean.dtype)
@@ -36,26 +49,22 @@ def _conditional_moments(prior, couplings, states, queue, b, mean, var):
 
 
 @kernel
-def conditional_moments(prior, couplings, states, n_workers, queue, b, mean, var):
-    """Moments of the units of one layer, given the states of the other.
+def pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
+    """Sum over terms of scale * weights ** power * (left.T @ right).
 
     Parameters
     ----------
-    prior : unit prior
-    couplings : array of shape (n_panels, n_source, panel_width)
-        Packed couplings from the other layer to this one.
-    states : array of shape (n_rows, n_source)
-    n_workers : int
+    lefts : array of shape (n_terms, n_rows, n_left)
+    rights : array of shape (n_terms, n_panels, n_rows, panel_width)
+        Packed.
+    counts : int64 array of shape (n_terms,)
+        Rows that each term has.
+    scales : float64 array of shape (n_terms,)
+    powers : int64 array of shape (n_terms,)
+    weights, out : array of shape (n_left, n_right)
     queue : int64 array of shape (1,)
-        Next group of rows that nobody has taken.
-    b, mean, var : array of shape (n_rows, n_units)
-        Filled with states @ couplings, and the moments of the units under this field.
+        Next group of rows of `out` that nobody has taken; shared by all threads that call this.
     """
-    in_parallel(_conditional_moments, (prior, couplings, states, queue, b, mean, var), n_workers)
-
-
-@kernel(inner=True)
-def _pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
     n_left, n_right = weights.shape
     n_panels, _, width = rights.shape[1:]
     products = np.zeros((ROWS, n_panels * width), weights.dtype)
@@ -82,25 +91,3 @@ def _pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
                     for _ in range(powers[term]):
                         value *= weights_r[i]
                     out_r[i] += value
-
-
-@kernel
-def pair_averages(lefts, rights, counts, scales, powers, weights, n_workers, queue, out):
-    """Sum over terms of scale * weights ** power * (left.T @ right).
-
-    Parameters
-    ----------
-    lefts : array of shape (n_terms, n_rows, n_left)
-    rights : array of shape (n_terms, n_panels, n_rows, panel_width)
-        Packed.
-    counts : int64 array of shape (n_terms,)
-        Rows that each term has.
-    scales : float64 array of shape (n_terms,)
-    powers : int64 array of shape (n_terms,)
-    weights, out : array of shape (n_left, n_right)
-    n_workers : int
-    queue : int64 array of shape (1,)
-        Next group of rows of `out` that nobody has taken.
-    """
-    arguments = (lefts, rights, counts, scales, powers, weights, queue, out)
-    in_parallel(_pair_averages, arguments, n_workers)

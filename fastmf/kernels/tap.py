@@ -8,7 +8,7 @@ visit, a tilt and a record are.
 import numpy as np
 from numba.extending import overload
 
-from fastmf._numba import fetch_and_increment, in_parallel, kernel, not_inlined
+from fastmf._numba import fetch_and_increment, kernel, not_inlined
 from fastmf.kernels.flight import MEAN, SLOT, STEP, THIRD, VAR, A, B, Flight, board, judge, leave
 from fastmf.kernels.product import product
 from fastmf.kernels.vocabulary import RUNNING, third_cumulants
@@ -191,9 +191,24 @@ def _visit_by_type(layers, which, flight, n_active, first_panel, last_panel, fre
 # --- whole solves -------------------------------------------------------------------------------
 
 
-@kernel(inner=True)
-def _work(layers, visits, block, settings, tilt, queue, record):
-    """Take rows from the queue and sweep them to their ends, until none is left."""
+@kernel
+def tap(layers, visits, block, settings, tilt, queue, record):
+    """Take rows from the queue and sweep them to fixed points of the mean-field equations.
+
+    Parameters
+    ----------
+    layers : tuple of Layer
+    visits : int64 array of shape (n_visits, 3)
+        One sweep: layer, first panel and last panel of each block of units, in order.
+    block : int
+        Columns of the widest block of `visits`.
+    settings : Settings
+    tilt : Tilt
+    queue : int64 array of shape (1,)
+        Next row that nobody has taken; shared by all threads that call this.
+    record : Record
+        Start on entry, outcome on exit.
+    """
     _, n_rows, n_units = record.state.shape
     n_slots = settings.rows_in_flight
     kind = record.state.dtype
@@ -250,26 +265,3 @@ def _work(layers, visits, block, settings, tilt, queue, record):
                 n_active -= 1
                 leave(flight, s, n_active, status, tilt, record)
         phase = (phase + 1) % settings.onsager_every
-
-
-@kernel
-def tap(layers, visits, block, settings, tilt, n_workers, queue, record):
-    """Sweep every row of `record` to its fixed point of the mean-field equations.
-
-    Parameters
-    ----------
-    layers : tuple of Layer
-    visits : int64 array of shape (n_visits, 3)
-        One sweep: layer, first panel and last panel of each block of units, in order.
-    block : int
-        Columns of the widest block of `visits`.
-    settings : Settings
-    tilt : Tilt
-    n_workers : int
-        Number of independent workers, each with its own rows in flight.
-    queue : int64 array of shape (1,)
-        Next row that nobody has taken.
-    record : Record
-        Start on entry, outcome on exit.
-    """
-    in_parallel(_work, (layers, visits, block, settings, tilt, queue, record), n_workers)

@@ -1,8 +1,8 @@
 """Samples of an RBM by block Gibbs sampling."""
 
-import numba
 import numpy as np
 
+from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import gibbs as kernels
 
 
@@ -39,12 +39,12 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
         work = np.empty((len(v), max(model.weights.shape)), model.dtype)
         transposed = np.ascontiguousarray(model.weights.T)
         queue = np.zeros(1, np.int64)
-        # Few rows are done before a second thread has woken up.
-        n_workers = min(n_threads or numba.get_num_threads(), -(-len(v) // kernels.BLOCK_ROWS))
-        kernels.gibbs(
-            model.weights, transposed, *model.layers, *values, seed, n_sweeps, v, h, work,
-            n_workers, queue,
+        work_done = 2 * n_sweeps * len(v) * model.weights.size
+        n_workers = workers_for(-(-len(v) // kernels.BLOCK_ROWS), work_done, n_threads)
+        arguments = (
+            model.weights, transposed, *model.layers, *values, seed, n_sweeps, v, h, work, queue,
         )  # fmt: skip
+        in_parallel(kernels.gibbs, arguments, n_workers)
         return v, h
     zero = model.dtype.type(0)
     for _ in range(n_sweeps):

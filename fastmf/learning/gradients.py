@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.inference._layout import workers_for
+from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import statistics as kernels
 from fastmf.kernels.product import fill_panels, pack, packed_shape
 from fastmf.priors._protocol import gradient as prior_gradient
@@ -90,9 +90,10 @@ def pair_averages(weights, terms, n_threads=None):
     scales = np.array([term[2] for term in terms]) / counts
     powers = np.array([term[3] for term in terms])
     out = np.empty_like(weights)
-    n_workers, _ = workers_for(n_visible, n_hidden * n_rows, n_threads)
+    n_workers = workers_for(n_visible // kernels.ROWS + 1, lefts.size * n_hidden, n_threads)
     queue = np.zeros(1, np.int64)
-    kernels.pair_averages(lefts, rights, counts, scales, powers, weights, n_workers, queue, out)
+    arguments = lefts, rights, counts, scales, powers, weights, queue, out
+    in_parallel(kernels.pair_averages, arguments, n_workers)
     return out
 
 
@@ -109,11 +110,10 @@ def conditional_moments(model, X, n_threads=None):
     b, mean, var : array of shape (n_rows, n_hidden)
     """
     b, mean, var = np.empty((3, len(X), model.n_hidden), model.dtype)
-    n_workers, _ = workers_for(len(X), model.weights.size, n_threads)
+    n_workers = workers_for(len(X) // kernels.ROWS + 1, len(X) * model.weights.size, n_threads)
     queue = np.zeros(1, np.int64)
-    kernels.conditional_moments(
-        model.hidden, pack(model.weights), X, n_workers, queue, b, mean, var
-    )
+    arguments = model.hidden, pack(model.weights), X, queue, b, mean, var
+    in_parallel(kernels.conditional_moments, arguments, n_workers)
     return b, mean, var
 
 

@@ -203,15 +203,6 @@ def _tilted_log_partition(prior, start, b, a):
     return one_by_one
 
 
-def sample(prior, b, a, rng):
-    """Draws from the tilted units, in the shape of `b` and `a`."""
-    if not hasattr(prior, "sample"):
-        raise TypeError(
-            f"{type(prior).__name__} cannot be sampled: give it a method sample(self, b, a, rng)."
-        )
-    return prior.sample(b, a, rng)
-
-
 # --- derivatives --------------------------------------------------------------------------------
 
 

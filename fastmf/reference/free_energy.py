@@ -5,7 +5,7 @@ import numpy as np
 from fastmf.reference.product import unpacked
 
 
-def free_energy(layers, state, order, tilt, n_workers, queue, out):
+def free_energy(layers, state, order, tilt, queue, out):
     """Mean-field log-partition of each row, and the tilts of its units."""
     mean, var, b, a = state
     held = np.broadcast_to(tilt.clamped, mean.shape) if len(tilt.clamped) else np.zeros(1, bool)

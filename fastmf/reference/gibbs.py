@@ -21,7 +21,7 @@ def _uniforms(seed, step, shape):
 
 def gibbs(
     weights, transposed, visible, hidden, visible_values, hidden_values, seed, n_sweeps, v, h, b,
-    n_workers, queue,
+    queue,
 ):  # fmt: skip
     """Run every row `n_sweeps` times from visible to hidden units and back, in place."""
     zero = v.dtype.type(0)

@@ -14,11 +14,12 @@ PACKAGE = Path(fastmf.__file__).parent
 # may be imported too, except from `reference`, which must not meet what it is there to check.
 ARROWS = {
     "_numba": (),
+    "_threads": (),
     "special": ("_numba",),
     "priors": ("special",),
     "kernels": ("priors",),
     "models": ("priors",),
-    "inference": ("kernels", "models"),
+    "inference": ("kernels", "models", "_threads"),
     "learning": ("inference",),
     "estimators": ("learning",),
     "reference": ("priors", "special"),
