@@ -70,7 +70,9 @@ def _per_unit(class_name, fields):
             )
         arrays[name] = array
     # Python numbers take the precision of the arrays beside them.
-    precise = [v.dtype for k, v in arrays.items() if isinstance(fields[k], (np.ndarray, np.generic))]
+    precise = [
+        v.dtype for k, v in arrays.items() if isinstance(fields[k], (np.ndarray, np.generic))
+    ]
     dtype = np.float32 if precise and all(d == np.float32 for d in precise) else np.float64
     try:
         shape = np.broadcast_shapes((1,), *(v.shape for v in arrays.values()))
@@ -118,8 +120,8 @@ def parameter_names(prior):
 def map_parameters(function, prior, *others):
     """The prior whose learned fields are function(its own, those of the others), part by part."""
     if hasattr(prior, "parts"):
-        parts = (map_parameters(function, *p) for p in zip(prior.parts, *(o.parts for o in others)))
-        return prior._make((tuple(parts),))
+        together = zip(prior.parts, *(other.parts for other in others), strict=True)
+        return prior._make((tuple(map_parameters(function, *parts) for parts in together),))
     changed = {
         name: function(getattr(prior, name), *(getattr(o, name) for o in others))
         for name in parameter_names(prior)

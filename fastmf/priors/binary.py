@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.priors._protocol import floating_type, unit_prior
-from fastmf.special import constant, exp, log_2_cosh, sigmoid, sigmoid_pair, softplus, where
+from fastmf.special import constant, exp, log_2_cosh, sigmoid_pair, softplus, where
 
 # Log-odds beyond this are as good as certainty, and would only hinder learning from moving back.
 LARGEST_FIELD = 30.0

@@ -219,9 +219,7 @@ class TruncatedGaussBernoulli(NamedTuple):
     parameters = ("field", "precision", "log_odds")
 
     def _check(self):
-        check_slab(
-            "TruncatedGaussBernoulli", self.field, self.precision, self.lower, self.upper
-        )
+        check_slab("TruncatedGaussBernoulli", self.field, self.precision, self.lower, self.upper)
 
     def log_partition(self, b, a):
         """log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
