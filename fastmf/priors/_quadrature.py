@@ -5,10 +5,10 @@ is narrow, or far out in a tail. Quadrature with a window around the bulk of the
 whatever the sign of s, and one code path serves every regime.
 
 For s > 0 the bulk sits around the mode, clipped to the interval; for s <= 0 it sits at the two
-ends, which the antimode separates. Either way it falls into two *panels*: in each, the exponent decreases
-from an anchor as -k y - s y^2 / 2 in the distance y >= 0. A panel reaches to the interval's end or
-to the antimode, or only to where the exponent has dropped by `DROP`. The moments of the two panels
-are then merged as those of a mixture, in which nothing cancels.
+ends, which the antimode separates. Either way it falls into two *panels*: in each, the exponent
+decreases from an anchor as -k y - s y^2 / 2 in the distance y >= 0. A panel reaches to the end of
+the interval or to the antimode, or only to where the exponent has dropped by `DROP`. The moments of
+the two panels are then merged as those of a mixture, in which nothing cancels.
 
 The same text runs on NumPy arrays and, compiled, on scalars. Its three steps are separate because
 a loop over many units is fastest with the units innermost in each step (`tilted_moments`).
