@@ -21,6 +21,8 @@ field and argument a scalar). A tilt for which the integral diverges has log-par
     parameters                    names of the fields that are learned (default: all)
 """
 
+import functools
+
 import numpy as np
 from numba.core import types
 from numba.extending import overload
@@ -40,13 +42,13 @@ def unit_prior(name):
         REGISTRY[name] = class_
         plain_new = class_.__new__
 
+        @functools.wraps(plain_new)  # Numba reads the signature
         def checked_new(cls, *args, **kwargs):
             fields = plain_new(cls, *args, **kwargs)
             prior = class_._make(_per_unit(class_.__name__, fields._asdict()))
             getattr(prior, "_check", lambda: None)()
             return prior
 
-        checked_new.__doc__ = plain_new.__doc__
         class_.__new__ = checked_new
         return class_
 
@@ -88,7 +90,8 @@ def _per_unit(class_name, fields):
             raise ValueError(f"{class_name}: {name} contains NaN.")
         if name not in ("lower", "upper") and not np.isfinite(array).all():
             raise ValueError(f"{class_name}: {name} contains an infinity.")
-        yield np.ascontiguousarray(np.broadcast_to(array, shape), dtype=dtype)
+        # A copy, as the prior must not change with the caller's array, nor be read-only like it.
+        yield np.array(np.broadcast_to(array, shape), dtype=dtype, order="C")
 
 
 def floating_type(X):
@@ -123,8 +126,8 @@ def parameter_names(prior):
 def map_parameters(function, prior, *others):
     """The prior whose learned fields are function(its own, those of the others), part by part."""
     if hasattr(prior, "parts"):
-        parts = (map_parameters(function, *p) for p in zip(prior.parts, *(o.parts for o in others)))
-        return prior._make((tuple(parts),))
+        together = zip(prior.parts, *(other.parts for other in others), strict=True)
+        return prior._of(map_parameters(function, *parts) for parts in together)
     changed = {
         name: function(getattr(prior, name), *(getattr(o, name) for o in others))
         for name in parameter_names(prior)

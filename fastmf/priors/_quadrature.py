@@ -1,14 +1,14 @@
 """The integral of exp(b x - s x^2 / 2) over an interval, and its mean and variance.
 
-The textbook forms in error functions lose all their digits where s is small, where the interval is
-narrow, or far out in a tail. Quadrature with a window around the bulk of the mass does not, whatever
-the sign of s, and one code path serves every regime.
+The textbook forms in error functions lose all their digits where s is small, where the interval
+is narrow, or far out in a tail. Quadrature with a window around the bulk of the mass does not,
+whatever the sign of s, and one code path serves every regime.
 
-For s > 0 the bulk sits around the mode, clipped to the interval; for s <= 0 it sits at the two ends,
-which the antimode separates. Either way it falls into two *panels*: in each, the exponent decreases
-from an anchor as -k y - s y^2 / 2 in the distance y >= 0. A panel reaches to the interval's end or
-to the antimode, or only to where the exponent has dropped by `DROP`. The moments of the two panels
-are then merged as those of a mixture, in which nothing cancels.
+For s > 0 the bulk sits around the mode, clipped to the interval; for s <= 0 it sits at the two
+ends, which the antimode separates. Either way it falls into two *panels*: in each, the exponent
+decreases from an anchor as -k y - s y^2 / 2 in the distance y >= 0. A panel reaches to the end of
+the interval or to the antimode, or only to where the exponent has dropped by `DROP`. The moments of
+the two panels are then merged as those of a mixture, in which nothing cancels.
 
 The same text runs on NumPy arrays and, compiled, on scalars. Its three steps are separate because
 a loop over many units is fastest with the units innermost in each step (`tilted_moments`).
@@ -170,7 +170,7 @@ def _merge(reach1, reach2, weight1, weight2, position1, position2, anchor, exces
 
 @register_jitable(error_model="numpy")
 def integrate(field, precision, lower, upper, b, a):
-    """Integral, mean and variance of exp((field + b) x - (precision + a) x^2 / 2) on [lower, upper].
+    """Integral and moments of exp((field + b) x - (precision + a) x^2 / 2) on [lower, upper].
 
     Parameters
     ----------

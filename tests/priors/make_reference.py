@@ -3,7 +3,7 @@
     python tests/priors/make_reference.py
 
 The closed forms in error functions cancel badly, by up to some hundred digits on these inputs, so
-that they are evaluated with 400. `check` compares some of them with plain quadrature.
+that they are evaluated with 400. A test compares some of them with plain quadrature.
 """
 
 import itertools

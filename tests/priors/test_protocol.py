@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import prange
 
 import fastmf.priors as priors
 from fastmf._numba import kernel, unit
@@ -157,13 +158,15 @@ def differences(prior, function):
         return _differences(prior, function)
     total, start = [], 0
     for k, part in enumerate(prior.parts):
-        def within(p, k=k, units=slice(start, start + n_units(part))):
+        own_units = slice(start, start + n_units(part))
+
+        def within(p, k=k, units=own_units):
             parts = list(prior.parts)
             parts[k] = p
-            return function(prior._make((tuple(parts),)))[..., units]
+            return function(priors.Concatenated(*parts))[..., units]
 
         total += _differences(part, within)
-        start += n_units(part)
+        start = own_units.stop
     return total
 
 
@@ -194,7 +197,8 @@ def test_extreme_tilts_stay_finite(prior, dtype):
                 a = np.full(n_units(prior), precision, dtype)
                 mean, var = prior.moments(b, a)
                 assert np.isfinite(mean).all()
-                assert np.isfinite(var).all() and (var >= 0).all()
+                assert np.isfinite(var).all()
+                assert (var >= 0).all()
                 assert np.isfinite(prior.log_partition(b, a)).all()
 
 
@@ -207,9 +211,7 @@ def test_divergence_is_signalled_by_infinities(prior):
     assert not np.isnan(var).any()
     np.testing.assert_array_equal(np.isinf(var), log_partition == np.inf)
     if "upper" in prior._fields:
-        np.testing.assert_array_equal(
-            var == np.inf, np.isinf(prior.lower) | np.isinf(prior.upper)
-        )
+        np.testing.assert_array_equal(var == np.inf, np.isinf(prior.lower) | np.isinf(prior.upper))
         nearest = np.clip(0, prior.lower, prior.upper)
         np.testing.assert_array_equal(mean[var == np.inf], nearest[var == np.inf])
     elif "precision" in prior._fields:
@@ -250,8 +252,9 @@ def test_compiled_and_numpy_agree(prior, dtype):
         np.testing.assert_allclose(mean[part], expected[0][part], **tolerance)
         np.testing.assert_allclose(var[part], expected[1][part], **tolerance)
         np.testing.assert_allclose(
-            row_log_partition(prior, start, b[part], a[part]), log_partition[part].sum(), rtol=1e-5
-            if dtype == np.float32 else 1e-13,
+            row_log_partition(prior, start, b[part], a[part]),
+            log_partition[part].sum(),
+            rtol=1e-5 if dtype == np.float32 else 1e-13,
         )
 
 
@@ -397,6 +400,7 @@ def test_improper_precisions_are_refused(name, precision):
 
 # --- a user's own prior ---------------------------------------------------------------------------
 
+
 class Ternary(NamedTuple):
     """Values -1, 0 and 1 with weights exp(field x - cost |x|)."""
 
@@ -437,3 +441,30 @@ def test_users_prior():
     derivative = gradient(prior, b, a)
     np.testing.assert_allclose(derivative.field, mean, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(derivative.cost, -(var + mean**2), rtol=1e-9, atol=1e-10)
+
+
+# --- as arguments of parallel kernels -------------------------------------------------------------
+
+
+@kernel(parallel=True)
+def rows_in_parallel(prior, b, a, mean, var):
+    for row in prange(b.shape[0]):
+        tilted_moments(prior, 0, b[row], a[row], mean[row], var[row])
+
+
+@pytest.mark.parametrize(
+    "prior", [CASES["gaussian"], priors.Concatenated(CASES["ising"], CASES["gaussian"])]
+)
+def test_parallel_kernels_take_priors(prior):
+    b, a = tilts(prior)
+    mean, var = np.empty_like(b), np.empty_like(b)
+    rows_in_parallel(prior, b, a, mean, var)
+    np.testing.assert_allclose((mean, var), prior.moments(b, a), rtol=1e-14, atol=1e-15)
+
+
+def test_parameters_are_copied():
+    field = np.zeros(3)
+    field.flags.writeable = False
+    prior = priors.Bernoulli(field)
+    assert prior.field.flags.writeable
+    assert not np.shares_memory(prior.field, field)

@@ -1,0 +1,59 @@
+"""Binary units: extreme fields, third cumulants, data."""
+
+import numpy as np
+import pytest
+
+from fastmf.priors import Bernoulli, Ising
+from fastmf.priors.binary import LARGEST_FIELD
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def test_variances_keep_their_digits_at_large_fields():
+    t = np.array([-300.0, -40.0, 40.0, 300.0])
+    np.testing.assert_allclose(Bernoulli(t).moments(0.0, 0.0)[1], np.exp(-abs(t)), rtol=1e-13)
+    np.testing.assert_allclose(Ising(t).moments(0.0, 0.0)[1], 4 * np.exp(-2 * abs(t)), rtol=1e-13)
+
+
+@pytest.mark.parametrize("class_", [Bernoulli, Ising])
+def test_third_cumulant(class_):
+    prior, h = class_(np.linspace(-3, 3, 7)), 1e-4
+    mean, var = prior.moments(0.0, 0.0)
+    cumulant, slope = prior.third_cumulant(mean)
+    by_field = (prior.moments(h, 0.0)[1] - prior.moments(-h, 0.0)[1]) / (2 * h)
+    np.testing.assert_allclose(cumulant, by_field, atol=1e-7)
+    by_mean = (prior.third_cumulant(mean + h)[0] - prior.third_cumulant(mean - h)[0]) / (2 * h)
+    np.testing.assert_allclose(slope, by_mean, atol=1e-6)
+
+
+def test_zero_one_and_plus_minus_one_are_the_same_unit():
+    # x = (1 + s) / 2 turns field x into field / 2 + (field / 2) s.
+    field = np.array([-2.0, 0.0, 1.5])
+    mean, var = Bernoulli(field).moments(0.0, 0.0)
+    spin_mean, spin_var = Ising(field / 2).moments(0.0, 0.0)
+    np.testing.assert_allclose(mean, (1 + spin_mean) / 2, rtol=1e-14)
+    np.testing.assert_allclose(var, spin_var / 4, rtol=1e-14)
+    np.testing.assert_allclose(
+        Bernoulli(field).log_partition(0.0, 0.0),
+        Ising(field / 2).log_partition(0.0, 0.0) + field / 2,
+        atol=1e-15,
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, bool])
+def test_from_data(dtype):
+    X = (np.random.default_rng(0).random((998, 3)) < [0.0, 0.3, 1.0]).astype(dtype)
+    prior = Bernoulli.from_data(X)
+    expected = (X.sum(0) + 1) / 1000
+    np.testing.assert_allclose(prior.moments(0.0, 0.0)[0], expected, rtol=1e-5)
+    assert prior.field.dtype == (np.float32 if dtype == np.float32 else np.float64)
+    if np.issubdtype(dtype, np.floating):
+        spins = Ising.from_data(2 * X - 1)
+        assert spins.field.dtype == dtype
+        np.testing.assert_allclose(spins.moments(0.0, 0.0)[0], 2 * expected - 1, atol=1e-6)
+
+
+def test_projection_leaves_both_values_a_chance():
+    for class_ in (Bernoulli, Ising):
+        var = class_([-1e5, 1e5]).project().moments(0.0, 0.0)[1]
+        assert (var >= np.exp(-LARGEST_FIELD) / 2).all()

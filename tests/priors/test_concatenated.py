@@ -1,0 +1,79 @@
+"""Several priors side by side."""
+
+import numpy as np
+import pytest
+
+from fastmf._numba import kernel
+from fastmf.priors import Bernoulli, Concatenated, Gaussian, Ising
+from fastmf.priors._protocol import contains, n_units, tilted_log_partition, tilted_moments
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+PARTS = Bernoulli([0.3, -1.0, 2.0]), Ising([0.1, 0.2]), Gaussian([0.0, 1.0], [1.0, 2.0])
+
+
+def test_nested_ones_are_flattened():
+    prior = Concatenated(PARTS[0], Concatenated(PARTS[1], Concatenated(PARTS[2])))
+    assert prior.parts == Concatenated(*PARTS).parts
+    assert n_units(prior) == 7
+
+
+def test_parts_are_independent():
+    prior = Concatenated(*PARTS)
+    rng = np.random.default_rng(0)
+    b, a = rng.normal(size=(4, 7)), rng.random((4, 7))
+    start = 0
+    for part in PARTS:
+        units = slice(start, start + n_units(part))
+        tilt = b[:, units], a[:, units]
+        np.testing.assert_array_equal(
+            prior.log_partition(b, a)[:, units], part.log_partition(*tilt)
+        )
+        for whole, own in zip(prior.moments(b, a), part.moments(*tilt), strict=True):
+            np.testing.assert_array_equal(whole[:, units], own)
+        start = units.stop
+    x = np.array([0, 1, 2, -1, 0, 5, -5.0])
+    np.testing.assert_array_equal(contains(prior, x), [1, 1, 0, 1, 0, 1, 1])
+
+
+@kernel
+def moments_and_log_partition(prior, start, b, a, mean, var):
+    tilted_moments(prior, start, b, a, mean, var)
+    return tilted_log_partition(prior, start, b, a)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_rows_may_cut_across_parts(compiled):
+    prior = Concatenated(*PARTS)
+    rng = np.random.default_rng(1)
+    b, a = rng.normal(size=7), rng.random(7)
+    expected, log_partition = prior.moments(b, a), prior.log_partition(b, a)
+    run = moments_and_log_partition
+    if not compiled:
+        run = getattr(run, "py_func", run)
+    for start in range(7):
+        for stop in range(start + 1, 8):
+            units = slice(start, stop)
+            mean, var = np.full((2, stop - start), np.nan)
+            total = run(prior, start, b[units], a[units], mean, var)
+            np.testing.assert_allclose(mean, expected[0][units], rtol=1e-14)
+            np.testing.assert_allclose(var, expected[1][units], rtol=1e-14)
+            assert total == pytest.approx(log_partition[units].sum(), rel=1e-13)
+
+
+def test_precision_is_single_only_if_all_parts_are():
+    single = [Bernoulli(np.float32([0.5])), Ising(np.float32([0.5]))]
+    tilt = np.zeros(2, np.float32)
+    assert Concatenated(*single).moments(tilt, tilt)[0].dtype == np.float32
+    assert Concatenated(*single, PARTS[0]).parts[0].field.dtype == np.float64
+
+
+def test_what_is_refused():
+    with pytest.raises(TypeError, match="unit priors, got ndarray"):
+        Concatenated(PARTS[0], np.zeros(3))
+    with pytest.raises(TypeError, match="at least one"):
+        Concatenated()
+    with pytest.raises(ValueError, match="7 units on the last axis"):
+        Concatenated(*PARTS).moments(np.zeros(6), 0.0)
+    with pytest.raises(ValueError, match="step of 2"):
+        Concatenated(*PARTS).take(slice(0, 6, 2))

@@ -1,0 +1,92 @@
+"""Special functions: accuracy, extremes and precision, in NumPy and compiled."""
+
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+from fastmf import special
+from fastmf._numba import kernel
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+FUNCTIONS = {
+    "exp": mpmath.exp,
+    "sigmoid": lambda t: 1 / (1 + mpmath.exp(-t)),
+    "softplus": lambda t: mpmath.log(1 + mpmath.exp(t)),
+    "log_cosh": lambda t: mpmath.log(mpmath.cosh(t)),
+    "log_2_cosh": lambda t: mpmath.log(2 * mpmath.cosh(t)),
+    "exp_of_small": mpmath.exp,
+}
+
+
+@kernel
+def compiled(x, results):
+    for i in range(len(x)):
+        results[0, i] = special.exp(x[i])
+        results[1, i] = special.sigmoid(x[i])
+        results[2, i] = special.softplus(x[i])
+        results[3, i] = special.log_cosh(x[i])
+        results[4, i] = special.log_2_cosh(x[i])
+        results[5, i] = special.exp_of_small(x[i])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_accuracy(dtype):
+    x = np.concatenate([np.linspace(-80, 80, 161), [1e-12, -1e-12, 0.3, -0.7]]).astype(dtype)
+    results = np.empty((len(FUNCTIONS), len(x)), dtype)
+    compiled(x, results)
+    mpmath.mp.dps, digits = 40, mpmath.mp.dps
+    try:
+        for (name, exact), row in zip(FUNCTIONS.items(), results, strict=True):
+            expected = np.array([float(exact(mpmath.mpf(float(t)))) for t in x])
+            plain = getattr(special, name)(x)
+            assert plain.dtype == dtype
+            # log_cosh subtracts log 2, and is accurate in size only.
+            tolerance = dict(
+                rtol=60 * np.finfo(dtype).eps,
+                atol=4 * np.finfo(dtype).eps if name == "log_cosh" else 1e-40,
+            )
+            if name == "exp_of_small" and dtype == np.float32:
+                continue  # meant for float64 only
+            np.testing.assert_allclose(plain, expected, **tolerance)
+            np.testing.assert_allclose(row, expected, **tolerance)
+    finally:
+        mpmath.mp.dps = digits
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_extremes_saturate(dtype):
+    largest = np.finfo(dtype).max / 2
+    x = np.array([-largest, -1e4, 1e4, largest], dtype)
+    results = np.empty((len(FUNCTIONS), len(x)), dtype)
+    compiled(x, results)
+    for row, name in zip(results, [*FUNCTIONS][:-1], strict=False):
+        plain = getattr(special, name)(x)
+        assert np.isfinite(plain).all()
+        assert np.isfinite(row).all()
+    assert special.softplus(np.array([np.inf]))[0] == np.inf
+
+
+@kernel
+def compiled_pairs(x, y, results):
+    for i in range(len(x)):
+        results[0, i], results[1, i] = special.two_sum(x[i], y[i])
+        results[2, i], results[3, i] = special.two_product(x[i], y[i])
+
+
+def test_error_free_transformations_are_exact():
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=200) * 10.0 ** rng.integers(-8, 9, 200) for _ in range(2))
+    results = np.empty((4, 200))
+    compiled_pairs(x, y, results)
+    plain = np.array([*special.two_sum(x, y), *special.two_product(x, y)])
+    np.testing.assert_array_equal(plain, results)
+    for i in range(200):
+        exact_x, exact_y = Fraction(x[i]), Fraction(y[i])
+        parts = [Fraction(r) for r in results[:, i]]
+        assert parts[0] + parts[1] == exact_x + exact_y
+        assert parts[2] + parts[3] == exact_x * exact_y
+    assert (results[1] != 0).any()
+    assert (results[3] != 0).all()
