@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401  Numba would import it in the middle of the first call
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.caching import FunctionCache
@@ -33,33 +34,57 @@ REORDER = {"reassoc", "contract", "nsz", "arcp"}
 def _fingerprint():
     """Hash of every source file that compiled code can depend on."""
     package = Path(__file__).parent
+    # Numba empties an index written by another version: environments that share a home would
+    # forever throw out each other's work.
+    digest = hashlib.sha256(numba.__version__.encode())
     files = [*package.glob("*.py"), *package.glob("priors/*.py"), *package.glob("kernels/*.py")]
-    digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _cache_folder():
-    """Folder of the compiled code of exactly these sources; folders unused for a month are removed."""
+def _lasting_place():
     base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    root = Path(base) if base else Path.home() / ".cache"
+    return (Path(base) if base else Path.home() / ".cache") / "fastmf"
+
+
+def _temporary_place():
+    if not hasattr(os, "getuid"):  # Windows, where every user has a temporary folder of their own
+        return Path(tempfile.gettempdir()) / "fastmf"
+    place = Path(tempfile.gettempdir()) / f"fastmf-{os.getuid()}"
+    place.mkdir(mode=0o700, exist_ok=True)
+    # Whoever can write there can have us run their code.
+    if place.stat().st_uid != os.getuid():
+        raise PermissionError(f"{place} belongs to another user")
+    return place
+
+
+def _cache_folder():
+    """Folder of the code compiled from these very sources; those unused for a month are removed."""
     name = _fingerprint()
-    for parent in (root / "fastmf", Path(tempfile.gettempdir()) / f"fastmf-{os.getuid()}"):
-        folder = parent / name
+    for place in (_lasting_place, _temporary_place):
         try:
+            folder = place() / name
             folder.mkdir(parents=True, exist_ok=True)
             os.utime(folder)
-        except OSError:
+        except (OSError, RuntimeError):  # not writable, or a user without a home
             continue
-        for old in parent.iterdir():
-            if time.time() - old.stat().st_mtime > 30 * 86400:
-                shutil.rmtree(old, ignore_errors=True)
+        _remove_unused(folder.parent)
         return str(folder)
     return None
 
 
+def _remove_unused(parent):
+    try:
+        for old in parent.iterdir():
+            if time.time() - old.stat().st_mtime > 30 * 86400:
+                shutil.rmtree(old, ignore_errors=True)
+    except OSError:  # another process was faster
+        pass
+
+
 _CACHE_FOLDER = _cache_folder()
+_STARTED = time.time()
 
 
 def _classes(type_):
@@ -71,20 +96,24 @@ def _classes(type_):
 
 
 def _outside_classes(signature):
-    """The NamedTuple classes of a signature that are not this package's, such as a user's prior."""
-    found = {c for argument in signature for c in _classes(argument)}
+    """The NamedTuple classes, and their bases, of a signature that are not this package's own."""
+    found = {c for argument in signature for type_ in _classes(argument) for c in type_.__mro__}
+    found -= {object, tuple}
     return {c for c in found if c.__module__.partition(".")[0] != __name__.partition(".")[0]}
 
 
-def _importable(class_):
-    return class_.__module__ != "__main__" and "<locals>" not in class_.__qualname__
+def _cacheable(class_):
+    """Whether other processes can import the class, and would import what this one did."""
+    if class_.__module__ == "__main__" or "<locals>" in class_.__qualname__:
+        return False
+    try:
+        return Path(inspect.getfile(class_)).stat().st_mtime < _STARTED
+    except (OSError, TypeError):
+        return False
 
 
 def _source_of_module(class_):
-    try:
-        return Path(inspect.getfile(class_)).read_bytes()
-    except (OSError, TypeError):
-        return b""
+    return Path(inspect.getfile(class_)).read_bytes()
 
 
 class _SourceAwareCache(FunctionCache):
@@ -92,7 +121,9 @@ class _SourceAwareCache(FunctionCache):
 
     Numba knows a NamedTuple only by its name, and would go on running the old methods after an
     edit. A class that another process cannot import (defined in a script or in a function) is not
-    cached at all: such entries would never be found again and pile up.
+    cached at all: such entries would never be found again and pile up. Neither is a class whose
+    file has changed since this process began, as in a notebook: the old methods would be kept as
+    the new ones. What a prior's module itself imports is not part of the key.
     """
 
     def _index_key(self, sig, codegen):
@@ -104,12 +135,12 @@ class _SourceAwareCache(FunctionCache):
         return (*key, digest)
 
     def load_overload(self, sig, target_context):
-        if all(map(_importable, _outside_classes(sig))):
+        if all(map(_cacheable, _outside_classes(sig))):
             return super().load_overload(sig, target_context)
         return None
 
     def save_overload(self, sig, data):
-        if all(map(_importable, _outside_classes(sig))):
+        if all(map(_cacheable, _outside_classes(sig))):
             super().save_overload(sig, data)
 
 
@@ -288,6 +319,9 @@ def _call(typing_context, task, context_address):
 
 @kernel(parallel=True)
 def _launch(task, arguments, n_workers):
+    if n_workers == 1:
+        _call(task, arguments)
+        return
     for _ in numba.prange(n_workers):
         _call(task, arguments)
 

@@ -11,7 +11,9 @@ def number(name, value, low, high, *, below=False):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}.")
     value = float(value)
     if not (low <= value <= high) or (below and value == high):
-        raise ValueError(f"{name} must be in [{low:g}, {high:g}{')' if below else ']'}, got {value:g}.")
+        raise ValueError(
+            f"{name} must be in [{low:g}, {high:g}{')' if below else ']'}, got {value:g}."
+        )
     return value
 
 

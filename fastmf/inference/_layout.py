@@ -4,7 +4,7 @@ import numba
 import numpy as np
 
 from fastmf.kernels.product import pack, panel_width
-from fastmf.kernels.tap import Layer
+from fastmf.kernels.vocabulary import Layer
 from fastmf.models import RBM, BoltzmannMachine
 
 # Panels of one visit: enough to spread the cost of a visit, few enough to stay in the cache. In a

@@ -6,7 +6,8 @@ from fastmf.inference import _arguments as check
 from fastmf.inference._layout import Layout, workers_for
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.kernels.free_energy import free_energy as log_partition_of_rows
-from fastmf.kernels.tap import (
+from fastmf.kernels.tap import tap as sweep_rows
+from fastmf.kernels.vocabulary import (
     CONVERGED,
     CYCLING,
     DIVERGED,
@@ -15,7 +16,6 @@ from fastmf.kernels.tap import (
     Settings,
     Tilt,
 )
-from fastmf.kernels.tap import tap as sweep_rows
 from fastmf.priors._protocol import n_units, sample
 
 MESSAGES = {

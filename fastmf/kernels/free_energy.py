@@ -4,8 +4,9 @@ import numpy as np
 from numba.extending import overload
 
 from fastmf._numba import fetch_and_increment, in_parallel, kernel, not_inlined
+from fastmf.kernels.flight import MEAN, VAR, A, B
 from fastmf.kernels.product import product
-from fastmf.kernels.tap import MEAN, THIRD, VAR, A, B, start_third, third_cumulants
+from fastmf.kernels.vocabulary import start_third, third_cumulants
 from fastmf.priors._protocol import tilted_log_partition
 
 # Rows whose products with a block of couplings are taken together, and panels in a block.
@@ -95,9 +96,7 @@ def _all_layers(layers, state, first_row, n_rows, order, tilt, third, products, 
         layers, state, first_row, n_rows, order, tilt, third, products, scratch, out
     ):
         _layer(layers[0], state, first_row, n_rows, order, tilt, third, products, scratch, out)
-        all_layers(
-            layers[1:], state, first_row, n_rows, order, tilt, third, products, scratch, out
-        )
+        all_layers(layers[1:], state, first_row, n_rows, order, tilt, third, products, scratch, out)
 
     return first if len(layers) == 1 else first_and_rest
 

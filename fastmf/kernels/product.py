@@ -129,12 +129,8 @@ def _emit_tile(context, builder, signature, arguments, element, n_tile_rows):
         builder.gep(states.data, [builder.add(first, builder.mul(number(r), between_rows))])
         for r in range(n_tile_rows)
     ]
-    couplings = builder.gep(
-        packed.data, [builder.mul(builder.mul(panel, n_source), number(width))]
-    )
-    target = builder.gep(
-        out.data, [builder.add(builder.mul(row, between_out_rows), column)]
-    )
+    couplings = builder.gep(packed.data, [builder.mul(builder.mul(panel, n_source), number(width))])
+    target = builder.gep(out.data, [builder.add(builder.mul(row, between_out_rows), column)])
 
     def pieces(pointers):
         for r in range(n_tile_rows):

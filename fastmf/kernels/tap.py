@@ -1,133 +1,18 @@
 """TAP sweeps: many rows iterated to their fixed points of the mean-field equations.
 
-The state of a model is one array of all its units, layer after layer. A `Layer` says where its
-units are, which units they are coupled to, and holds the couplings packed for `product`. A sweep is
-a list of visits (layer, first panel, last panel); a visit updates a block of units from the newest
-state of their neighbours. An RBM swept hidden layer first and a fully visible machine swept block
-by block, or unit by unit, differ only in this list.
-
 Rows are independent. Each worker holds a few rows and, when one is finished, takes the next; what
-happens to a row depends on nothing but the row.
+happens to a row depends on nothing but the row. `fastmf.kernels.vocabulary` says what a layer, a
+visit, a tilt and a record are.
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from numba.core import types
 from numba.extending import overload
 
-from fastmf._numba import fetch_and_increment, in_parallel, kernel, not_inlined, unit
+from fastmf._numba import fetch_and_increment, in_parallel, kernel, not_inlined
+from fastmf.kernels.flight import MEAN, SLOT, STEP, THIRD, VAR, A, B, Flight, board, judge, leave
 from fastmf.kernels.product import product
+from fastmf.kernels.vocabulary import RUNNING, third_cumulants
 from fastmf.priors._protocol import tilted_moments
-
-RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
-
-# Oscillations are looked for in windows of this many sweeps.
-WINDOW = 16
-# The share of the old value goes 0, 1/2, 3/4, ... up to this.
-STRONGEST_DAMPING = 0.97
-
-
-class Layer(NamedTuple):
-    """What a kernel knows of one layer of units.
-
-    Parameters
-    ----------
-    prior : unit prior
-    n_units : int
-    start : int
-        Position of the layer's first unit among all units of the model.
-    source : int
-        Position of the first unit that the layer is coupled to.
-    couplings, squares, cubes : array of shape (n_panels, n_source, panel_width)
-        Packed couplings and their elementwise powers (no panels if the order does not need them).
-    """
-
-    prior: tuple
-    n_units: int
-    start: int
-    source: int
-    couplings: np.ndarray
-    squares: np.ndarray
-    cubes: np.ndarray
-
-
-class Settings(NamedTuple):
-    """How to sweep.
-
-    Parameters
-    ----------
-    order : int
-        1 naive mean field, 2 TAP, 3 third order (binary units).
-    one_by_one : bool
-        Update the units of a block one after another (for a layer coupled to itself).
-    damping : float
-        Share of the old value; the least one if `adaptive`.
-    adaptive : bool
-        Raise the damping of rows that oscillate.
-    tol : float
-        Largest change of a mean, before damping, at which a row has converged.
-    max_iter : int
-    onsager_every : int
-        Sweeps from one computation of the variance products to the next.
-    accelerate : bool
-        Extrapolate slow directions (vector Aitken).
-    rows_in_flight : int
-        Rows that a worker holds at a time.
-    resolution, bound : float
-        Relative spacing and largest value of the floating type.
-    """
-
-    order: int
-    one_by_one: bool
-    damping: float
-    adaptive: bool
-    tol: float
-    max_iter: int
-    onsager_every: int
-    accelerate: bool
-    rows_in_flight: int
-    resolution: float
-    bound: float
-
-
-class Tilt(NamedTuple):
-    """What is added to the model from outside, per row or (with one row) the same for all.
-
-    Parameters
-    ----------
-    field, precision : array of shape (n_rows, n_units), (1, n_units) or (0, n_units)
-        Tilt exp(field x - precision x^2 / 2) of each unit; no rows for none.
-    clamped : bool array of the same shapes
-        Units that stay at their starting mean and variance.
-    """
-
-    field: np.ndarray
-    precision: np.ndarray
-    clamped: np.ndarray
-
-
-class Record(NamedTuple):
-    """What a solve fills in, a row at a time.
-
-    Parameters
-    ----------
-    state : array of shape (4, n_rows, n_units)
-        Mean, variance and the tilts b and a that gave them (the tilt from outside included). On
-        entry the first two hold the start.
-    status, n_iter : int64 array of shape (n_rows,)
-    residual : array of shape (n_rows,)
-        Largest change of a mean, before damping, in the last sweep.
-    history : array of shape (n_rows, max_iter) or (0, 0)
-        The residual of every sweep.
-    """
-
-    state: np.ndarray
-    status: np.ndarray
-    n_iter: np.ndarray
-    residual: np.ndarray
-    history: np.ndarray
-
 
 # --- one block of units of one row --------------------------------------------------------------
 
@@ -156,198 +41,6 @@ def _is_finite(mean, var, bound):
     for i in range(mean.shape[0]):
         bad += not (abs(mean[i]) <= bound and abs(var[i]) <= bound)
     return bad == 0
-
-
-def third_cumulants(prior, start, mean, cumulant, slope):
-    """Fill the third cumulants of binary units as functions of their means, and the derivatives."""
-    raise TypeError(f"{type(prior).__name__} units have no third-order expansion.")
-
-
-@overload(third_cumulants)
-def _third_cumulants(prior, start, mean, cumulant, slope):
-    third_cumulant = getattr(prior.instance_class, "third_cumulant", None)
-    if third_cumulant is None:
-
-        def none(prior, start, mean, cumulant, slope):
-            for i in range(mean.shape[0]):
-                cumulant[i], slope[i] = 0, 0
-
-        return none
-
-    def fill(prior, start, mean, cumulant, slope):
-        for i in range(mean.shape[0]):
-            cumulant[i], slope[i] = unit(prior, start + i).third_cumulant(mean[i])
-
-    return fill
-
-
-def start_third(layers, mean, third, scratch):
-    """Third cumulants of all layers at the start."""
-    for layer in layers:
-        units = slice(layer.start, layer.start + layer.n_units)
-        third_cumulants(layer.prior, 0, mean[units], third[units], scratch)
-
-
-@overload(start_third)
-def _start_third(layers, mean, third, scratch):
-    def first(layers, mean, third, scratch):
-        layer = layers[0]
-        units = slice(layer.start, layer.start + layer.n_units)
-        third_cumulants(layer.prior, 0, mean[units], third[units], scratch)
-
-    def first_and_rest(layers, mean, third, scratch):
-        start_third(layers[:1], mean, third, scratch)
-        start_third(layers[1:], mean, third, scratch)
-
-    return first if len(layers) == 1 else first_and_rest
-
-
-# --- the rows in flight -------------------------------------------------------------------------
-
-# One slot: which row it holds, how many sweeps the row has had; its damping; the largest change,
-# squared step and step . last step of this sweep, the squared step of the last one; the running
-# mean of the cosine of successive steps; the smallest residual of this window and the one before;
-# and the sweeps to wait before the next extrapolation.
-SLOT = np.dtype(
-    [
-        ("row", np.int64),
-        ("sweep", np.int64),
-        ("finite", np.int64),
-        ("wait", np.int64),
-        ("damping", np.float64),
-        ("residual", np.float64),
-        ("size", np.float64),
-        ("along", np.float64),
-        ("last_size", np.float64),
-        ("swing", np.float64),
-        ("best", np.float64),
-        ("best_before", np.float64),
-    ]
-)
-
-
-class Flight(NamedTuple):
-    """The rows that a worker holds, one per slot, and its scratch space.
-
-    Parameters
-    ----------
-    slots : SLOT array of shape (n_slots,)
-    state : array of shape (6, n_slots, n_units)
-        Mean and variance; the tilts b and a that gave them (a without the tilt from outside); the
-        last change of the mean; the third cumulant (for order 3).
-    products : array of shape (3, n_slots, block)
-        Mean, variance and third cumulant times one block of couplings, their squares and cubes.
-    scratch : array of shape (4, block)
-    """
-
-    slots: np.ndarray
-    state: np.ndarray
-    products: np.ndarray
-    scratch: np.ndarray
-
-
-MEAN, VAR, B, A, STEP, THIRD = range(6)
-
-
-@kernel(inner=True)
-def _board(layers, flight, s, row, settings, record):
-    """Put a row into slot s."""
-    not_inlined()
-    state = flight.state
-    for i in range(state.shape[2]):
-        state[MEAN, s, i] = record.state[MEAN, row, i]
-        state[VAR, s, i] = record.state[VAR, row, i]
-        state[B, s, i] = 0
-        state[A, s, i] = 0
-        state[STEP, s, i] = 0
-    if settings.order == 3:
-        start_third(layers, state[MEAN, s], state[THIRD, s], flight.scratch[0])
-    slot = flight.slots[s]
-    slot["row"] = row
-    slot["sweep"] = 0
-    slot["wait"] = 3
-    slot["damping"] = settings.damping
-    slot["last_size"] = 0
-    slot["swing"] = 0
-    slot["best"] = np.inf
-    slot["best_before"] = np.inf
-
-
-@kernel(inner=True)
-def _leave(flight, s, last, status, tilt, record):
-    """Write the row of slot s to the record, and move the row of the last slot there."""
-    not_inlined()
-    slot = flight.slots[s]
-    row = slot["row"]
-    state = flight.state
-    for k in range(record.state.shape[0]):
-        for i in range(state.shape[2]):
-            record.state[k, row, i] = state[k, s, i]
-    if tilt.precision.shape[0] > 0:
-        precision = tilt.precision[min(row, tilt.precision.shape[0] - 1)]
-        for i in range(state.shape[2]):
-            record.state[A, row, i] += precision[i]
-    record.status[row] = status
-    record.n_iter[row] = slot["sweep"]
-    record.residual[row] = slot["residual"]
-    if s != last:
-        flight.slots[s] = flight.slots[last]
-        for k in range(state.shape[0]):
-            for i in range(state.shape[2]):
-                state[k, s, i] = state[k, last, i]
-
-
-@kernel(inner=True)
-def _magnitude(values):
-    largest = values[0] * 0
-    for i in range(values.shape[0]):
-        largest = max(largest, abs(values[i]))
-    return largest
-
-
-@kernel(inner=True)
-def _judge(flight, s, fresh, settings, record):
-    """Status of the row in slot s after a sweep; damp it if it oscillates, hurry it if it crawls."""
-    not_inlined()
-    slot = flight.slots[s]
-    slot["sweep"] += 1
-    sweep = slot["sweep"]
-    residual = slot["residual"]
-    if record.history.shape[0] > 0:
-        record.history[slot["row"], sweep - 1] = residual
-    if slot["finite"] == 0:
-        return DIVERGED
-    if fresh and residual <= settings.tol:
-        return CONVERGED
-    # No change smaller than a few last digits can be told from rounding.
-    if fresh and residual <= 4 * settings.resolution * _magnitude(flight.state[MEAN, s]):
-        return CONVERGED
-
-    lengths = np.sqrt(slot["size"] * slot["last_size"])
-    cosine = slot["along"] / lengths if lengths > 0 else 0.0
-    slot["swing"] += 0.1 * (cosine - slot["swing"])
-    slot["best"] = min(slot["best"], residual)
-    if sweep >= settings.max_iter:
-        return CYCLING if slot["swing"] < 0 and slot["best"] > slot["best_before"] / 2 else OUT_OF_SWEEPS
-    if sweep % WINDOW == 0:
-        stuck = slot["best"] > 0.95 * slot["best_before"] and slot["swing"] < 0.9
-        swinging = slot["best"] > 0.5 * slot["best_before"] and slot["swing"] < 0
-        if settings.adaptive and (stuck or swinging):
-            slot["damping"] = min((1 + slot["damping"]) / 2, STRONGEST_DAMPING)
-        slot["best_before"] = slot["best"]
-        slot["best"] = np.inf
-
-    slot["wait"] -= 1
-    if settings.accelerate and slot["wait"] <= 0 and residual < 1e-2 and cosine > 0.9:
-        ratio = np.sqrt(slot["size"] / slot["last_size"])
-        if 0.2 < ratio < 0.995 and residual * ratio / (1 - ratio) < 0.1:
-            mean, step = flight.state[MEAN, s], flight.state[STEP, s]
-            stretch = mean.dtype.type(ratio / (1 - ratio))
-            for i in range(mean.shape[0]):
-                mean[i] += stretch * step[i]
-            slot["wait"] = 3
-    slot["last_size"] = slot["size"]
-    return RUNNING
 
 
 # --- one visit: a block of units of all rows in flight ------------------------------------------
@@ -462,23 +155,21 @@ def _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, ti
 
 def visit(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
     """`_visit` of one of several layers of different types."""
-    _visit(
-        layers[which], flight, n_active, first_panel, last_panel, fresh, settings, tilt
-    )
+    _visit(layers[which], flight, n_active, first_panel, last_panel, fresh, settings, tilt)
 
 
 @overload(visit)
-def _visit_by_type(
-    layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt
-):
+def _visit_by_type(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
     if len(set(layers)) == 1:
-        return lambda layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt: (
-            _visit(layers[which], flight, n_active, first_panel, last_panel, fresh, settings, tilt)
+        return (
+            lambda layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt: (
+                _visit(
+                    layers[which], flight, n_active, first_panel, last_panel, fresh, settings, tilt
+                )
+            )
         )
 
-    def one_of(
-        layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt
-    ):
+    def one_of(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
         if which == 0:
             _visit(layers[0], flight, n_active, first_panel, last_panel, fresh, settings, tilt)
         else:
@@ -521,7 +212,7 @@ def _work(layers, visits, block, settings, tilt, queue, record):
         while waiting and phase == 0 and n_active < n_slots:
             row = fetch_and_increment(queue)
             if row < n_rows:
-                _board(layers, flight, n_active, row, settings, record)
+                board(layers, flight, n_active, row, settings, record)
                 n_active += 1
             else:
                 waiting = False
@@ -552,12 +243,12 @@ def _work(layers, visits, block, settings, tilt, queue, record):
             )
         s = np.int64(0)
         while s < n_active:
-            status = _judge(flight, s, fresh, settings, record)
+            status = judge(flight, s, fresh, settings, record)
             if status == RUNNING:
                 s += 1
             else:
                 n_active -= 1
-                _leave(flight, s, n_active, status, tilt, record)
+                leave(flight, s, n_active, status, tilt, record)
         phase = (phase + 1) % settings.onsager_every
 
 

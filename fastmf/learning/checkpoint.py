@@ -9,7 +9,6 @@ import numpy as np
 
 from fastmf.learning.gradients import Gradient
 from fastmf.learning.step import State
-from fastmf.models import RBM
 from fastmf.models._io import (
     model_from_arrays,
     model_to_arrays,
@@ -24,9 +23,7 @@ def identity(settings, model, seed, *data):
     options = asdict(settings)
     if callable(settings.learning_rate):
         options["learning_rate"] = getattr(settings.learning_rate, "__qualname__", "callable")
-    digests = [
-        hashlib.blake2b(np.ascontiguousarray(X), digest_size=16).hexdigest() for X in data
-    ]
+    digests = [hashlib.blake2b(np.ascontiguousarray(X), digest_size=16).hexdigest() for X in data]
     return options | {
         "seed": int(seed),
         "model": repr(model),
@@ -136,4 +133,3 @@ def read(path, run, *, any_seed=False):
         waited=waited,
     )
     return state, theirs["seed"]
-

@@ -106,7 +106,9 @@ def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2):
     float
     """
     if how not in ESTIMATES:
-        raise ValueError(f"the estimate of the log-partition must be one of {ESTIMATES}, got {how!r}.")
+        raise ValueError(
+            f"the estimate of the log-partition must be one of {ESTIMATES}, got {how!r}."
+        )
     rows, _ = distinct(solutions, merge_tol)
     values = np.asarray(solutions.log_partition, dtype=np.float64)[rows]
     values = values[np.isfinite(values)]

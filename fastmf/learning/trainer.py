@@ -159,7 +159,9 @@ def _finished(state, settings):
 
 
 def _line(history):
-    text = f"epoch {history['epoch'][-1]}, log-likelihood per unit {history['log_likelihood'][-1]:.4f}"
+    text = (
+        f"epoch {history['epoch'][-1]}, log-likelihood per unit {history['log_likelihood'][-1]:.4f}"
+    )
     if "validation_log_likelihood" in history:
         text += f", validation {history['validation_log_likelihood'][-1]:.4f}"
     return text

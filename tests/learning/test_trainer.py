@@ -124,9 +124,9 @@ def test_collapse_of_persistent_solutions_is_announced():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             _warn_of_collapse(state, distinct)
-        assert [("10 persistent solutions have collapsed to 1" in str(w.message)) for w in caught] == (
-            [True] * announced
-        )
+        assert [
+            ("10 persistent solutions have collapsed to 1" in str(w.message)) for w in caught
+        ] == ([True] * announced)
     # Nor where the data themselves lead to a single solution, as at the beginning of learning.
     state.chains = (merged,)
     with warnings.catch_warnings():

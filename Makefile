@@ -1,0 +1,41 @@
+# Each target works on a machine that has only make and Python 3.11 or later: it makes .venv, installs
+# what it needs there, and runs. Choose the interpreter with `make test PYTHON=python3.12`.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(abspath $(VENV))/bin
+
+.PHONY: help demo test bench lint docs clean
+
+help:
+	@echo "make demo | test | bench | lint | docs | clean"
+
+# One stamp for each extra: a target installs what it needs and no more.
+$(VENV)/%.stamp: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "fastmf needs Python 3.11 or later: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[$*]"
+	@touch $@
+
+demo: $(VENV)/sklearn,plot,progress.stamp
+	$(BIN)/fastmf demo
+
+test: $(VENV)/test.stamp
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/bench.stamp
+	cd asv_bench && $(BIN)/asv machine --yes && \
+		$(BIN)/asv run --python=same --quick --show-stderr
+
+lint: $(VENV)/lint.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/docs.stamp
+	$(BIN)/pdoc --docformat numpy --math --output-directory build/docs fastmf
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

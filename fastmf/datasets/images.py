@@ -1,0 +1,244 @@
+"""Images in the unit interval, one per row."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.datasets.files import read_array
+
+
+class Images(NamedTuple):
+    """Images, one per row.
+
+    Attributes
+    ----------
+    X : array of shape (n_samples, height * width)
+        Grey levels in [0, 1], or exactly 0 and 1 for binary data; each image row by row.
+    shape : tuple of int
+        Height and width: ``X[k].reshape(shape)`` is the k-th image.
+    labels : array of shape (n_samples,) or None
+        Class of each image, where there are classes.
+    """
+
+    X: np.ndarray
+    shape: tuple[int, int]
+    labels: np.ndarray | None
+
+
+def load_digits(*, binary=False, dtype=np.float32):
+    """The 1797 handwritten digits of 8 x 8 pixels that come with scikit-learn.
+
+    Parameters
+    ----------
+    binary : bool, default False
+        Whether grey levels above 1/2 become 1 and all others 0.
+    dtype : float32 or float64, default float32
+        Type of the pixels.
+
+    Returns
+    -------
+    images : Images
+        Grey levels 0 to 16 divided by 16; labels 0 to 9.
+
+    Raises
+    ------
+    ImportError
+        If scikit-learn is not installed.
+    """
+    _sklearn("load_digits")
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    return Images(_scaled(pixels, 16, binary, dtype), (8, 8), labels)
+
+
+def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, download=False):
+    """The MNIST handwritten digits of 28 x 28 pixels.
+
+    Parameters
+    ----------
+    folder : str or path, optional
+        Where the four files ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``,
+        ``t10k-images-idx3-ubyte`` and ``t10k-labels-idx1-ubyte`` are, compressed (``.gz``) or not,
+        or its parent if they are in ``mnist``; by default the environment variable FASTMF_DATA.
+    split : {"train", "test"}, default "train"
+        The 60000 training or the 10000 test images, in their original order.
+    binary : bool, default False
+        Whether grey levels above 1/2 become 1 and all others 0.
+    dtype : float32 or float64, default float32
+        Type of the pixels.
+    download : bool, default False
+        Whether to fetch the data from openml.org (by scikit-learn, which keeps a copy) if no file
+        is found.
+
+    Returns
+    -------
+    images : Images
+        Grey levels 0 to 255 divided by 255; labels 0 to 9.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a file is missing and `download` is False.
+    ValueError
+        If a file is not what it should be, or `split` is unknown.
+
+    Notes
+    -----
+    Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Proc. IEEE 86 (1998) 2278-2324.
+    """
+    prefix = _choice("split", split, {"train": "train", "test": "t10k"})
+    try:
+        paths = [
+            _find(
+                f"{prefix}-{kind}-ubyte", folder, "mnist", "load_mnist", ", or pass download=True"
+            )
+            for kind in ("images-idx3", "labels-idx1")
+        ]
+    except FileNotFoundError:
+        if not download:
+            raise
+        pixels, labels = _fetch_mnist(split)
+    else:
+        pixels, labels = map(read_array, paths)
+        if pixels.ndim != 3 or labels.shape != pixels.shape[:1]:
+            raise ValueError(
+                f"{paths[0]} has shape {pixels.shape} and {paths[1]} has shape {labels.shape}; "
+                "expected (n, height, width) and (n,)."
+            )
+    return Images(_scaled(pixels, 255, binary, dtype), pixels.shape[1:], labels.astype(np.intp))
+
+
+def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
+    """The Caltech 101 Silhouettes of 28 x 28 pixels, object 1 and background 0.
+
+    Parameters
+    ----------
+    folder : str or path, optional
+        Where the file ``caltech101_silhouettes_28_split1.mat`` is; by default the environment
+        variable FASTMF_DATA.
+    split : {"train", "validation", "test"}, default "train"
+        The 4100, 2264 or 2307 images of the original split.
+    dtype : float32 or float64, default float32
+        Type of the pixels.
+
+    Returns
+    -------
+    images : Images
+        Pixels 0 and 1; labels 1 to 101.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file is missing.
+    ValueError
+        If the file is not what it should be, or `split` is unknown.
+
+    Notes
+    -----
+    B. M. Marlin, K. Swersky, B. Chen, N. de Freitas, AISTATS 2010. The file holds the background as
+    1 and images column by column; both are turned round here.
+    """
+    from scipy.io import loadmat
+
+    name = _choice("split", split, {"train": "train", "validation": "val", "test": "test"})
+    path = _find("caltech101_silhouettes_28_split1.mat", folder, "", "load_caltech_silhouettes")
+    try:
+        arrays = loadmat(path, variable_names=[f"{name}_data", f"{name}_labels"])
+        pixels, labels = arrays[f"{name}_data"], arrays[f"{name}_labels"].ravel()
+        objects = pixels.reshape(-1, 28, 28).transpose(0, 2, 1) == 0
+        if len(labels) != len(objects):
+            raise ValueError(f"{len(objects)} images, but {len(labels)} labels")
+    except Exception as error:  # loadmat lets through whatever a damaged file makes it meet
+        raise ValueError(f"{path} is not the Caltech 101 Silhouettes file: {error}") from error
+    return Images(_scaled(objects, 1, True, dtype), (28, 28), labels.astype(np.intp))
+
+
+def load_cbcl_faces(folder=None, *, split="train", dtype=np.float32):
+    """The faces of the CBCL face database 1, of 19 x 19 pixels.
+
+    Parameters
+    ----------
+    folder : str or path, optional
+        Where the file ``cbcl_faces_19x19.npz`` is, with arrays ``faces_train`` and ``faces_test``
+        of grey levels 0 to 255, (n, 361); by default the environment variable FASTMF_DATA.
+    split : {"train", "test"}, default "train"
+        The 2429 training or the 472 test faces.
+    dtype : float32 or float64, default float32
+        Type of the pixels.
+
+    Returns
+    -------
+    images : Images
+        Grey levels divided by 255; no labels.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file is missing.
+    ValueError
+        If the file is not what it should be, or `split` is unknown.
+
+    Notes
+    -----
+    MIT Center For Biological and Computation Learning; offered for research use only.
+    """
+    _choice("split", split, {"train": None, "test": None})
+    path = _find("cbcl_faces_19x19.npz", folder, "", "load_cbcl_faces")
+    pixels = read_array(f"{path}:faces_{split}")
+    if pixels.ndim != 2 or pixels.shape[1] != 19 * 19:
+        raise ValueError(f"{path}: faces_{split} has shape {pixels.shape}, expected (n, 361).")
+    return Images(_scaled(pixels, 255, False, dtype), (19, 19), None)
+
+
+def _find(name, folder, subfolder, loader, otherwise=""):
+    """The path of a data file, compressed or not, or an error that says where to put it."""
+    root = folder if folder is not None else os.environ.get("FASTMF_DATA")
+    if root:
+        for parent in (Path(root), Path(root) / subfolder):
+            for path in (parent / name, parent / f"{name}.gz"):
+                if path.is_file():
+                    return path
+        where = f"is not in {root}"
+    else:
+        where = "was not looked for, as no folder was given"
+    raise FileNotFoundError(
+        f"{loader}: {name} {where}. Pass folder=... or set the environment variable FASTMF_DATA to "
+        f"the folder that holds it{otherwise}."
+    )
+
+
+def _fetch_mnist(split):
+    _sklearn("load_mnist(download=True)")
+    from sklearn.datasets import fetch_openml
+
+    pixels, labels = fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False)
+    rows = slice(None, 60000) if split == "train" else slice(60000, None)
+    return pixels[rows].reshape(-1, 28, 28), labels[rows]
+
+
+def _sklearn(name):
+    try:
+        import sklearn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{name} needs scikit-learn: pip install 'fastmf[sklearn]'") from error
+
+
+def _choice(name, value, choices):
+    if value not in choices:
+        allowed = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be one of {allowed}; got {value!r}.")
+    return choices[value]
+
+
+def _scaled(pixels, white, binary, dtype):
+    """Images as rows of grey levels in [0, 1], or thresholded at 1/2."""
+    dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float32 or float64; got {dtype}.")
+    X = pixels.reshape(len(pixels), -1)
+    if binary:
+        return (X > white / 2).astype(dtype)
+    return X.astype(dtype) / dtype.type(white)

@@ -1,0 +1,171 @@
+"""The binary symmetric channel: noise, score, and the two estimators that know no couplings.
+
+A binary signal x in {0, 1} is observed as y, each entry flipped with probability p. See Tramel et
+al. (2018), section VII.4; Eqs. 43, 44 and 46 are used with their signs corrected.
+"""
+
+import numpy as np
+
+# Rows are compared in blocks of about this many distances, which keeps them within 64 MiB.
+_DISTANCES = 2**24
+
+
+def flip(X, p, rng):
+    """Binary data sent through the channel.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Entries 0 and 1 of any type.
+    p : float
+        Probability in [0, 1] that an entry is flipped.
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    Y : array like X
+        The observation.
+
+    Raises
+    ------
+    ValueError
+        If X is not binary or p is not a probability.
+    """
+    X = _binary(X, "X")
+    return (X != (rng.random(X.shape) < _probability(p, "p"))).astype(X.dtype)
+
+
+def pointwise_estimate(Y, means, flip_probability):
+    """Optimal pointwise estimate: P(x_i = 1 | y_i) for independent units.
+
+    Parameters
+    ----------
+    Y : array of shape (n_samples, n_features)
+        Observation, entries 0 and 1.
+    means : array of shape (n_features,)
+        P(x_i = 1), for instance the column means of the training data.
+    flip_probability : float
+        Probability in [0, 1] that an entry of Y was flipped.
+
+    Returns
+    -------
+    estimate : array of shape (n_samples, n_features)
+        Posterior means, float32 if `means` are, else float64. Where an observation is impossible
+        under the prior and the noise, the observation itself.
+
+    Raises
+    ------
+    ValueError
+        If Y is not binary, or a mean or the flip probability is outside [0, 1].
+
+    Notes
+    -----
+    Tramel et al. (2018), Eq. 46 with both lines corrected: the log-odds of the prior plus
+    ``(2 y - 1) log((1 - p) / p)``. In this form p = 0 and p = 1 need no limit.
+    """
+    Y = _binary(Y, "Y")
+    means = _probability(means, "means")
+    p = _probability(flip_probability, "flip_probability").astype(means.dtype)
+    seen = Y == 1
+    one = means * np.where(seen, 1 - p, p)
+    total = one + (1 - means) * np.where(seen, p, 1 - p)
+    possible = total > 0
+    return np.where(possible, one / np.where(possible, total, 1), seen.astype(means.dtype))
+
+
+def nearest_neighbour(Y, X):
+    """The row of X nearest to each row of Y in Hamming distance.
+
+    Parameters
+    ----------
+    Y : array of shape (n_samples, n_features)
+        Observation, entries 0 and 1.
+    X : array of shape (n_candidates, n_features)
+        Clean data to choose from, entries 0 and 1.
+
+    Returns
+    -------
+    estimate : array of shape (n_samples, n_features)
+        Rows of X, in its type. Of several at the same distance, the first.
+
+    Raises
+    ------
+    ValueError
+        If either is not binary, their widths differ, or X has no rows.
+    """
+    Y, X = _binary(Y, "Y"), _binary(X, "X")
+    if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1] or len(X) == 0:
+        raise ValueError(
+            "nearest_neighbour: Y and X must have shapes (n_samples, n_features) and "
+            f"(n_candidates, n_features) with at least one candidate, got {Y.shape} and {X.shape}."
+        )
+    # The distance is sum(y) + sum(x) - 2 x.y: whole numbers, which float32 holds exactly to 2^24.
+    candidates = X.T.astype(np.float32)
+    sizes = candidates.sum(0)
+    nearest = np.empty(len(Y), dtype=np.intp)
+    rows = max(1, _DISTANCES // len(X))
+    for start in range(0, len(Y), rows):
+        block = slice(start, start + rows)
+        nearest[block] = (sizes - 2 * (Y[block].astype(np.float32) @ candidates)).argmin(1)
+    return X[nearest]
+
+
+def matthews_correlation(truth, estimate, axis=-1):
+    """Matthews correlation coefficient of a binary signal and its estimate.
+
+    Parameters
+    ----------
+    truth, estimate : array
+        Broadcast against each other; entries above 1/2 count as 1, all others as 0.
+    axis : int, tuple of int or None, default -1
+        Axis over which entries are counted: -1 gives one coefficient per row of
+        (n_samples, n_features), 0 one per feature, None pools all entries into one coefficient.
+
+    Returns
+    -------
+    coefficient : float or array
+        Between -1 and 1; 0 where truth or estimate is constant along `axis`.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not broadcast, have no entries along `axis`, or contain NaN.
+
+    Notes
+    -----
+    ``(TP TN - FP FN) / sqrt((TP + FP) (TP + FN) (TN + FP) (TN + FN))`` of the counts of true and
+    false positives and negatives: B. W. Matthews, Biochim. Biophys. Acta 405 (1975) 442-451.
+    """
+    truth, estimate = np.broadcast_arrays(truth, estimate)
+    for name, values in (("truth", truth), ("estimate", estimate)):
+        if np.isnan(values).any():
+            raise ValueError(f"matthews_correlation: {name} contains NaN.")
+    truth, estimate = truth > 0.5, estimate > 0.5
+    if truth.size == 0:
+        raise ValueError(f"matthews_correlation: no entries in arrays of shape {truth.shape}.")
+
+    def count(entries):
+        return np.count_nonzero(entries, axis=axis).astype(np.float64)
+
+    tp, tn = count(truth & estimate), count(~truth & ~estimate)
+    fp, fn = count(~truth & estimate), count(truth & ~estimate)
+    scale = np.sqrt((tp + fp) * (tp + fn)) * np.sqrt((tn + fp) * (tn + fn))
+    coefficient = (tp * tn - fp * fn) / np.where(scale > 0, scale, 1)
+    return coefficient if coefficient.ndim else float(coefficient)
+
+
+def _binary(values, name):
+    values = np.asarray(values)
+    if not ((values == 0) | (values == 1)).all():
+        raise ValueError(f"{name} must have entries 0 and 1 only.")
+    return values
+
+
+def _probability(values, name):
+    values = np.asarray(values)
+    if values.dtype != np.float32:
+        values = values.astype(np.float64)
+    if not ((values >= 0) & (values <= 1)).all():
+        raise ValueError(f"{name} must lie in [0, 1].")
+    return values

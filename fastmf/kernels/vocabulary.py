@@ -1,0 +1,167 @@
+"""What the mean-field kernels speak of: layers, settings, tilts, records.
+
+The state of a model is one array of all its units, layer after layer. A `Layer` says where its
+units are, which units they are coupled to, and holds the couplings packed for `product`. A sweep is
+a list of visits (layer, first panel, last panel); a visit updates a block of units from the newest
+state of their neighbours. An RBM swept hidden layer first and a fully visible machine swept block
+by block, or unit by unit, differ only in this list.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import overload
+
+from fastmf._numba import unit
+
+RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
+
+# Oscillations are looked for in windows of this many sweeps.
+WINDOW = 16
+# The share of the old value goes 0, 1/2, 3/4, ... up to this.
+STRONGEST_DAMPING = 0.97
+
+
+class Layer(NamedTuple):
+    """What a kernel knows of one layer of units.
+
+    Parameters
+    ----------
+    prior : unit prior
+    n_units : int
+    start : int
+        Position of the layer's first unit among all units of the model.
+    source : int
+        Position of the first unit that the layer is coupled to.
+    couplings, squares, cubes : array of shape (n_panels, n_source, panel_width)
+        Packed couplings and their elementwise powers (no panels if the order does not need them).
+    """
+
+    prior: tuple
+    n_units: int
+    start: int
+    source: int
+    couplings: np.ndarray
+    squares: np.ndarray
+    cubes: np.ndarray
+
+
+class Settings(NamedTuple):
+    """How to sweep.
+
+    Parameters
+    ----------
+    order : int
+        1 naive mean field, 2 TAP, 3 third order (binary units).
+    one_by_one : bool
+        Update the units of a block one after another (for a layer coupled to itself).
+    damping : float
+        Share of the old value; the least one if `adaptive`.
+    adaptive : bool
+        Raise the damping of rows that oscillate.
+    tol : float
+        Largest change of a mean, before damping, at which a row has converged.
+    max_iter : int
+    onsager_every : int
+        Sweeps from one computation of the variance products to the next.
+    accelerate : bool
+        Extrapolate slow directions (vector Aitken).
+    rows_in_flight : int
+        Rows that a worker holds at a time.
+    resolution, bound : float
+        Relative spacing and largest value of the floating type.
+    """
+
+    order: int
+    one_by_one: bool
+    damping: float
+    adaptive: bool
+    tol: float
+    max_iter: int
+    onsager_every: int
+    accelerate: bool
+    rows_in_flight: int
+    resolution: float
+    bound: float
+
+
+class Tilt(NamedTuple):
+    """What is added to the model from outside, per row or (with one row) the same for all.
+
+    Parameters
+    ----------
+    field, precision : array of shape (n_rows, n_units), (1, n_units) or (0, n_units)
+        Tilt exp(field x - precision x^2 / 2) of each unit; no rows for none.
+    clamped : bool array of the same shapes
+        Units that stay at their starting mean and variance.
+    """
+
+    field: np.ndarray
+    precision: np.ndarray
+    clamped: np.ndarray
+
+
+class Record(NamedTuple):
+    """What a solve fills in, a row at a time.
+
+    Parameters
+    ----------
+    state : array of shape (4, n_rows, n_units)
+        Mean, variance and the tilts b and a that gave them (the tilt from outside included). On
+        entry the first two hold the start.
+    status, n_iter : int64 array of shape (n_rows,)
+    residual : array of shape (n_rows,)
+        Largest change of a mean, before damping, in the last sweep.
+    history : array of shape (n_rows, max_iter) or (0, 0)
+        The residual of every sweep.
+    """
+
+    state: np.ndarray
+    status: np.ndarray
+    n_iter: np.ndarray
+    residual: np.ndarray
+    history: np.ndarray
+
+
+def third_cumulants(prior, start, mean, cumulant, slope):
+    """Fill the third cumulants of binary units as functions of their means, and the derivatives."""
+    raise TypeError(f"{type(prior).__name__} units have no third-order expansion.")
+
+
+@overload(third_cumulants)
+def _third_cumulants(prior, start, mean, cumulant, slope):
+    third_cumulant = getattr(prior.instance_class, "third_cumulant", None)
+    if third_cumulant is None:
+
+        def none(prior, start, mean, cumulant, slope):
+            for i in range(mean.shape[0]):
+                cumulant[i], slope[i] = 0, 0
+
+        return none
+
+    def fill(prior, start, mean, cumulant, slope):
+        for i in range(mean.shape[0]):
+            cumulant[i], slope[i] = unit(prior, start + i).third_cumulant(mean[i])
+
+    return fill
+
+
+def start_third(layers, mean, third, scratch):
+    """Third cumulants of all layers at the start."""
+    for layer in layers:
+        units = slice(layer.start, layer.start + layer.n_units)
+        third_cumulants(layer.prior, 0, mean[units], third[units], scratch)
+
+
+@overload(start_third)
+def _start_third(layers, mean, third, scratch):
+    def first(layers, mean, third, scratch):
+        layer = layers[0]
+        units = slice(layer.start, layer.start + layer.n_units)
+        third_cumulants(layer.prior, 0, mean[units], third[units], scratch)
+
+    def first_and_rest(layers, mean, third, scratch):
+        start_third(layers[:1], mean, third, scratch)
+        start_third(layers[1:], mean, third, scratch)
+
+    return first if len(layers) == 1 else first_and_rest

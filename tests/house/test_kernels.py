@@ -1,0 +1,96 @@
+"""Every kernel has a NumPy twin, and lives where the cache looks for changes."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import fastmf
+
+PACKAGE = Path(fastmf.__file__).parent
+
+# The files whose text names the cache folder: see `fastmf._numba._fingerprint`.
+WATCHED = {"_numba.py", "special.py", "priors", "kernels"}
+
+
+def functions(path, wanted=lambda node: True):
+    """Name -> parameters, as text, of the functions of a file; none if there is no file."""
+    if not path.exists():
+        return {}
+    return {
+        node.name: ast.unparse(node.args)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and wanted(node)
+    }
+
+
+def is_kernel(node):
+    """Whether a function is compiled for use from outside, not only by other kernels."""
+    decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+    return any(d.startswith("kernel") and "inner=True" not in d for d in decorators)
+
+
+def lonely(package):
+    """One line for each public kernel without a twin of the same file, name and parameters."""
+    for path in sorted((package / "kernels").rglob("*.py")):
+        file = path.relative_to(package / "kernels")
+        twins = functions(package / "reference" / file)
+        for name, parameters in functions(path, is_kernel).items():
+            if name not in twins:
+                yield f"reference/{file} lacks {name}({parameters})"
+            elif twins[name] != parameters:
+                yield f"reference/{file}: {name}({twins[name]}) should be {name}({parameters})"
+
+
+def unwatched(package):
+    """Files that compile functions where an edit would not change the cache's folder."""
+    for path in sorted(package.rglob("*.py")):
+        if path.relative_to(package).parts[0] in WATCHED:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        names |= {node.name for node in ast.walk(tree) if isinstance(node, ast.alias)}
+        if names & {"njit", "jit", "vectorize", "guvectorize", "overload", "kernel"}:
+            yield str(path.relative_to(package))
+
+
+def test_every_kernel_has_a_twin():
+    assert list(lonely(PACKAGE)) == []
+
+
+def test_all_that_compiles_is_watched_by_the_cache():
+    assert list(unwatched(PACKAGE)) == []
+
+
+@pytest.mark.parametrize(
+    "reference, n_lonely",
+    [
+        (None, 2),
+        ("def sweep(mean, var): pass", 1),
+        ("def sweep(mean): pass\ndef residual(mean, tol=1e-8): pass", 1),
+        ("def sweep(mean, var): pass\ndef residual(mean, tol=1e-6): pass", 1),
+        ("def sweep(mean, var): pass\ndef residual(mean, tol=1e-8): pass", 0),
+    ],
+)
+def test_a_lonely_kernel_is_found(tmp_path, reference, n_lonely):
+    for folder in ("kernels", "reference"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "kernels" / "tap.py").write_text(
+        "@kernel\ndef sweep(mean, var): pass\n"
+        "@kernel(parallel=True)\ndef residual(mean, tol=1e-8): pass\n"
+        "@kernel(inner=True)\ndef _helper(x): pass\n"
+        "def prepare(x): pass\n"
+    )
+    if reference is not None:
+        (tmp_path / "reference" / "tap.py").write_text(reference)
+    assert len(list(lonely(tmp_path))) == n_lonely
+
+
+@pytest.mark.parametrize(
+    "line", ["from fastmf._numba import kernel", "@numba.njit\ndef f(): pass", "f = nb.jit(g)"]
+)
+def test_compilation_elsewhere_is_found(tmp_path, line):
+    for folder in ("kernels", "inference"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.py").write_text(line)
+    assert list(unwatched(tmp_path)) == [str(Path("inference") / "x.py")]
