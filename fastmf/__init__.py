@@ -20,8 +20,12 @@ __version__ = "0.1.0"
 # Public name -> the subpackage that defines it.
 _HOME = {
     "Bernoulli": "priors",
+    "Concatenated": "priors",
+    "GaussBernoulli": "priors",
     "Gaussian": "priors",
     "Ising": "priors",
+    "TruncatedGaussBernoulli": "priors",
+    "TruncatedGaussian": "priors",
     "BoltzmannMachine": "models",
     "RBM": "models",
     "exact": "models",
