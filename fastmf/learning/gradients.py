@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.priors._protocol import gradient as prior_gradient
-from fastmf.priors._protocol import log_prob_gradient, parameter_names
+from fastmf.priors._protocol import log_prob_gradient, map_parameters
 
 ORDERS = {"mean_field": 1, "tap": 2, "tap3": 3}
 
@@ -36,29 +36,7 @@ class Gradient(NamedTuple):
         """Apply a function to the arrays of gradients of one model."""
         weights = function(self.weights, *(other.weights for other in others))
         layers = zip(self[1:], *(other[1:] for other in others), strict=True)
-        return Gradient(weights, *(combine(function, *priors) for priors in layers))
-
-
-def combine(function, *priors):
-    """Apply a function to the learned parameters of priors of one class.
-
-    Other fields are those of the first prior. Parts of a concatenated prior are combined one by one.
-    """
-    first = priors[0]
-    if not hasattr(first, "_fields"):
-        return tuple(combine(function, *parts) for parts in zip(*priors, strict=True))
-    learned = parameter_names(first)
-
-    def field(name, *values):
-        if name not in learned:
-            return values[0]
-        return (combine if isinstance(values[0], tuple) else _apply)(function, *values)
-
-    return first._make(field(*entry) for entry in zip(first._fields, *priors, strict=True))
-
-
-def _apply(function, *values):
-    return function(*values)
+        return Gradient(weights, *(map_parameters(function, *priors) for priors in layers))
 
 
 def pair_average(left, right):
@@ -68,7 +46,7 @@ def pair_average(left, right):
 
 def _row_average(prior):
     # In float64: sums over many rows of float32 would lose digits.
-    return combine(lambda f: np.mean(f, axis=0, dtype=np.float64), prior)
+    return map_parameters(lambda f: np.mean(f, axis=0, dtype=np.float64), prior)
 
 
 def data_average(model, X):
