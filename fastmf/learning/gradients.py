@@ -85,7 +85,7 @@ def solution_average(model, solutions, order=2):
         One solution a row, as `tap` returns them. The approximate log-partition is stationary in
         means and variances at a fixed point, so these derivatives are exact there and only there.
     order : {1, 2, 3}
-        The order of the mean-field expansion that was solved.
+        The order of the expansion that was solved.
 
     Returns
     -------
@@ -93,8 +93,8 @@ def solution_average(model, solutions, order=2):
 
     Notes
     -----
-    Tramel et al. (2018), second terms of Eqs. 40-42; the third order is that of Gabrie et al. (2015)
-    for binary units, with the third cumulants k: <W^2 k_v k_h> / 2.
+    Tramel et al. (2018), second terms of Eqs. 40-42; the third order is that of Gabrie et al.
+    (2015) for binary units, with the third cumulants k: <W^2 k_v k_h> / 2.
     """
     (v, h), (c_v, c_h) = solutions.mean, solutions.var
     weights = pair_average(v, h)

@@ -127,7 +127,8 @@ def step(state, X, settings, rate, rng, n_threads=None):
         lambda v, g: (settings.momentum * v + rate * g).astype(v.dtype, copy=False), slope
     )
     moved = (
-        map_parameters(np.add, prior, v) for prior, v in zip(model.layers, state.velocity[1:], strict=True)
+        map_parameters(np.add, prior, v)
+        for prior, v in zip(model.layers, state.velocity[1:], strict=True)
     )
     weights = model.weights + state.velocity.weights
     # Written so that NaN counts as diverged.
