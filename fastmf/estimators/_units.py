@@ -79,8 +79,16 @@ def hidden_prior(spec, n_components, dtype):
 
 def independent_units(prior, X):
     """The prior of independent units fitted to data: what a pointwise estimator knows."""
+    if hasattr(prior, "parts"):
+        ends = np.cumsum([n_units(part) for part in prior.parts])[:-1]
+        columns = np.split(X, ends, axis=1)
+        fitted = (independent_units(*pair) for pair in zip(prior.parts, columns, strict=True))
+        return prior._replace(parts=tuple(fitted))
     class_ = type(prior)
-    return class_.from_data(X) if hasattr(class_, "from_data") else prior
+    if not hasattr(class_, "from_data"):
+        return prior
+    bounds = (prior.lower, prior.upper) if hasattr(prior, "lower") else ()
+    return class_.from_data(X, *bounds)
 
 
 def check_support(prior, X, soft=True):

@@ -9,6 +9,7 @@ variance that the neighbours can have. We ask for twice that. A unit's variance 
 import numpy as np
 
 from fastmf.models import RBM
+from fastmf.priors._protocol import project as project_prior
 
 MARGIN = 2.0
 
@@ -73,7 +74,7 @@ def project(weights, visible, hidden):
     Sufficient condition of Tramel et al. (2018), Eqs. 67-69. Without unbounded units only
     `prior.project` acts.
     """
-    visible, hidden = (p.project() if hasattr(p, "project") else p for p in (visible, hidden))
+    visible, hidden = project_prior(visible), project_prior(hidden)
     if unbounded(visible).any():
         least = MARGIN * (weights**2 @ largest_variance(hidden))
         visible = _raise_precision(visible, least)

@@ -13,7 +13,7 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import statistics as kernels
 from fastmf.kernels.product import fill_panels, pack, packed_shape
 from fastmf.priors._protocol import gradient as prior_gradient
-from fastmf.priors._protocol import log_prob_gradient, parameter_names
+from fastmf.priors._protocol import log_prob_gradient, map_parameters
 
 ORDERS = {"mean_field": 1, "tap": 2, "tap3": 3}
 
@@ -39,29 +39,7 @@ class Gradient(NamedTuple):
         """Apply a function to the arrays of gradients of one model."""
         weights = function(self.weights, *(other.weights for other in others))
         layers = zip(self[1:], *(other[1:] for other in others), strict=True)
-        return Gradient(weights, *(combine(function, *priors) for priors in layers))
-
-
-def combine(function, *priors):
-    """Apply a function to the learned parameters of priors of one class.
-
-    Other fields are those of the first prior. Parts of a concatenated prior are combined one by one.
-    """
-    first = priors[0]
-    if not hasattr(first, "_fields"):
-        return tuple(combine(function, *parts) for parts in zip(*priors, strict=True))
-    learned = parameter_names(first)
-
-    def field(name, *values):
-        if name not in learned:
-            return values[0]
-        return (combine if isinstance(values[0], tuple) else _apply)(function, *values)
-
-    return first._make(field(*entry) for entry in zip(first._fields, *priors, strict=True))
-
-
-def _apply(function, *values):
-    return function(*values)
+        return Gradient(weights, *(map_parameters(function, *priors) for priors in layers))
 
 
 def pair_averages(weights, terms, n_threads=None):
@@ -119,7 +97,7 @@ def conditional_moments(model, X, n_threads=None):
 
 def _row_average(prior):
     # In float64: sums over many rows of float32 would lose digits.
-    return combine(lambda f: np.mean(f, axis=0, dtype=np.float64), prior)
+    return map_parameters(lambda f: np.mean(f, axis=0, dtype=np.float64), prior)
 
 
 def data_average(model, X, n_threads=None):
@@ -157,7 +135,7 @@ def solution_average(model, solutions, order=2, n_threads=None):
         One solution a row, as `tap` returns them. The approximate log-partition is stationary in
         means and variances at a fixed point, so these derivatives are exact there and only there.
     order : {1, 2, 3}
-        The order of the mean-field expansion that was solved.
+        The order of the expansion that was solved.
 
     Returns
     -------
@@ -165,8 +143,8 @@ def solution_average(model, solutions, order=2, n_threads=None):
 
     Notes
     -----
-    Tramel et al. (2018), second terms of Eqs. 40-42; the third order is that of Gabrie et al. (2015)
-    for binary units, with the third cumulants k: <W^2 k_v k_h> / 2.
+    Tramel et al. (2018), second terms of Eqs. 40-42; the third order is that of Gabrie et al.
+    (2015) for binary units, with the third cumulants k: <W^2 k_v k_h> / 2.
     """
     (v, h), (c_v, c_h) = solutions.mean, solutions.var
     terms = [(v, h, 1, 0)]

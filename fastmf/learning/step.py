@@ -10,12 +10,12 @@ from fastmf.learning.gibbs import gibbs
 from fastmf.learning.gradients import (
     ORDERS,
     Gradient,
-    combine,
     data_average,
     solution_average,
 )
 from fastmf.learning.starts import starts
 from fastmf.models import RBM
+from fastmf.priors._protocol import map_parameters
 
 # No machine of any use has such weights, and their powers would overflow.
 LARGEST_WEIGHT = 1e9
@@ -127,7 +127,8 @@ def step(state, X, settings, rate, rng, n_threads=None):
         lambda v, g: (settings.momentum * v + rate * g).astype(v.dtype, copy=False), slope
     )
     moved = (
-        combine(np.add, prior, v) for prior, v in zip(model.layers, state.velocity[1:], strict=True)
+        map_parameters(np.add, prior, v)
+        for prior, v in zip(model.layers, state.velocity[1:], strict=True)
     )
     weights = model.weights + state.velocity.weights
     # Written so that NaN counts as diverged.

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastmf.priors._protocol import REGISTRY
 
-MODELS = {}
+MODELS: dict[str, type] = {}
 
 
 def write_arrays(path, arrays):

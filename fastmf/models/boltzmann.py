@@ -58,14 +58,17 @@ class BoltzmannMachine:
 
     @property
     def n_units(self):
+        """Number of units."""
         return len(self.couplings)
 
     @property
     def layers(self):
+        """The priors, (prior,)."""
         return (self.prior,)
 
     @property
     def dtype(self):
+        """Floating type of all parameters."""
         return self.couplings.dtype
 
     def __repr__(self):

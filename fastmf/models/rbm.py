@@ -51,18 +51,22 @@ class RBM:
 
     @property
     def n_visible(self):
+        """Number of visible units."""
         return self.weights.shape[0]
 
     @property
     def n_hidden(self):
+        """Number of hidden units."""
         return self.weights.shape[1]
 
     @property
     def layers(self):
+        """The priors, (visible, hidden)."""
         return self.visible, self.hidden
 
     @property
     def dtype(self):
+        """Floating type of all parameters."""
         return self.weights.dtype
 
     def __repr__(self):

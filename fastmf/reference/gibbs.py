@@ -1,4 +1,4 @@
-"""Block Gibbs sampling in NumPy: the twin of `fastmf.kernels.gibbs`, with the same random numbers."""
+"""Block Gibbs sampling in NumPy, with the random numbers of `fastmf.kernels.gibbs`."""
 
 import numpy as np
 

@@ -121,7 +121,8 @@ X = (np.random.default_rng(0).random((50, 8)) < 0.3).astype(float)
 weights = 0.1 * np.random.default_rng(1).normal(size=(8, 4))
 model = RBM(weights, Bernoulli(np.zeros(8)), Bernoulli(np.zeros(4)))
 settings = Settings(n_epochs=60, batch_size=10, starts="data")
-train(model, X, settings, seed=5, checkpoint=sys.argv[1], checkpoint_every=1).model.save(sys.argv[2])
+state = train(model, X, settings, seed=5, checkpoint=sys.argv[1], checkpoint_every=1)
+state.model.save(sys.argv[2])
 """
 
 

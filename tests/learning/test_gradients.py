@@ -1,30 +1,72 @@
 import numpy as np
 import pytest
 
+from fastmf.inference import tap
 from fastmf.learning.gradients import data_average, gradient
 from fastmf.learning.likelihood import log_likelihood
-from fastmf.inference import tap
 from fastmf.models import RBM
-from fastmf.priors import Bernoulli, Gaussian, Ising
+from fastmf.priors import (
+    Bernoulli,
+    Concatenated,
+    GaussBernoulli,
+    Gaussian,
+    Ising,
+    TruncatedGaussBernoulli,
+    TruncatedGaussian,
+)
+from fastmf.priors._protocol import parameter_names
 
 RNG = np.random.default_rng(0)
+REALS = RNG.uniform(0, 1, (6, 5))
+SPARSE = np.where(RNG.random((6, 5)) < 0.4, 0.0, REALS)
+MIXED = np.hstack([SPARSE[:, :2] > 0, REALS[:, 2:]]).astype(float)
+FIELD = RNG.normal(size=5)
 VISIBLE = {
-    "bernoulli": (Bernoulli(RNG.normal(size=5)), RNG.integers(0, 2, (6, 5)).astype(float)),
-    "ising": (Ising(RNG.normal(size=5)), RNG.choice([-1.0, 1.0], (6, 5))),
-    "gaussian": (Gaussian(RNG.normal(size=5), RNG.uniform(2, 3, 5)), RNG.normal(size=(6, 5))),
+    "bernoulli": (Bernoulli(FIELD), RNG.integers(0, 2, (6, 5)).astype(float)),
+    "ising": (Ising(FIELD), RNG.choice([-1.0, 1.0], (6, 5))),
+    "gaussian": (Gaussian(FIELD, RNG.uniform(2, 3, 5)), RNG.normal(size=(6, 5))),
+    "truncated": (TruncatedGaussian(FIELD, [2.0, -1.0, 0.5, 3.0, -2.0], 0.0, 1.0), REALS),
+    "spike": (GaussBernoulli(FIELD, 2.5, 0.3), SPARSE),
+    "truncated spike": (TruncatedGaussBernoulli(FIELD, -1.0, -0.4, 0.0, 1.0), SPARSE),
+    "mixed": (Concatenated(Bernoulli(FIELD[:2]), TruncatedGaussian(FIELD[2:], 1, 0, 1)), MIXED),
 }
 HIDDEN = {
     "bernoulli": Bernoulli(RNG.normal(size=3)),
-    "ising": Ising(RNG.normal(size=3)),
     "gaussian": Gaussian(RNG.normal(size=3), RNG.uniform(2, 3, 3)),
+    "rectified": TruncatedGaussian(RNG.normal(size=3), 3.0, 0.0, np.inf),
 }
 CASES = [
-    (order, visible, hidden)
-    for order in (1, 2, 3)
-    for visible in VISIBLE
-    for hidden in HIDDEN
-    if order < 3 or "gaussian" not in (visible, hidden)
+    *((order, visible, "bernoulli") for order in (1, 2, 3) for visible in ("bernoulli", "ising")),
+    *((2, visible, "bernoulli") for visible in VISIBLE if visible not in ("bernoulli", "ising")),
+    (1, "bernoulli", "gaussian"),
+    (2, "bernoulli", "gaussian"),
+    (2, "bernoulli", "rectified"),
 ]
+
+
+def changed(prior, name, unit, step):
+    """The prior with one number changed; a part of a concatenated one goes by its position."""
+    if hasattr(prior, "parts"):
+        part, name = name
+        parts = list(prior.parts)
+        parts[part] = changed(parts[part], name, unit, step)
+        return prior._replace(parts=tuple(parts))
+    value = getattr(prior, name).copy()
+    value[unit] += step
+    return prior._replace(**{name: value})
+
+
+def names(prior):
+    """Names of the learned fields, as `changed` takes them."""
+    if hasattr(prior, "parts"):
+        return [(k, name) for k, part in enumerate(prior.parts) for name in names(part)]
+    return parameter_names(prior)
+
+
+def entry(derivatives, name, unit):
+    if isinstance(name, tuple):
+        return entry(derivatives.parts[name[0]], name[1], unit)
+    return getattr(derivatives, name)[unit]
 
 
 def moved(model, layer, name, unit, step):
@@ -33,14 +75,8 @@ def moved(model, layer, name, unit, step):
         weights = model.weights.copy()
         weights[unit] += step
         return RBM(weights, *model.layers)
-    prior = getattr(model, layer)
-    value = getattr(prior, name).copy()
-    value[unit] += step
-    return RBM(
-        model.weights,
-        **{"visible": model.visible, "hidden": model.hidden}
-        | {layer: prior._replace(**{name: value})},
-    )
+    layers = {"visible": model.visible, "hidden": model.hidden}
+    return RBM(model.weights, **layers | {layer: changed(layers[layer], name, unit, step)})
 
 
 @pytest.mark.parametrize(("order", "visible", "hidden"), CASES)
@@ -59,13 +95,16 @@ def test_gradient_is_the_derivative_through_reconverged_fixed_points(order, visi
     step, scale = 1e-3, max(1e-2, abs(derivatives.weights).max())
     places = [("weights", None, (0, 0)), ("weights", None, (4, 2))]
     places += [
-        (layer, name, 1) for layer in ("visible", "hidden") for name in getattr(model, layer)._fields
+        (layer, name, 1) for layer in ("visible", "hidden") for name in names(getattr(model, layer))
     ]
     for layer, name, unit in places:
-        f = {k: average_log_likelihood(moved(model, layer, name, unit, k * step)) for k in (-2, -1, 1, 2)}
+        f = {
+            k: average_log_likelihood(moved(model, layer, name, unit, k * step))
+            for k in (-2, -1, 1, 2)
+        }
         numerical = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * step)
         value = getattr(derivatives, layer)
-        value = value[unit] if name is None else getattr(value, name)[unit]
+        value = value[unit] if name is None else entry(value, name, unit)
         assert value == pytest.approx(numerical, rel=1e-6, abs=1e-6 * scale), (layer, name)
 
 

@@ -76,10 +76,8 @@ def test_momentum_repeats_the_previous_step():
     def rate(epoch):
         return 0.1 if epoch == 0 else 0.0
 
-    one, two = (
-        train(start(), stripes(), quick(momentum=0.5, n_epochs=n, learning_rate=rate, batch_size=60))
-        for n in (1, 2)
-    )  # fmt: skip
+    options = {"momentum": 0.5, "learning_rate": rate, "batch_size": 60}
+    one, two = (train(start(), stripes(), quick(n_epochs=n, **options)) for n in (1, 2))
     step = one.model.weights - start().weights
     np.testing.assert_allclose(two.model.weights, start().weights + 1.5 * step, atol=1e-12)
 

@@ -96,7 +96,7 @@ class Own(NamedTuple):
 
 def test_own_prior_cannot_be_saved(tmp_path):
     model = RBM(np.ones((2, 2)), Own(np.zeros(2)), Bernoulli(np.zeros(2)))
-    with pytest.raises(TypeError, match="visible: only priors of this package.*Own"):
+    with pytest.raises(TypeError, match=r"visible: only priors of this package.*Own"):
         model.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 

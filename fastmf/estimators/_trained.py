@@ -1,0 +1,277 @@
+"""What a trained RBM can do: transform, score, sample, restore, and go to a file and back."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fastmf.estimators import _files, denoising
+from fastmf.estimators._units import check_support, visible_prior
+from fastmf.inference import tap
+from fastmf.learning.gibbs import gibbs
+from fastmf.learning.gradients import ORDERS
+from fastmf.learning.likelihood import distinct, log_likelihood, log_partition_estimate
+
+_DTYPES = [np.float64, np.float32]
+
+
+class TrainedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Everything of `GeneralizedRBM` but its learning."""
+
+    @property
+    def weights_(self):
+        """Couplings, (n_features, n_components)."""
+        return self.model_.weights
+
+    @property
+    def components_(self):
+        """Couplings as scikit-learn has them, (n_components, n_features)."""
+        return self.model_.weights.T
+
+    @property
+    def visible_(self):
+        """Prior of the visible units."""
+        return self.model_.visible
+
+    @property
+    def hidden_(self):
+        """Prior of the hidden units."""
+        return self.model_.hidden
+
+    @property
+    def _n_features_out(self):
+        return self.model_.n_hidden
+
+    @property
+    def _order(self):
+        return ORDERS.get(self.gradient, 2)
+
+    def transform(self, X):
+        """Mean of the hidden units given the visible ones.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+        """
+        check_is_fitted(self)
+        X = self._data(X)
+        return self.hidden_.moments(X @ self.weights_, X.dtype.type(0))[0]
+
+    def score_samples(self, X, log_partition="log_sum_exp"):
+        """Mean-field log-likelihood of each row.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        log_partition : {"log_sum_exp", "mean"} or float
+            How the log-partition follows from the distinct solutions reached from `starts_`:
+            the log of the sum of their weights, which is by far the better estimate, or the mean of
+            their log-partitions, as in the figures of Tramel et al. (2018). A number is taken as
+            the log-partition itself.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+        """
+        check_is_fitted(self)
+        X = self._data(X)
+        if isinstance(log_partition, str):
+            log_partition = log_partition_estimate(self._solve(self.starts_), log_partition)
+        # Values between the two of a binary unit are means of the row, not states.
+        return log_likelihood(self.model_, X, log_partition)
+
+    def score(self, X, y=None):
+        """Average of `score_samples`.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def solutions(self, X=None, merge_tol=1e-2):
+        """The distinct mean-field solutions reached from data.
+
+        Parameters
+        ----------
+        X : array of shape (n_starts, n_features) or None
+            Starts (None: `starts_`).
+        merge_tol : float
+            Solutions whose visible means differ nowhere by more are the same.
+
+        Returns
+        -------
+        Solutions
+            With `visible` and `hidden` means, `free_energy`, `log_partition`, `converged`, one row
+            a solution, lowest free energy first, and `members`, for each start its solution.
+        """
+        check_is_fitted(self)
+        reached = self._solve(self.starts_ if X is None else self._data(X))
+        rows, members = distinct(reached, merge_tol)
+        log_partition = np.asarray(reached.log_partition)[rows]
+        return denoising.Solutions(
+            visible=reached.mean[0][rows],
+            hidden=reached.mean[1][rows],
+            free_energy=-log_partition,
+            log_partition=log_partition,
+            converged=np.asarray(reached.converged)[rows],
+            members=members,
+        )
+
+    def _solve(self, starts, **options):
+        return tap(self.model_, starts, order=self._order, n_threads=self.n_threads, **options)
+
+    # --- sampling and restoring -----------------------------------------------------------------
+
+    def sample(self, n_samples=1, *, n_sweeps=100, init=None, random_state=None):
+        """Draw from the model by Gibbs sampling.
+
+        Parameters
+        ----------
+        n_samples : int
+        n_sweeps : int
+            Sweeps from the start of each chain.
+        init : array of shape (n_samples, n_features) or None
+            Where the chains start (None: draws from independent units fitted to the data).
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        if init is None:
+            zero = np.zeros((n_samples, self.n_features_in_), self.model_.dtype)
+            init = self.pointwise_.sample(zero, zero, rng)
+        else:
+            init = self._data(init)
+        return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]
+
+    def denoise(self, Y, *, flip_probability=None, noise_variance=None, **options):
+        """Posterior means of the visible units given noisy observations of them.
+
+        Parameters
+        ----------
+        Y : array of shape (n_samples, n_features)
+            Observations: states of two-valued units, any numbers for real units.
+        flip_probability : float
+            Of the binary symmetric channel, in [0, 1].
+        noise_variance : float
+            Of additive Gaussian noise, positive.
+        n_starts : int
+            Starts of the mean-field solution, averaged with their weights. More than one helps
+            where much noise leaves many solutions.
+        anneal : sequence of float or None
+            Noise levels, in the order in which they are gone through before the actual one.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        binary = noise_variance is None
+        Y = self._data(Y, soft=False) if binary else self._numbers(Y)
+        return denoising.denoise(
+            self._solve,
+            self.model_.visible,
+            self.pointwise_,
+            Y,
+            flip_probability=flip_probability,
+            noise_variance=noise_variance,
+            **options,
+        )
+
+    def impute(self, X):
+        """Fill in missing values by their means given the others.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            With NaN for missing values.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        X = self._data(X, missing=True)
+        missing = np.isnan(X)
+        if not missing.any():
+            return X.copy()
+        zero = X.dtype.type(0)
+        start = np.where(missing, self.pointwise_.moments(zero, zero)[0], X)
+        return np.where(missing, self._solve(start, clamp=~missing).mean[0], X)
+
+    def _numbers(self, Y):
+        return validate_data(self, Y, reset=False, dtype=self.model_.dtype, order="C")
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def save(self, path):
+        """Write the fitted estimator to `path` (.npz, without pickles, atomically).
+
+        Parameters
+        ----------
+        path : str or path
+
+        Raises
+        ------
+        TypeError
+            If an option or a prior cannot be written without a pickle.
+        """
+        check_is_fitted(self)
+        _files.save(path, self)
+
+    @classmethod
+    def load(cls, path):
+        """Read an estimator that was written by `save`.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Returns
+        -------
+        estimator of this class
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or not such an estimator.
+        """
+        return _files.load(path, cls)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _data(self, X, *, reset=False, missing=False, soft=True):
+        """Checked data in the type of the model."""
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=_DTYPES if reset else self.model_.dtype if hasattr(self, "model_") else _DTYPES,
+            order="C",
+            ensure_all_finite="allow-nan" if missing else True,
+        )
+        prior = visible_prior(self.visible, X) if reset else getattr(self, "visible_", None)
+        if prior is not None:
+            check_support(prior, X, soft)
+        return X
