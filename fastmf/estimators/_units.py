@@ -50,6 +50,8 @@ def visible_prior(spec, X):
         return _instance("visible", spec, X.shape[1], X.dtype)
     if not hasattr(class_, "from_data"):
         raise TypeError(f"visible: {class_.__name__} has no from_data; give an instance.")
+    if hasattr(class_, "support"):
+        check_support(class_, X)
     return unit_prior("visible", class_.from_data(X), X.shape[1], X.dtype)
 
 
@@ -82,7 +84,7 @@ def independent_units(prior, X):
 
 
 def check_support(prior, X, soft=True):
-    """Raise unless every entry of `X` lies in the support of its unit.
+    """Raise unless every entry of `X` lies in the support of its unit (of a prior, or its class).
 
     Two-valued units also accept values in between, as probabilities (or means), like
     scikit-learn's BernoulliRBM; `soft` says whether they are accepted here.
@@ -108,7 +110,8 @@ def check_support(prior, X, soft=True):
     allowed |= np.isnan(X)
     if not allowed.all():
         row, column = np.argwhere(~allowed)[0]
+        name = (prior if isinstance(prior, type) else type(prior)).__name__
         raise ValueError(
-            f"X must hold values that {type(prior).__name__} units can take: expected each to be "
+            f"X must hold values that {name} units can take: expected each to be "
             f"{expected}, got {X[row, column]:g} in row {row}, column {column}."
         )

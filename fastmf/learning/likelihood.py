@@ -12,6 +12,7 @@ def log_likelihood(model, X, log_partition):
     ----------
     model : RBM
     X : array of shape (n_rows, n_visible)
+        Values between the two of a binary unit are probabilities: they enter by their mean.
     log_partition : float
         Of the model, for instance from `log_partition_estimate`.
 
@@ -25,9 +26,17 @@ def log_likelihood(model, X, log_partition):
     Tramel et al. (2018), Eq. 39.
     """
     b = X @ model.weights
-    visible = model.visible.log_prob(X).sum(1, dtype=np.float64)
+    visible = _mean_log_prob(model.visible, X).sum(1, dtype=np.float64)
     hidden = model.hidden.log_partition(b, b.dtype.type(0)).sum(1, dtype=np.float64)
     return visible + hidden - log_partition
+
+
+def _mean_log_prob(prior, X):
+    values = getattr(prior, "support", ())
+    if len(values) != 2:
+        return prior.log_prob(X)
+    low, high = (prior.log_prob(X.dtype.type(value)) for value in values)
+    return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)
 
 
 def merge(means, order=None, merge_tol=1e-2):
