@@ -236,9 +236,19 @@ def _softplus(t):
     return softplus
 
 
+def log_2_cosh(t):
+    """log(2 cosh(t))."""
+    return abs(t) + log1p(exp(constant(-2.0, t) * abs(t)))
+
+
+@overload(log_2_cosh, jit_options=_OPTIONS)
+def _log_2_cosh(t):
+    return log_2_cosh
+
+
 def log_cosh(t):
     """log(cosh(t))."""
-    return abs(t) + log1p(exp(-2 * abs(t))) - math.log(2.0)
+    return log_2_cosh(t) - constant(math.log(2.0), t)
 
 
 @overload(log_cosh, jit_options=_OPTIONS)

@@ -90,6 +90,11 @@ def _per_unit(class_name, fields):
         yield np.ascontiguousarray(np.broadcast_to(array, shape), dtype=dtype)
 
 
+def floating_type(X):
+    """float32 for float32 data, float64 for all other."""
+    return np.float32 if X.dtype == np.float32 else np.float64
+
+
 def n_units(prior):
     """Number of units that a prior describes."""
     own = getattr(prior, "n_units", None)

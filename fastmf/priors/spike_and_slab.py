@@ -13,7 +13,7 @@ from numba.extending import register_jitable
 
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit
-from fastmf.priors._protocol import unit_prior
+from fastmf.priors._protocol import floating_type, unit_prior
 from fastmf.priors.binary import LARGEST_FIELD
 from fastmf.priors.gaussian import Gaussian
 from fastmf.priors.truncated_gaussian import TruncatedGaussian, check_slab
@@ -164,7 +164,7 @@ class GaussBernoulli(NamedTuple):
     def from_data(cls, X):
         """The slab from the non-zero values of the columns, the log-odds from their number."""
         field, precision, log_odds = _from_nonzeros(X, -np.inf, np.inf)
-        return cls(*(p.astype(X.dtype) for p in (field, precision, log_odds)))
+        return cls(*(p.astype(floating_type(X)) for p in (field, precision, log_odds)))
 
 
 @register_jitable(error_model="numpy")
@@ -278,7 +278,7 @@ class TruncatedGaussBernoulli(NamedTuple):
         lower = X.min() if lower is None else lower
         upper = X.max() if upper is None else upper
         fitted = _from_nonzeros(X, lower, upper)
-        return cls(*(np.asarray(p, dtype=X.dtype) for p in (*fitted, lower, upper)))
+        return cls(*(np.asarray(p, dtype=floating_type(X)) for p in (*fitted, lower, upper)))
 
     @staticmethod
     def _tilted_moments(prior):

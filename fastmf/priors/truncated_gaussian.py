@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.priors import _quadrature
-from fastmf.priors._protocol import unit_prior
+from fastmf.priors._protocol import floating_type, unit_prior
 from fastmf.priors._fitting import fit, project_precision
 from fastmf.priors._sampling import draw
 from fastmf.special import narrow, widen
@@ -133,7 +133,7 @@ class TruncatedGaussian(NamedTuple):
         upper = X.max() if upper is None else upper
         mean, var = X.mean(0, dtype=np.float64), X.var(0, dtype=np.float64)
         field, precision = fit(mean, var, lower, upper)
-        return cls(*(np.asarray(p, dtype=X.dtype) for p in (field, precision, lower, upper)))
+        return cls(*(np.asarray(p, dtype=floating_type(X)) for p in (field, precision, lower, upper)))
 
     @staticmethod
     def _tilted_moments(prior):
