@@ -76,7 +76,7 @@ def main(argv=None):
     except _EXPECTED as error:
         if os.environ.get("FASTMF_DEBUG"):
             raise
-        return _say(f"error: {error or type(error).__name__}", 1)
+        return _say(f"error: {str(error) or type(error).__name__}", 1)
     return 0
 
 

@@ -3,13 +3,14 @@
 import argparse
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 EPILOG = """\
 example:
-  fastmf demo --output report     then open report/index.html in a browser
+  fastmf demo --output report
+      then open report/index.html in a browser
 
 Needs scikit-learn and matplotlib: pip install 'fastmf[sklearn,plot,progress]'
 """
@@ -31,8 +32,8 @@ class Outcome(NamedTuple):
     shape: tuple
     n_train: int
     n_test: int
-    binary: object  # the fitted machines
-    real: object
+    binary: Any  # the fitted machines
+    real: Any
     seconds: dict  # what was done -> how long it took
     scores: dict  # method -> Matthews correlation at each of FLIP_PROBABILITY
     binary_rows: dict  # name -> images

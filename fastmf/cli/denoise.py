@@ -39,7 +39,9 @@ def add(commands):
     noise = denoise.add_argument_group("noise (one of them)")
     one = noise.add_mutually_exclusive_group(required=True)
     one.add_argument("--flip-probability", type=float, metavar="P", help="of an entry, binary data")
-    one.add_argument("--noise-variance", type=float, metavar="V", help="of Gaussian noise, real data")
+    one.add_argument(
+        "--noise-variance", type=float, metavar="V", help="of Gaussian noise, real data"
+    )
     method = denoise.add_argument_group("method")
     method.add_argument(
         "--n-starts", type=int, metavar="N", help="mean-field solutions to average over"
@@ -100,6 +102,8 @@ def _score(clean, Y, estimate, binary):
         from fastmf.evaluation import matthews_correlation
 
         before, after = (matthews_correlation(clean, X).mean() for X in (Y, estimate))
-        return f"Matthews correlation with {len(clean)} clean rows: {after:.4f} (noisy {before:.4f})"
-    before, after = (float(((X - clean) ** 2).mean()) for X in (Y, estimate))
-    return f"mean squared error over {len(clean)} clean rows: {after:.5g} (noisy {before:.5g})"
+        score = "Matthews correlation"
+    else:
+        before, after = (((X - clean) ** 2).mean() for X in (Y, estimate))
+        score = "mean squared error"
+    return f"{score}, mean of {len(clean)} rows: {after:.5g} (noisy {before:.5g})"

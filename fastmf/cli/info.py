@@ -66,10 +66,11 @@ def _machine(machine):
     for name, values in machine.history_.items():
         if name.endswith("log_likelihood") and values:
             facts[name.replace("_", " ")] = f"{values[-1]:.5f} nats per unit"
-    changed = {
-        name: value
+    default = type(machine)().get_params()
+    options = [
+        f"{name}={value!r}"
         for name, value in machine.get_params(deep=False).items()
-        if value != type(machine)().get_params()[name] and isinstance(value, int | float | str | tuple)
-    }
-    facts["options"] = ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "default"
+        if isinstance(value, int | float | str | tuple) and value != default[name]
+    ]
+    facts["options"] = ", ".join(options) or "all at their defaults"
     return facts

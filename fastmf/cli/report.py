@@ -76,47 +76,68 @@ def _page(outcome, pictures):
 
     n_visible = outcome.shape[0] * outcome.shape[1]
     height, width = outcome.shape
+    n_shown = len(outcome.binary_rows["clean"])
     seconds = ", ".join(f"{name} {value:.0f} s" for name, value in outcome.seconds.items())
+    errors = ", ".join(f"{escape(k)} {error:.4f}" for k, error in outcome.real_errors.items())
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>fastmf: digits learned and restored</title><style>{STYLE}</style></head><body>
 <h1>Digits learned and restored</h1>
 <p>Two restricted Boltzmann machines of {n_visible} visible units were trained on
-{outcome.n_train} handwritten digits of {height} &times; {width} pixels, and then used to remove noise
-from {outcome.n_test} others, which no method had seen. All averages over the machines, in learning and
-in denoising, are deterministic mean-field (TAP) solutions; nothing is sampled.</p>
+{outcome.n_train} handwritten digits of {height} &times; {width} pixels, and then used to remove
+noise from {outcome.n_test} others, which no method had seen. All averages over the machines, in
+learning and in denoising, are deterministic mean-field (TAP) solutions; nothing is sampled.</p>
 {_settings(outcome)}
-<p>Time: {seconds}.</p>
+<p>Time, compilation included: {seconds}.</p>
 
 <h2>Learning</h2>
-{figure("learning-binary", "Binary machine: TAP log-likelihood after each epoch, divided by the number "
-        "of visible and hidden units, of 100 training digits and of the digits set aside.")}
-{figure("learning-real", "Real-valued machine: the same. Being densities, the two figures cannot be "
-        "compared with those above.")}
+{
+        figure(
+            "learning-binary",
+            "Binary machine: TAP log-likelihood after each epoch, divided by the "
+            "number of visible and hidden units, of 100 training digits and of those set aside.",
+        )
+    }
+{
+        figure(
+            "learning-real",
+            "Real-valued machine: the same. This one is a log density, so its values "
+            "cannot be compared with those above.",
+        )
+    }
 
 <h2>What the hidden units look for</h2>
-{figure("fields-binary", "Binary machine: the weights of each hidden unit as an image. Red pixels "
-        "excite the unit, blue ones inhibit it; the strongest units come first.")}
+{
+        figure(
+            "fields-binary",
+            "Binary machine: the weights of each hidden unit as an image. Red pixels "
+            "excite the unit, blue ones inhibit it; the strongest units come first.",
+        )
+    }
 {figure("fields-real", "Real-valued machine: the same.")}
 
 <h2>Binary noise</h2>
 <p>Each pixel of the binary digits is flipped with probability <i>p</i>. The machine estimates the
-clean pixel from all noisy ones, by the solution of the TAP equations with the observation as an
-additional field. The pointwise optimal estimator knows the mean of each pixel, but no couplings;
-the nearest neighbour is the training digit that differs from the noisy one in fewest pixels. The
-score is the Matthews correlation of estimate and truth, averaged over the digits: 1 is perfect,
-0 is chance.</p>
+clean pixel from all noisy ones, by solving the TAP equations with the observation as an additional
+field. The pointwise optimal estimator knows the mean of each pixel, but no couplings; the nearest
+neighbour is the training digit that differs from the noisy one in fewest pixels. The score is the
+Matthews correlation of estimate and truth, averaged over the digits: 1 is perfect, 0 is chance.</p>
 {figure("accuracy", "Matthews correlation against the probability of a flip.")}
 {_scores(outcome.scores)}
-{figure("images-binary", f"The first {len(outcome.binary_rows['clean'])} digits set aside, their noisy "
-        f"versions at p = {SHOWN_AT}, and the estimates (posterior means in grey).")}
+{
+        figure(
+            "images-binary",
+            f"The first {n_shown} digits set aside, their noisy versions at "
+            f"p = {SHOWN_AT}, and the estimates (posterior means in grey).",
+        )
+    }
 
 <h2>Gaussian noise</h2>
-<p>The grey digits, with values from 0 to 1, receive Gaussian noise of variance {NOISE_VARIANCE}. The
-visible units of the second machine are spike-and-slab units on [0, 1]: exactly 0 with some
-probability, as most pixels are, or else a grey level of a truncated Gaussian. Mean squared errors:
-{", ".join(f"{escape(name)} {error:.4f}" for name, error in outcome.real_errors.items())}.</p>
+<p>The grey digits, with values from 0 to 1, receive Gaussian noise of variance {NOISE_VARIANCE}.
+The visible units of the second machine are spike-and-slab units on [0, 1]: exactly 0 with some
+probability, as most pixels are, or else a grey level of a truncated Gaussian. Mean squared errors
+per pixel: {errors}.</p>
 {figure("images-real", "The same digits in grey: clean, noisy, and the two estimates.")}
 
 <footer>Written by <code>fastmf demo</code>, fastmf {fastmf.__version__}. Method: E. W. Tramel,

@@ -17,8 +17,8 @@ examples:
   fastmf train rbm big.npy --checkpoint run.npz
       if it is interrupted, the same command goes on where it stopped
 
-Binary ("bernoulli") units take values in [0, 1], "ising" units -1 and 1. The log-likelihood shown is
-the mean-field (TAP) one, in nats per unit, of the same 100 rows after each epoch.
+Units "bernoulli" take values in [0, 1], as probabilities, "ising" units -1 and 1, others real
+values. The log-likelihood shown is the mean-field (TAP) one of 100 rows of data, in nats per unit.
 """
 
 
@@ -60,12 +60,14 @@ def add(commands):
         "--learning-rate",
         type=float,
         nargs="+",
-        default=[0.005],
+        default=[0.05],
         metavar=("RATE", "END"),
-        help="a rate, or two: of the first epoch and of the last, geometric between [0.005]",
+        help="a rate, or two: of the first epoch and of the last, geometric between [0.05]",
     )
     learning.add_argument("--momentum", type=float, default=0.5, metavar="R", help="[0.5]")
-    learning.add_argument("--l2", type=float, default=0.001, metavar="R", help="weight decay [0.001]")
+    learning.add_argument(
+        "--l2", type=float, default=0.001, metavar="R", help="weight decay [0.001]"
+    )
     learning.add_argument(
         "--gradient",
         choices=("tap", "mean_field", "tap3", "cd", "pcd"),

@@ -31,7 +31,9 @@ def learning_curve(history, *, label=None, ax=None):
     """
     missing = {"epoch", "log_likelihood"} - set(history)
     if missing:
-        raise ValueError(f"history must have 'epoch' and 'log_likelihood', lacks {sorted(missing)}.")
+        raise ValueError(
+            f"history must have 'epoch' and 'log_likelihood', lacks {sorted(missing)}."
+        )
     epoch = history["epoch"]
     _check_length("log_likelihood", history["log_likelihood"], "epoch", epoch)
     ax = axes(ax, (6, 4))

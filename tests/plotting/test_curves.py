@@ -16,7 +16,9 @@ def test_learning_curve_draws_training_and_validation():
     figure = learning_curve(VALIDATED)
     (ax,) = figure.axes
     training, validation = ax.lines
-    np.testing.assert_array_equal(training.get_xydata(), np.transpose([[1, 2, 3], [-0.3, -0.2, -0.1]]))
+    np.testing.assert_array_equal(
+        training.get_xydata(), np.transpose([[1, 2, 3], [-0.3, -0.2, -0.1]])
+    )
     np.testing.assert_array_equal(validation.get_ydata(), [-0.3, -0.25, -0.2])
     assert training.get_linestyle() != validation.get_linestyle()
     assert legend(ax) == ["training data", "validation data"]
