@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,17 @@ from fastmf.priors._protocol import REGISTRY
 MODELS: dict[str, type] = {}
 
 
-def write_arrays(path, arrays):
-    """Write named arrays to `path`: the old file, or the whole new one, is there at any moment."""
+@contextmanager
+def replacing(path):
+    """A binary file that takes the place of `path` when it has been written.
+
+    At any moment the old file, or the whole new one, is there.
+    """
     path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes private files; a model gets the permissions that any new file would.
@@ -29,6 +34,12 @@ def write_arrays(path, arrays):
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_arrays(path, arrays):
+    """Write named arrays to `path`, atomically."""
+    with replacing(path) as file:
+        np.savez(file, **arrays)
 
 
 def read_arrays(path):

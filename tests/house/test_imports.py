@@ -27,6 +27,7 @@ ARROWS = {
     "evaluation": ("learning",),
     "plotting": ("learning",),
     "cli": ("estimators", "evaluation", "datasets", "plotting"),
+    "__main__": ("cli",),
 }
 DIRECT_ONLY = {"reference"}
 

@@ -1,0 +1,84 @@
+"""Matrices from and to the files that are named on the command line."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fastmf.datasets import read_array
+from fastmf.models._io import replacing
+
+
+def add_options(group):
+    """How numbers in a file become values of visible units, as options."""
+    group.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        metavar="S",
+        help="divide all values by S (255 for grey levels of 8 bits) [1]",
+    )
+    group.add_argument(
+        "--threshold",
+        type=float,
+        metavar="T",
+        help="then make values above T 1 and all others 0",
+    )
+    group.add_argument("--rows", type=int, metavar="N", help="use the first N rows only")
+    group.add_argument(
+        "--dtype",
+        choices=("float32", "float64"),
+        default="float32",
+        help="type to compute in [float32]",
+    )
+
+
+def read(name, arguments):
+    """The matrix in a file: one sample per row, images flattened.
+
+    Raises
+    ------
+    ValueError, OSError
+        If there is no such file, or it holds no matrix.
+    """
+    array = read_array(name)
+    if array.ndim < 2:
+        raise ValueError(
+            f"{name} holds an array of shape {array.shape}; expected one sample per row."
+        )
+    if arguments.rows is not None and arguments.rows < 1:
+        raise ValueError(f"--rows must be at least 1, got {arguments.rows}.")
+    if not arguments.scale > 0:
+        raise ValueError(f"--scale must be positive, got {arguments.scale:g}.")
+    X = array[: arguments.rows].reshape(len(array[: arguments.rows]), -1)
+    X = X.astype(arguments.dtype) / np.dtype(arguments.dtype).type(arguments.scale)
+    if arguments.threshold is not None:
+        if np.isnan(X).any():
+            raise ValueError(f"{name} holds NaN, which is neither above nor below a threshold.")
+        X = (X > arguments.threshold).astype(arguments.dtype)
+    return X
+
+
+def check_output(path, suffixes):
+    """Raise at once, not after an hour of work, if `path` cannot be written."""
+    path = Path(path)
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"{path}: the name of this output must end in {' or '.join(suffixes)}.")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent}.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file.")
+
+
+WRITABLE = (".npy", ".npz", ".csv")
+
+
+def write(path, array):
+    """Write an array as .npy, .npz or .csv, atomically."""
+    suffix = Path(path).suffix.lower()
+    with replacing(path) as file:
+        if suffix == ".npy":
+            np.save(file, array)
+        elif suffix == ".npz":
+            np.savez_compressed(file, X=array)
+        else:
+            np.savetxt(file, array, delimiter=",", fmt="%.9g")

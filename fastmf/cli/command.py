@@ -1,0 +1,93 @@
+"""The command, its parser, and how it ends."""
+
+import argparse
+import os
+import sys
+import warnings
+
+import fastmf
+from fastmf.cli import demo, denoise, info, train
+
+DESCRIPTION = "Mean-field inference and learning in pairwise models (Boltzmann machines)."
+
+EPILOG = """\
+examples:
+  fastmf demo                                       see what it does, on digits that come with it
+  fastmf train rbm images.npy --output model.npz    learn a restricted Boltzmann machine
+  fastmf info model.npz                             say what is in a file
+  fastmf denoise model.npz noisy.npy --flip-probability 0.1 --output clean.npy
+
+DATA is a file of numbers, one sample per row: .npy, .npz (or .npz:KEY), .csv, or MNIST's IDX format
+(the last two perhaps .gz). `fastmf COMMAND --help` explains a command.
+
+exit codes: 0 done, 1 an error in data, model or options, 2 wrong usage, 130 interrupted.
+FASTMF_DEBUG=1 in the environment shows where an error comes from.
+"""
+
+# Errors of the user's data and options, and of the machine; any other is a bug, and shows itself.
+_EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError)
+
+
+def parser():
+    """The parser of the command line."""
+    whole = argparse.ArgumentParser(
+        prog="fastmf",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    whole.add_argument("--version", action="version", version=f"fastmf {fastmf.__version__}")
+    commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (demo, train, denoise, info):
+        command.add(commands)
+    return whole
+
+
+def main(argv=None):
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments after the name of the command; by default those of the process.
+
+    Returns
+    -------
+    int
+        Exit code: 0, 1 for an error, 130 if interrupted.
+
+    Raises
+    ------
+    SystemExit
+        With code 2 for wrong usage, 0 after --help and --version.
+    """
+    arguments = parser().parse_args(argv)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            arguments.run(arguments)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _say("interrupted", 130)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nothing more can be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except _EXPECTED as error:
+        if os.environ.get("FASTMF_DEBUG"):
+            raise
+        return _say(f"error: {str(error) or type(error).__name__}", 1)
+    return 0
+
+
+def _say(text, code):
+    print(f"fastmf: {_one_line(text)}", file=sys.stderr)
+    return code
+
+
+def _show_warning(message, category, filename, lineno, file=None, line=None):
+    print(f"fastmf: warning: {_one_line(message)}", file=sys.stderr)
+
+
+def _one_line(text):
+    return " ".join(str(text).split())

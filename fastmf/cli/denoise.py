@@ -1,0 +1,109 @@
+"""`fastmf denoise`: what was sent, given what was received."""
+
+import argparse
+
+import numpy as np
+
+from fastmf.cli import _data
+
+EPILOG = """\
+examples:
+  fastmf denoise model.npz noisy.npy --flip-probability 0.1 --output restored.npy
+      binary data of which each entry was flipped with probability 0.1
+  fastmf denoise model.npz noisy.npy --noise-variance 0.04 --output restored.csv
+      real values with Gaussian noise of standard deviation 0.2
+  fastmf denoise model.npz noisy.npy --flip-probability 0.3 --n-starts 10 --clean truth.npy
+      strong noise: average over several mean-field solutions; compare with the truth
+"""
+
+
+def add(commands):
+    """Add the command to a parser."""
+    denoise = commands.add_parser(
+        "denoise",
+        help="restore noisy data by a trained machine",
+        description="Posterior means of the visible units given noisy observations of them.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    denoise.set_defaults(run=run)
+    denoise.add_argument("model", metavar="MODEL", help="file written by fastmf train")
+    denoise.add_argument("data", metavar="DATA", help="noisy data, one sample per row")
+    denoise.add_argument(
+        "-o",
+        "--output",
+        default="denoised.npy",
+        metavar="FILE",
+        help="where to write: .npy, .npz or .csv [denoised.npy]",
+    )
+    noise = denoise.add_argument_group("noise (one of them)")
+    one = noise.add_mutually_exclusive_group(required=True)
+    one.add_argument("--flip-probability", type=float, metavar="P", help="of an entry, binary data")
+    one.add_argument(
+        "--noise-variance", type=float, metavar="V", help="of Gaussian noise, real data"
+    )
+    method = denoise.add_argument_group("method")
+    method.add_argument(
+        "--n-starts", type=int, metavar="N", help="mean-field solutions to average over"
+    )
+    method.add_argument(
+        "--anneal",
+        type=float,
+        nargs="+",
+        metavar="LEVEL",
+        help="noise levels to go through first, in this order",
+    )
+    method.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
+    method.add_argument("--round", action="store_true", help="write states, not means")
+    _data.add_options(denoise.add_argument_group("data"))
+    denoise.add_argument(
+        "--clean", metavar="FILE", help="the truth: report how close the estimate comes to it"
+    )
+
+
+def run(arguments):
+    """Denoise, write the estimate and say how good it is."""
+    from fastmf import GeneralizedRBM
+
+    _data.check_output(arguments.output, _data.WRITABLE)
+    machine = GeneralizedRBM.load(arguments.model)
+    Y = _data.read(arguments.data, arguments)
+    clean = None if arguments.clean is None else _data.read(arguments.clean, arguments)
+    if clean is not None and clean.shape != Y.shape:
+        raise ValueError(
+            f"{arguments.clean} has shape {clean.shape}, but {arguments.data} {Y.shape}."
+        )
+    # What is not given is left to the machine's own defaults.
+    given = {"n_starts": arguments.n_starts, "anneal": arguments.anneal}
+    estimate = machine.denoise(
+        Y,
+        flip_probability=arguments.flip_probability,
+        noise_variance=arguments.noise_variance,
+        random_state=arguments.seed,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    if arguments.round:
+        estimate = _rounded(estimate, machine.visible_)
+    _data.write(arguments.output, estimate)
+    print(f"{arguments.output}: {len(estimate)} rows of {estimate.shape[1]} values")
+    if clean is not None:
+        print(_score(clean, Y, estimate, binary=arguments.noise_variance is None))
+
+
+def _rounded(estimate, prior):
+    if len(getattr(prior, "support", ())) != 2:
+        raise ValueError(f"--round needs two-valued units, not {type(prior).__name__}.")
+    low, high = prior.support
+    return np.where(estimate > (low + high) / 2, high, low).astype(estimate.dtype)
+
+
+def _score(clean, Y, estimate, binary):
+    if binary:
+        from fastmf.evaluation import matthews_correlation
+
+        before, after = (matthews_correlation(clean, X).mean() for X in (Y, estimate))
+        score = "Matthews correlation"
+    else:
+        before, after = (((X - clean) ** 2).mean() for X in (Y, estimate))
+        score = "mean squared error"
+    return f"{score}, mean of {len(clean)} rows: {after:.5g} (noisy {before:.5g})"

@@ -1,0 +1,155 @@
+"""`fastmf train`: from data to a model."""
+
+import argparse
+import sys
+import time
+
+from fastmf.cli import _data
+
+EPILOG = """\
+examples:
+  fastmf train rbm train-images-idx3-ubyte.gz --scale 255 --threshold 0.5 --epochs 20
+      binary MNIST, straight from its file
+  fastmf train rbm faces.npy --visible truncated_gauss_bernoulli --learning-rate 1e-2 1e-5
+      real values in [0, 1], many of them exactly 0; a learning rate that falls by epoch
+  fastmf train rbm votes.csv --hidden-units 10 --validation-share 0.2 --patience 10
+      stop when the log-likelihood of rows set aside no longer rises
+  fastmf train rbm big.npy --checkpoint run.npz
+      if it is interrupted, the same command goes on where it stopped
+
+Units "bernoulli" take values in [0, 1], as probabilities, "ising" units -1 and 1, others real
+values. The log-likelihood shown is the mean-field (TAP) one of 100 rows of data, in nats per unit.
+"""
+
+
+def add(commands):
+    """Add the command to a parser."""
+    train = commands.add_parser("train", help="learn a machine from data")
+    machines = train.add_subparsers(title="machines", metavar="MACHINE", required=True)
+    rbm = machines.add_parser(
+        "rbm",
+        help="a restricted Boltzmann machine",
+        description="Train a restricted Boltzmann machine by mean-field (TAP) solutions.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    rbm.set_defaults(run=run)
+    rbm.add_argument("data", metavar="DATA", help="file of numbers, one sample per row")
+    rbm.add_argument(
+        "-o", "--output", default="model.npz", metavar="FILE", help="model to write [model.npz]"
+    )
+    _data.add_options(rbm.add_argument_group("data"))
+
+    machine = rbm.add_argument_group("machine")
+    machine.add_argument(
+        "-n", "--hidden-units", type=int, default=100, metavar="N", help="hidden units [100]"
+    )
+    for layer in ("visible", "hidden"):
+        machine.add_argument(
+            f"--{layer}",
+            default="bernoulli",
+            metavar="PRIOR",
+            help=f"{layer} units: bernoulli, ising, gaussian, truncated_gaussian, gauss_bernoulli, "
+            "truncated_gauss_bernoulli [bernoulli]",
+        )
+
+    learning = rbm.add_argument_group("learning")
+    learning.add_argument("--epochs", type=int, default=20, metavar="N", help="[20]")
+    learning.add_argument("--batch-size", type=int, default=100, metavar="N", help="[100]")
+    learning.add_argument(
+        "--learning-rate",
+        type=float,
+        nargs="+",
+        default=[0.05],
+        metavar=("RATE", "END"),
+        help="a rate, or two: of the first epoch and of the last, geometric between [0.05]",
+    )
+    learning.add_argument("--momentum", type=float, default=0.5, metavar="R", help="[0.5]")
+    learning.add_argument(
+        "--l2", type=float, default=0.001, metavar="R", help="weight decay [0.001]"
+    )
+    learning.add_argument(
+        "--gradient",
+        choices=("tap", "mean_field", "tap3", "cd", "pcd"),
+        default="tap",
+        help="how averages over the model are computed: mean-field solutions of second, first or "
+        "third order, or Gibbs chains from the data or persistent [tap]",
+    )
+    learning.add_argument(
+        "--validation-share", type=float, metavar="R", help="share of rows to set aside and follow"
+    )
+    learning.add_argument(
+        "--patience",
+        type=int,
+        metavar="N",
+        help="stop after N epochs without a rise of the log-likelihood, and keep the best model",
+    )
+    learning.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
+    learning.add_argument(
+        "--checkpoint", metavar="FILE", help="file to resume from, written after each epoch"
+    )
+    rbm.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
+
+
+def run(arguments):
+    """Train, write the model and say how it went."""
+    import numpy as np
+
+    from fastmf import GeneralizedRBM
+
+    _data.check_output(arguments.output, (".npz",))
+    if len(arguments.learning_rate) > 2:
+        raise ValueError("--learning-rate takes one rate or two, of the first epoch and the last.")
+    X, validation = _data.read(arguments.data, arguments), None
+    if arguments.validation_share is not None:
+        X, validation = _split(X, arguments.validation_share, np.random.default_rng(arguments.seed))
+    rates = arguments.learning_rate
+    machine = GeneralizedRBM(
+        arguments.hidden_units,
+        visible=arguments.visible,
+        hidden=arguments.hidden,
+        gradient=arguments.gradient,
+        learning_rate=rates[0] if len(rates) == 1 else tuple(rates),
+        momentum=arguments.momentum,
+        l2=arguments.l2,
+        n_epochs=arguments.epochs,
+        batch_size=arguments.batch_size,
+        early_stopping=arguments.patience is not None,
+        patience=arguments.patience or 5,
+        checkpoint=arguments.checkpoint,
+        random_state=arguments.seed,
+        verbose=int(not arguments.quiet),
+    )
+    start = time.perf_counter()
+    try:
+        machine.fit(X, validation_data=validation)
+    except KeyboardInterrupt:
+        if arguments.checkpoint:
+            print(
+                f"fastmf: {arguments.checkpoint} holds the last whole epoch; the same command "
+                "goes on from there",
+                file=sys.stderr,
+            )
+        raise
+    machine.save(arguments.output)
+    print(f"{arguments.output}: {_summary(machine)}, {time.perf_counter() - start:.1f} s")
+
+
+def _split(X, share, rng):
+    n = round(share * len(X))
+    if not 0 < n < len(X):
+        raise ValueError(
+            f"--validation-share {share:g} of {len(X)} rows leaves nothing on one side."
+        )
+    order = rng.permutation(len(X))
+    return X[order[n:]], X[order[:n]]
+
+
+def _summary(machine):
+    n_visible, n_hidden = machine.weights_.shape
+    text = f"{n_visible} visible and {n_hidden} hidden units, {machine.n_iter_} epochs"
+    if machine.n_iter_:
+        text += f", log-likelihood {machine.history_['log_likelihood'][-1]:.4f} nats per unit"
+        if "validation_log_likelihood" in machine.history_:
+            text += f" (validation {machine.history_['validation_log_likelihood'][-1]:.4f})"
+    return text

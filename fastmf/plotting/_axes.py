@@ -1,0 +1,31 @@
+"""Axes to draw on."""
+
+
+def axes(ax, size):
+    """The caller's axes, or those of a new figure of this width and height in inches.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ImportError("plotting needs matplotlib: pip install 'fastmf[plot]'") from error
+    return Figure(figsize=size, layout="constrained").add_subplot()
+
+
+def tidy(ax):
+    """Leave only what the eye needs to read numbers off a curve."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.3)
+
+
+def bare(ax):
+    """No frame and no ticks, for images."""
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.spines[:].set_visible(False)

@@ -1,0 +1,125 @@
+"""Images: receptive fields, and rows of data beside their estimates."""
+
+import math
+
+import numpy as np
+
+from fastmf.plotting._axes import axes, bare
+
+
+def mosaic(images, shape, columns, *, gap=1):
+    """Images side by side in one, row by row.
+
+    Parameters
+    ----------
+    images : array of shape (n_images, height * width)
+    shape : tuple of int
+        Height and width of each image.
+    columns : int
+        Images in a row.
+    gap : int, default 1
+        Pixels between them.
+
+    Returns
+    -------
+    array of shape (rows * (height + gap) - gap, columns * (width + gap) - gap)
+        NaN where there is no image.
+
+    Raises
+    ------
+    ValueError
+        If there are no images, or they are not of that shape.
+    """
+    images = np.asarray(images)
+    height, width = shape
+    if images.ndim != 2 or images.shape[1] != height * width or len(images) == 0:
+        raise ValueError(
+            f"images must have shape (n_images, {height * width}) for images of {height} x {width} "
+            f"pixels, got {images.shape}."
+        )
+    rows = math.ceil(len(images) / columns)
+    tiles = np.full((rows, columns, height + gap, width + gap), np.nan)
+    for k, image in enumerate(images):
+        tiles[k // columns, k % columns, :height, :width] = image.reshape(shape)
+    whole = tiles.swapaxes(1, 2).reshape(rows * (height + gap), columns * (width + gap))
+    return whole[: len(whole) - gap, : whole.shape[1] - gap]
+
+
+def receptive_fields(weights, shape, *, n_fields=100, columns=None, ax=None):
+    """Columns of the weights as images, strongest first, on one scale of colours.
+
+    Parameters
+    ----------
+    weights : array of shape (n_visible, n_hidden)
+    shape : tuple of int
+        Height and width of the visible units as an image.
+    n_fields : int, default 100
+        Show at most so many, those of largest norm.
+    columns : int, optional
+        Images in a row; by default about as many as rows.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If the weights do not have height * width rows.
+    ImportError
+        If matplotlib is not installed.
+    """
+    weights = np.asarray(weights)
+    strongest = np.argsort(-np.linalg.norm(weights, axis=0), kind="stable")[:n_fields]
+    columns = columns or math.ceil(math.sqrt(len(strongest)))
+    whole = mosaic(weights.T[strongest], shape, columns)
+    # Not the single largest weight: it would leave all others pale.
+    scale = np.nanquantile(abs(whole), 0.998) or 1.0
+    ax = axes(ax, (6, 6 * whole.shape[0] / whole.shape[1]))
+    image = ax.imshow(whole, cmap="RdBu_r", vmin=-scale, vmax=scale, interpolation="nearest")
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.6, pad=0.02, extend="both", label="weight")
+    bar.outline.set_visible(False)
+    bare(ax)
+    return ax.figure
+
+
+def image_rows(rows, shape, *, limits=(0, 1), ax=None):
+    """Named rows of images under each other, such as clean, noisy and denoised.
+
+    Parameters
+    ----------
+    rows : dict of str to array of shape (n_images, height * width)
+        All of the same number of images.
+    shape : tuple of int
+        Height and width of each image.
+    limits : tuple of float, default (0, 1)
+        Values shown as black and as white; those beyond are clipped.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, they differ in length, or the images are not of that shape.
+    ImportError
+        If matplotlib is not installed.
+    """
+    lengths = {len(images) for images in rows.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"rows must be of one length, got lengths {sorted(lengths)}.")
+    (n,) = lengths
+    whole = mosaic(np.concatenate([np.asarray(images) for images in rows.values()]), shape, n)
+    ax = axes(ax, (9, 9 * whole.shape[0] / whole.shape[1]))
+    ax.imshow(whole, cmap="gray", vmin=limits[0], vmax=limits[1], interpolation="nearest")
+    bare(ax)
+    height = shape[0]
+    middles = (height - 1) / 2 + (height + 1) * np.arange(len(rows))
+    ax.set_yticks(middles, list(rows))
+    ax.tick_params(length=0)
+    return ax.figure

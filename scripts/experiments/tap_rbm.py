@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""TAP machines on MNIST: Figs. 3, 4 and 8 of Tramel et al., Phys. Rev. X 8 (2018) 041006.
+
+Trains restricted Boltzmann machines of several sizes and writes, as PNG and CSV, into a folder:
+
+  likelihood   TAP log-likelihood per unit by epoch (Fig. 3); dashed, or "validation": test images
+  fields-N     receptive fields of the machine with N hidden units (Fig. 4)
+  denoising    Matthews correlation of denoised test images against the probability of a flip, for
+               the machines, the pointwise optimal estimator and the nearest neighbour (Fig. 8;
+               binary images only)
+
+and each machine as rbm-N.npz, for `fastmf denoise` and `fastmf info`. A run that was stopped goes
+on where it was if it is started again with the same options and the same folder.
+"""
+
+import argparse
+import csv
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import fastmf as mf
+from fastmf import plotting
+from fastmf.datasets import load_mnist
+from fastmf.evaluation import flip, matthews_correlation, nearest_neighbour, pointwise_estimate
+
+EPILOG = """\
+examples:
+  python scripts/experiments/tap_rbm.py --quick
+      a few epochs on 2,000 images: does it run?
+  python scripts/experiments/tap_rbm.py --hidden 100 --epochs 20 --rows 10000 --learning-rate 0.05
+      a good machine in a minute: a rate ten times the paper's
+  python scripts/experiments/tap_rbm.py --dataset binary --output results/binary
+  python scripts/experiments/tap_rbm.py --dataset real --output results/real
+      the paper's runs: all images, 100 epochs, 25 to 500 hidden units
+
+MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA.
+The paper's settings (its Table 1) are the defaults: batches of 100 rows with as many starts,
+momentum 0.5, weight decay 0.001, a learning rate of 0.005 for binary images, and 1e-2 falling to
+1e-5 for real ones, whose pixels are truncated Gauss-Bernoulli (spike-and-slab) units on [0, 1].
+"""
+
+PAPER = {
+    "binary": dict(visible="bernoulli", learning_rate=0.005),
+    "real": dict(visible="truncated_gauss_bernoulli", learning_rate=(1e-2, 1e-5)),
+}
+FLIP_PROBABILITY = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
+
+
+def main(argv=None):
+    options = parser().parse_args(argv)
+    if options.quick:
+        options.epochs = options.epochs or 5
+        options.rows = options.rows or 2000
+        options.hidden = options.hidden or [25, 50]
+        options.learning_rate = options.learning_rate or [0.05]
+    options.epochs = options.epochs or 100
+    options.hidden = options.hidden or [25, 50, 100, 500]
+    folder = options.output or Path("results") / f"tap-rbm-{options.dataset}"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    train, test = images(options)
+    machines = {n: trained(n, train.X, test.X, options, folder) for n in options.hidden}
+    likelihood(machines, folder)
+    for n, machine in machines.items():
+        np.savetxt(folder / f"fields-{n}.csv", machine.weights_, "%.6g", ",")
+        save(plotting.receptive_fields(machine.weights_, train.shape), folder / f"fields-{n}.png")
+    if options.dataset == "binary":
+        denoising(machines, train.X, test.X, options, folder)
+
+
+def parser():
+    whole = argparse.ArgumentParser(
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = whole.add_argument
+    add("--dataset", choices=PAPER, default="binary", help="black and white, or grey [binary]")
+    add("--hidden", type=int, nargs="+", metavar="N", help="hidden units [25 50 100 500]")
+    add("--epochs", type=int, metavar="N", help="[100]")
+    add("--rows", type=int, metavar="N", help="training images [all 60,000]")
+    add("--test-rows", type=int, default=1000, metavar="N", help="test images [1000]")
+    add(
+        "--learning-rate",
+        type=float,
+        nargs="+",
+        metavar="RATE",
+        help="of all epochs, or of the first and the last [the paper's]",
+    )
+    add(
+        "--method",
+        choices=("tap", "mean_field", "tap3", "cd", "pcd"),
+        default="tap",
+        help="gradient [tap]",
+    )
+    add("--sweeps", type=int, default=3, metavar="N", help="TAP or Gibbs sweeps per step [3]")
+    add("--starts", type=int, default=5, metavar="N", help="mean-field starts in denoising [5]")
+    add("--seed", type=int, default=0, metavar="N", help="[0]")
+    add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
+    add("--output", type=Path, metavar="FOLDER", help="[results/tap-rbm-DATASET]")
+    add("--quick", action="store_true", help="5 epochs, 2000 images, 25 and 50 units, rate 0.05")
+    add("--quiet", action="store_true", help="no progress bars")
+    return whole
+
+
+def images(options):
+    """Training and test images."""
+    sets = []
+    for split, rows in (("train", options.rows), ("test", options.test_rows)):
+        images = load_mnist(options.data, split=split, binary=options.dataset == "binary")
+        sets.append(images._replace(X=images.X[:rows], labels=images.labels[:rows]))
+    return sets
+
+
+def trained(n, X, test, options, folder):
+    """The machine with n hidden units, from its checkpoint as far as there is one."""
+    settings = dict(PAPER[options.dataset])
+    if options.learning_rate:
+        rates = tuple(options.learning_rate)
+        settings["learning_rate"] = rates[0] if len(rates) == 1 else rates
+    machine = mf.GeneralizedRBM(
+        n,
+        gradient=options.method,
+        momentum=0.5,
+        l2=0.001,
+        batch_size=100,
+        n_sweeps=options.sweeps,
+        n_epochs=options.epochs,
+        checkpoint=folder / f"checkpoint-{n}.npz",
+        random_state=options.seed,
+        verbose=int(not options.quiet),
+        **settings,
+    )
+    start = time.perf_counter()
+    machine.fit(X, validation_data=test)
+    machine.save(folder / f"rbm-{n}.npz")
+    print(
+        f"{n} hidden units: log-likelihood per unit {machine.history_['log_likelihood'][-1]:.4f}, "
+        f"test {machine.history_['validation_log_likelihood'][-1]:.4f}, "
+        f"{time.perf_counter() - start:.0f} s",
+        flush=True,
+    )
+    return machine
+
+
+def likelihood(machines, folder):
+    """Fig. 3."""
+    figure, rows = None, []
+    for n, machine in machines.items():
+        history = machine.history_
+        ax = figure.axes[0] if figure else None
+        figure = plotting.learning_curve(history, label=f"{n} hidden units", ax=ax)
+        columns = (history[c] for c in ("epoch", "log_likelihood", "validation_log_likelihood"))
+        rows += [(n, *row) for row in zip(*columns, strict=True)]
+    save(figure, folder / "likelihood.png")
+    header = ("hidden_units", "epoch", "log_likelihood_per_unit", "validation")
+    table(folder / "likelihood.csv", header, rows)
+
+
+def denoising(machines, X, test, options, folder):
+    """Fig. 8."""
+    rng, scores, rows = np.random.default_rng(options.seed), {}, []
+    for p in FLIP_PROBABILITY:
+        noisy = flip(test, p, rng)
+        estimates = {
+            f"TAP machine, {n} hidden units": machine.denoise(
+                noisy, flip_probability=p, n_starts=options.starts, random_state=options.seed
+            )
+            for n, machine in machines.items()
+        }
+        estimates["pointwise optimal"] = pointwise_estimate(noisy, X.mean(0), p)
+        estimates["nearest neighbour"] = nearest_neighbour(noisy, X)
+        for name, estimate in estimates.items():
+            score = matthews_correlation(test, estimate).mean()
+            scores.setdefault(name, []).append(score)
+            rows.append((p, name, f"{score:.4f}"))
+    for name, values in scores.items():
+        print(f"{name:32}" + "".join(f"{value:7.3f}" for value in values))
+    save(plotting.denoising_accuracy(FLIP_PROBABILITY, scores), folder / "denoising.png")
+    table(folder / "denoising.csv", ("flip_probability", "method", "matthews_correlation"), rows)
+
+
+def save(figure, path):
+    figure.savefig(path, dpi=150)
+
+
+def table(path, header, rows):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (FileNotFoundError, ValueError, ImportError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command goes on from the last epoch")

@@ -1,0 +1,23 @@
+import numpy as np
+import pytest
+
+from fastmf.cli import main
+
+
+@pytest.fixture(scope="session")
+def stripes():
+    """Binary 4 x 4 images of one or two full columns."""
+    rng = np.random.default_rng(0)
+    columns = rng.random((120, 1, 4)) < 0.4
+    return np.broadcast_to(columns, (120, 4, 4)).reshape(120, 16).astype(np.uint8)
+
+
+@pytest.fixture(scope="session")
+def model(stripes, tmp_path_factory):
+    """A trained machine in a file."""
+    folder = tmp_path_factory.mktemp("model")
+    np.save(folder / "data.npy", stripes)
+    command = ["train", "rbm", str(folder / "data.npy"), "--output", str(folder / "model.npz")]
+    options = ["--hidden-units", "6", "--epochs", "30", "--batch-size", "20", "--quiet"]
+    assert main([*command, *options, "--learning-rate", "0.1"]) == 0
+    return folder / "model.npz"

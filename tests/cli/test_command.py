@@ -1,0 +1,105 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastmf
+from fastmf.cli import command, main
+
+ROOT = Path(fastmf.__file__).parent.parent
+
+
+def python_m(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "fastmf", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_help_in_a_process():
+    done = python_m("--help")
+    assert done.returncode == 0
+    assert "examples:" in done.stdout
+    for name in ("demo", "train", "denoise", "info"):
+        assert name in done.stdout
+
+
+def test_an_error_is_one_line_and_a_traceback_can_be_had():
+    done = python_m("info", "nowhere.npz")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("fastmf: error: ") and "nowhere.npz" in line
+    assert "Traceback" in python_m("info", "nowhere.npz", FASTMF_DEBUG="1").stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["nonsense"], ["train"], ["train", "rbm"], ["train", "rbm", "x.npy", "--epochs", "many"],
+     ["denoise", "m.npz", "x.npy"],
+     ["denoise", "m.npz", "x.npy", "--flip-probability", "0.1", "--noise-variance", "1"]],
+)  # fmt: skip
+def test_wrong_usage_is_2(arguments, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    assert exit.value.code == 2
+    assert "usage: fastmf" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["demo"], ["train"], ["train", "rbm"], ["denoise"], ["info"]], ids=" ".join
+)
+def test_every_command_has_help_that_teaches(arguments, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main([*arguments, "--help"])
+    assert exit.value.code == 0
+    text = capsys.readouterr().out
+    assert arguments == ["train"] or "example" in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"fastmf {fastmf.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "error, code, line",
+    [
+        (KeyboardInterrupt(), 130, "fastmf: interrupted"),
+        (ValueError("two\n  lines"), 1, "fastmf: error: two lines"),
+        (MemoryError(), 1, "fastmf: error: MemoryError"),
+    ],
+)
+def test_how_a_command_ends(monkeypatch, capsys, error, code, line):
+    def run(arguments):
+        raise error
+
+    monkeypatch.delenv("FASTMF_DEBUG", raising=False)
+    monkeypatch.setattr(command.info, "run", run)
+    assert main(["info", "x.npz"]) == code
+    assert capsys.readouterr().err == line + "\n"
+
+
+def test_a_bug_is_not_passed_off_as_an_error_of_the_user(monkeypatch):
+    def run(arguments):
+        raise AssertionError
+
+    monkeypatch.setattr(command.info, "run", run)
+    with pytest.raises(AssertionError):
+        main(["info", "x.npz"])
+
+
+def test_a_warning_is_one_line(monkeypatch, capsys):
+    import warnings
+
+    monkeypatch.setattr(command.info, "run", lambda _: warnings.warn("look\nout", stacklevel=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert main(["info", "x.npz"]) == 0
+    assert capsys.readouterr().err == "fastmf: warning: look out\n"

@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+
+from fastmf import GeneralizedRBM
+from fastmf.cli import main
+from fastmf.datasets import read_array
+from fastmf.evaluation import flip
+
+
+@pytest.fixture
+def noisy(stripes, tmp_path):
+    np.save(tmp_path / "clean.npy", stripes)
+    np.save(tmp_path / "noisy.npy", flip(stripes, 0.1, np.random.default_rng(1)))
+    return tmp_path / "noisy.npy"
+
+
+def denoise(model, data, output, *options):
+    return main(["denoise", str(model), str(data), "--output", str(output), *map(str, options)])
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])
+def test_denoise_writes_what_the_machine_says(model, noisy, tmp_path, suffix):
+    output = tmp_path / f"out{suffix}"
+    assert denoise(model, noisy, output, "--flip-probability", 0.1) == 0
+    machine = GeneralizedRBM.load(model)
+    expected = machine.denoise(np.load(noisy), flip_probability=0.1, random_state=0)
+    np.testing.assert_allclose(read_array(output), expected, rtol=1e-7)
+
+
+def test_options_of_the_method_reach_the_machine(model, noisy, tmp_path):
+    options = ["--n-starts", 3, "--anneal", 0.45, 0.3, "--seed", 5]
+    assert denoise(model, noisy, tmp_path / "out.npy", "--flip-probability", 0.1, *options) == 0
+    expected = GeneralizedRBM.load(model).denoise(
+        np.load(noisy), flip_probability=0.1, n_starts=3, anneal=[0.45, 0.3], random_state=5
+    )
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+
+
+def test_the_score_rises_and_states_can_be_written(model, noisy, stripes, tmp_path, capsys):
+    options = ["--flip-probability", 0.1, "--clean", tmp_path / "clean.npy", "--round"]
+    assert denoise(model, noisy, tmp_path / "out.npy", *options) == 0
+    states = np.load(tmp_path / "out.npy")
+    assert set(np.unique(states)) == {0, 1}
+    line = capsys.readouterr().out.splitlines()[-1]
+    after, before = (float(word.strip("()")) for word in (line.split()[-3], line.split()[-1]))
+    assert "Matthews correlation" in line
+    assert before < after <= 1
+    assert (states != stripes).mean() < (np.load(noisy) != stripes).mean()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(model="noisy.npy"), "not"),
+        (dict(data="none.npy"), "there is no such file"),
+        (dict(output="out.txt"), "must end in .npy or .npz or .csv"),
+        (dict(options=["--flip-probability", "2"]), "must be in [0, 1]"),
+        (dict(options=["--noise-variance", "-1"]), "noise_variance must be positive"),
+        (dict(options=["--flip-probability", "0.1", "--rows", "3", "--clean", "bad.npy"]), "shape"),
+        (dict(options=["--flip-probability", "0.1", "--n-starts", "0"]), "n_starts"),
+    ],
+)
+def test_errors_are_one_line_and_nothing_is_written(
+    model, noisy, tmp_path, capsys, monkeypatch, change, message
+):
+    monkeypatch.chdir(tmp_path)
+    np.save("bad.npy", np.zeros((3, 4)))
+    what = dict(model=model, data="noisy.npy", output="out.npy") | change
+    options = what.pop("options", ["--flip-probability", "0.1"])
+    assert denoise(*what.values(), *options) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and message in err
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_real_values_are_scored_by_their_squared_error(stripes, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", stripes - 0.4 + 0.1 * rng.normal(size=stripes.shape))
+    command = ["train", "rbm", str(tmp_path / "x.npy"), "--output", str(tmp_path / "m.npz")]
+    options = ["--visible", "gaussian", "--hidden-units", "3", "--epochs", "2", "--quiet"]
+    assert main([*command, *options, "--learning-rate", "0.01"]) == 0
+    np.save(tmp_path / "y.npy", np.load(tmp_path / "x.npy") + 0.3 * rng.normal(size=stripes.shape))
+    options = ["--noise-variance", 0.09, "--clean", tmp_path / "x.npy"]
+    assert denoise(tmp_path / "m.npz", tmp_path / "y.npy", tmp_path / "out.csv", *options) == 0
+    words = capsys.readouterr().out.splitlines()[-1].split()
+    assert words[:3] == ["mean", "squared", "error,"]
+    assert float(words[-3]) < float(words[-1].strip("()")) == pytest.approx(0.09, rel=0.1)
+    assert (
+        denoise(tmp_path / "m.npz", tmp_path / "y.npy", tmp_path / "o.npy", *options, "--round")
+        == 1
+    )

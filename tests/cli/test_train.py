@@ -1,0 +1,116 @@
+import gzip
+import struct
+
+import numpy as np
+import pytest
+
+from fastmf import GeneralizedRBM
+from fastmf.cli import main
+
+SHORT = ["--hidden-units", "3", "--epochs", "2", "--batch-size", "20", "--quiet"]
+
+
+def train(data, output, *options):
+    return main(["train", "rbm", str(data), "--output", str(output), *SHORT, *options])
+
+
+def test_train_writes_the_machine_that_fit_would_give(stripes, tmp_path, capsys):
+    np.save(tmp_path / "data.npy", stripes)
+    assert train(tmp_path / "data.npy", tmp_path / "m.npz", "--seed", "3", "--l2", "0.01") == 0
+    direct = GeneralizedRBM(3, n_epochs=2, batch_size=20, random_state=3, l2=0.01)
+    direct.fit(stripes.astype(np.float32))
+    np.testing.assert_array_equal(GeneralizedRBM.load(tmp_path / "m.npz").weights_, direct.weights_)
+    out = capsys.readouterr().out
+    assert "16 visible and 3 hidden units, 2 epochs, log-likelihood -" in out
+
+
+def test_images_of_bytes_are_scaled_cut_and_thresholded(stripes, tmp_path):
+    grey = (stripes * 200 + 20).reshape(-1, 4, 4)
+    header = struct.pack(">4B3I", 0, 0, 8, 3, *grey.shape)
+    (tmp_path / "x.gz").write_bytes(gzip.compress(header + grey.tobytes()))
+    np.savetxt(tmp_path / "x.csv", stripes[:50], delimiter=",")
+    options = ["--scale", "255", "--threshold", "0.5", "--rows", "50"]
+    assert train(tmp_path / "x.gz", tmp_path / "grey.npz", *options) == 0
+    assert train(tmp_path / "x.csv", tmp_path / "csv.npz") == 0
+    grey, csv = (GeneralizedRBM.load(tmp_path / name).weights_ for name in ("grey.npz", "csv.npz"))
+    np.testing.assert_array_equal(grey, csv)
+    assert grey.dtype == np.float32
+
+
+def test_validation_two_rates_and_double_precision(stripes, tmp_path, capsys):
+    np.savez(tmp_path / "x.npz", a=stripes, b=1 - stripes)
+    options = ["--validation-share", "0.25", "--learning-rate", "0.1", "0.01", "--patience", "9"]
+    options += ["--dtype", "float64"]
+    assert train(f"{tmp_path / 'x.npz'}:b", tmp_path / "m.npz", *options) == 0
+    assert "(validation -" in capsys.readouterr().out
+    machine = GeneralizedRBM.load(tmp_path / "m.npz")
+    assert machine.history_["learning_rate"] == pytest.approx([0.1, 0.01])
+    assert machine.early_stopping and machine.patience == 9
+    assert machine.weights_.dtype == np.float64
+
+
+def test_a_checkpoint_is_resumed(stripes, tmp_path, monkeypatch, capsys):
+    np.save(tmp_path / "x.npy", stripes)
+    options = ["--checkpoint", str(tmp_path / "run.npz")]
+    assert train(tmp_path / "x.npy", tmp_path / "whole.npz") == 0
+
+    fit = GeneralizedRBM.fit
+
+    def interrupted(self, *args, **kwargs):
+        def stop(state):
+            raise KeyboardInterrupt
+
+        return fit(self.set_params(callbacks=[stop]), *args, **kwargs)
+
+    monkeypatch.setattr(GeneralizedRBM, "fit", interrupted)
+    assert train(tmp_path / "x.npy", tmp_path / "m.npz", *options) == 130
+    assert "goes on from there" in capsys.readouterr().err
+    assert not (tmp_path / "m.npz").exists()
+    monkeypatch.undo()
+    assert train(tmp_path / "x.npy", tmp_path / "m.npz", *options) == 0
+    whole, resumed = (GeneralizedRBM.load(tmp_path / f) for f in ("whole.npz", "m.npz"))
+    np.testing.assert_array_equal(whole.weights_, resumed.weights_)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--epochs", "-1"], "n_epochs must be at least 0"),
+        (["--learning-rate", "1", "2", "3"], "one rate or two"),
+        (["--validation-share", "1"], "nothing on one side"),
+        (["--visible", "nonsense"], "visible must be one of"),
+        (["--rows", "0"], "--rows must be at least 1"),
+        (["--scale", "0"], "--scale must be positive"),
+        (["--scale", "0.1"], "expected each to be in [0, 1], got 10"),
+        (["--output", "m.txt"], "must end in .npz"),
+        (["--output", "nowhere/m.npz"], "no folder nowhere"),
+    ],
+)
+def test_errors_of_options_are_one_line(stripes, tmp_path, capsys, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", stripes)
+    assert train("x.npy", "m.npz", *options) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and message in err
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+@pytest.mark.parametrize(
+    "array, message",
+    [
+        (np.zeros(5), "expected one sample per row"),
+        (np.full((5, 2), np.nan), "NaN"),
+        (np.full((5, 2), np.inf), "infinity"),
+    ],
+)
+def test_errors_of_data_are_one_line(tmp_path, capsys, array, message):
+    np.save(tmp_path / "x.npy", array)
+    assert train(tmp_path / "x.npy", tmp_path / "m.npz") == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and message in err
+
+
+def test_nan_has_no_threshold(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", [[1.0, np.nan]])
+    assert train(tmp_path / "x.npy", tmp_path / "m.npz", "--threshold", "0.5") == 1
+    assert "neither above nor below" in capsys.readouterr().err

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from fastmf.plotting import denoising_accuracy, learning_curve
+
+HISTORY = {"epoch": [1, 2, 3], "log_likelihood": [-0.3, -0.2, -0.1]}
+VALIDATED = HISTORY | {"validation_log_likelihood": [-0.3, -0.25, -0.2]}
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_learning_curve_draws_training_and_validation():
+    figure = learning_curve(VALIDATED)
+    (ax,) = figure.axes
+    training, validation = ax.lines
+    np.testing.assert_array_equal(
+        training.get_xydata(), np.transpose([[1, 2, 3], [-0.3, -0.2, -0.1]])
+    )
+    np.testing.assert_array_equal(validation.get_ydata(), [-0.3, -0.25, -0.2])
+    assert training.get_linestyle() != validation.get_linestyle()
+    assert legend(ax) == ["training data", "validation data"]
+    assert ax.get_xlabel() == "epoch"
+
+
+def test_learning_curves_share_axes():
+    ax = Figure().add_subplot()
+    for label in ("25", "50"):
+        assert learning_curve(VALIDATED, label=label, ax=ax) is ax.figure
+    assert len(ax.lines) == 4
+    assert legend(ax) == ["25", "50"]
+    colors = [line.get_color() for line in ax.lines]
+    assert colors[0] == colors[1] != colors[2] == colors[3]
+
+
+@pytest.mark.parametrize(
+    "history", [{}, {"epoch": [1]}, {"epoch": [1, 2], "log_likelihood": [0.0]}]
+)
+def test_learning_curve_refuses_other_histories(history):
+    with pytest.raises(ValueError, match="log_likelihood"):
+        learning_curve(history)
+
+
+def test_denoising_accuracy_draws_one_line_per_method():
+    p = [0.1, 0.2]
+    figure = denoising_accuracy(p, {"machine": [0.9, 0.8], "pointwise": [0.7, -0.1]})
+    (ax,) = figure.axes
+    assert [list(line.get_ydata()) for line in ax.lines] == [[0.9, 0.8], [0.7, -0.1]]
+    assert legend(ax) == ["machine", "pointwise"]
+    assert ax.get_ylim() == (-0.1, 1)
+
+
+def test_denoising_accuracy_needs_a_score_for_each_probability():
+    with pytest.raises(ValueError, match=r"scores\['a'\] .* \(1,\) and \(2,\)"):
+        denoising_accuracy([0.1, 0.2], {"a": [0.5]})
+    with pytest.raises(ValueError, match="at least one"):
+        denoising_accuracy([0.1], {})
+
+
+def test_figures_can_be_saved_without_a_display(tmp_path):
+    learning_curve(HISTORY).savefig(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
