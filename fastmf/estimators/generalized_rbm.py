@@ -12,7 +12,7 @@ from fastmf.estimators._units import (
     independent_units,
     visible_prior,
 )
-from fastmf.learning._tap import tap
+from fastmf.inference import tap
 from fastmf.learning.gibbs import gibbs
 from fastmf.learning.gradients import ORDERS
 from fastmf.learning.likelihood import distinct, log_likelihood, log_partition_estimate
@@ -45,7 +45,7 @@ class GeneralizedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Mean-field solutions or Gibbs chains per step (None: the batch size).
     n_sweeps : int
         TAP sweeps from each start, or Gibbs sweeps, per step.
-    starts : {"noise", "data", "persistent", "random"}
+    starts : {"data", "noise", "persistent", "random"}
     noise : float
     monitor_rows : int
         Rows of data from which the log-partition is estimated, after each epoch and in
@@ -109,7 +109,7 @@ class GeneralizedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         visible="bernoulli",
         hidden="bernoulli",
         gradient="tap",
-        learning_rate=0.005,
+        learning_rate=0.05,
         momentum=0.5,
         l2=0.001,
         l1=0.0,
@@ -117,7 +117,7 @@ class GeneralizedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         batch_size=100,
         n_starts=None,
         n_sweeps=3,
-        starts="noise",
+        starts="data",
         noise=0.1,
         monitor_rows=100,
         early_stopping=False,

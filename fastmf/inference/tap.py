@@ -207,7 +207,7 @@ def _start(model, init, arrays, rng, clamped):
     if init is None:
         moments = [prior.moments(dtype.type(0), dtype.type(0)) for prior in model.layers]
         return [m for m, _ in moments], [np.where(np.isfinite(v), v, 0) for _, v in moments]
-    if np.ndim(init) == 0 and isinstance(init, int | np.integer) and not isinstance(init, bool):
+    if isinstance(init, int | np.integer) and not isinstance(init, bool):
         n_rows = check.count("init", init)
         first, *rest = model.layers
         shape = (n_rows, n_units(first))

@@ -32,7 +32,7 @@ class Settings:
         Mean-field solutions or Gibbs chains per step; None for as many as rows in the batch.
     n_sweeps : int
         TAP sweeps from each start, or Gibbs sweeps (the k of CD-k), per step.
-    starts : {"noise", "data", "persistent", "random"}
+    starts : {"data", "noise", "persistent", "random"}
         Where the mean-field solutions start; see `fastmf.learning.starts`.
     noise : float
         For "noise": probability of a flip, or standard deviations of the data.
@@ -44,7 +44,7 @@ class Settings:
     """
 
     gradient: str = "tap"
-    learning_rate: object = 0.005
+    learning_rate: object = 0.05
     momentum: float = 0.5
     l2: float = 0.001
     l1: float = 0.0
@@ -52,7 +52,7 @@ class Settings:
     batch_size: int = 100
     n_starts: int | None = None
     n_sweeps: int = 3
-    starts: str = "noise"
+    starts: str = "data"
     noise: float = 0.1
     monitor_rows: int = 100
     early_stopping: bool = False

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fastmf.learning._tap import tap
+from fastmf.inference import tap
 from fastmf.learning.domain import project
 from fastmf.learning.gibbs import gibbs
 from fastmf.learning.gradients import (

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 
 from fastmf.learning import checkpoint as files
-from fastmf.learning._tap import tap
+from fastmf.inference import tap
 from fastmf.learning.gradients import ORDERS
 from fastmf.learning.likelihood import log_likelihood, log_partition_estimate, merge
 from fastmf.learning.progress import progress

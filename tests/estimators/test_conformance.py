@@ -13,7 +13,6 @@ SMALL = {"n_components": 3, "n_epochs": 2, "batch_size": 10, "random_state": 0}
 # take values in [0, 1] and refuse others, so that they are checked behind a scaler.
 ESTIMATORS = [
     GeneralizedRBM(visible="gaussian", **SMALL),
-    GeneralizedRBM(visible="gaussian", hidden="gaussian", gradient="cd", n_sweeps=1, **SMALL),
     make_pipeline(MinMaxScaler(clip=True), GeneralizedRBM(**SMALL)),
 ]
 

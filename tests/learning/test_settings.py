@@ -52,4 +52,4 @@ def test_rate_of_a_single_epoch_is_the_first():
 )
 def test_options_out_of_range(option, value, error):
     with pytest.raises(error, match=option):
-        Settings(**{option: value})
+        Settings(**{"starts": "noise", option: value})
