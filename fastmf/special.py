@@ -41,6 +41,73 @@ def _constant(value, like):
     return lambda value, like: float(value)
 
 
+def clip(x, lower, upper):
+    """The number of [lower, upper] nearest to `x`."""
+    return where(x < lower, lower, where(x > upper, upper, x))
+
+
+@overload(clip, jit_options=_OPTIONS)
+def _clip(x, lower, upper):
+    return clip
+
+
+def widen(x):
+    """`x` in double precision."""
+    return np.asarray(x, dtype=np.float64)
+
+
+@overload(widen, jit_options=_OPTIONS)
+def _widen(x):
+    return lambda x: float(x)
+
+
+def narrow(x, like):
+    """`x` in the precision of `like`; what is too large for it becomes infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(x).astype(like.dtype)
+
+
+@overload(narrow, jit_options=_OPTIONS)
+def _narrow(x, like):
+    if like == types.float32:
+        return lambda x, like: np.float32(x)
+    return lambda x, like: float(x)
+
+
+def two_sum(x, y):
+    """x + y rounded, and the rounding error: their sum is x + y exactly (Knuth)."""
+    total = x + y
+    x_part = total - y
+    return total, (x - x_part) + (y - (total - x_part))
+
+
+@overload(two_sum, jit_options=_OPTIONS)
+def _two_sum(x, y):
+    return two_sum
+
+
+def two_product(x, y):
+    """x * y rounded, and the rounding error: their sum is x * y exactly (Dekker)."""
+
+    def split(z):
+        high = 134217729.0 * z
+        high = high - (high - z)
+        return high, z - high
+
+    product = x * y
+    (x1, x2), (y1, y2) = split(x), split(y)
+    return product, x2 * y2 - (((product - x1 * y1) - x2 * y1) - x1 * y2)
+
+
+@overload(two_product, jit_options=_OPTIONS)
+def _two_product(x, y):
+    def with_fma(x, y):
+        product = x * y
+        return product, fma(x, y, -product)
+
+    return with_fma
+
+
 def exp(x):
     """Exponential, saturated (not overflowing) beyond the range of the floating-point type."""
     x = np.asarray(x)
@@ -86,6 +153,28 @@ def _exp(x):
         p = fma(fma(fma(fma(p, r, c7), r, c6), r, c5), r, c4)
         p = fma(fma(fma(fma(p, r, c3), r, c2), r, c1), r, c0)
         return p * bits_to_float((float_to_bits(t) + 1023) << 52)
+
+    return double
+
+
+def exp_of_small(x):
+    """Exponential of a number between -100 and 100: half the price of `exp`, error 1e-14."""
+    return np.exp(x)
+
+
+@overload(exp_of_small, jit_options=_OPTIONS)
+def _exp_of_small(x):
+    inverse_ln2, ln2, magic = 1.0 / math.log(2.0), math.log(2.0), 1.5 * 2.0**52
+    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11 = (1.0 / math.factorial(k) for k in range(12))
+
+    def double(x):
+        t = fma(x, inverse_ln2, magic)
+        r = fma(t - magic, -ln2, x)
+        p = fma(fma(fma(c11, r, c10), r, c9), r, c8)
+        p = fma(fma(fma(fma(p, r, c7), r, c6), r, c5), r, c4)
+        p = fma(fma(fma(fma(p, r, c3), r, c2), r, c1), r, c0)
+        # Adding n to the exponent bits multiplies by 2^n.
+        return bits_to_float(float_to_bits(p) + (float_to_bits(t) << 52))
 
     return double
 
@@ -139,7 +228,7 @@ def _sigmoid(t):
 
 def softplus(t):
     """log(1 + exp(t))."""
-    return where(t > 0, t, 0 * t) + log1p(exp(-abs(t)))
+    return where(t > 0, t, constant(0.0, t)) + log1p(exp(-abs(t)))
 
 
 @overload(softplus, jit_options=_OPTIONS)
@@ -147,9 +236,19 @@ def _softplus(t):
     return softplus
 
 
+def log_2_cosh(t):
+    """log(2 cosh(t))."""
+    return abs(t) + log1p(exp(constant(-2.0, t) * abs(t)))
+
+
+@overload(log_2_cosh, jit_options=_OPTIONS)
+def _log_2_cosh(t):
+    return log_2_cosh
+
+
 def log_cosh(t):
     """log(cosh(t))."""
-    return abs(t) + log1p(exp(-2 * abs(t))) - math.log(2.0)
+    return log_2_cosh(t) - constant(math.log(2.0), t)
 
 
 @overload(log_cosh, jit_options=_OPTIONS)

@@ -1,6 +1,17 @@
 """Unit priors: the one-dimensional distributions from which every model is made."""
 
 from fastmf.priors.binary import Bernoulli, Ising
+from fastmf.priors.concatenated import Concatenated
 from fastmf.priors.gaussian import Gaussian
+from fastmf.priors.spike_and_slab import GaussBernoulli, TruncatedGaussBernoulli
+from fastmf.priors.truncated_gaussian import TruncatedGaussian
 
-__all__ = ["Bernoulli", "Gaussian", "Ising"]
+__all__ = [
+    "Bernoulli",
+    "Concatenated",
+    "GaussBernoulli",
+    "Gaussian",
+    "Ising",
+    "TruncatedGaussBernoulli",
+    "TruncatedGaussian",
+]

@@ -90,6 +90,11 @@ def _per_unit(class_name, fields):
         yield np.ascontiguousarray(np.broadcast_to(array, shape), dtype=dtype)
 
 
+def floating_type(X):
+    """float32 for float32 data, float64 for all other."""
+    return np.float32 if X.dtype == np.float32 else np.float64
+
+
 def n_units(prior):
     """Number of units that a prior describes."""
     own = getattr(prior, "n_units", None)
@@ -112,6 +117,41 @@ def as_dtype(prior, dtype):
 def parameter_names(prior):
     """Names of the fields that learning changes."""
     return getattr(prior, "parameters", prior._fields)
+
+
+def map_parameters(function, prior, *others):
+    """The prior whose learned fields are function(its own, those of the others), part by part."""
+    if hasattr(prior, "parts"):
+        parts = (map_parameters(function, *p) for p in zip(prior.parts, *(o.parts for o in others)))
+        return prior._make((tuple(parts),))
+    changed = {
+        name: function(getattr(prior, name), *(getattr(o, name) for o in others))
+        for name in parameter_names(prior)
+    }
+    return prior._replace(**changed)
+
+
+def project(prior):
+    """The nearest prior with parameters inside their domain; itself if it knows no domain."""
+    return prior.project() if hasattr(prior, "project") else prior
+
+
+def sample(prior, b, a, rng):
+    """Draws from the prior tilted by exp(b x - a x^2 / 2)."""
+    if not hasattr(prior, "sample"):
+        raise TypeError(
+            f"{type(prior).__name__} cannot be sampled: it has no method sample(b, a, rng)."
+        )
+    return prior.sample(b, a, rng)
+
+
+def contains(prior, x):
+    """Whether each value belongs to the support; always true for a prior without log_prob."""
+    if hasattr(prior, "contains"):
+        return prior.contains(x)
+    if not hasattr(prior, "log_prob"):
+        return np.ones(np.broadcast_shapes(np.shape(x), (n_units(prior),)), dtype=bool)
+    return prior.log_prob(x) > -np.inf
 
 
 # --- one row of a layer -------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.priors._protocol import unit_prior
-from fastmf.special import constant, exp, log_cosh, sigmoid, sigmoid_pair, softplus, where
+from fastmf.priors._protocol import floating_type, unit_prior
+from fastmf.special import constant, exp, log_2_cosh, sigmoid, sigmoid_pair, softplus, where
 
 # Log-odds beyond this are as good as certainty, and would only hinder learning from moving back.
 LARGEST_FIELD = 30.0
@@ -68,7 +68,8 @@ class Bernoulli(NamedTuple):
     def from_data(cls, X):
         """Log-odds of the column means, as if each value had been seen once more."""
         ones = X.sum(0, dtype=np.float64)
-        return cls((np.log(ones + 1) - np.log(len(X) - ones + 1)).astype(X.dtype))
+        log_odds = np.log(ones + 1.0) - np.log(len(X) - ones + 1.0)
+        return cls(log_odds.astype(floating_type(X)))
 
 
 @unit_prior("ising")
@@ -91,11 +92,12 @@ class Ising(NamedTuple):
 
     def log_partition(self, b, a):
         """log(2 cosh(field + b)) - a / 2."""
-        return log_cosh(self.field + b) + np.log(2.0) - constant(0.5, a) * a
+        return log_2_cosh(self.field + b) - constant(0.5, a) * a
 
     def moments(self, b, a):
         """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        t = self.field + b
+        # The tilt a has no effect here but on the shape.
+        t = self.field + b + constant(0.0, a) * a
         e = exp(constant(-2.0, t) * abs(t))
         one = constant(1.0, t)
         scale = one / (one + e)
@@ -108,12 +110,12 @@ class Ising(NamedTuple):
 
     def sample(self, b, a, rng):
         """Draws from the tilted distribution."""
-        p = sigmoid(2 * (self.field + b) + 0 * a)
-        return np.where(rng.random(p.shape) < p, 1.0, -1.0).astype(p.dtype)
+        p = (1 + self.moments(b, a)[0]) / 2
+        return (2 * (rng.random(p.shape) < p) - 1).astype(p.dtype)
 
     def gradient(self, b, a):
         """Derivatives of the log-partition."""
-        return self._make((self.moments(b, a)[0] + 0 * a,))
+        return self._make((self.moments(b, a)[0],))
 
     def log_prob_gradient(self, x):
         """Derivatives of log_prob."""
@@ -132,4 +134,5 @@ class Ising(NamedTuple):
     def from_data(cls, X):
         """Half the log-odds of the columns, as if each value had been seen once more."""
         ups = (X > 0).sum(0)
-        return cls(0.5 * (np.log(ups + 1.0) - np.log(len(X) - ups + 1.0)).astype(X.dtype))
+        log_odds = np.log(ups + 1.0) - np.log(len(X) - ups + 1.0)
+        return cls((log_odds / 2).astype(floating_type(X)))

@@ -1,11 +1,12 @@
 """Gaussian units."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.priors._protocol import unit_prior
-from fastmf.special import log, where
+from fastmf.priors._protocol import floating_type, unit_prior
+from fastmf.special import constant, log, where
 
 # Data without any spread would ask for an infinite precision.
 SMALLEST_VARIANCE = 1e-3
@@ -44,25 +45,34 @@ class Gaussian(NamedTuple):
     def log_partition(self, b, a):
         """b^2 / (2 s) + log(2 pi / s) / 2 with b -> field + b and s = precision + a."""
         s = self.precision + a
-        proper = where(s > 0, s, 0 * s + 1)
+        half, one, infinity = constant(0.5, s), constant(1.0, s), constant(np.inf, s)
+        divisor = where(s > 0, s, one)
         b = self.field + b
-        value = b * b / (2 * proper) + (np.log(2 * np.pi) - log(proper)) / 2
-        return where(s > 0, value, 0 * s + np.inf)
+        value = half * (b * b / divisor + constant(math.log(2 * math.pi), s) - log(divisor))
+        return where(s > 0, value, infinity)
 
     def moments(self, b, a):
         """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
         s = self.precision + a
-        mean = where(s > 0, (self.field + b) / where(s > 0, s, 0 * s + 1), 0 * (b + s))
-        return mean, where(s > 0, 1 / where(s > 0, s, 0 * s + 1), 0 * (b + s) + np.inf)
+        zero, one, infinity = constant(0.0, s), constant(1.0, s), constant(np.inf, s)
+        divisor = where(s > 0, s, one)
+        b = self.field + b
+        # Adding zero * b gives the variance the shape of both tilts.
+        return where(s > 0, b / divisor, zero), where(s > 0, one / divisor, infinity) + zero * b
 
     def log_prob(self, x):
         """field x - precision x^2 / 2."""
         return self.field * x - self.precision * x * x / 2
 
     def sample(self, b, a, rng):
-        """Draws from the tilted distribution."""
+        """Draws from the tilted distribution; a ValueError where it diverges."""
         mean, var = self.moments(b, a)
-        draws = rng.standard_normal(np.broadcast(mean, var).shape, dtype=mean.dtype)
+        if not np.isfinite(var).all():
+            raise ValueError(
+                "Gaussian.sample: precision + a must be positive, "
+                f"got {np.min(self.precision + a):g}."
+            )
+        draws = rng.standard_normal(mean.shape, dtype=mean.dtype)
         return mean + np.sqrt(var) * draws
 
     def gradient(self, b, a):
@@ -82,4 +92,5 @@ class Gaussian(NamedTuple):
     def from_data(cls, X):
         """Mean and variance of the columns."""
         precision = 1 / np.maximum(X.var(0, dtype=np.float64), SMALLEST_VARIANCE)
-        return cls((X.mean(0) * precision).astype(X.dtype), precision.astype(X.dtype))
+        field = X.mean(0, dtype=np.float64) * precision
+        return cls(*(p.astype(floating_type(X)) for p in (field, precision)))

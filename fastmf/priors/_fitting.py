@@ -1,0 +1,91 @@
+"""Truncated Gaussians with a given mean and variance."""
+
+import numpy as np
+
+from fastmf.priors import _quadrature
+from fastmf.special import widen
+
+# Unbounded units keep at least this precision during learning.
+SMALLEST_PRECISION = 1e-3
+
+# Means keep this distance, and standard deviations this size, in units of the interval's width.
+MARGIN = 0.01
+
+
+def project_precision(precision, lower, upper):
+    """The nearest precisions with which every unit can be normalised."""
+    unbounded = ~np.isfinite(lower) | ~np.isfinite(upper)
+    return np.where(unbounded, np.maximum(precision, SMALLEST_PRECISION), precision).astype(
+        precision.dtype
+    )
+
+
+def fit(mean, var, lower, upper):
+    """Field and precision whose truncated Gaussian has these means and variances.
+
+    Means at a bound, variances of zero and variances that no density on the interval reaches are
+    first moved to where the parameters stay moderate (`MARGIN`), so that constant pixels and binary
+    ones get a finite fit.
+
+    Notes
+    -----
+    Newton's method on the concave log-likelihood field mean - precision (var + mean^2) / 2 -
+    log-partition, damped by its decrement, in units of the interval.
+    """
+    mean, var, lower, upper = np.broadcast_arrays(*(widen(p) for p in (mean, var, lower, upper)))
+    origin, scale = _units(mean, var, lower, upper)
+    mean, var = (mean - origin) / scale, var / scale**2
+    lower, upper = (lower - origin) / scale, (upper - origin) / scale
+
+    # What can be reached: Bhatia and Davis' bound on an interval, the exponential on a half-line.
+    mean = np.clip(mean, lower + MARGIN, upper - MARGIN)
+    bounded = np.isfinite(lower) & np.isfinite(upper)
+    rectified = np.isfinite(lower) ^ np.isfinite(upper)
+    room = np.fmin(mean - lower, upper - mean)
+    largest = np.full(mean.shape, np.inf)
+    largest[bounded] = 0.9 * ((mean - lower) * (upper - mean))[bounded]
+    largest[rectified] = 0.9 * room[rectified] ** 2
+    var = np.clip(var, np.minimum(MARGIN**2, largest), largest)
+
+    precision = np.where(bounded, 0.0, 1 / var)
+    field = np.where(bounded, 0.0, mean / var)
+    for _ in range(200):
+        field, precision, decrement = _newton_step(field, precision, mean, var, lower, upper)
+        if decrement.max() < 1e-9:
+            break
+    return field / scale + precision / scale**2 * origin, precision / scale**2
+
+
+def _units(mean, var, lower, upper):
+    """Origin and unit of length in which the interval, or the data, have size one."""
+    below, above = np.isfinite(lower), np.isfinite(upper)
+    origin = np.where(below, lower, np.where(above, upper, mean))
+    with np.errstate(invalid="ignore"):
+        width = upper - lower
+    spread = np.sqrt(var) + abs(mean - origin)
+    scale = np.where(below & above, width, spread)
+    return origin, np.where(scale > 0, scale, 1.0)
+
+
+def _newton_step(field, precision, mean, var, lower, upper):
+    def statistics(precision):
+        _, _, m, v = _quadrature.integrate(field, precision, lower, upper, 0.0, 0.0)
+        return m, v, -(v + m * m) / 2
+
+    m, v, half = statistics(precision)
+    step = 1e-5 * np.maximum(abs(precision), 1.0)
+    step = np.where(np.isfinite(lower) & np.isfinite(upper), step, np.minimum(step, precision / 2))
+    above, below = statistics(precision + step), statistics(precision - step)
+    h12 = (above[0] - below[0]) / (2 * step)
+    h22 = (above[2] - below[2]) / (2 * step)
+    r1, r2 = mean - m, -(var + mean * mean) / 2 - half
+    determinant = v * h22 - h12 * h12
+    d1, d2 = (h22 * r1 - h12 * r2) / determinant, (v * r2 - h12 * r1) / determinant
+    decrement = np.sqrt(np.maximum(d1 * r1 + d2 * r2, 0))
+    damping = np.where(decrement < 0.25, 1.0, 1 / (1 + decrement))
+    new_precision = precision + damping * d2
+    unbounded = ~(np.isfinite(lower) & np.isfinite(upper))
+    new_precision = np.where(
+        unbounded & (new_precision < precision / 10), precision / 10, new_precision
+    )
+    return field + damping * d1, new_precision, decrement

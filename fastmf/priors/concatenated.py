@@ -1,0 +1,198 @@
+"""Several priors side by side within one layer."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+
+from fastmf.priors import _protocol
+from fastmf.priors._protocol import REGISTRY, tilted_log_partition, tilted_moments
+
+
+class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
+    """Several priors side by side: the units of the first, then those of the second, and so on.
+
+    Parameters
+    ----------
+    *priors
+        Unit priors, built in or a user's own. Concatenated ones are flattened.
+
+    Raises
+    ------
+    TypeError
+        If there are no priors, or one of them is not a unit prior.
+
+    Notes
+    -----
+    Parameters, derivatives and projections are Concatenated too, part by part. Float32 is kept if
+    every part is float32.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *priors):
+        parts = []
+        for prior in priors:
+            if not (hasattr(prior, "moments") and hasattr(prior, "_fields")):
+                raise TypeError(
+                    f"Concatenated: priors must be unit priors, got {type(prior).__name__}."
+                )
+            parts.extend(prior.parts if isinstance(prior, Concatenated) else [prior])
+        if not parts:
+            raise TypeError("Concatenated: at least one prior is needed, got none.")
+        dtypes = {np.asarray(f).dtype for part in parts for f in part}
+        if len(dtypes) > 1:
+            parts = [_protocol.as_dtype(part, np.float64) for part in parts]
+        return cls._make((tuple(parts),))
+
+    def n_units(self):
+        """Number of units of all parts together."""
+        return sum(_protocol.n_units(part) for part in self.parts)
+
+    def take(self, units):
+        """The prior of a contiguous slice of the units."""
+        start, stop, step = units.indices(self.n_units())
+        if step != 1:
+            raise ValueError(f"Concatenated: units must be contiguous, got a step of {step}.")
+        taken = []
+        for part in self.parts:
+            n = _protocol.n_units(part)
+            first, last = max(start, 0), min(stop, n)
+            if first < last:
+                taken.append(_protocol.take(part, slice(first, last)))
+            start, stop = start - n, stop - n
+        return self._make((tuple(taken),))
+
+    def as_dtype(self, dtype):
+        """The prior with its parameters in another floating type."""
+        return self._make((tuple(_protocol.as_dtype(part, dtype) for part in self.parts),))
+
+    def log_partition(self, b, a):
+        """Log-partition of each unit."""
+        return _join(p.log_partition(*tilt) for p, *tilt in self._split(b, a))
+
+    def moments(self, b, a):
+        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        pairs = [p.moments(*tilt) for p, *tilt in self._split(b, a)]
+        return _join(mean for mean, _ in pairs), _join(var for _, var in pairs)
+
+    def log_prob(self, x):
+        """Log of the unnormalised prior."""
+        return _join(p.log_prob(x) for p, x in self._split(x))
+
+    def contains(self, x):
+        """Whether values belong to the support."""
+        return _join(_protocol.contains(p, x) for p, x in self._split(x))
+
+    def sample(self, b, a, rng):
+        """Draws from the tilted distribution."""
+        return _join(_protocol.sample(p, *tilt, rng) for p, *tilt in self._split(b, a))
+
+    def gradient(self, b, a):
+        """Derivatives of the log-partition, part by part."""
+        parts = tuple(_protocol.gradient(p, *tilt) for p, *tilt in self._split(b, a))
+        return self._make((parts,))
+
+    def log_prob_gradient(self, x):
+        """Derivatives of log_prob, part by part."""
+        parts = tuple(_protocol.log_prob_gradient(p, x) for p, x in self._split(x))
+        return self._make((parts,))
+
+    def project(self):
+        """The nearest prior with parameters inside their domain."""
+        return self._make((tuple(_protocol.project(part) for part in self.parts),))
+
+    def _split(self, *arrays):
+        """Each part with its share of the last axis of the arrays."""
+        n_units, start = self.n_units(), 0
+        for array in arrays:
+            if np.ndim(array) and np.shape(array)[-1] not in (1, n_units):
+                raise ValueError(
+                    f"Concatenated: expected {n_units} units on the last axis, "
+                    f"got shape {np.shape(array)}."
+                )
+        for part in self.parts:
+            stop = start + _protocol.n_units(part)
+            whole = [np.ndim(x) == 0 or np.shape(x)[-1] < n_units for x in arrays]
+            pieces = zip(arrays, whole, strict=True)
+            yield part, *(x if all_ else x[..., start:stop] for x, all_ in pieces)
+            start = stop
+
+    @staticmethod
+    def _tilted_moments(prior):
+        def one_part_after_another(prior, start, b, a, mean, var):
+            _moments_of_parts(prior.parts, start, b, a, mean, var)
+
+        return one_part_after_another
+
+    @staticmethod
+    def _tilted_log_partition(prior):
+        def one_part_after_another(prior, start, b, a):
+            return _log_partition_of_parts(prior.parts, start, b, a)
+
+        return one_part_after_another
+
+
+REGISTRY["concatenated"] = Concatenated
+
+
+def _join(pieces):
+    pieces = list(pieces)
+    rows = np.broadcast_shapes(*(p.shape[:-1] for p in pieces))
+    return np.concatenate([np.broadcast_to(p, rows + p.shape[-1:]) for p in pieces], axis=-1)
+
+
+# --- inside kernels -------------------------------------------------------------------------------
+# Parts have different types, so the loop over them is a recursion over the rest of the tuple.
+
+_OPTIONS = {"error_model": "numpy"}
+
+
+def _n_units(part):
+    return _protocol.n_units(part)
+
+
+def _moments_of_parts(parts, start, b, a, mean, var):
+    raise NotImplementedError("only inside kernels")
+
+
+def _log_partition_of_parts(parts, start, b, a):
+    raise NotImplementedError("only inside kernels")
+
+
+@overload(_n_units, jit_options=_OPTIONS)
+def _n_units_compiled(part):
+    position = next(k for k, t in enumerate(part.types) if isinstance(t, types.Array))
+    return lambda part: part[position].shape[0]
+
+
+@overload(_moments_of_parts, jit_options=_OPTIONS)
+def _moments_of_parts_compiled(parts, start, b, a, mean, var):
+    if len(parts) == 0:
+        return lambda parts, start, b, a, mean, var: None
+
+    def first_and_rest(parts, start, b, a, mean, var):
+        n = _n_units(parts[0])
+        k = min(max(n - start, 0), b.shape[0])
+        if k > 0:
+            tilted_moments(parts[0], start, b[:k], a[:k], mean[:k], var[:k])
+        _moments_of_parts(parts[1:], max(start - n, 0), b[k:], a[k:], mean[k:], var[k:])
+
+    return first_and_rest
+
+
+@overload(_log_partition_of_parts, jit_options=_OPTIONS)
+def _log_partition_of_parts_compiled(parts, start, b, a):
+    if len(parts) == 0:
+        return lambda parts, start, b, a: 0.0
+
+    def first_and_rest(parts, start, b, a):
+        n = _n_units(parts[0])
+        k = min(max(n - start, 0), b.shape[0])
+        total = 0.0
+        if k > 0:
+            total += tilted_log_partition(parts[0], start, b[:k], a[:k])
+        return total + _log_partition_of_parts(parts[1:], max(start - n, 0), b[k:], a[k:])
+
+    return first_and_rest

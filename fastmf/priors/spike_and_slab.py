@@ -1,0 +1,317 @@
+"""Units that are exactly zero or follow a slab: Gauss-Bernoulli, plain and truncated.
+
+Both priors are delta_0 + exp(log_odds) slab with a *normalised* slab, so that `log_odds` is the
+prior log-odds of a non-zero value whatever the slab's parameters are (Tramel et al. (2018), Eq. 93;
+Eq. 94, where the slab is not normalised, is another parameterisation). Their `log_prob` is a
+log-mass at zero and a log-density elsewhere.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from fastmf.priors import _quadrature
+from fastmf.priors._fitting import fit
+from fastmf.priors._protocol import floating_type, unit_prior
+from fastmf.priors.binary import LARGEST_FIELD
+from fastmf.priors.gaussian import Gaussian
+from fastmf.priors.truncated_gaussian import TruncatedGaussian, check_slab
+from fastmf.special import log, narrow, sigmoid_pair, softplus, where, widen
+
+
+@register_jitable(error_model="numpy")
+def _mixture(log_odds, mean, variance):
+    """Mean and variance of a slab that has these log-odds against a spike at zero."""
+    p, q = sigmoid_pair(log_odds)
+    return p * mean, p * variance + p * q * mean * mean
+
+
+# --- what both priors do alike, given their `slab` ------------------------------------------------
+
+
+def _log_prob(self, x):
+    """0 at x = 0, and log_odds plus the log-density of the slab elsewhere."""
+    slab = self.slab()
+    density = slab.log_prob(x) - slab.log_partition(0 * self.field, 0 * self.field)
+    return np.where(x == 0, 0 * x, self.log_odds + density)
+
+
+def _sample(self, b, a, rng):
+    """Draws from the tilted distribution."""
+    draws = self.slab().sample(b, a, rng)
+    p = sigmoid_pair(self.tilted_log_odds(b, a))[0]
+    return np.where(rng.random(draws.shape) < p, draws, 0 * draws)
+
+
+def _gradient(self, b, a):
+    """Derivatives of the log-partition; zero for bounds, which are not learned."""
+    slab, zero = self.slab(), 0 * self.field
+    p = sigmoid_pair(self.tilted_log_odds(b, a))[0]
+    change = [
+        narrow(p * (tilted - plain), self.field + b + a)
+        for tilted, plain in zip(slab.gradient(b, a), slab.gradient(zero, zero), strict=True)
+    ]
+    p = narrow(p, self.field + b + a)
+    return self._make((change[0], change[1], p, *change[2:]))
+
+
+def _log_prob_gradient(self, x):
+    """Derivatives of log_prob; zero for bounds, which are not learned."""
+    slab, zero = self.slab(), 0 * self.field
+    nonzero = x != 0
+    change = [
+        np.where(nonzero, at_x - mean, 0 * x)
+        for at_x, mean in zip(slab.log_prob_gradient(x), slab.gradient(zero, zero), strict=True)
+    ]
+    return self._make((change[0], change[1], nonzero + 0 * x, *change[2:]))
+
+
+def _project(self):
+    """The prior with a proper slab and log-odds that leave both cases a chance."""
+    return self._replace(
+        precision=self.slab().project().precision,
+        log_odds=np.clip(self.log_odds, -LARGEST_FIELD, LARGEST_FIELD),
+    )
+
+
+def _from_nonzeros(X, lower, upper):
+    """Field and precision from the non-zero values of each column, log-odds from their number.
+
+    Columns of zeros get the slab of all non-zero values together, and log-odds as if each case
+    had been seen once more.
+    """
+    nonzero = X != 0
+    values = X[nonzero].astype(np.float64)
+    if values.size == 0:
+        raise ValueError("from_data: X must have a non-zero value, got only zeros.")
+    count = nonzero.sum(0)
+    mean = np.where(count, X.sum(0, dtype=np.float64) / np.maximum(count, 1), values.mean())
+    square = np.where(nonzero, (X - mean) ** 2, 0).sum(0, dtype=np.float64)
+    var = np.where(count, square / np.maximum(count, 1), values.var())
+    log_odds = np.log(count + 1.0) - np.log(len(X) - count + 1.0)
+    field, precision = fit(mean, var, lower, upper)
+    return field, precision, log_odds
+
+
+# --- the two priors -------------------------------------------------------------------------------
+
+
+@unit_prior("gauss_bernoulli")
+class GaussBernoulli(NamedTuple):
+    """Real units with weight delta_0 + exp(log_odds) N(x; field / precision, 1 / precision).
+
+    Parameters
+    ----------
+    field : float or array of shape (n_units,)
+        Mean of the slab times its precision.
+    precision : float or array of shape (n_units,)
+        Inverse variance of the slab, positive.
+    log_odds : float or array of shape (n_units,)
+        Log-odds of a non-zero value.
+
+    Raises
+    ------
+    ValueError
+        If a precision is not positive.
+
+    Notes
+    -----
+    A tilt with precision + a <= 0 has log-partition and variance +inf.
+    """
+
+    field: np.ndarray
+    precision: np.ndarray
+    log_odds: np.ndarray
+
+    def _check(self):
+        if not (self.precision > 0).all():
+            raise ValueError(
+                f"GaussBernoulli: precision must be positive, got {self.precision.min():g}."
+            )
+
+    def log_partition(self, b, a):
+        """log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
+        log_odds, _, _ = _tilted_gaussian(
+            widen(self.field), widen(self.precision), widen(self.log_odds), widen(b), widen(a)
+        )
+        return narrow(softplus(log_odds), self.field + b + a)
+
+    def moments(self, b, a):
+        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        log_odds, mean, variance = _tilted_gaussian(
+            widen(self.field), widen(self.precision), widen(self.log_odds), widen(b), widen(a)
+        )
+        mean, variance = _mixture(log_odds, mean, variance)
+        like = self.field + b + a
+        return narrow(mean, like), narrow(variance, like)
+
+    def tilted_log_odds(self, b, a):
+        """Log-odds of a non-zero value under the tilt."""
+        return _tilted_gaussian(*map(widen, (self.field, self.precision, self.log_odds, b, a)))[0]
+
+    def slab(self):
+        """The slab as a prior of its own, without its normalisation."""
+        return Gaussian._make(self[:2])
+
+    log_prob = _log_prob
+    sample = _sample
+    gradient = _gradient
+    log_prob_gradient = _log_prob_gradient
+    project = _project
+
+    @classmethod
+    def from_data(cls, X):
+        """The slab from the non-zero values of the columns, the log-odds from their number."""
+        field, precision, log_odds = _from_nonzeros(X, -np.inf, np.inf)
+        return cls(*(p.astype(floating_type(X)) for p in (field, precision, log_odds)))
+
+
+@register_jitable(error_model="numpy")
+def _tilted_gaussian(field, precision, log_odds, b, a):
+    """Log-odds of the slab under the tilt, and the slab's mean and variance."""
+    s = precision + a
+    proper = s > 0.0
+    divisor = where(proper, s, precision)
+    mean = where(proper, (field + b) / divisor, 0.0 * b)
+    # (U + B)^2 / s - U^2 / V, without its cancellation at weak tilts.
+    rise = b * mean + field * ((b - a * (field / precision)) / divisor)
+    log_slab = 0.5 * (rise - log(divisor / precision))
+    return (
+        log_odds + where(proper, log_slab, np.inf),
+        mean,
+        where(proper, 1.0 / divisor, np.inf),
+    )
+
+
+@unit_prior("truncated_gauss_bernoulli")
+class TruncatedGaussBernoulli(NamedTuple):
+    """Units that are zero, or on an interval with a truncated Gaussian density.
+
+    Parameters
+    ----------
+    field, precision : float or array of shape (n_units,)
+        Of the slab, whose weight is exp(field x - precision x^2 / 2) on [lower, upper], divided by
+        its integral. The precision may have either sign if both bounds are finite.
+    log_odds : float or array of shape (n_units,)
+        Log-odds of a non-zero value.
+    lower, upper : float or array of shape (n_units,)
+        Bounds of the slab. They need not enclose zero, and are not learned.
+
+    Raises
+    ------
+    ValueError
+        If a lower bound is not below its upper one, or if the slab has no finite integral.
+
+    Notes
+    -----
+    Tramel et al. (2018), Eqs. 93, 95-98 and 106-109, in the parameterisation of Eq. 93. In the
+    second form of Eq. 98 the mean of the slab must be squared; in Eqs. 106 and 108, delta(x) must
+    be 1 - delta(x).
+    """
+
+    field: np.ndarray
+    precision: np.ndarray
+    log_odds: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    parameters = ("field", "precision", "log_odds")
+
+    def _check(self):
+        check_slab(
+            "TruncatedGaussBernoulli", self.field, self.precision, self.lower, self.upper
+        )
+
+    def log_partition(self, b, a):
+        """log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
+        log_odds, _, _ = _tilted_truncated(
+            widen(self.field),
+            widen(self.precision),
+            widen(self.log_odds),
+            widen(self.lower),
+            widen(self.upper),
+            widen(b),
+            widen(a),
+        )
+        return narrow(softplus(log_odds), self.field + b + a)
+
+    def moments(self, b, a):
+        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        log_odds, mean, variance = _tilted_truncated(
+            widen(self.field),
+            widen(self.precision),
+            widen(self.log_odds),
+            widen(self.lower),
+            widen(self.upper),
+            widen(b),
+            widen(a),
+        )
+        mean, variance = _mixture(log_odds, mean, variance)
+        like = self.field + b + a
+        return narrow(mean, like), narrow(variance, like)
+
+    def tilted_log_odds(self, b, a):
+        """Log-odds of a non-zero value under the tilt."""
+        return _tilted_truncated(*map(widen, self), widen(b), widen(a))[0]
+
+    def slab(self):
+        """The slab as a prior of its own, without its normalisation."""
+        return TruncatedGaussian._make((self.field, self.precision, self.lower, self.upper))
+
+    log_prob = _log_prob
+    sample = _sample
+    gradient = _gradient
+    log_prob_gradient = _log_prob_gradient
+    project = _project
+
+    @classmethod
+    def from_data(cls, X, lower=None, upper=None):
+        """The slab from the non-zero values of the columns, the log-odds from their number.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_units)
+        lower, upper : float or array of shape (n_units,), optional
+            Bounds; by default the smallest and the largest value of all columns.
+        """
+        lower = X.min() if lower is None else lower
+        upper = X.max() if upper is None else upper
+        fitted = _from_nonzeros(X, lower, upper)
+        return cls(*(np.asarray(p, dtype=floating_type(X)) for p in (*fitted, lower, upper)))
+
+    @staticmethod
+    def _tilted_moments(prior):
+        return _moments_by_blocks
+
+
+@register_jitable(error_model="numpy")
+def _tilted_truncated(field, precision, log_odds, lower, upper, b, a):
+    """Log-odds of the slab under the tilt, and the slab's mean and variance."""
+    plain = _quadrature.integrate(field, precision, lower, upper, 0.0 * b, 0.0 * a)
+    tilted = _quadrature.integrate(field, precision, lower, upper, b, a)
+    rise = tilted[0] - plain[0] + log(tilted[1] / plain[1])
+    return log_odds + rise, tilted[2], tilted[3]
+
+
+def _moments_by_blocks(prior, start, b, a, mean, var):
+    block = _quadrature.BLOCK
+    no_tilt = np.zeros(block)
+    plain, tilted = np.empty(_quadrature.WORKSPACE), np.empty(_quadrature.WORKSPACE)
+    for first in range(0, b.shape[0], block):
+        last = min(first + block, b.shape[0])
+        units = slice(start + first, start + last)
+        field, precision = prior.field[units], prior.precision[units]
+        lower, upper = prior.lower[units], prior.upper[units]
+        none = no_tilt[: last - first]
+        _quadrature.prepare_block(field, precision, lower, upper, none, none, plain)
+        _quadrature.prepare_block(
+            field, precision, lower, upper, b[first:last], a[first:last], tilted
+        )
+        for i in range(last - first):
+            exponent0, mass0, _, _ = _quadrature.finish_block(plain, i)
+            exponent, mass, slab_mean, slab_variance = _quadrature.finish_block(tilted, i)
+            log_odds = widen(prior.log_odds[start + first + i]) + (
+                exponent - exponent0 + log(mass / mass0)
+            )
+            mean[first + i], var[first + i] = _mixture(log_odds, slab_mean, slab_variance)

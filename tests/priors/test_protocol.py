@@ -1,0 +1,439 @@
+"""What every unit prior promises, tested on one table of priors."""
+
+from typing import NamedTuple
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastmf.priors as priors
+from fastmf._numba import kernel, unit
+from fastmf.priors._protocol import (
+    REGISTRY,
+    as_dtype,
+    contains,
+    gradient,
+    log_prob_gradient,
+    map_parameters,
+    n_units,
+    parameter_names,
+    project,
+    sample,
+    take,
+    tilted_log_partition,
+    tilted_moments,
+)
+from fastmf.special import exp, log
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+CASES = {
+    "bernoulli": priors.Bernoulli([-3.0, 0.0, 0.7]),
+    "ising": priors.Ising([-3.0, 0.0, 0.7]),
+    "gaussian": priors.Gaussian([-3.0, 0.0, 0.7], [0.9, 1.0, 7.0]),
+    "truncated_gaussian": priors.TruncatedGaussian(
+        [2.0, -1.0, 0.0, -2.0, 1.0, 0.5],
+        [3.0, -4.0, 0.0, 1.0, 2.0, 1.5],
+        [0.0, -1.0, -1.0, 0.0, -np.inf, -np.inf],
+        [1.0, 1.0, 2.0, np.inf, -3.0, np.inf],
+    ),
+    "gauss_bernoulli": priors.GaussBernoulli([-3.0, 0.0, 0.7], [0.9, 1.0, 7.0], [-2.0, 0.0, 1.0]),
+    "truncated_gauss_bernoulli": priors.TruncatedGaussBernoulli(
+        [2.0, -1.0, 0.0, -2.0],
+        [3.0, -4.0, 0.0, 1.0],
+        [-1.0, 0.0, 2.0, 0.5],
+        [0.0, -1.0, 0.5, 0.0],
+        [1.0, 1.0, 2.0, np.inf],
+    ),
+}
+CASES["concatenated"] = priors.Concatenated(
+    CASES["ising"], CASES["truncated_gaussian"], CASES["gauss_bernoulli"]
+)
+
+every_prior = pytest.mark.parametrize("prior", CASES.values(), ids=CASES.keys())
+every_simple_prior = pytest.mark.parametrize(
+    "prior", [p for k, p in CASES.items() if k != "concatenated"], ids=[*CASES][:-1]
+)
+both_types = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+
+
+def tilts(prior, rows=5, seed=0):
+    """Fields of either sign and precisions with which every case converges."""
+    rng = np.random.default_rng(seed)
+    shape = (rows, n_units(prior))
+    return 2 * rng.normal(size=shape), rng.uniform(-0.5, 1.5, size=shape)
+
+
+def leaves(prior):
+    """All parameter arrays of a prior, whether concatenated or not."""
+    if hasattr(prior, "parts"):
+        return [leaf for part in prior.parts for leaf in leaves(part)]
+    return list(prior)
+
+
+def test_table_covers_the_registry():
+    assert set(CASES) == set(REGISTRY)
+
+
+# --- calculus -------------------------------------------------------------------------------------
+
+
+@every_prior
+def test_moments_are_derivatives_of_the_log_partition(prior):
+    b, a = tilts(prior)
+    h = 2e-3
+    f = {k: prior.log_partition(b + k * h, a) for k in range(-2, 3)}
+    mean, var = prior.moments(b, a)
+    first = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h)
+    second = (16 * (f[1] + f[-1]) - (f[2] + f[-2]) - 30 * f[0]) / (12 * h * h)
+    np.testing.assert_allclose(mean, first, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(var, second, rtol=1e-6, atol=1e-8)
+
+    f = {k: prior.log_partition(b, a + k * h) for k in (-2, -1, 1, 2)}
+    by_a = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h)
+    np.testing.assert_allclose(-(var + mean**2) / 2, by_a, rtol=1e-7, atol=1e-9)
+
+
+def weights(prior, b, a):
+    """Integral, by plain sum or quadrature, of the first unit of a prior times the tilt."""
+
+    def tilt(x):
+        return mpmath.exp(b * x - a * x * x / 2)
+
+    def slab(x):
+        return mpmath.exp(parameters["field"] * x - parameters["precision"] * x * x / 2)
+
+    def integral(f):
+        lower, upper = parameters.get("lower", -np.inf), parameters.get("upper", np.inf)
+        inner = [x for x in (-30, -8, -2, -0.5, 0, 0.5, 2, 8, 30) if lower < x < upper]
+        return mpmath.quad(f, [lower, *inner, upper])
+
+    parameters = {k: mpmath.mpf(float(v[0])) for k, v in prior._asdict().items()}
+    name = type(prior).__name__
+    if name in ("Bernoulli", "Ising"):
+        values = (0, 1) if name == "Bernoulli" else (-1, 1)
+        return sum(mpmath.exp(parameters["field"] * x) * tilt(x) for x in values)
+    if "log_odds" in parameters:
+        tilted, plain = integral(lambda x: slab(x) * tilt(x)), integral(slab)
+        return 1 + mpmath.exp(parameters["log_odds"]) * tilted / plain
+    return integral(lambda x: slab(x) * tilt(x))
+
+
+@every_simple_prior
+def test_log_partition_is_the_log_of_the_integral(prior):
+    b, a = tilts(prior, rows=1, seed=3)
+    computed = prior.log_partition(b, a)[0]
+    for i in range(n_units(prior)):
+        b_i, a_i = mpmath.mpf(b[0, i]), mpmath.mpf(a[0, i])
+        expected = mpmath.log(weights(take(prior, slice(i, i + 1)), b_i, a_i))
+        assert abs(computed[i] - float(expected)) <= 1e-12 * (1 + abs(float(expected)))
+
+
+@every_prior
+def test_gradient_is_the_derivative_by_each_parameter(prior):
+    b, a = tilts(prior)
+    analytic = leaves(gradient(prior, b, a))
+    for got, expected in zip(
+        analytic, differences(prior, lambda p: p.log_partition(b, a)), strict=True
+    ):
+        np.testing.assert_allclose(got + 0 * expected, expected, rtol=1e-8, atol=1e-8)
+
+
+@every_prior
+def test_log_prob_gradient_is_the_derivative_by_each_parameter(prior):
+    b, a = tilts(prior)
+    x = prior.sample(b, a, np.random.default_rng(0))
+    x[0] = np.where(contains(prior, 0 * x[0]), 0, x[0])
+    analytic = leaves(log_prob_gradient(prior, x))
+    for got, expected in zip(analytic, differences(prior, lambda p: p.log_prob(x)), strict=True):
+        np.testing.assert_allclose(got + 0 * expected, expected, rtol=1e-7, atol=1e-7)
+
+
+def differences(prior, function):
+    """Central differences by every learned parameter, zero for the bounds."""
+    if not hasattr(prior, "parts"):
+        return _differences(prior, function)
+    total, start = [], 0
+    for k, part in enumerate(prior.parts):
+        def within(p, k=k, units=slice(start, start + n_units(part))):
+            parts = list(prior.parts)
+            parts[k] = p
+            return function(prior._make((tuple(parts),)))[..., units]
+
+        total += _differences(part, within)
+        start += n_units(part)
+    return total
+
+
+def _differences(prior, function):
+    result = []
+    for name in prior._fields:
+        value, h = getattr(prior, name), 1e-3
+        if name not in parameter_names(prior):
+            result.append(0 * function(prior))
+            continue
+        f = {k: function(prior._replace(**{name: value + k * h})) for k in (-2, -1, 1, 2)}
+        result.append((8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h))
+    return result
+
+
+# --- regimes --------------------------------------------------------------------------------------
+
+
+@every_prior
+@both_types
+def test_extreme_tilts_stay_finite(prior, dtype):
+    prior = as_dtype(prior, dtype)
+    largest = 1e30 if dtype == np.float64 else 1e9
+    for size in (0.0, 1e-30, 1e3, 1e6, largest):
+        for sign in (1, -1):
+            for precision in (0.0, 1.0, size):
+                b = np.full(n_units(prior), sign * size, dtype)
+                a = np.full(n_units(prior), precision, dtype)
+                mean, var = prior.moments(b, a)
+                assert np.isfinite(mean).all()
+                assert np.isfinite(var).all() and (var >= 0).all()
+                assert np.isfinite(prior.log_partition(b, a)).all()
+
+
+@every_prior
+def test_divergence_is_signalled_by_infinities(prior):
+    b, a = np.zeros(n_units(prior)), np.full(n_units(prior), -10.0)
+    mean, var = prior.moments(b, a)
+    log_partition = prior.log_partition(b, a)
+    assert np.isfinite(mean).all()
+    assert not np.isnan(var).any()
+    np.testing.assert_array_equal(np.isinf(var), log_partition == np.inf)
+    if "upper" in prior._fields:
+        np.testing.assert_array_equal(
+            var == np.inf, np.isinf(prior.lower) | np.isinf(prior.upper)
+        )
+        nearest = np.clip(0, prior.lower, prior.upper)
+        np.testing.assert_array_equal(mean[var == np.inf], nearest[var == np.inf])
+    elif "precision" in prior._fields:
+        assert (var == np.inf).all()
+
+
+# --- three ways to run it -------------------------------------------------------------------------
+
+
+@kernel
+def row_moments(prior, start, b, a, mean, var):
+    tilted_moments(prior, start, b, a, mean, var)
+
+
+@kernel
+def row_log_partition(prior, start, b, a):
+    return tilted_log_partition(prior, start, b, a)
+
+
+@kernel
+def moments_one_by_one(prior, b, a, mean, var):
+    for i in range(b.shape[0]):
+        mean[i], var[i] = unit(prior, i).moments(b[i], a[i])
+
+
+@every_prior
+@both_types
+def test_compiled_and_numpy_agree(prior, dtype):
+    prior = as_dtype(prior, dtype)
+    b, a = (t[0].astype(dtype) for t in tilts(prior))
+    tolerance = dict(rtol=20 * np.finfo(dtype).eps, atol=20 * np.finfo(dtype).eps)
+    mean, var = np.empty_like(b), np.empty_like(b)
+    expected = prior.moments(b, a)
+    log_partition = prior.log_partition(b, a)
+    for start in (0, 2):
+        part = slice(start, None)
+        row_moments(prior, start, b[part], a[part], mean[part], var[part])
+        np.testing.assert_allclose(mean[part], expected[0][part], **tolerance)
+        np.testing.assert_allclose(var[part], expected[1][part], **tolerance)
+        np.testing.assert_allclose(
+            row_log_partition(prior, start, b[part], a[part]), log_partition[part].sum(), rtol=1e-5
+            if dtype == np.float32 else 1e-13,
+        )
+
+
+@every_simple_prior
+def test_scalar_form_is_the_definition(prior):
+    b, a = (t[0] for t in tilts(prior))
+    mean, var = np.empty_like(b), np.empty_like(b)
+    moments_one_by_one(prior, b, a, mean, var)
+    tolerance = dict(rtol=1e-14, atol=1e-15)
+    np.testing.assert_allclose((mean, var), prior.moments(b, a), **tolerance)
+    undecorated = [unit(prior, i).moments(b[i], a[i]) for i in range(len(b))]
+    np.testing.assert_allclose(np.transpose(undecorated), (mean, var), **tolerance)
+
+
+@pytest.mark.parametrize("name", ["truncated_gaussian", "truncated_gauss_bernoulli"])
+def test_blocks_reach_every_unit(name):
+    units = np.resize(np.arange(4), 150)
+    prior = CASES[name]._make(f[units] for f in CASES[name])
+    b, a = (t[0] for t in tilts(prior))
+    mean, var = np.full((2, 150), np.nan)
+    row_moments(prior, 0, b, a, mean, var)
+    np.testing.assert_allclose((mean, var), prior.moments(b, a), rtol=1e-13, atol=1e-14)
+
+
+@every_prior
+@both_types
+def test_precision_and_shape_are_kept(prior, dtype):
+    prior = as_dtype(prior, dtype)
+    b, a = (t.astype(dtype) for t in tilts(prior, rows=3))
+    shape = b.shape
+    rng = np.random.default_rng(0)
+    x = prior.sample(b, a, rng)
+    results = [
+        prior.log_partition(b, a),
+        *prior.moments(b, a),
+        x,
+        prior.log_prob(x),
+        *leaves(log_prob_gradient(prior, x)),
+        *leaves(gradient(prior, b, a)),
+    ]
+    assert {r.dtype for r in results} == {np.dtype(dtype)}
+    assert {r.shape for r in results[:5]} == {shape}
+    assert {leaf.dtype for leaf in leaves(project(prior))} == {np.dtype(dtype)}
+    # One of the tilts with rows is enough, and so is a number.
+    for tilt in ((b, a[0]), (b[0], a), (b, 0.0), (0.0, a)):
+        assert all(m.shape == shape for m in prior.moments(*tilt))
+        assert prior.log_partition(*tilt).shape == shape
+        assert prior.sample(*tilt, rng).shape == shape
+        assert prior.sample(*tilt, rng).dtype == dtype
+
+
+# --- draws ----------------------------------------------------------------------------------------
+
+
+@every_prior
+def test_draws_have_the_moments(prior):
+    b, a = (t[0] for t in tilts(prior, seed=7))
+    n = 20_000
+    x = sample(prior, np.broadcast_to(b, (n, len(b))), a, np.random.default_rng(11))
+    assert contains(prior, x).all()
+    mean, var = prior.moments(b, a)
+    z = (x.mean(0) - mean) / np.sqrt(var / n)
+    fourth = ((x - mean) ** 4).mean(0)
+    z_var = ((x - mean) ** 2).mean(0) - var
+    z_var = z_var / np.sqrt((fourth - var**2) / n + 1e-30)
+    assert abs(z).max() < 4.5
+    assert abs(z_var).max() < 4.5
+
+
+@pytest.mark.parametrize("name", ["gaussian", "truncated_gaussian", "gauss_bernoulli"])
+def test_divergent_tilts_cannot_be_sampled(name):
+    with pytest.raises(ValueError, match=r"precision \+ a must be positive"):
+        CASES[name].sample(0.0, -10.0, np.random.default_rng(0))
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+@every_prior
+def test_slices_and_steps_of_parameters(prior):
+    assert n_units(take(prior, slice(1, 3))) == 2
+    b, a = tilts(prior)
+    np.testing.assert_array_equal(
+        take(prior, slice(1, 3)).log_partition(b[:, 1:3], a[:, 1:3]),
+        prior.log_partition(b, a)[:, 1:3],
+    )
+    step = gradient(prior, b[0], a[0])
+    moved = map_parameters(lambda p, g: p + 1e-6 * g, prior, step)
+    assert (moved.log_partition(b[0], a[0]) >= prior.log_partition(b[0], a[0])).all()
+    assert leaves(project(prior))[0].shape == leaves(prior)[0].shape
+
+
+@every_simple_prior
+def test_projection_ends_inside_the_domain(prior):
+    far = map_parameters(lambda p: p - 1e3, prior)
+    type(prior)(*project(far))  # checks its parameters
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from([*CASES][:-1]),
+    position=st.integers(0, 4),
+    bad=st.sampled_from([np.nan, "text", None, 1j, np.zeros((2, 2)), np.zeros(0)]),
+)
+def test_bad_parameters_are_named(name, position, bad):
+    prior = CASES[name]
+    field = prior._fields[position % len(prior._fields)]
+    parameters = {**prior._asdict(), field: bad}
+    with pytest.raises((TypeError, ValueError), match=type(prior).__name__):
+        type(prior)(**parameters)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lower=st.floats(-10, 10),
+    width=st.floats(-5, 0),
+    precision=st.floats(-10, 10),
+    spike=st.booleans(),
+)
+def test_empty_intervals_are_refused(lower, width, precision, spike):
+    class_ = priors.TruncatedGaussBernoulli if spike else priors.TruncatedGaussian
+    parameters = dict(field=0.0, precision=precision, lower=lower, upper=lower + width)
+    if spike:
+        parameters["log_odds"] = 0.0
+    with pytest.raises(ValueError, match="lower must be below upper"):
+        class_(**parameters)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(["Gaussian", "GaussBernoulli", "TruncatedGaussian"]),
+    precision=st.floats(-1e6, 0),
+)
+def test_improper_precisions_are_refused(name, precision):
+    extra = {
+        "Gaussian": {},
+        "GaussBernoulli": {"log_odds": 0.0},
+        "TruncatedGaussian": {"lower": 0.0, "upper": np.inf},
+    }[name]
+    with pytest.raises(ValueError, match=f"{name}: precision must be positive"):
+        getattr(priors, name)(field=1.0, precision=precision, **extra)
+
+
+# --- a user's own prior ---------------------------------------------------------------------------
+
+class Ternary(NamedTuple):
+    """Values -1, 0 and 1 with weights exp(field x - cost |x|)."""
+
+    field: np.ndarray
+    cost: np.ndarray
+
+    def log_partition(self, b, a):
+        t = self.field + b
+        return log(1.0 + exp(t - self.cost - 0.5 * a) + exp(-t - self.cost - 0.5 * a))
+
+    def moments(self, b, a):
+        t = self.field + b
+        up, down = exp(t - self.cost - 0.5 * a), exp(-t - self.cost - 0.5 * a)
+        total = 1.0 + up + down
+        mean = (up - down) / total
+        return mean, (up + down) / total - mean * mean
+
+
+def test_users_prior():
+    prior = Ternary(np.array([0.3, -1.0, 2.0]), np.array([0.0, 1.0, -0.5]))
+    b, a = tilts(prior)
+    x = np.array([-1.0, 0.0, 1.0])[:, None, None]
+    weight = np.exp(prior.field * x - prior.cost * abs(x) + b * x - a * x * x / 2)
+    total = weight.sum(0)
+    mean = (weight * x).sum(0) / total
+    var = (weight * x * x).sum(0) / total - mean**2
+    np.testing.assert_allclose(prior.log_partition(b, a), np.log(total), rtol=1e-13)
+    got = np.empty((2, 3))
+    row_moments(prior, 0, b[0], a[0], *got)
+    np.testing.assert_allclose(got, (mean[0], var[0]), rtol=1e-12)
+    row = row_log_partition(prior, 0, b[0], a[0])
+    np.testing.assert_allclose(row, np.log(total[0]).sum(), rtol=1e-13)
+
+    assert contains(prior, np.zeros((4, 3))).all()
+    with pytest.raises(TypeError, match="Ternary cannot be sampled"):
+        sample(prior, b, a, np.random.default_rng(0))
+    # Parameters are differentiated numerically.
+    derivative = gradient(prior, b, a)
+    np.testing.assert_allclose(derivative.field, mean, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(derivative.cost, -(var + mean**2), rtol=1e-9, atol=1e-10)
