@@ -59,10 +59,15 @@ def test_gradient_is_the_derivative_through_reconverged_fixed_points(order, visi
     step, scale = 1e-3, max(1e-2, abs(derivatives.weights).max())
     places = [("weights", None, (0, 0)), ("weights", None, (4, 2))]
     places += [
-        (layer, name, 1) for layer in ("visible", "hidden") for name in getattr(model, layer)._fields
+        (layer, name, 1)
+        for layer in ("visible", "hidden")
+        for name in getattr(model, layer)._fields
     ]
     for layer, name, unit in places:
-        f = {k: average_log_likelihood(moved(model, layer, name, unit, k * step)) for k in (-2, -1, 1, 2)}
+        f = {
+            k: average_log_likelihood(moved(model, layer, name, unit, k * step))
+            for k in (-2, -1, 1, 2)
+        }
         numerical = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * step)
         value = getattr(derivatives, layer)
         value = value[unit] if name is None else getattr(value, name)[unit]

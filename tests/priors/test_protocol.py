@@ -157,6 +157,7 @@ def differences(prior, function):
         return _differences(prior, function)
     total, start = [], 0
     for k, part in enumerate(prior.parts):
+
         def within(p, k=k, units=slice(start, start + n_units(part))):
             parts = list(prior.parts)
             parts[k] = p
@@ -207,9 +208,7 @@ def test_divergence_is_signalled_by_infinities(prior):
     assert not np.isnan(var).any()
     np.testing.assert_array_equal(np.isinf(var), log_partition == np.inf)
     if "upper" in prior._fields:
-        np.testing.assert_array_equal(
-            var == np.inf, np.isinf(prior.lower) | np.isinf(prior.upper)
-        )
+        np.testing.assert_array_equal(var == np.inf, np.isinf(prior.lower) | np.isinf(prior.upper))
         nearest = np.clip(0, prior.lower, prior.upper)
         np.testing.assert_array_equal(mean[var == np.inf], nearest[var == np.inf])
     elif "precision" in prior._fields:
@@ -250,8 +249,9 @@ def test_compiled_and_numpy_agree(prior, dtype):
         np.testing.assert_allclose(mean[part], expected[0][part], **tolerance)
         np.testing.assert_allclose(var[part], expected[1][part], **tolerance)
         np.testing.assert_allclose(
-            row_log_partition(prior, start, b[part], a[part]), log_partition[part].sum(), rtol=1e-5
-            if dtype == np.float32 else 1e-13,
+            row_log_partition(prior, start, b[part], a[part]),
+            log_partition[part].sum(),
+            rtol=1e-5 if dtype == np.float32 else 1e-13,
         )
 
 
@@ -396,6 +396,7 @@ def test_improper_precisions_are_refused(name, precision):
 
 
 # --- a user's own prior ---------------------------------------------------------------------------
+
 
 class Ternary(NamedTuple):
     """Values -1, 0 and 1 with weights exp(field x - cost |x|)."""
