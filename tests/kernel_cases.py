@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fastmf as mf
+from fastmf._numba import fetch_and_increment, in_parallel, kernel
 from fastmf.inference._layout import Layout
 from fastmf.kernels.product import panel_width
 from fastmf.kernels.vocabulary import Record, Settings, Tilt
+from fastmf.priors._protocol import tilted_moments
 
 
 class Size(NamedTuple):
@@ -254,6 +256,32 @@ def fill_panels_arguments(size, dtype, rows=None, n_workers=1, *, power=1, fortr
 
 def _panels(arguments):
     return {"panels": arguments[-1]}
+
+
+# --- tilted moments, for the clock only: inside the package they are part of other kernels ---------
+
+
+@kernel(inner=True)
+def _moments_of_blocks(prior, b, a, mean, var, queue):
+    while True:
+        row = fetch_and_increment(queue)
+        if row >= b.shape[0]:
+            break
+        tilted_moments(prior, 0, b[row], a[row], mean[row], var[row])
+
+
+@kernel
+def moments_of_rows(prior, b, a, mean, var, n_workers, queue):
+    """Means and variances of rows of tilted units, computed as `tap` computes them."""
+    in_parallel(_moments_of_blocks, (prior, b, a, mean, var, queue), n_workers)
+
+
+def moments_arguments(prior, n_rows, n_workers=1):
+    """Arguments of `moments_of_rows`: tilts of every kind."""
+    rng = np.random.default_rng(4)
+    shape = n_rows, len(prior[0])
+    b, a = rng.normal(size=shape) * 10, rng.normal(size=shape) * 10
+    return prior, b, a, np.zeros(shape), np.zeros(shape), n_workers, np.zeros(1, np.int64)
 
 
 # --- the table ----------------------------------------------------------------------------------
