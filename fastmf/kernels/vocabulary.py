@@ -13,6 +13,7 @@ import numpy as np
 from numba.extending import overload
 
 from fastmf._numba import unit
+from fastmf.priors._protocol import take
 
 RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
 
@@ -125,7 +126,9 @@ class Record(NamedTuple):
 
 def third_cumulants(prior, start, mean, cumulant, slope):
     """Fill the third cumulants of binary units as functions of their means, and the derivatives."""
-    raise TypeError(f"{type(prior).__name__} units have no third-order expansion.")
+    if hasattr(prior, "third_cumulant"):
+        units = take(prior, slice(start, start + mean.shape[0]))
+        cumulant[:], slope[: mean.shape[0]] = units.third_cumulant(mean)
 
 
 @overload(third_cumulants)

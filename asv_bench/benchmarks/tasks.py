@@ -1,0 +1,99 @@
+"""Whole tasks, as users meet them."""
+
+import subprocess
+import sys
+
+import numpy as np
+
+import fastmf as mf
+
+from . import THREADS
+from .kernels import Size, data, moments_arguments, moments_of_rows, rbm
+
+SIZES = {"784x100": Size(784, 100, 100), "784x500": Size(784, 500, 100)}
+
+
+class Start:
+    """Wall time of a fresh process: what an interactive user waits for."""
+
+    number, rounds, repeat = 1, 1, (3, 5, 30.0)
+    timeout = 300
+
+    SOLVE = "mf.tap(mf.RBM(np.ones((4, 3)), mf.Bernoulli(np.zeros(4)), mf.Bernoulli(np.zeros(3))))"
+
+    def setup(self):
+        self.run(self.SOLVE)  # compiles, or loads what was compiled
+
+    def run(self, code):
+        subprocess.run(
+            [sys.executable, "-c", f"import numpy as np, fastmf as mf; {code}"], check=True
+        )
+
+    def time_import(self):
+        self.run("")
+
+    def time_first_solve(self):
+        self.run(self.SOLVE)
+
+
+class Solve:
+    """From many starts to fixed points; the free energy included."""
+
+    params = (list(SIZES), ["float64", "float32"], ["plain", "fast"])
+    param_names = ("size", "dtype", "options")
+    repeat, number, rounds = (3, 10, 20.0), 1, 1
+
+    OPTIONS = {"plain": {}, "fast": {"acceleration": "aitken", "onsager_every": 3}}
+
+    def setup(self, size, dtype, options):
+        self.model = rbm(SIZES[size], dtype)
+        self.starts = data(self.model, 10_000)
+        mf.tap(self.model, self.starts[:2], max_iter=1)
+
+    def time_hundred_starts(self, size, dtype, options):
+        mf.tap(self.model, self.starts[:100], tol=1e-8, **self.OPTIONS[options])
+
+    def time_ten_thousand_starts(self, size, dtype, options):
+        mf.tap(self.model, self.starts, tol=1e-5, **self.OPTIONS[options])
+
+    def peakmem_ten_thousand_starts(self, size, dtype, options):
+        mf.tap(self.model, self.starts, tol=1e-5, **self.OPTIONS[options])
+
+
+class Epoch:
+    """One training epoch of 10,000 rows, 100 starts and 3 sweeps a step, float32."""
+
+    params = list(SIZES)
+    param_names = ("size",)
+    repeat, number, rounds = (3, 5, 30.0), 1, 1
+
+    def setup(self, size):
+        from fastmf.learning.settings import Settings
+        from fastmf.learning.step import initial_state, step
+
+        model = rbm(SIZES[size], "float32", patterns=0.0, noise=0.1)
+        self.rows = data(model, 10_000)
+        self.settings = Settings(batch_size=100, n_starts=100, n_sweeps=3, starts="data")
+        self.state, self.step = initial_state(model), step
+        self.rng = np.random.default_rng(0)
+        step(self.state, self.rows[:100], self.settings, 0.005, self.rng)
+
+    def time_epoch(self, size):
+        for first in range(0, len(self.rows), 100):
+            batch = self.rows[first : first + 100]
+            self.step(self.state, batch, self.settings, 0.005, self.rng)
+
+
+class Moments:
+    """Moments of a million truncated Gaussian units."""
+
+    number, repeat, rounds = 1, (3, 10, 10.0), 1
+
+    def setup(self):
+        unit = np.ones(1000)
+        prior = mf.priors.TruncatedGaussian(0 * unit, unit, 0 * unit, unit)
+        moments_of_rows(*moments_arguments(prior, 1))
+        self.arguments = moments_arguments(prior, 1000, n_workers=THREADS)
+
+    def time_truncated_gaussian(self):
+        moments_of_rows(*self.arguments)

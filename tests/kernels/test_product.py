@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from fastmf._numba import kernel
+from fastmf.kernels.product import CHUNK, TILE_ROWS, pack, panel_width, product
+from fastmf.reference.product import unpacked
+
+
+@kernel
+def multiply(states, n_rows, source, packed, out):
+    for panel in range(packed.shape[0]):
+        product(states, n_rows, source, packed, panel, out, panel * packed.shape[2])
+
+
+def run(states, matrix, source=0, n_rows=None):
+    packed = pack(matrix)
+    n_rows = len(states) if n_rows is None else n_rows
+    # Whatever was there before must not show.
+    out = np.full((n_rows + 1, packed.shape[0] * packed.shape[2]), np.nan, matrix.dtype)
+    multiply(states, n_rows, source, packed, out)
+    assert np.isnan(out[n_rows:]).all()
+    return out[:n_rows, : matrix.shape[1]]
+
+
+WIDTH = {np.float32: panel_width(np.float32), np.float64: panel_width(np.float64)}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_source", [1, 7, CHUNK - 1, CHUNK, 2 * CHUNK + 3])
+@pytest.mark.parametrize("n_rows", [1, 2, 3, TILE_ROWS, 2 * TILE_ROWS + 3])
+def test_product_is_that_of_numpy(n_rows, n_source, dtype):
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(n_rows, n_source)).astype(dtype)
+    for n_columns in (1, WIDTH[dtype] - 1, WIDTH[dtype], WIDTH[dtype] + 1, 2 * WIDTH[dtype] + 5):
+        matrix = rng.normal(size=(n_source, n_columns)).astype(dtype)
+        expected = states.astype(float) @ matrix.astype(float)
+        size = abs(states.astype(float)) @ abs(matrix.astype(float))
+        error = abs(run(states, matrix) - expected) / size
+        assert error.max() < n_source**0.5 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_beside_it_do_not_change_a_row(dtype):
+    rng = np.random.default_rng(1)
+    states = rng.normal(size=(3 * TILE_ROWS + 3, 700)).astype(dtype)
+    matrix = rng.normal(size=(700, 50)).astype(dtype)
+    whole = run(states, matrix)
+    for rows in (slice(5, 6), slice(3, 5), slice(1, None, 2), slice(None, None, -1)):
+        np.testing.assert_array_equal(run(np.ascontiguousarray(states[rows]), matrix), whole[rows])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_source_and_order_of_the_matrix(dtype):
+    rng = np.random.default_rng(2)
+    states = rng.normal(size=(5, 30)).astype(dtype)
+    matrix = rng.normal(size=(20, 33)).astype(dtype)
+    expected = run(np.ascontiguousarray(states[:, 7:27]), matrix)
+    np.testing.assert_array_equal(run(states, matrix, source=7), expected)
+    np.testing.assert_array_equal(run(states, matrix, source=7, n_rows=2), expected[:2])
+    np.testing.assert_array_equal(run(states, np.asfortranarray(matrix), source=7), expected)
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_packing_loses_nothing(power):
+    matrix = np.random.default_rng(3).normal(size=(11, 29))
+    np.testing.assert_allclose(unpacked(pack(matrix, power), 29), matrix**power, rtol=1e-15)
+    assert (pack(matrix, power)[-1, :, 29 % WIDTH[np.float64] :] == 0).all()

@@ -1,0 +1,121 @@
+"""Every kernel does what its NumPy twin does, whoever shares the work."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import kernel_cases
+import numpy as np
+import pytest
+from kernel_cases import CASES, Size, case
+
+import fastmf
+from fastmf.kernels.vocabulary import CONVERGED, CYCLING, WINDOW
+
+PACKAGE = Path(fastmf.__file__).parent
+
+# More units than one panel or block holds, in no round numbers, and rows enough to be refilled.
+SMALL = Size(60, 31, 9)
+
+with_rows = pytest.mark.parametrize(
+    "the_case", [c for c in CASES if c.kernel != "product.fill_panels"], ids=str
+)
+with_types = pytest.mark.parametrize(
+    "the_case, dtype", [(c, dtype) for c in CASES for dtype in c.dtypes], ids=str
+)
+
+
+def run(function, the_case, dtype="float64", **options):
+    arguments = the_case.build(SMALL, dtype, **options)
+    function(*arguments)
+    return the_case.results(arguments)
+
+
+@with_types
+def test_kernel_and_twin_agree(the_case, dtype):
+    compiled = run(the_case.compiled, the_case, dtype)
+    plain = run(the_case.twin, the_case, dtype)
+    for name, expected in plain.items():
+        # Which sweep is the last, and with it the last residual, is up to rounding in float32.
+        if dtype == "float32" and name in ("n_iter", "residual", "history"):
+            continue
+        close = 0 if name in the_case.exact else the_case.close[dtype]
+        np.testing.assert_allclose(compiled[name], expected, rtol=close, atol=close, err_msg=name)
+        assert compiled[name].dtype == expected.dtype
+
+
+@with_rows
+def test_number_of_workers_does_not_matter(the_case):
+    one = run(the_case.compiled, the_case)
+    for n_workers in (2, 5):
+        many = run(the_case.compiled, the_case, n_workers=n_workers)
+        for name in one:
+            np.testing.assert_array_equal(many[name], one[name], err_msg=name)
+
+
+@with_rows
+def test_company_does_not_matter(the_case):
+    together = run(the_case.compiled, the_case)
+    for rows in ([0], [0, 1, 2, 3, 4], [6, 1, 8])[: 3 if the_case.any_rows else 2]:
+        alone = run(the_case.compiled, the_case, rows=rows)
+        for name in together:
+            np.testing.assert_array_equal(alone[name], together[name][rows], err_msg=name)
+
+
+def test_the_cases_are_what_their_names_say():
+    """Cases that never damp, extrapolate, cycle or save sweeps would compare nothing."""
+    found = {
+        name: run(case(f"tap.tap-{name}").compiled, case(f"tap.tap-{name}"))
+        for name in (
+            "blocked",
+            "aitken",
+            "oscillating",
+            "fully_visible_cycling",
+            "fully_visible_oscillating",
+        )
+    }
+    assert (found["blocked"]["status"] == CONVERGED).all()
+    assert (found["fully_visible_cycling"]["status"] == CYCLING).all()
+    for name in ("oscillating", "fully_visible_oscillating"):
+        assert (found[name]["n_iter"] > WINDOW).all()
+        assert (found[name]["status"] == CONVERGED).any()
+    assert found["aitken"]["n_iter"].sum() < 0.8 * found["blocked"]["n_iter"].sum()
+    assert len(np.unique(found["blocked"]["mean"].round(3), axis=0)) > 1
+
+
+def public_kernels(package):
+    """ "file.function" of every kernel that can be called from outside."""
+    for path in sorted((package / "kernels").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            decorators = [ast.unparse(d) for d in getattr(node, "decorator_list", ())]
+            if any(d.startswith("kernel") and "inner=True" not in d for d in decorators):
+                yield f"{path.stem}.{node.name}"
+
+
+def test_every_kernel_has_a_case():
+    kernels = set(public_kernels(PACKAGE))
+    assert kernels == {the_case.kernel for the_case in CASES}
+    assert "tap.tap" in kernels
+
+
+def test_undecorated_kernels_do_the_same(tmp_path):
+    names = ["tap.tap-third_order", "tap.tap-clamped", "tap.tap-fully_visible_sequential",
+             "free_energy.free_energy-tilted_and_clamped", "gibbs.gibbs-block",
+             "product.fill_panels-cubes"]  # fmt: skip
+    size = Size(13, 6, 2)
+    done = subprocess.run(
+        [sys.executable, kernel_cases.__file__, tmp_path / "plain.npz",
+         ",".join(map(str, size)), *names],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "plain.npz") as plain:
+        for name in names:
+            arguments = case(name).build(size, "float64")
+            case(name).compiled(*arguments)
+            for key, compiled in case(name).results(arguments).items():
+                np.testing.assert_allclose(compiled, plain[f"{name}/{key}"], 1e-7, 1e-9)
