@@ -76,14 +76,15 @@ def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt):
         field = tilt.field[min(row, tilt.field.shape[0] - 1), units]
         for i in range(n_units):
             b[i] += field[i]
+    tilt_a = flight.scratch[2, :n_units]
+    for i in range(n_units):
+        tilt_a[i] = a[i]
     if tilt.precision.shape[0] > 0:
         precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), units]
-        total = flight.scratch[2, :n_units]
         for i in range(n_units):
-            total[i] = a[i] + precision[i]
-        tilted_moments(layer.prior, first, b, total, new_mean, new_var)
-    else:
-        tilted_moments(layer.prior, first, b, a, new_mean, new_var)
+            tilt_a[i] += precision[i]
+
+    tilted_moments(layer.prior, first, b, tilt_a, new_mean, new_var)
 
     if tilt.clamped.shape[0] > 0:
         clamped = tilt.clamped[min(row, tilt.clamped.shape[0] - 1), units]
