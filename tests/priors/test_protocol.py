@@ -163,7 +163,7 @@ def differences(prior, function):
         def within(p, k=k, units=own_units):
             parts = list(prior.parts)
             parts[k] = p
-            return function(priors.Concatenated(*parts))[..., units]
+            return function(prior._make((tuple(parts),)))[..., units]
 
         total += _differences(part, within)
         start = own_units.stop
