@@ -6,14 +6,10 @@ from pathlib import Path
 from . import THREADS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from kernel_cases import (  # noqa: E402
+from kernel_cases import (
     CASES,
     Size,
     case,
-    data,
-    moments_arguments,
-    moments_of_rows,
-    rbm,
 )
 
 SIZES = {"784x100": Size(784, 100, 100), "784x500": Size(784, 500, 100),

@@ -1,6 +1,5 @@
 """Several priors side by side within one layer."""
 
-from inspect import Parameter, Signature
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +30,6 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
     """
 
     __slots__ = ()
-    # Numba rebuilds the tuple inside parallel loops from its fields.
-    __signature__ = Signature([Parameter("parts", Parameter.POSITIONAL_OR_KEYWORD)])
 
     def __new__(cls, *priors):
         parts = []
