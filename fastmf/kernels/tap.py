@@ -161,14 +161,12 @@ def visit(layers, which, flight, n_active, first_panel, last_panel, fresh, setti
 
 @overload(visit)
 def _visit_by_type(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
+    def any_of(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
+        layer = layers[which]
+        _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, tilt)
+
     if len(set(layers)) == 1:
-        return (
-            lambda layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt: (
-                _visit(
-                    layers[which], flight, n_active, first_panel, last_panel, fresh, settings, tilt
-                )
-            )
-        )
+        return any_of
 
     def one_of(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
         if which == 0:
@@ -245,7 +243,12 @@ def tap(layers, visits, block, settings, tilt, queue, record):
             slot["size"] = 0
             slot["along"] = 0
         fresh = phase == 0
+        certain = len(layers) > 1
+        for s in range(n_active):
+            certain = certain and flight.slots[s]["certain"] == 1
         for v in range(visits.shape[0]):
+            # Without variances there are no Onsager terms to compute in the first layer.
+            certain = certain and visits[v, 0] == visits[0, 0]
             visit(
                 layers,
                 visits[v, 0],
@@ -253,7 +256,7 @@ def tap(layers, visits, block, settings, tilt, queue, record):
                 n_active,
                 visits[v, 1],
                 visits[v, 2],
-                fresh,
+                fresh and not certain,
                 settings,
                 tilt,
             )
