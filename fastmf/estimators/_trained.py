@@ -170,8 +170,10 @@ class TrainedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         noise_variance : float
             Of additive Gaussian noise, positive.
         n_starts : int
-            Starts of the mean-field solution, averaged with their weights. More than one helps
-            where much noise leaves many solutions.
+            Starts of the mean-field solution for each row; solutions are averaged with their
+            weights. The first start is the pointwise estimate, the others rows of `starts_`,
+            those closest to the observation. About 5 are worth their price where much noise
+            leaves many solutions (flip probabilities above 0.2, say).
         anneal : sequence of float or None
             Noise levels, in the order in which they are gone through before the actual one.
         random_state : int, RandomState or None
@@ -187,6 +189,7 @@ class TrainedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._solve,
             self.model_.visible,
             self.pointwise_,
+            self.starts_,
             Y,
             flip_probability=flip_probability,
             noise_variance=noise_variance,

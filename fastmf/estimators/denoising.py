@@ -61,16 +61,29 @@ def channel(Y, prior, flip_probability, noise_variance):
 
 
 def _mix(means, log_partitions):
-    """Average over starts, (n_starts, n_rows, n_units), each with the weight of its solution."""
-    weights = np.exp(log_partitions - log_partitions.max(0))
-    weights /= weights.sum(0)
-    return np.einsum("sr,sru->ru", weights, means, dtype=means.dtype, casting="same_kind")
+    """Average over starts, (n_rows, n_starts, n_units), each with the weight of its solution."""
+    weights = np.exp(log_partitions - log_partitions.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
+    return np.einsum("rs,rsu->ru", weights, means, dtype=means.dtype, casting="same_kind")
+
+
+def _starts(Y, pointwise, data, n_starts, field, precision, rng):
+    """Starts of one row of `Y` after the other, (n_rows * n_starts, n_units)."""
+    starts = [pointwise.moments(field, precision)[0]]
+    if n_starts > 1:
+        # Log-likelihood of the observation, were it a noisy version of this row of data.
+        fit = field @ data.T - precision @ (data.T * data.T) / 2
+        nearest = np.argsort(-fit, axis=1, kind="stable")[:, : n_starts - 1]
+        starts += list(data[nearest.T])
+    starts += [pointwise.sample(field, precision, rng) for _ in range(n_starts - len(starts))]
+    return np.stack(starts, axis=1).reshape(-1, Y.shape[1]).astype(Y.dtype, copy=False)
 
 
 def denoise(
     solve,
     prior,
     pointwise,
+    data,
     Y,
     *,
     flip_probability=None,
@@ -87,6 +100,8 @@ def denoise(
         `solve(starts, field=, precision=)` gives mean-field solutions.
     prior, pointwise : unit prior
         Of the visible units in the model, and of independent units fitted to data.
+    data : array of shape (n_data, n_visible)
+        Rows of clean data.
     Y : array of shape (n_rows, n_visible)
     flip_probability, noise_variance, n_starts, anneal, random_state
         See `GeneralizedRBM.denoise`.
@@ -98,28 +113,30 @@ def denoise(
     Notes
     -----
     Tramel et al. (2018), section VII.4: the first start is the pointwise optimal estimate (Eq. 46,
-    corrected). The others are drawn from the pointwise posterior.
+    corrected). Under much noise it leads to a poor solution: it looks like no datum, so that the
+    observation alone decides on the way downhill. Hence the other starts are rows of data, those
+    under which the observation is most probable, and if there are too few of them, draws from the
+    pointwise posterior.
     """
     if n_starts < 1:
         raise ValueError(f"n_starts must be at least 1, got {n_starts!r}.")
-    field, precision = channel(Y, prior, flip_probability, noise_variance)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    levels = [] if anneal is None else list(anneal)
-    means, log_partitions = [], []
-    for k in range(n_starts):
-        if k == 0:
-            state = pointwise.moments(field, precision)[0]
-        else:
-            state = pointwise.sample(field, precision, rng)
-        for level in levels:
-            names = {"flip_probability": None, "noise_variance": None}
-            names["flip_probability" if noise_variance is None else "noise_variance"] = level
-            b, a = channel(Y, prior, **names)
-            reached = solve(state, field=b, precision=a, tol=1e-3, max_iter=50, free_energy=False)
-            state = reached.mean, reached.var
-        reached = solve(state, field=field, precision=precision, tol=1e-5)
-        means.append(reached.mean[0])
-        log_partitions.append(reached.log_partition)
+    field, precision = channel(Y, prior, flip_probability, noise_variance)
+    state = _starts(Y, pointwise, data, n_starts, field, precision, rng)
+
+    def solution(state, tilt, **options):
+        b, a = (np.repeat(values, n_starts, axis=0) for values in tilt)
+        return solve(state, field=b, precision=a, **options)
+
+    for level in () if anneal is None else anneal:
+        kind = "flip_probability" if noise_variance is None else "noise_variance"
+        levels = {"flip_probability": None, "noise_variance": None} | {kind: level}
+        tilt = channel(Y, prior, **levels)
+        reached = solution(state, tilt, tol=1e-3, max_iter=50, free_energy=False)
+        state = reached.mean, reached.var
+    reached = solution(state, (field, precision), tol=1e-5)
     if n_starts == 1:
-        return means[0]
-    return _mix(np.array(means), np.array(log_partitions))
+        return reached.mean[0]
+    return _mix(
+        reached.mean[0].reshape(len(Y), n_starts, -1), reached.log_partition.reshape(-1, n_starts)
+    )

@@ -77,9 +77,9 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, ax=None):
     whole = mosaic(weights.T[strongest], shape, columns)
     # Not the single largest weight: it would leave all others pale.
     scale = np.nanquantile(abs(whole), 0.998) or 1.0
-    ax = axes(ax, (6, 6 * whole.shape[0] / whole.shape[1]))
+    ax = axes(ax, (6, 5 * whole.shape[0] / whole.shape[1]))
     image = ax.imshow(whole, cmap="RdBu_r", vmin=-scale, vmax=scale, interpolation="nearest")
-    bar = ax.figure.colorbar(image, ax=ax, shrink=0.6, pad=0.02, extend="both", label="weight")
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, pad=0.02, extend="both", label="weight")
     bar.outline.set_visible(False)
     bare(ax)
     return ax.figure
