@@ -134,9 +134,14 @@ class _SourceAwareCache(FunctionCache):
         return (*key, digest)
 
     def load_overload(self, sig, target_context):
-        if all(map(_cacheable, _outside_classes(sig))):
-            return super().load_overload(sig, target_context)
-        return None
+        if not all(map(_cacheable, _outside_classes(sig))):
+            return None
+        found = super().load_overload(sig, target_context)
+        if found is not None:
+            # Numba starts its threads when it loads a parallel function, but `in_parallel` hides
+            # one inside a function that is not: without threads, its first call would crash.
+            numba.get_num_threads()
+        return found
 
     def save_overload(self, sig, data):
         if all(map(_cacheable, _outside_classes(sig))):

@@ -116,7 +116,7 @@ def main():
         "--model",
         metavar="FILE",
         help="a binary RBM saved by fastmf, in place of synthetic ones (random weights with "
-        "planted patterns, strong enough that solves take tens of sweeps); the axis of units is left out",
+        "planted patterns, strong enough that solves take tens of sweeps); leaves out the units",
     )
     parser.add_argument(
         "--tol", type=float, default=1e-8, help="largest change of a mean at the end (default 1e-8)"

@@ -259,7 +259,8 @@ def company(repeats):
         busy.terminate()
         busy.wait()
     one, all_ = alone["1 threads"], alone[f"{THREADS} threads"]
-    yield line(f"400 data starts, 784 x 500: {THREADS} threads", all_, one, "one thread, alone")
+    if THREADS > 1:
+        yield line(f"400 data starts, 784 x 500: {THREADS} threads", all_, one, "one thread, alone")
     yield line(f"the same beside a busy process: {THREADS} threads", beside[f"{THREADS} threads"],
                one, "one thread, alone")  # fmt: skip
 
@@ -331,7 +332,7 @@ def moments(repeats, n_rows=200, n_units=1000):
     moments_of_rows(*exact)
     with np.errstate(all="ignore"):
         wrong = ~(abs(scipy_moments(b, 1 + a)[1] / exact[4] - 1) < 1e-6)
-    for n, name in ((1, "one"), (THREADS, "all")):
+    for n, name in {THREADS: "all", 1: "one"}.items():
         nanoseconds = [f"{median(t) * 1e9:.3g} ns" for t in (times[name], times["SciPy"])]
         yield (
             f"truncated-Gaussian mean and variance of one unit, {n} thread{'s' * (n > 1)} | "
