@@ -258,7 +258,7 @@ def _panels(arguments):
     return {"panels": arguments[-1]}
 
 
-# --- tilted moments, for the clock only: inside the package they are part of other kernels ---------
+# --- tilted moments, for the clock only: inside the package they are part of other kernels --------
 
 
 @kernel(inner=True)

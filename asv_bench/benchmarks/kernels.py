@@ -1,16 +1,8 @@
 """Every large case of the table that the tests use, at real sizes, kernel and NumPy twin."""
 
-import sys
-from pathlib import Path
+from kernel_cases import CASES, Size, case
 
 from . import THREADS
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from kernel_cases import (
-    CASES,
-    Size,
-    case,
-)
 
 SIZES = {"784x100": Size(784, 100, 100), "784x500": Size(784, 500, 100),
          "784x2000": Size(784, 2000, 100)}  # fmt: skip

@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import numpy as np
+from kernel_cases import Size, data, moments_arguments, moments_of_rows, rbm
 
 import fastmf as mf
 
 from . import THREADS
-from .kernels import Size, data, moments_arguments, moments_of_rows, rbm
 
 SIZES = {"784x100": Size(784, 100, 100), "784x500": Size(784, 500, 100)}
 
@@ -36,6 +36,9 @@ class Start:
         self.run(self.SOLVE)
 
 
+OPTIONS = {"plain": {}, "fast": {"acceleration": "aitken", "onsager_every": 3}}
+
+
 class Solve:
     """From many starts to fixed points; the free energy included."""
 
@@ -43,27 +46,25 @@ class Solve:
     param_names = ("size", "dtype", "options")
     repeat, number, rounds = (3, 10, 20.0), 1, 1
 
-    OPTIONS = {"plain": {}, "fast": {"acceleration": "aitken", "onsager_every": 3}}
-
     def setup(self, size, dtype, options):
         self.model = rbm(SIZES[size], dtype)
         self.starts = data(self.model, 10_000)
         mf.tap(self.model, self.starts[:2], max_iter=1)
 
     def time_hundred_starts(self, size, dtype, options):
-        mf.tap(self.model, self.starts[:100], tol=1e-8, **self.OPTIONS[options])
+        mf.tap(self.model, self.starts[:100], tol=1e-8, **OPTIONS[options])
 
     def time_ten_thousand_starts(self, size, dtype, options):
-        mf.tap(self.model, self.starts, tol=1e-5, **self.OPTIONS[options])
+        mf.tap(self.model, self.starts, tol=1e-5, **OPTIONS[options])
 
     def peakmem_ten_thousand_starts(self, size, dtype, options):
-        mf.tap(self.model, self.starts, tol=1e-5, **self.OPTIONS[options])
+        mf.tap(self.model, self.starts, tol=1e-5, **OPTIONS[options])
 
 
 class Epoch:
     """One training epoch of 10,000 rows, 100 starts and 3 sweeps a step, float32."""
 
-    params = list(SIZES)
+    params = tuple(SIZES)
     param_names = ("size",)
     repeat, number, rounds = (3, 5, 30.0), 1, 1
 

@@ -100,7 +100,9 @@ def test_every_kernel_has_a_case():
     assert "tap.tap" in kernels
 
 
-def test_undecorated_kernels_do_the_same(tmp_path):
+@pytest.mark.parametrize("without_compiler", ["1", "0"])
+def test_fresh_processes_do_the_same(tmp_path, without_compiler):
+    """Kernels that are not decorated, and kernels that were compiled by another process."""
     names = ["tap.tap-third_order", "tap.tap-clamped", "tap.tap-fully_visible_sequential",
              "free_energy.free_energy-tilted_and_clamped", "gibbs.gibbs-block",
              "product.fill_panels-cubes"]  # fmt: skip
@@ -108,7 +110,7 @@ def test_undecorated_kernels_do_the_same(tmp_path):
     done = subprocess.run(
         [sys.executable, kernel_cases.__file__, tmp_path / "plain.npz",
          ",".join(map(str, size)), *names],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(PACKAGE.parent)},
+        env={**os.environ, "NUMBA_DISABLE_JIT": without_compiler, "PYTHONPATH": str(PACKAGE.parent)},
         capture_output=True,
         text=True,
     )  # fmt: skip
