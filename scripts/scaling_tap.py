@@ -14,6 +14,7 @@ from pathlib import Path
 from timing import blas_threads, in_type, interleaved, median
 
 import fastmf as mf
+from fastmf.inference._layout import rows_in_flight
 
 from kernel_cases import Size, case, rbm, tap_arguments  # isort: skip  (found through timing)
 
@@ -55,11 +56,11 @@ def measure(axis, size, threads, dtype, arguments):
 
         def run():
             fresh = tap_arguments(
-                size, dtype, n_workers=min(threads, size.n_rows), machine=machine,
-                tol=arguments.tol, rows_in_flight=min(24, -(-size.n_rows // threads)),
+                size, dtype, machine=machine, tol=arguments.tol,
+                rows_in_flight=rows_in_flight(size.n_rows, threads),
             )  # fmt: skip
             start = time.perf_counter()
-            getattr(tap, which)(*fresh)
+            tap.run(which, fresh, min(threads, size.n_rows))
             seconds = time.perf_counter() - start
             sweeps[which] = fresh[-1].n_iter.mean()
             return seconds

@@ -27,6 +27,8 @@ from timing import (
 )
 
 import fastmf as mf
+from fastmf._threads import in_parallel
+from fastmf.inference._layout import rows_in_flight
 
 from kernel_cases import (  # isort: skip  (found through timing)
     Size,
@@ -119,10 +121,9 @@ def one_sweep(n_hidden, dtype, repeats, n_sweeps=20):
 
     def ours():
         arguments = tap_arguments(
-            size, dtype, tol=0.0, max_iter=n_sweeps, n_workers=THREADS,
-            rows_in_flight=min(48, -(-100 // THREADS)),
-        )  # fmt: skip
-        return timed(TAP.compiled, *arguments) / n_sweeps
+            size, dtype, tol=0.0, max_iter=n_sweeps, rows_in_flight=rows_in_flight(100, THREADS)
+        )
+        return timed(TAP.run, "compiled", arguments, THREADS) / n_sweeps
 
     times = interleaved(
         {
@@ -153,8 +154,12 @@ def sequential(n_hidden, dtype, repeats):
     """Sequential sweeps, against NumPy unit by unit and against the twin, which visits panels."""
     size = Size(784, n_hidden, 100)
     model, n_sweeps = rbm(size, dtype), 3
-    options = {"schedule": "sequential", "tol": 0.0, "max_iter": n_sweeps, "n_workers": THREADS}
-    options["rows_in_flight"] = min(48, -(-100 // THREADS))
+    options = {"schedule": "sequential", "tol": 0.0, "max_iter": n_sweeps}
+    options["rows_in_flight"] = rows_in_flight(100, THREADS)
+
+    def run(which):
+        return timed(TAP.run, which, tap_arguments(size, dtype, **options), THREADS) / n_sweeps
+
     order = sorted(
         [(layer, i) for layer, n in enumerate(model.weights.shape) for i in range(n)],
         key=lambda unit: unit[1] / model.weights.shape[unit[0]],
@@ -163,8 +168,8 @@ def sequential(n_hidden, dtype, repeats):
     var = [m * (1 - m) for m in mean]
     times = interleaved(
         {
-            "ours": lambda: timed(TAP.compiled, *tap_arguments(size, dtype, **options)) / n_sweeps,
-            "twin": lambda: timed(TAP.twin, *tap_arguments(size, dtype, **options)) / n_sweeps,
+            "ours": lambda: run("compiled"),
+            "twin": lambda: run("twin"),
             "units": lambda: timed(numpy_unit_by_unit, model, mean, var, order),
         },
         repeats,
@@ -319,7 +324,8 @@ def moments(repeats, n_rows=200, n_units=1000):
     b, a = moments_arguments(prior, n_rows)[1:3]
 
     def ours(n_workers):
-        return timed(moments_of_rows, *moments_arguments(prior, n_rows, n_workers)) / b.size
+        arguments = moments_arguments(prior, n_rows)
+        return timed(in_parallel, moments_of_rows, arguments, n_workers) / b.size
 
     def theirs():
         with np.errstate(all="ignore"):

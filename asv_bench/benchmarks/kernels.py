@@ -23,13 +23,12 @@ class Kernels:
     number, repeat, rounds, warmup_time = 1, (3, 10, 10.0), 1, 0
 
     def setup(self, name, size, dtype, which):
-        the_case = case(name)
-        self.function = getattr(the_case, which)
-        self.function(*the_case.build(TINY, dtype))  # compiles, or loads what was compiled
-        self.arguments = the_case.build(SIZES[size], dtype, n_workers=THREADS)
+        self.case = case(name)
+        self.case.run(which, self.case.build(TINY, dtype))  # compiles, or loads what was compiled
+        self.arguments = self.case.build(SIZES[size], dtype)
 
     def time_call(self, name, size, dtype, which):
-        self.function(*self.arguments)
+        self.case.run(which, self.arguments, THREADS)
 
 
 class KernelMemory(Kernels):
@@ -38,6 +37,6 @@ class KernelMemory(Kernels):
     params = (["tap.tap-ten_sweeps"], list(SIZES), ["float64", "float32"], ["compiled", "twin"])
 
     def peakmem_call(self, name, size, dtype, which):
-        self.function(*self.arguments)
+        self.case.run(which, self.arguments, THREADS)
 
     time_call = None

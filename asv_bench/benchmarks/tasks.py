@@ -7,6 +7,7 @@ import numpy as np
 from kernel_cases import Size, data, moments_arguments, moments_of_rows, rbm
 
 import fastmf as mf
+from fastmf._threads import in_parallel
 
 from . import THREADS
 
@@ -94,7 +95,7 @@ class Moments:
         unit = np.ones(1000)
         prior = mf.priors.TruncatedGaussian(0 * unit, unit, 0 * unit, unit)
         moments_of_rows(*moments_arguments(prior, 1))
-        self.arguments = moments_arguments(prior, 1000, n_workers=THREADS)
+        self.arguments = moments_arguments(prior, 1000)
 
     def time_truncated_gaussian(self):
-        moments_of_rows(*self.arguments)
+        in_parallel(moments_of_rows, self.arguments, THREADS)
