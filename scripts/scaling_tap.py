@@ -141,6 +141,7 @@ def main():
             for axis, size, threads in settings(arguments):
                 for row in measure(axis, size, threads, dtype, arguments):
                     writer.writerow(row)
+                    file.flush()
                     table.append(row)
                     print(" ".join(f"{row[name]!s:>12.12}" for name in FIELDS), flush=True)
     plot(table, arguments.output / "scaling_tap.png")

@@ -395,7 +395,7 @@ def table(rows):
     """The rows as Markdown, with what they were measured on."""
     return "\n".join(
         [
-            f"Medians on {THREADS} threads ({platform.machine()}, Python "
+            f"Medians on {THREADS} thread{'s' * (THREADS > 1)} ({platform.machine()}, Python "
             f"{platform.python_version()}, NumPy {np.__version__}); the ratio is theirs to ours.",
             "",
             "| task | fastmf | others | ratio | |",

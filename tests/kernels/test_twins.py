@@ -110,7 +110,8 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
     done = subprocess.run(
         [sys.executable, kernel_cases.__file__, tmp_path / "plain.npz",
          ",".join(map(str, size)), *names],
-        env={**os.environ, "NUMBA_DISABLE_JIT": without_compiler, "PYTHONPATH": str(PACKAGE.parent)},
+        env={**os.environ, "NUMBA_DISABLE_JIT": without_compiler,
+             "PYTHONPATH": str(PACKAGE.parent)},
         capture_output=True,
         text=True,
     )  # fmt: skip
