@@ -24,7 +24,7 @@ from numba.core import cgutils, types
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic, overload, overload_method
 
-# Reductions may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
+# Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
 
 
@@ -144,24 +144,24 @@ class _SourceAwareCache(FunctionCache):
             super().save_overload(sig, data)
 
 
-def kernel(function=None, *, reorder=False, inner=False):
+def kernel(function=None, *, fastmath=False, inner=False):
     """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
 
     Parameters
     ----------
-    reorder : bool
-        Whether floating-point sums may be reordered (`REORDER`), so that they vectorise. Only for
-        functions whose result may differ in the last bits from one build to another.
+    fastmath : False or set of str
+        `REORDER`, for functions whose result may differ in the last bits from one build
+        to another.
     inner : bool
         Whether only other kernels call it: no time is spent on making it callable from Python.
     """
     if function is None:
-        return lambda f: kernel(f, reorder=reorder, inner=inner)
+        return lambda f: kernel(f, fastmath=fastmath, inner=inner)
     dispatcher = numba.njit(
         function,
         nogil=True,
         error_model="numpy",
-        fastmath=REORDER if reorder else False,
+        fastmath=fastmath,
         no_cpython_wrapper=inner,
         no_cfunc_wrapper=True,
     )

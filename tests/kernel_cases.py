@@ -183,7 +183,6 @@ def tap_arguments(
         **options,
         one_by_one=layout.one_by_one,
         resolution=float(limits.eps),
-        bound=float(limits.max) / 4,
     )
     record = Record(
         state=np.zeros((4, len(rows), layout.n_units), dtype),

@@ -143,7 +143,6 @@ def tap(
         accelerate=acceleration is not None,
         rows_in_flight=rows_in_flight(n_rows, n_workers),
         resolution=float(limits.eps),
-        bound=float(limits.max) / 4,
     )
     queue = np.zeros(1, np.int64)
     arguments = layout.layers, layout.visits, layout.block, settings, tilt, queue, record

@@ -9,6 +9,7 @@ from fastmf.kernels.vocabulary import (
     CONVERGED,
     CYCLING,
     DIVERGED,
+    ONSET,
     OUT_OF_SWEEPS,
     RUNNING,
     STRONGEST_DAMPING,
@@ -18,9 +19,9 @@ from fastmf.kernels.vocabulary import (
 
 # One slot: which row it holds, how many sweeps the row has had; whether its new moments exist, and
 # whether it has no variance yet; sweeps to wait before the next extrapolation; its damping; the
-# largest change, squared step and step . last step of this sweep, the squared step of the last one;
-# the running mean of the cosine of successive steps; and the smallest residual of this window and
-# of the one before.
+# largest change, the largest mean, the squared step and step . last step of this sweep; the squared
+# step of the last one; the running mean of the cosine of successive steps; and the smallest residual
+# of this window and of the one before.
 SLOT = np.dtype(
     [
         ("row", np.int64),
@@ -30,6 +31,7 @@ SLOT = np.dtype(
         ("wait", np.int64),
         ("damping", np.float64),
         ("residual", np.float64),
+        ("scale", np.float64),
         ("size", np.float64),
         ("along", np.float64),
         ("last_size", np.float64),
@@ -46,9 +48,9 @@ class Flight(NamedTuple):
     Parameters
     ----------
     slots : SLOT array of shape (n_slots,)
-    state : array of shape (6, n_slots, n_units)
-        Mean and variance; the tilts b and a that gave them (a without the tilt from outside); the
-        last change of the mean; the third cumulant (for order 3).
+    state : array of shape (4, n_slots, n_units), or (5, n_slots, n_units) for order 3
+        Mean and variance; the last change of the mean; the tilt a without the part from outside;
+        the third cumulant. The tilt b goes straight into the record.
     products : array of shape (3, n_slots, block)
         Mean, variance and third cumulant times one block of couplings, their squares and cubes.
     scratch : array of shape (4, block)
@@ -60,7 +62,9 @@ class Flight(NamedTuple):
     scratch: np.ndarray
 
 
-MEAN, VAR, B, A, STEP, THIRD = range(6)
+# Planes of the state of a record, and what is in the place of B in that of a flight.
+MEAN, VAR, B, A, THIRD = range(5)
+STEP = B
 
 
 @kernel(inner=True)
@@ -73,7 +77,7 @@ def board(layers, flight, s, row, settings, record):
         spread += record.state[VAR, row, i]
         state[MEAN, s, i] = record.state[MEAN, row, i]
         state[VAR, s, i] = record.state[VAR, row, i]
-        state[B, s, i] = 0
+        record.state[B, row, i] = 0
         state[A, s, i] = 0
         state[STEP, s, i] = 0
     if settings.order == 3:
@@ -97,7 +101,7 @@ def leave(flight, s, last, status, tilt, record):
     slot = flight.slots[s]
     row = slot["row"]
     state = flight.state
-    for k in range(record.state.shape[0]):
+    for k in (MEAN, VAR, A):
         for i in range(state.shape[2]):
             record.state[k, row, i] = state[k, s, i]
     if tilt.precision.shape[0] > 0:
@@ -112,14 +116,6 @@ def leave(flight, s, last, status, tilt, record):
         for k in range(state.shape[0]):
             for i in range(state.shape[2]):
                 state[k, s, i] = state[k, last, i]
-
-
-@kernel(inner=True)
-def _magnitude(values):
-    largest = values[0] * 0
-    for i in range(values.shape[0]):
-        largest = max(largest, abs(values[i]))
-    return largest
 
 
 @kernel(inner=True)
@@ -138,19 +134,16 @@ def judge(flight, s, fresh, settings, record):
     if fresh and residual <= settings.tol:
         return CONVERGED
     # No change smaller than a few last digits can be told from rounding.
-    if fresh and residual <= 4 * settings.resolution * _magnitude(flight.state[MEAN, s]):
+    if fresh and residual <= 4 * settings.resolution * slot["scale"]:
         return CONVERGED
 
     lengths = np.sqrt(slot["size"] * slot["last_size"])
     cosine = slot["along"] / lengths if lengths > 0 else 0.0
     slot["swing"] += 0.1 * (cosine - slot["swing"])
     slot["best"] = min(slot["best"], residual)
+    falling = slot["best"] <= slot["best_before"] / 2 or slot["swing"] >= 0.9
     if sweep >= settings.max_iter:
-        return (
-            CYCLING
-            if slot["swing"] < 0 and slot["best"] > slot["best_before"] / 2
-            else OUT_OF_SWEEPS
-        )
+        return OUT_OF_SWEEPS if falling else CYCLING
     if sweep % WINDOW == 0:
         stuck = slot["best"] > 0.95 * slot["best_before"] and slot["swing"] < 0.9
         swinging = slot["best"] > 0.5 * slot["best_before"] and slot["swing"] < 0
@@ -160,7 +153,7 @@ def judge(flight, s, fresh, settings, record):
         slot["best"] = np.inf
 
     slot["wait"] -= 1
-    if settings.accelerate and slot["wait"] <= 0 and residual < 1e-2 and cosine > 0.9:
+    if settings.accelerate and slot["wait"] <= 0 and residual < ONSET and cosine > 0.9:
         ratio = np.sqrt(slot["size"] / slot["last_size"])
         if 0.2 < ratio < 0.995 and residual * ratio / (1 - ratio) < 0.1:
             mean, step = flight.state[MEAN, s], flight.state[STEP, s]

@@ -8,7 +8,14 @@ visit, a tilt and a record are.
 import numpy as np
 from numba.extending import overload
 
-from fastmf._numba import fetch_and_increment, kernel, not_inlined
+from fastmf._numba import (
+    REORDER,
+    bits_to_float,
+    fetch_and_increment,
+    float_to_bits,
+    kernel,
+    not_inlined,
+)
 from fastmf.kernels.flight import MEAN, SLOT, STEP, THIRD, VAR, A, B, Flight, board, judge, leave
 from fastmf.kernels.product import product
 from fastmf.kernels.vocabulary import RUNNING, third_cumulants
@@ -17,47 +24,73 @@ from fastmf.priors._protocol import tilted_moments
 # --- one block of units of one row --------------------------------------------------------------
 
 
-@kernel(inner=True, reorder=True)
+def _magnitude_bits(x):
+    """The bits of |x|, which are in the order of their values: their maxima vectorise."""
+    return abs(x).view(np.int32 if x.dtype == np.float32 else np.int64)
+
+
+@overload(_magnitude_bits)
+def _magnitude_bits_compiled(x):
+    return lambda x: float_to_bits(abs(x))
+
+
+def _from_bits(bits):
+    return bits.view(np.float32 if bits.dtype == np.int32 else np.float64)
+
+
+@overload(_from_bits)
+def _from_bits_compiled(bits):
+    return lambda bits: bits_to_float(bits)
+
+
+@kernel(inner=True, fastmath=REORDER)
 def _relax(mean, var, step, new_mean, new_var, share):
-    """Move a share of the way to new values: largest change, squared step, step . last step."""
-    largest = new_mean[0] * 0
+    """Move a share of the way to new values.
+
+    Returns the largest change before that, the largest mean, the squared step, and its product with
+    the last one.
+    """
     size = new_mean[0] * 0
-    along = new_mean[0] * 0
+    along = size
+    largest = scale = _magnitude_bits(size)
     for i in range(mean.shape[0]):
         change = new_mean[i] - mean[i]
-        largest = max(largest, abs(change))
+        largest = max(largest, _magnitude_bits(change))
+        scale = max(scale, _magnitude_bits(new_mean[i]))
         change = share * change
         size += change * change
         along += change * step[i]
         step[i] = change
         mean[i] += change
         var[i] += share * (new_var[i] - var[i])
-    return largest, size, along
+    return _from_bits(largest), _from_bits(scale), size, along
 
 
-@kernel(inner=True)
-def _is_finite(mean, var, bound):
-    bad = 0
+@kernel(inner=True, fastmath=REORDER)
+def _is_finite(mean, var):
+    total = mean[0] * 0
     for i in range(mean.shape[0]):
-        bad += not (abs(mean[i]) <= bound and abs(var[i]) <= bound)
-    return bad == 0
+        # 0, unless one of them is infinite or NaN.
+        total += (mean[i] - mean[i]) + (var[i] - var[i])
+    return total == 0
 
 
 # --- one visit: a block of units of all rows in flight ------------------------------------------
 
 
 @kernel(inner=True)
-def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt):
+def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt, record):
     """New moments of the layer's units first, first + 1, ... from the products at `offset`."""
     not_inlined()
     here = layer.start + first
     units = slice(here, here + n_units)
     mean, var = flight.state[MEAN, s, units], flight.state[VAR, s, units]
-    b, a = flight.state[B, s, units], flight.state[A, s, units]
+    a = flight.state[A, s, units]
     fields = flight.products[0, s, offset : offset + n_units]
     new_mean, new_var = flight.scratch[0, :n_units], flight.scratch[1, :n_units]
     slot = flight.slots[s]
     row = slot["row"]
+    b = record.state[B, row, units]
 
     if settings.order >= 2 and fresh:
         onsager = flight.products[1, s, offset : offset + n_units]
@@ -92,12 +125,14 @@ def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt):
             if clamped[i]:
                 new_mean[i] = mean[i]
                 new_var[i] = var[i]
-    if not _is_finite(new_mean, new_var, settings.bound):
+    if not _is_finite(new_mean, new_var):
         slot["finite"] = 0
         return
     share = mean.dtype.type(1 - slot["damping"])
-    largest, size, along = _relax(mean, var, flight.state[STEP, s, units], new_mean, new_var, share)
+    step = flight.state[STEP, s, units]
+    largest, scale, size, along = _relax(mean, var, step, new_mean, new_var, share)
     slot["residual"] = max(slot["residual"], largest)
+    slot["scale"] = max(slot["scale"], scale)
     slot["size"] += size
     slot["along"] += along
     if settings.order == 3:
@@ -126,7 +161,7 @@ def _spread(layer, flight, s, panel, i, mean, var, third, fresh, settings):
 
 
 @kernel(inner=True)
-def _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
+def _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record):
     """Update one block of units of one layer in all rows in flight."""
     not_inlined()
     width = layer.couplings.shape[2]
@@ -145,32 +180,41 @@ def _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, ti
     start, one = np.int64(0), np.int64(1)
     for s in range(n_active):
         if not settings.one_by_one:
-            _update(layer, flight, s, first, n_units, start, fresh, settings, tilt)
+            _update(layer, flight, s, first, n_units, start, fresh, settings, tilt, record)
             continue
         for i in range(n_units):
             here = layer.start + first + i
-            mean, var, third = state[MEAN, s, here], state[VAR, s, here], state[THIRD, s, here]
-            _update(layer, flight, s, first + i, one, i, fresh, settings, tilt)
+            mean, var = state[MEAN, s, here], state[VAR, s, here]
+            third = state[THIRD, s, here] if settings.order == 3 else mean
+            _update(layer, flight, s, first + i, one, i, fresh, settings, tilt, record)
             _spread(layer, flight, s, first_panel, i, mean, var, third, fresh, settings)
 
 
-def visit(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
+def visit(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record):
     """`_visit` of one of several layers of different types."""
-    _visit(layers[which], flight, n_active, first_panel, last_panel, fresh, settings, tilt)
+    _visit(layers[which], flight, n_active, first_panel, last_panel, fresh, settings, tilt, record)
 
 
 @overload(visit)
-def _visit_by_type(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
-    def any_of(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
+def _visit_by_type(
+    layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record
+):
+    def any_of(
+        layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record
+    ):
         layer = layers[which]
-        _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, tilt)
+        _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record)
 
     if len(set(layers)) == 1:
         return any_of
 
-    def one_of(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
+    def one_of(
+        layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record
+    ):
         if which == 0:
-            _visit(layers[0], flight, n_active, first_panel, last_panel, fresh, settings, tilt)
+            _visit(
+                layers[0], flight, n_active, first_panel, last_panel, fresh, settings, tilt, record
+            )
         else:
             visit(
                 layers[1:],
@@ -182,6 +226,7 @@ def _visit_by_type(layers, which, flight, n_active, first_panel, last_panel, fre
                 fresh,
                 settings,
                 tilt,
+                record,
             )
 
     return one_of
@@ -213,9 +258,9 @@ def tap(layers, visits, block, settings, tilt, queue, record):
     kind = record.state.dtype
     flight = Flight(
         np.zeros(n_slots, SLOT),
-        np.zeros((6, n_slots, n_units), kind),
-        np.zeros((3, n_slots, block), kind),
-        np.zeros((4, max(block, n_units)), kind),
+        np.empty((5 if settings.order == 3 else 4, n_slots, n_units), kind),
+        np.empty((3, n_slots, block), kind),
+        np.empty((4, max(block, n_units)), kind),
     )
     n_active = np.int64(0)
     phase = np.int64(0)
@@ -240,6 +285,7 @@ def tap(layers, visits, block, settings, tilt, queue, record):
             slot = flight.slots[s]
             slot["finite"] = 1
             slot["residual"] = 0
+            slot["scale"] = 0
             slot["size"] = 0
             slot["along"] = 0
         fresh = phase == 0
@@ -259,6 +305,7 @@ def tap(layers, visits, block, settings, tilt, queue, record):
                 fresh and not certain,
                 settings,
                 tilt,
+                record,
             )
         s = np.int64(0)
         while s < n_active:

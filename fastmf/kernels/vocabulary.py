@@ -21,6 +21,9 @@ RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
 WINDOW = 16
 # The share of the old value goes 0, 1/2, 3/4, ... up to this.
 STRONGEST_DAMPING = 0.97
+# Slow directions are extrapolated once no mean changes by more than this: earlier, rows would too
+# often be thrown to other fixed points.
+ONSET = 2e-3
 
 
 class Layer(NamedTuple):
@@ -69,8 +72,8 @@ class Settings(NamedTuple):
         Extrapolate slow directions (vector Aitken).
     rows_in_flight : int
         Rows that a worker holds at a time.
-    resolution, bound : float
-        Relative spacing and largest value of the floating type.
+    resolution : float
+        Relative spacing of the floating type.
     """
 
     order: int
@@ -83,7 +86,6 @@ class Settings(NamedTuple):
     accelerate: bool
     rows_in_flight: int
     resolution: float
-    bound: float
 
 
 class Tilt(NamedTuple):

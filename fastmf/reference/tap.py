@@ -8,6 +8,7 @@ from fastmf.reference.product import unpacked
 RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
 WINDOW = 16
 STRONGEST_DAMPING = 0.97
+ONSET = 2e-3
 
 
 class Rows:
@@ -35,7 +36,7 @@ class Rows:
         """Forget what was measured in the last sweep."""
         n = len(self.index)
         self.finite = np.ones(n, bool)
-        self.residual, self.size, self.along = np.zeros(n), np.zeros(n), np.zeros(n)
+        self.residual, self.scale, self.size, self.along = np.zeros((4, n))
 
     def keep(self, rows):
         """Leave out all but these rows."""
@@ -117,13 +118,13 @@ def _visit(layer, dense, rows, first, last, fresh, settings):
         new_mean, new_var = np.where(held, mean, new_mean), np.where(held, var, new_var)
 
     ok = np.isfinite(new_mean).all(1) & np.isfinite(new_var).all(1)
-    ok &= (abs(new_mean) <= settings.bound).all(1) & (abs(new_var) <= settings.bound).all(1)
     rows.finite &= ok
     new_mean = np.where(ok[:, None], new_mean, mean)
     new_var = np.where(ok[:, None], new_var, var)
     share = (1 - rows.damping)[:, None].astype(mean.dtype)
     change = new_mean - mean
     np.maximum(rows.residual, abs(change).max(1), out=rows.residual)
+    np.maximum(rows.scale, abs(new_mean).max(1), out=rows.scale)
     change *= share
     step = rows.step[:, units]
     rows.size += np.einsum("ij,ij->i", change, change)
@@ -146,10 +147,10 @@ def _judge(rows, fresh, settings, record):
     rows.swing += 0.1 * (cosine - rows.swing)
     np.minimum(rows.best, residual, out=rows.best)
 
-    rounding = 4 * settings.resolution * abs(rows.mean).max(1)
+    rounding = 4 * settings.resolution * rows.scale
     converged = fresh & (residual <= np.maximum(settings.tol, rounding))
     spent = rows.sweep >= settings.max_iter
-    cycling = (rows.swing < 0) & (rows.best > rows.best_before / 2)
+    cycling = (rows.swing < 0.9) & (rows.best > rows.best_before / 2)
     status = np.where(spent, np.where(cycling, CYCLING, OUT_OF_SWEEPS), RUNNING)
     status = np.where(rows.finite, np.where(converged, CONVERGED, status), DIVERGED)
 
@@ -166,7 +167,7 @@ def _judge(rows, fresh, settings, record):
     if settings.accelerate:
         ratio = np.sqrt(rows.size / rows.last_size)
         stretch = ratio / (1 - ratio)
-        slow = (rows.wait <= 0) & (residual < 1e-2) & (cosine > 0.9)
+        slow = (rows.wait <= 0) & (residual < ONSET) & (cosine > 0.9)
         slow &= (ratio > 0.2) & (ratio < 0.995) & (residual * stretch < 0.1) & (status == RUNNING)
         kind = rows.mean.dtype
         rows.mean[slow] += stretch[slow, None].astype(kind) * rows.step[slow]
