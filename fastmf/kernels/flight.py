@@ -20,8 +20,8 @@ from fastmf.kernels.vocabulary import (
 # One slot: which row it holds, how many sweeps the row has had; whether its new moments exist, and
 # whether it has no variance yet; sweeps to wait before the next extrapolation; its damping; the
 # largest change, the largest mean, the squared step and step . last step of this sweep; the squared
-# step of the last one; the running mean of the cosine of successive steps; and the smallest residual
-# of this window and of the one before.
+# step of the last one; the running mean of the cosine of successive steps; and the smallest
+# residual of this window and of the one before.
 SLOT = np.dtype(
     [
         ("row", np.int64),

@@ -6,6 +6,7 @@ visit, a tilt and a record are.
 """
 
 import numpy as np
+from numba.core import types
 from numba.extending import overload
 
 from fastmf._numba import (
@@ -34,13 +35,17 @@ def _magnitude_bits_compiled(x):
     return lambda x: float_to_bits(abs(x))
 
 
-def _from_bits(bits):
-    return bits.view(np.float32 if bits.dtype == np.int32 else np.float64)
+def _of_bits(bits, like):
+    """The number with these bits, in the type of `like`."""
+    return bits.astype(np.int32).view(np.float32) if like.dtype == np.float32 else bits.view(float)
 
 
-@overload(_from_bits)
-def _from_bits_compiled(bits):
-    return lambda bits: bits_to_float(bits)
+@overload(_of_bits)
+def _of_bits_compiled(bits, like):
+    if like == types.float32:
+        # Numba makes 64 bits of 32 on the way.
+        return lambda bits, like: bits_to_float(np.int32(bits))
+    return lambda bits, like: bits_to_float(bits)
 
 
 @kernel(inner=True, fastmath=REORDER)
@@ -63,15 +68,16 @@ def _relax(mean, var, step, new_mean, new_var, share):
         step[i] = change
         mean[i] += change
         var[i] += share * (new_var[i] - var[i])
-    return _from_bits(largest), _from_bits(scale), size, along
+    return _of_bits(largest, share), _of_bits(scale, share), size, along
 
 
 @kernel(inner=True, fastmath=REORDER)
 def _is_finite(mean, var):
-    total = mean[0] * 0
+    zero = mean.dtype.type(0)
+    total = zero
     for i in range(mean.shape[0]):
         # 0, unless one of them is infinite or NaN.
-        total += (mean[i] - mean[i]) + (var[i] - var[i])
+        total += zero * mean[i] + zero * var[i]
     return total == 0
 
 
