@@ -53,7 +53,9 @@ def _figures(outcome: Outcome):
     figures = {}
     for name, machine in (("binary", outcome.binary), ("real", outcome.real)):
         figures[f"learning-{name}"] = plotting.learning_curve(machine.history_)
-        figures[f"fields-{name}"] = plotting.receptive_fields(machine.weights_, outcome.shape)
+        figures[f"fields-{name}"] = plotting.receptive_fields(
+            machine.weights_, outcome.shape, columns=10
+        )
     figures["accuracy"] = plotting.denoising_accuracy(FLIP_PROBABILITY, outcome.scores)
     figures["images-binary"] = plotting.image_rows(outcome.binary_rows, outcome.shape)
     figures["images-real"] = plotting.image_rows(outcome.real_rows, outcome.shape)
