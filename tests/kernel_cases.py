@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fastmf as mf
-from fastmf._numba import fetch_and_increment, in_parallel, kernel
+from fastmf._numba import fetch_and_increment, kernel
+from fastmf._threads import in_parallel
 from fastmf.inference._layout import Layout
-from fastmf.kernels.product import panel_width
+from fastmf.kernels.product import pack, panel_width
 from fastmf.kernels.vocabulary import Record, Settings, Tilt
 from fastmf.priors._protocol import tilted_moments
 
@@ -38,7 +39,7 @@ class Case(NamedTuple):
         "file.function" in `fastmf.kernels`; the twin has the same address in `fastmf.reference`.
     name : str
     build : callable
-        build(size, dtype, rows=all, n_workers=1): a fresh tuple of arguments. The arguments of
+        build(size, dtype, rows=all): a fresh tuple of arguments. The arguments of
         `rows` are the same whether or not the other rows are there.
     results : callable
         results(arguments): the arrays that the kernel fills, by name, rows first.
@@ -72,6 +73,13 @@ class Case(NamedTuple):
     @property
     def twin(self):
         return self._function("reference")
+
+    def run(self, which, arguments, n_workers=1):
+        """Call the "compiled" kernel, in so many threads, or its "twin"."""
+        if which == "twin" or n_workers == 1:
+            getattr(self, which)(*arguments)
+        else:
+            in_parallel(self.compiled, arguments, n_workers)
 
     def _function(self, part):
         file, name = self.kernel.split(".")
@@ -156,7 +164,6 @@ def tap_arguments(
     size,
     dtype,
     rows=None,
-    n_workers=1,
     *,
     machine=rbm,
     schedule="blocked",
@@ -189,7 +196,7 @@ def tap_arguments(
     record.state[0, :, layout.bounds[0]] = start[rows]
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
     queue = np.zeros(1, np.int64)
-    return layout.layers, layout.visits, layout.block, settings, tilt, n_workers, queue, record
+    return layout.layers, layout.visits, layout.block, settings, tilt, queue, record
 
 
 def _record(arguments):
@@ -203,7 +210,7 @@ def _record(arguments):
 
 
 def free_energy_arguments(
-    size, dtype, rows=None, n_workers=1, *, machine=rbm, order=2, tilted=False, clamped=False
+    size, dtype, rows=None, *, machine=rbm, order=2, tilted=False, clamped=False
 ):
     """Arguments of `free_energy`: random states, not fixed points."""
     model = machine(size, dtype)
@@ -216,7 +223,7 @@ def free_energy_arguments(
     state = np.ascontiguousarray(state[:, rows])
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
     queue = np.zeros(1, np.int64)
-    return layout.layers, state, order, tilt, n_workers, queue, np.zeros(len(rows))
+    return layout.layers, state, order, tilt, queue, np.zeros(len(rows))
 
 
 def _log_partition(arguments):
@@ -227,7 +234,7 @@ def _log_partition(arguments):
 # --- gibbs and fill_panels ----------------------------------------------------------------------
 
 
-def gibbs_arguments(size, dtype, rows=None, n_workers=1, *, n_sweeps=3):
+def gibbs_arguments(size, dtype, rows=None, *, n_sweeps=3):
     """Arguments of `gibbs`."""
     model = rbm(size, dtype)
     v = data(model, size.n_rows)[_some(rows, size.n_rows)]
@@ -236,7 +243,7 @@ def gibbs_arguments(size, dtype, rows=None, n_workers=1, *, n_sweeps=3):
     return (
         *(model.weights, np.ascontiguousarray(model.weights.T), *model.layers, *values),
         *(np.uint64(7), n_sweeps, v, np.zeros((n_rows, size.n_hidden), dtype)),
-        *(np.zeros((n_rows, max(n_visible, size.n_hidden)), dtype), n_workers),
+        np.zeros((n_rows, max(n_visible, size.n_hidden)), dtype),
         np.zeros(1, np.int64),
     )
 
@@ -245,8 +252,8 @@ def _chains(arguments):
     return {"v": arguments[8], "h": arguments[9]}
 
 
-def fill_panels_arguments(size, dtype, rows=None, n_workers=1, *, power=1, fortran=False):
-    """Arguments of `fill_panels`; "rows" are panels of couplings, and there are no workers."""
+def fill_panels_arguments(size, dtype, rows=None, *, power=1, fortran=False):
+    """Arguments of `fill_panels`; "rows" are panels of couplings, and there is no queue."""
     matrix = rbm(size, dtype).weights
     matrix = np.asfortranarray(matrix) if fortran else matrix
     width = panel_width(matrix.dtype)
@@ -258,11 +265,12 @@ def _panels(arguments):
     return {"panels": arguments[-1]}
 
 
-# --- tilted moments, for the clock only: inside the package they are part of other kernels ---------
+# --- tilted moments, for the clock only: inside the package they are part of other kernels --------
 
 
-@kernel(inner=True)
-def _moments_of_blocks(prior, b, a, mean, var, queue):
+@kernel
+def moments_of_rows(prior, b, a, mean, var, queue):
+    """Means and variances of rows of tilted units, computed as `tap` computes them."""
     while True:
         row = fetch_and_increment(queue)
         if row >= b.shape[0]:
@@ -270,18 +278,38 @@ def _moments_of_blocks(prior, b, a, mean, var, queue):
         tilted_moments(prior, 0, b[row], a[row], mean[row], var[row])
 
 
-@kernel
-def moments_of_rows(prior, b, a, mean, var, n_workers, queue):
-    """Means and variances of rows of tilted units, computed as `tap` computes them."""
-    in_parallel(_moments_of_blocks, (prior, b, a, mean, var, queue), n_workers)
-
-
-def moments_arguments(prior, n_rows, n_workers=1):
+def moments_arguments(prior, n_rows):
     """Arguments of `moments_of_rows`: tilts of every kind."""
     rng = np.random.default_rng(4)
     shape = n_rows, len(prior[0])
     b, a = rng.normal(size=shape) * 10, rng.normal(size=shape) * 10
-    return prior, b, a, np.zeros(shape), np.zeros(shape), n_workers, np.zeros(1, np.int64)
+    return prior, b, a, np.zeros(shape), np.zeros(shape), np.zeros(1, np.int64)
+
+
+# --- statistics of learning ---------------------------------------------------------------------
+
+
+def conditional_arguments(size, dtype, rows=None):
+    """Arguments of `conditional_moments`."""
+    model = rbm(size, dtype)
+    states = data(model, size.n_rows)[_some(rows, size.n_rows)]
+    filled = np.zeros((3, len(states), size.n_hidden), dtype)
+    return model.hidden, pack(model.weights), states, np.zeros(1, np.int64), *filled
+
+
+def pair_arguments(size, dtype, rows=None):
+    """Arguments of `pair_averages`; "rows" are visible units. The terms differ in length."""
+    model, rng = rbm(size, dtype), np.random.default_rng(5)
+    units = _some(rows, size.n_visible)
+    counts = np.array([size.n_rows, size.n_rows - 2, size.n_rows - 1])
+    lefts = rng.normal(size=(3, size.n_rows, size.n_visible)).astype(dtype)[:, :, units]
+    rights = rng.normal(size=(3, size.n_rows, size.n_hidden)).astype(dtype)
+    weights = np.array(model.weights[units])
+    return (
+        *(np.ascontiguousarray(lefts), np.stack([pack(right) for right in rights]), counts),
+        *(1 / counts, np.array([0, 1, 2]), weights, np.zeros(1, np.int64)),
+        np.zeros_like(weights),
+    )
 
 
 # --- the table ----------------------------------------------------------------------------------
@@ -340,6 +368,11 @@ CASES = [
     _free_energy("fully_visible", order=3, **FULLY_VISIBLE),
     Case("gibbs.gibbs", "block", gibbs_arguments, _chains, {"float64": 0, "float32": 0}, large=True,
          any_rows=False),
+    Case("statistics.conditional_moments", "hidden", conditional_arguments,
+         lambda arguments: dict(zip(("b", "mean", "var"), arguments[-3:], strict=True)),
+         {"float64": 1e-12, "float32": 1e-4}, large=True),
+    Case("statistics.pair_averages", "three_terms", pair_arguments,
+         lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-4}, large=True),
     *(
         Case("product.fill_panels", name, _with(fill_panels_arguments, **options), _panels,
              {"float64": 1e-15, "float32": 1e-6}, large=options["power"] == 2, any_rows=False)

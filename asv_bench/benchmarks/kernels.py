@@ -1,20 +1,8 @@
 """Every large case of the table that the tests use, at real sizes, kernel and NumPy twin."""
 
-import sys
-from pathlib import Path
+from kernel_cases import CASES, Size, case
 
 from . import THREADS
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from kernel_cases import (  # noqa: E402
-    CASES,
-    Size,
-    case,
-    data,
-    moments_arguments,
-    moments_of_rows,
-    rbm,
-)
 
 SIZES = {"784x100": Size(784, 100, 100), "784x500": Size(784, 500, 100),
          "784x2000": Size(784, 2000, 100)}  # fmt: skip
@@ -35,13 +23,12 @@ class Kernels:
     number, repeat, rounds, warmup_time = 1, (3, 10, 10.0), 1, 0
 
     def setup(self, name, size, dtype, which):
-        the_case = case(name)
-        self.function = getattr(the_case, which)
-        self.function(*the_case.build(TINY, dtype))  # compiles, or loads what was compiled
-        self.arguments = the_case.build(SIZES[size], dtype, n_workers=THREADS)
+        self.case = case(name)
+        self.case.run(which, self.case.build(TINY, dtype))  # compiles, or loads what was compiled
+        self.arguments = self.case.build(SIZES[size], dtype)
 
     def time_call(self, name, size, dtype, which):
-        self.function(*self.arguments)
+        self.case.run(which, self.arguments, THREADS)
 
 
 class KernelMemory(Kernels):
@@ -50,6 +37,6 @@ class KernelMemory(Kernels):
     params = (["tap.tap-ten_sweeps"], list(SIZES), ["float64", "float32"], ["compiled", "twin"])
 
     def peakmem_call(self, name, size, dtype, which):
-        self.function(*self.arguments)
+        self.case.run(which, self.arguments, THREADS)
 
     time_call = None

@@ -4,11 +4,12 @@ import subprocess
 import sys
 
 import numpy as np
+from kernel_cases import Size, data, moments_arguments, moments_of_rows, rbm
 
 import fastmf as mf
+from fastmf._threads import in_parallel
 
 from . import THREADS
-from .kernels import Size, data, moments_arguments, moments_of_rows, rbm
 
 SIZES = {"784x100": Size(784, 100, 100), "784x500": Size(784, 500, 100)}
 
@@ -36,6 +37,9 @@ class Start:
         self.run(self.SOLVE)
 
 
+OPTIONS = {"plain": {}, "fast": {"acceleration": "aitken", "onsager_every": 3}}
+
+
 class Solve:
     """From many starts to fixed points; the free energy included."""
 
@@ -43,27 +47,25 @@ class Solve:
     param_names = ("size", "dtype", "options")
     repeat, number, rounds = (3, 10, 20.0), 1, 1
 
-    OPTIONS = {"plain": {}, "fast": {"acceleration": "aitken", "onsager_every": 3}}
-
     def setup(self, size, dtype, options):
         self.model = rbm(SIZES[size], dtype)
         self.starts = data(self.model, 10_000)
         mf.tap(self.model, self.starts[:2], max_iter=1)
 
     def time_hundred_starts(self, size, dtype, options):
-        mf.tap(self.model, self.starts[:100], tol=1e-8, **self.OPTIONS[options])
+        mf.tap(self.model, self.starts[:100], tol=1e-8, **OPTIONS[options])
 
     def time_ten_thousand_starts(self, size, dtype, options):
-        mf.tap(self.model, self.starts, tol=1e-5, **self.OPTIONS[options])
+        mf.tap(self.model, self.starts, tol=1e-5, **OPTIONS[options])
 
     def peakmem_ten_thousand_starts(self, size, dtype, options):
-        mf.tap(self.model, self.starts, tol=1e-5, **self.OPTIONS[options])
+        mf.tap(self.model, self.starts, tol=1e-5, **OPTIONS[options])
 
 
 class Epoch:
     """One training epoch of 10,000 rows, 100 starts and 3 sweeps a step, float32."""
 
-    params = list(SIZES)
+    params = tuple(SIZES)
     param_names = ("size",)
     repeat, number, rounds = (3, 5, 30.0), 1, 1
 
@@ -93,7 +95,7 @@ class Moments:
         unit = np.ones(1000)
         prior = mf.priors.TruncatedGaussian(0 * unit, unit, 0 * unit, unit)
         moments_of_rows(*moments_arguments(prior, 1))
-        self.arguments = moments_arguments(prior, 1000, n_workers=THREADS)
+        self.arguments = moments_arguments(prior, 1000)
 
     def time_truncated_gaussian(self):
-        moments_of_rows(*self.arguments)
+        in_parallel(moments_of_rows, self.arguments, THREADS)

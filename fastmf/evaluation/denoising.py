@@ -19,7 +19,7 @@ def flip(X, p, rng):
         Entries 0 and 1 of any type.
     p : float
         Probability in [0, 1] that an entry is flipped.
-    rng : numpy.random.Generator
+    rng : numpy.random.Generator or int
         Source of randomness.
 
     Returns
@@ -33,6 +33,7 @@ def flip(X, p, rng):
         If X is not binary or p is not a probability.
     """
     X = _binary(X, "X")
+    rng = np.random.default_rng(rng)
     return (X != (rng.random(X.shape) < _probability(p, "p"))).astype(X.dtype)
 
 

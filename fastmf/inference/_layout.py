@@ -1,5 +1,7 @@
 """From a model to what kernels sweep: packed layers, an order of visits, one array of all units."""
 
+import weakref
+
 import numpy as np
 
 from fastmf.kernels.product import pack, panel_width
@@ -97,6 +99,20 @@ def _pieces(layer, step):
     return [(first, min(first + step, n_panels)) for first in range(0, n_panels, step)]
 
 
-def rows_in_flight(n_rows, n_couplings, n_workers):
-    """Rows that each worker holds at a time: more where the couplings are slow to come by."""
-    return min(24 if n_couplings < 1_000_000 else 48, -(-n_rows // n_workers))
+def rows_in_flight(n_rows, n_workers):
+    """Rows that each worker holds at a time."""
+    return min(64, -(-n_rows // n_workers))
+
+
+_latest = None
+
+
+def layout_of(model, order, schedule):
+    """The layout of a model, kept until another is asked for: its parameters do not change."""
+    global _latest
+    key, kept = (order, schedule), _latest
+    if kept is not None and kept[0]() is model and kept[1] == key:
+        return kept[2]
+    layout = Layout(model, order, schedule)
+    _latest = weakref.ref(model), key, layout
+    return layout

@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference import _arguments as check
-from fastmf.inference._layout import Layout, rows_in_flight
+from fastmf.inference._layout import layout_of, rows_in_flight
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.kernels.free_energy import free_energy as log_partition_of_rows
 from fastmf.kernels.tap import tap as sweep_rows
@@ -114,7 +114,7 @@ def tap(
     onsager_every = check.count("onsager_every", onsager_every)
     if n_threads is not None:
         n_threads = check.count("n_threads", n_threads)
-    layout = Layout(model, order, schedule)
+    layout = layout_of(model, order, schedule)
     if order == 3 and not all(hasattr(prior, "third_cumulant") for prior in model.layers):
         raise ValueError("order=3 needs binary units (Bernoulli or Ising) in every layer.")
     dtype = model.dtype
@@ -141,7 +141,7 @@ def tap(
         max_iter=max_iter,
         onsager_every=onsager_every,
         accelerate=acceleration is not None,
-        rows_in_flight=rows_in_flight(n_rows, layout.n_couplings, n_workers),
+        rows_in_flight=rows_in_flight(n_rows, n_workers),
         resolution=float(limits.eps),
         bound=float(limits.max) / 4,
     )

@@ -1,0 +1,1 @@
+"""Compiled kernels: arrays in, arrays changed in place; each has a NumPy twin in `reference`."""

@@ -16,15 +16,17 @@ from fastmf.kernels.vocabulary import (
     start_third,
 )
 
-# One slot: which row it holds, how many sweeps the row has had; its damping; the largest change,
-# squared step and step . last step of this sweep, the squared step of the last one; the running
-# mean of the cosine of successive steps; the smallest residual of this window and the one before;
-# and the sweeps to wait before the next extrapolation.
+# One slot: which row it holds, how many sweeps the row has had; whether its new moments exist, and
+# whether it has no variance yet; sweeps to wait before the next extrapolation; its damping; the
+# largest change, squared step and step . last step of this sweep, the squared step of the last one;
+# the running mean of the cosine of successive steps; and the smallest residual of this window and
+# of the one before.
 SLOT = np.dtype(
     [
         ("row", np.int64),
         ("sweep", np.int64),
         ("finite", np.int64),
+        ("certain", np.int64),
         ("wait", np.int64),
         ("damping", np.float64),
         ("residual", np.float64),
@@ -66,7 +68,9 @@ def board(layers, flight, s, row, settings, record):
     """Put a row into slot s."""
     not_inlined()
     state = flight.state
+    spread = 0.0
     for i in range(state.shape[2]):
+        spread += record.state[VAR, row, i]
         state[MEAN, s, i] = record.state[MEAN, row, i]
         state[VAR, s, i] = record.state[VAR, row, i]
         state[B, s, i] = 0
@@ -77,6 +81,7 @@ def board(layers, flight, s, row, settings, record):
     slot = flight.slots[s]
     slot["row"] = row
     slot["sweep"] = 0
+    slot["certain"] = spread == 0
     slot["wait"] = 3
     slot["damping"] = settings.damping
     slot["last_size"] = 0
@@ -119,9 +124,10 @@ def _magnitude(values):
 
 @kernel(inner=True)
 def judge(flight, s, fresh, settings, record):
-    """Status of the row in slot s after a sweep; damp it if it oscillates, hurry it if it crawls."""
+    """Status of the row in slot s after a sweep; damped if it oscillates, hurried if it crawls."""
     not_inlined()
     slot = flight.slots[s]
+    slot["certain"] = 0
     slot["sweep"] += 1
     sweep = slot["sweep"]
     residual = slot["residual"]

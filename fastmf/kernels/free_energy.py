@@ -89,16 +89,19 @@ def all_layers(layers, state, first_row, n_rows, order, tilt, third, products, s
 
 @overload(all_layers)
 def _all_layers(layers, state, first_row, n_rows, order, tilt, third, products, scratch, out):
-    def first(layers, state, first_row, n_rows, order, tilt, third, products, scratch, out):
-        _layer(layers[0], state, first_row, n_rows, order, tilt, third, products, scratch, out)
-
     def first_and_rest(
         layers, state, first_row, n_rows, order, tilt, third, products, scratch, out
     ):
         _layer(layers[0], state, first_row, n_rows, order, tilt, third, products, scratch, out)
         all_layers(layers[1:], state, first_row, n_rows, order, tilt, third, products, scratch, out)
 
-    return first if len(layers) == 1 else first_and_rest
+    def one_after_another(
+        layers, state, first_row, n_rows, order, tilt, third, products, scratch, out
+    ):
+        for k in range(len(layers)):
+            _layer(layers[k], state, first_row, n_rows, order, tilt, third, products, scratch, out)
+
+    return one_after_another if len(set(layers)) == 1 else first_and_rest
 
 
 @kernel

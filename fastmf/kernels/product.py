@@ -63,12 +63,18 @@ def fill_panels(matrix, power, panels):
         first = panel * width
         n_here = min(width, matrix.shape[1] - first)
         for row in range(n_rows):
-            for c in range(n_here):
-                value = matrix[row, first + c]
-                result = value
-                for _ in range(power - 1):
-                    result *= value
-                panels[panel, row, c] = result
+            target = panels[panel, row]
+            # One loop for each power, so that each is a plain pass over memory.
+            if power == 1:
+                for c in range(n_here):
+                    target[c] = matrix[row, first + c]
+            elif power == 2:
+                for c in range(n_here):
+                    target[c] = matrix[row, first + c] * matrix[row, first + c]
+            else:
+                for c in range(n_here):
+                    value = matrix[row, first + c]
+                    target[c] = value * value * value
 
 
 def product(states, n_rows, source, packed, panel, out, column):

@@ -76,14 +76,15 @@ def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt):
         field = tilt.field[min(row, tilt.field.shape[0] - 1), units]
         for i in range(n_units):
             b[i] += field[i]
+    tilt_a = flight.scratch[2, :n_units]
+    for i in range(n_units):
+        tilt_a[i] = a[i]
     if tilt.precision.shape[0] > 0:
         precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), units]
-        total = flight.scratch[2, :n_units]
         for i in range(n_units):
-            total[i] = a[i] + precision[i]
-        tilted_moments(layer.prior, first, b, total, new_mean, new_var)
-    else:
-        tilted_moments(layer.prior, first, b, a, new_mean, new_var)
+            tilt_a[i] += precision[i]
+
+    tilted_moments(layer.prior, first, b, tilt_a, new_mean, new_var)
 
     if tilt.clamped.shape[0] > 0:
         clamped = tilt.clamped[min(row, tilt.clamped.shape[0] - 1), units]
@@ -160,14 +161,12 @@ def visit(layers, which, flight, n_active, first_panel, last_panel, fresh, setti
 
 @overload(visit)
 def _visit_by_type(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
+    def any_of(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
+        layer = layers[which]
+        _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, tilt)
+
     if len(set(layers)) == 1:
-        return (
-            lambda layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt: (
-                _visit(
-                    layers[which], flight, n_active, first_panel, last_panel, fresh, settings, tilt
-                )
-            )
-        )
+        return any_of
 
     def one_of(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt):
         if which == 0:
@@ -244,7 +243,12 @@ def tap(layers, visits, block, settings, tilt, queue, record):
             slot["size"] = 0
             slot["along"] = 0
         fresh = phase == 0
+        certain = len(layers) > 1
+        for s in range(n_active):
+            certain = certain and flight.slots[s]["certain"] == 1
         for v in range(visits.shape[0]):
+            # Without variances there are no Onsager terms to compute in the first layer.
+            certain = certain and visits[v, 0] == visits[0, 0]
             visit(
                 layers,
                 visits[v, 0],
@@ -252,7 +256,7 @@ def tap(layers, visits, block, settings, tilt, queue, record):
                 n_active,
                 visits[v, 1],
                 visits[v, 2],
-                fresh,
+                fresh and not certain,
                 settings,
                 tilt,
             )

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
+from fastmf.inference._layout import layout_of
 from fastmf.kernels import statistics as kernels
-from fastmf.kernels.product import fill_panels, pack, packed_shape
+from fastmf.kernels.product import fill_panels, packed_shape
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
 
@@ -75,13 +76,16 @@ def pair_averages(weights, terms, n_threads=None):
     return out
 
 
-def conditional_moments(model, X, n_threads=None):
+def conditional_moments(model, X, order=2, n_threads=None):
     """Fields, means and variances of the hidden units given the visible ones.
 
     Parameters
     ----------
     model : RBM
     X : array of shape (n_rows, n_visible)
+    order : {1, 2, 3}
+        Of the expansion that is used beside it, whose packed couplings serve here too.
+    n_threads : int or None
 
     Returns
     -------
@@ -90,7 +94,8 @@ def conditional_moments(model, X, n_threads=None):
     b, mean, var = np.empty((3, len(X), model.n_hidden), model.dtype)
     n_workers = workers_for(len(X) // kernels.ROWS + 1, len(X) * model.weights.size, n_threads)
     queue = np.zeros(1, np.int64)
-    arguments = model.hidden, pack(model.weights), X, queue, b, mean, var
+    couplings = layout_of(model, order, "blocked").layers[1].couplings
+    arguments = model.hidden, couplings, X, queue, b, mean, var
     in_parallel(kernels.conditional_moments, arguments, n_workers)
     return b, mean, var
 
@@ -100,7 +105,7 @@ def _row_average(prior):
     return map_parameters(lambda f: np.mean(f, axis=0, dtype=np.float64), prior)
 
 
-def data_average(model, X, n_threads=None):
+def data_average(model, X, order=2, n_threads=None):
     """Derivatives by the parameters of the average over rows of log sum_h exp(-energy(x, h)).
 
     Parameters
@@ -117,7 +122,7 @@ def data_average(model, X, n_threads=None):
     -----
     Tramel et al. (2018), first terms of Eqs. 40-42 (with l for the dummy index inside).
     """
-    b, mean, var = conditional_moments(model, X, n_threads)
+    b, mean, var = conditional_moments(model, X, order, n_threads)
     return Gradient(
         pair_averages(model.weights, [(X, mean, 1, 0)], n_threads),
         _row_average(log_prob_gradient(model.visible, X)),
@@ -179,4 +184,4 @@ def gradient(model, X, solutions, order=2):
     Gradient
         Of the average over rows of `log_likelihood(model, X, average of solutions.log_partition)`.
     """
-    return data_average(model, X) - solution_average(model, solutions, order)
+    return data_average(model, X, order) - solution_average(model, solutions, order)

@@ -91,7 +91,7 @@ def model_average(state, X, settings, rng, n_threads=None):
     samples, _ = gibbs(model, chains, settings.n_sweeps, rng, n_threads)
     if settings.gradient == "pcd":
         state.chains = (samples,)
-    return data_average(model, samples, n_threads)
+    return data_average(model, samples, order=1, n_threads=n_threads)
 
 
 def step(state, X, settings, rate, rng, n_threads=None):
@@ -118,7 +118,9 @@ def step(state, X, settings, rate, rng, n_threads=None):
     would be 1 / rate times the gradient) and the regulariser enters with a minus sign.
     """
     model = state.model
-    slope = data_average(model, X, n_threads) - model_average(state, X, settings, rng, n_threads)
+    order = ORDERS.get(settings.gradient, 1)
+    slope = data_average(model, X, order, n_threads)
+    slope -= model_average(state, X, settings, rng, n_threads)
     decay = settings.l2 * model.weights
     if settings.l1:
         decay += settings.l1 * np.sign(model.weights)

@@ -6,7 +6,7 @@ from fastmf.priors._protocol import as_dtype, n_units
 
 
 def matrix(name, value):
-    """`value` as a finite C-contiguous matrix: float32 stays float32, all else is float64."""
+    """A read-only copy, finite and C-contiguous: float32 stays float32, all else is float64."""
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "fiub":
@@ -19,7 +19,11 @@ def matrix(name, value):
         raise ValueError(f"{name} must be a non-empty matrix, got shape {array.shape}.")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity.")
-    return np.ascontiguousarray(array, dtype=np.float32 if array.dtype == np.float32 else float)
+    dtype = np.float32 if array.dtype == np.float32 else np.float64
+    # A copy that stays as it is: solvers keep what they make of it.
+    matrix = np.array(array, dtype=dtype, order="C")
+    matrix.flags.writeable = False
+    return matrix
 
 
 def unit_prior(name, prior, n, dtype):

@@ -51,7 +51,7 @@ class BoltzmannMachine:
         if couplings.diagonal().any():
             raise ValueError("couplings must have a zero diagonal, got non-zero entries there.")
         if asymmetry > 0:
-            couplings = (couplings + couplings.T) / 2
+            couplings = _checks.matrix("couplings", (couplings + couplings.T) / 2)
         object.__setattr__(self, "couplings", couplings)
         prior = _checks.unit_prior("prior", self.prior, len(couplings), couplings.dtype)
         object.__setattr__(self, "prior", prior)

@@ -127,7 +127,7 @@ def map_parameters(function, prior, *others):
     """The prior whose learned fields are function(its own, those of the others), part by part."""
     if hasattr(prior, "parts"):
         together = zip(prior.parts, *(other.parts for other in others), strict=True)
-        return prior._of(map_parameters(function, *parts) for parts in together)
+        return prior._make((tuple(map_parameters(function, *parts) for parts in together),))
     changed = {
         name: function(getattr(prior, name), *(getattr(o, name) for o in others))
         for name in parameter_names(prior)

@@ -1,32 +1,16 @@
 """Several priors side by side within one layer."""
 
-from inspect import Parameter, Signature
 from typing import NamedTuple
 
 import numpy as np
-from numba.core import cgutils, types
-from numba.core.imputils import impl_ret_borrowed
-from numba.extending import (
-    NativeValue,
-    intrinsic,
-    models,
-    overload,
-    register_model,
-    typeof_impl,
-    unbox,
-)
+from numba.core import types
+from numba.extending import overload
 
 from fastmf.priors import _protocol
 from fastmf.priors._protocol import REGISTRY, tilted_log_partition, tilted_moments
 
 
-class Parts(tuple):
-    """A tuple that parallel loops accept: Numba takes tuples apart there, but only one level."""
-
-    __slots__ = ()
-
-
-class Concatenated(NamedTuple("_Concatenated", [("parts", Parts)])):
+class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
     """Several priors side by side: the units of the first, then those of the second, and so on.
 
     Parameters
@@ -46,8 +30,6 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", Parts)])):
     """
 
     __slots__ = ()
-    # Numba rebuilds the tuple inside parallel loops from its fields.
-    __signature__ = Signature([Parameter("parts", Parameter.POSITIONAL_OR_KEYWORD)])
 
     def __new__(cls, *priors):
         parts = []
@@ -62,11 +44,7 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", Parts)])):
         dtypes = {np.asarray(f).dtype for part in parts for f in part}
         if len(dtypes) > 1:
             parts = [_protocol.as_dtype(part, np.float64) for part in parts]
-        return cls._of(parts)
-
-    @classmethod
-    def _of(cls, parts):
-        return cls._make((Parts(parts),))
+        return cls._make((tuple(parts),))
 
     def n_units(self):
         """Number of units of all parts together."""
@@ -84,11 +62,11 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", Parts)])):
             if first < last:
                 taken.append(_protocol.take(part, slice(first, last)))
             start, stop = start - n, stop - n
-        return self._of(taken)
+        return self._make((tuple(taken),))
 
     def as_dtype(self, dtype):
         """The prior with its parameters in another floating type."""
-        return self._of(_protocol.as_dtype(part, dtype) for part in self.parts)
+        return self._make((tuple(_protocol.as_dtype(part, dtype) for part in self.parts),))
 
     def log_partition(self, b, a):
         """Log-partition of each unit."""
@@ -113,15 +91,17 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", Parts)])):
 
     def gradient(self, b, a):
         """Derivatives of the log-partition, part by part."""
-        return self._of(_protocol.gradient(p, *tilt) for p, *tilt in self._split(b, a))
+        parts = tuple(_protocol.gradient(p, *tilt) for p, *tilt in self._split(b, a))
+        return self._make((parts,))
 
     def log_prob_gradient(self, x):
         """Derivatives of log_prob, part by part."""
-        return self._of(_protocol.log_prob_gradient(p, x) for p, x in self._split(x))
+        parts = tuple(_protocol.log_prob_gradient(p, x) for p, x in self._split(x))
+        return self._make((parts,))
 
     def project(self):
         """The nearest prior with parameters inside their domain."""
-        return self._of(_protocol.project(part) for part in self.parts)
+        return self._make((tuple(_protocol.project(part) for part in self.parts),))
 
     def _split(self, *arrays):
         """Each part with its share of the last axis of the arrays."""
@@ -142,14 +122,14 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", Parts)])):
     @staticmethod
     def _tilted_moments(prior):
         def one_part_after_another(prior, start, b, a, mean, var):
-            _moments_of_parts(_as_tuple(prior.parts), start, b, a, mean, var)
+            _moments_of_parts(prior.parts, start, b, a, mean, var)
 
         return one_part_after_another
 
     @staticmethod
     def _tilted_log_partition(prior):
         def one_part_after_another(prior, start, b, a):
-            return _log_partition_of_parts(_as_tuple(prior.parts), start, b, a)
+            return _log_partition_of_parts(prior.parts, start, b, a)
 
         return one_part_after_another
 
@@ -164,45 +144,6 @@ def _join(pieces):
 
 
 # --- inside kernels -------------------------------------------------------------------------------
-
-
-class _PartsType(types.Type):
-    """Numba's type of Parts: a struct around the tuple."""
-
-    def __init__(self, parts):
-        self.parts = parts
-        self.types = parts.types
-        super().__init__(name=f"Parts({parts})")
-
-
-@typeof_impl.register(Parts)
-def _typeof_parts(value, context):
-    return _PartsType(types.BaseTuple.from_types([typeof_impl(part, context) for part in value]))
-
-
-@register_model(_PartsType)
-class _PartsModel(models.StructModel):
-    def __init__(self, manager, type_):
-        super().__init__(manager, type_, [("parts", type_.parts)])
-
-
-@unbox(_PartsType)
-def _unbox_parts(type_, value, context):
-    native = context.unbox(type_.parts, value)
-    struct = cgutils.create_struct_proxy(type_)(context.context, context.builder)
-    struct.parts = native.value
-    return NativeValue(struct._getvalue(), is_error=native.is_error, cleanup=native.cleanup)
-
-
-@intrinsic
-def _as_tuple(typing_context, parts):
-    def generate(context, builder, signature, arguments):
-        struct = cgutils.create_struct_proxy(parts)(context, builder, value=arguments[0])
-        return impl_ret_borrowed(context, builder, parts.parts, struct.parts)
-
-    return parts.parts(parts), generate
-
-
 # Parts have different types, so the loop over them is a recursion over the rest of the tuple.
 
 _OPTIONS = {"error_model": "numpy"}

@@ -1,0 +1,1 @@
+"""Plain NumPy twins of the kernels, by which these are tested and timed."""

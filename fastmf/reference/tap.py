@@ -1,4 +1,4 @@
-"""NumPy twin of `fastmf.kernels.tap`: all rows at once, finished rows left out of the next sweep."""
+"""NumPy twin of `fastmf.kernels.tap`: all rows at once, less those that are finished."""
 
 import numpy as np
 
@@ -32,11 +32,13 @@ class Rows:
         self.start_sweep()
 
     def start_sweep(self):
+        """Forget what was measured in the last sweep."""
         n = len(self.index)
         self.finite = np.ones(n, bool)
         self.residual, self.size, self.along = np.zeros(n), np.zeros(n), np.zeros(n)
 
     def keep(self, rows):
+        """Leave out all but these rows."""
         for name, part in vars(self).items():
             if len(part) == len(rows):
                 setattr(self, name, part[rows])

@@ -27,16 +27,16 @@ with_types = pytest.mark.parametrize(
 )
 
 
-def run(function, the_case, dtype="float64", **options):
+def run(which, the_case, dtype="float64", n_workers=1, **options):
     arguments = the_case.build(SMALL, dtype, **options)
-    function(*arguments)
+    the_case.run(which, arguments, n_workers)
     return the_case.results(arguments)
 
 
 @with_types
 def test_kernel_and_twin_agree(the_case, dtype):
-    compiled = run(the_case.compiled, the_case, dtype)
-    plain = run(the_case.twin, the_case, dtype)
+    compiled = run("compiled", the_case, dtype)
+    plain = run("twin", the_case, dtype)
     for name, expected in plain.items():
         # Which sweep is the last, and with it the last residual, is up to rounding in float32.
         if dtype == "float32" and name in ("n_iter", "residual", "history"):
@@ -48,18 +48,18 @@ def test_kernel_and_twin_agree(the_case, dtype):
 
 @with_rows
 def test_number_of_workers_does_not_matter(the_case):
-    one = run(the_case.compiled, the_case)
+    one = run("compiled", the_case)
     for n_workers in (2, 5):
-        many = run(the_case.compiled, the_case, n_workers=n_workers)
+        many = run("compiled", the_case, n_workers=n_workers)
         for name in one:
             np.testing.assert_array_equal(many[name], one[name], err_msg=name)
 
 
 @with_rows
 def test_company_does_not_matter(the_case):
-    together = run(the_case.compiled, the_case)
+    together = run("compiled", the_case)
     for rows in ([0], [0, 1, 2, 3, 4], [6, 1, 8])[: 3 if the_case.any_rows else 2]:
-        alone = run(the_case.compiled, the_case, rows=rows)
+        alone = run("compiled", the_case, rows=rows)
         for name in together:
             np.testing.assert_array_equal(alone[name], together[name][rows], err_msg=name)
 
@@ -67,7 +67,7 @@ def test_company_does_not_matter(the_case):
 def test_the_cases_are_what_their_names_say():
     """Cases that never damp, extrapolate, cycle or save sweeps would compare nothing."""
     found = {
-        name: run(case(f"tap.tap-{name}").compiled, case(f"tap.tap-{name}"))
+        name: run("compiled", case(f"tap.tap-{name}"))
         for name in (
             "blocked",
             "aitken",
@@ -100,7 +100,9 @@ def test_every_kernel_has_a_case():
     assert "tap.tap" in kernels
 
 
-def test_undecorated_kernels_do_the_same(tmp_path):
+@pytest.mark.parametrize("without_compiler", ["1", "0"])
+def test_fresh_processes_do_the_same(tmp_path, without_compiler):
+    """Kernels that are not decorated, and kernels that were compiled by another process."""
     names = ["tap.tap-third_order", "tap.tap-clamped", "tap.tap-fully_visible_sequential",
              "free_energy.free_energy-tilted_and_clamped", "gibbs.gibbs-block",
              "product.fill_panels-cubes"]  # fmt: skip
@@ -108,7 +110,8 @@ def test_undecorated_kernels_do_the_same(tmp_path):
     done = subprocess.run(
         [sys.executable, kernel_cases.__file__, tmp_path / "plain.npz",
          ",".join(map(str, size)), *names],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(PACKAGE.parent)},
+        env={**os.environ, "NUMBA_DISABLE_JIT": without_compiler,
+             "PYTHONPATH": str(PACKAGE.parent)},
         capture_output=True,
         text=True,
     )  # fmt: skip

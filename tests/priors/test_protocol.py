@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import prange
 
 import fastmf.priors as priors
 from fastmf._numba import kernel, unit
@@ -163,7 +162,7 @@ def differences(prior, function):
         def within(p, k=k, units=own_units):
             parts = list(prior.parts)
             parts[k] = p
-            return function(priors.Concatenated(*parts))[..., units]
+            return function(prior._make((tuple(parts),)))[..., units]
 
         total += _differences(part, within)
         start = own_units.stop
@@ -441,25 +440,6 @@ def test_users_prior():
     derivative = gradient(prior, b, a)
     np.testing.assert_allclose(derivative.field, mean, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(derivative.cost, -(var + mean**2), rtol=1e-9, atol=1e-10)
-
-
-# --- as arguments of parallel kernels -------------------------------------------------------------
-
-
-@kernel(parallel=True)
-def rows_in_parallel(prior, b, a, mean, var):
-    for row in prange(b.shape[0]):
-        tilted_moments(prior, 0, b[row], a[row], mean[row], var[row])
-
-
-@pytest.mark.parametrize(
-    "prior", [CASES["gaussian"], priors.Concatenated(CASES["ising"], CASES["gaussian"])]
-)
-def test_parallel_kernels_take_priors(prior):
-    b, a = tilts(prior)
-    mean, var = np.empty_like(b), np.empty_like(b)
-    rows_in_parallel(prior, b, a, mean, var)
-    np.testing.assert_allclose((mean, var), prior.moments(b, a), rtol=1e-14, atol=1e-15)
 
 
 def test_parameters_are_copied():

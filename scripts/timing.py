@@ -1,0 +1,98 @@
+"""Interleaved timing, and machines to time, for the scripts of this folder."""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+import fastmf as mf
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))  # for the table of kernel cases
+
+POOLS = ThreadpoolController()
+
+
+def blas_threads(n_threads):
+    """Context in which NumPy's BLAS uses so many threads."""
+    return POOLS.limit(limits=n_threads, user_api="blas")
+
+
+def interleaved(contestants, repeats=5, rest=0.05):
+    """Seconds of each contestant in each of several rounds.
+
+    Parameters
+    ----------
+    contestants : dict of name to function
+        A function is called without arguments; if it returns a number, that is the time.
+    repeats : int
+        Rounds. In each round everyone runs once, so that whatever else the machine does meets all.
+    rest : float
+        Seconds of pause before each run: thread pools go on spinning for a while after their work,
+        and would take a core from the next contestant.
+
+    Returns
+    -------
+    dict of name to list of seconds
+    """
+    times = {name: [] for name in contestants}
+    for _ in range(repeats):
+        for name, function in contestants.items():
+            time.sleep(rest)
+            start = time.perf_counter()
+            own = function()
+            elapsed = time.perf_counter() - start
+            times[name].append(own if isinstance(own, float) else elapsed)
+    return times
+
+
+def median(seconds):
+    """The median time."""
+    return statistics.median(seconds)
+
+
+def ratio(slow, fast):
+    """Median of the ratios of the same round."""
+    return statistics.median(s / f for s, f in zip(slow, fast, strict=True))
+
+
+def images(n_rows):
+    """Binary images of 784 pixels: MNIST if $FASTMF_DATA has it, digits enlarged otherwise."""
+    try:
+        X = mf.datasets.load_mnist(binary=True).X
+    except FileNotFoundError:
+        small = mf.datasets.load_digits().X.reshape(-1, 8, 8)
+        # Each digit in several positions, so that no two rows are alike.
+        enlarged = np.kron(small, np.ones((3, 3), np.float32)).reshape(-1, 24, 24)
+        shifts = [(i, j) for i in range(5) for j in range(5)]
+        X = np.zeros((len(shifts), len(small), 28, 28), np.float32)
+        for k, (i, j) in enumerate(shifts):
+            X[k, :, i : i + 24, j : j + 24] = enlarged > 0.5
+        X = X.reshape(-1, 784)
+    return np.random.default_rng(0).permutation(X)[:n_rows]
+
+
+def trained_machine(n_hidden, n_rows=10_000, n_epochs=10):
+    """An RBM trained by scikit-learn on `images`; kept in the temporary folder for the next run."""
+    source = "mnist" if os.environ.get("FASTMF_DATA") else "digits"
+    path = Path(tempfile.gettempdir()) / f"fastmf-{source}-{n_hidden}-{n_rows}-{n_epochs}.npz"
+    if not path.exists():
+        from sklearn.neural_network import BernoulliRBM
+
+        learner = BernoulliRBM(
+            n_hidden, learning_rate=0.05, batch_size=100, n_iter=n_epochs, random_state=0
+        ).fit(images(n_rows))
+        visible = mf.Bernoulli(np.asarray(learner.intercept_visible_, np.float64))
+        hidden = mf.Bernoulli(np.asarray(learner.intercept_hidden_, np.float64))
+        mf.RBM(np.asarray(learner.components_.T, np.float64), visible, hidden).save(path)
+    return mf.load(path)
+
+
+def in_type(model, dtype):
+    """The model with parameters of that type."""
+    return mf.RBM(model.weights.astype(dtype), *model.layers)
