@@ -5,7 +5,7 @@ from html import escape
 from io import BytesIO
 
 import fastmf
-from fastmf.cli.demo import FLIP_PROBABILITY, NOISE_VARIANCE, SHOWN_AT, Outcome
+from fastmf.cli.demo import FLIP_PROBABILITY, N_DRAWS, NOISE_VARIANCE, SHOWN_AT, Outcome
 from fastmf.models._io import replacing
 
 STYLE = """
@@ -124,7 +124,8 @@ learning and in denoising, are deterministic mean-field (TAP) solutions; nothing
 clean pixel from all noisy ones, by solving the TAP equations with the observation as an additional
 field. The pointwise optimal estimator knows the mean of each pixel, but no couplings; the nearest
 neighbour is the training digit that differs from the noisy one in fewest pixels. The score is the
-Matthews correlation of estimate and truth, averaged over the digits: 1 is perfect, 0 is chance.</p>
+Matthews correlation of estimate and truth, averaged over {N_DRAWS} noisy
+versions of each digit: 1 is perfect, 0 is chance.</p>
 {figure("accuracy", "Matthews correlation against the probability of a flip.")}
 {_scores(outcome.scores)}
 {
