@@ -27,6 +27,7 @@ FLIP_PROBABILITY = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 SHOWN_AT = 0.1
 NOISE_VARIANCE = 0.09
 
+# Weight decay and size were chosen by the scores of seed 0; other seeds are the fair test of them.
 BINARY = dict(n_components=40, learning_rate=(0.1, 0.01), n_epochs=120, batch_size=50, l2=0.05)
 REAL = dict(n_components=100, learning_rate=(0.2, 0.02), n_epochs=40, batch_size=50)
 QUICK = dict(n_components=16, n_epochs=2)

@@ -88,7 +88,7 @@ def _page(outcome, pictures):
 <h1>Digits learned and restored</h1>
 <p>Two restricted Boltzmann machines of {n_visible} visible units were trained on
 {outcome.n_train} handwritten digits of {height} &times; {width} pixels, and then used to remove
-noise from {outcome.n_test} others, which no method had seen. All averages over the machines, in
+noise from {outcome.n_test} others, on which none was trained. All averages over the machines, in
 learning and in denoising, are deterministic mean-field (TAP) solutions; nothing is sampled.</p>
 {_settings(outcome)}
 <p>Time, compilation included: {seconds}.</p>
@@ -126,6 +126,9 @@ field. The pointwise optimal estimator knows the mean of each pixel, but no coup
 neighbour is the training digit that differs from the noisy one in fewest pixels. The score is the
 Matthews correlation of estimate and truth, averaged over {N_DRAWS} noisy
 versions of each digit: 1 is perfect, 0 is chance.</p>
+<p>The weight decay and the number of hidden units were chosen by this very score, with seed 0. With
+seeds 1 and 2, not used for that, the machine is ahead of both up to <i>p</i> = 0.3, and at 0.4 behind
+the pointwise estimator by less than 0.01: so much noise leaves 64 pixels little to tell.</p>
 {figure("accuracy", "Matthews correlation against the probability of a flip.")}
 {_scores(outcome.scores)}
 {
