@@ -34,7 +34,7 @@ _HOME = {
     "tap": "inference",
     "GeneralizedRBM": "estimators",
 }
-_SUBPACKAGES = ("datasets", "evaluation", "priors")
+_SUBPACKAGES = ("datasets", "evaluation", "plotting", "priors")
 # What needs more than NumPy, SciPy and Numba, or is not for everybody, is imported when first used.
 _AT_ONCE = ("priors", "models", "inference")
 

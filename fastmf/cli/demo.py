@@ -8,6 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+DESCRIPTION = """\
+Train a binary and a real-valued machine on the 8 x 8 digits that come with scikit-learn, restore
+noisy digits that they have never seen, and write a report: one page of HTML and its figures.
+"""
+
 EPILOG = """\
 example:
   fastmf demo --output report
@@ -22,10 +27,13 @@ FLIP_PROBABILITY = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 SHOWN_AT = 0.1
 NOISE_VARIANCE = 0.09
 
-BINARY = dict(n_components=40, learning_rate=(0.1, 0.01), n_epochs=120, batch_size=50, l2=0.02)
+# Weight decay and size were chosen by the scores of seed 0; other seeds are the fair test of them.
+BINARY = dict(n_components=40, learning_rate=(0.1, 0.01), n_epochs=120, batch_size=50, l2=0.05)
 REAL = dict(n_components=100, learning_rate=(0.2, 0.02), n_epochs=40, batch_size=50)
 QUICK = dict(n_components=16, n_epochs=2)
-N_STARTS = 10
+N_STARTS = 5
+# Each digit set aside is sent through the noisy channel so often.
+N_DRAWS = 5
 
 
 class Outcome(NamedTuple):
@@ -48,9 +56,7 @@ def add(commands):
     demo = commands.add_parser(
         "demo",
         help="learn digits, denoise them, and write a report",
-        description="Train a binary and a real-valued machine on the 8 x 8 digits that come with "
-        "scikit-learn, restore noisy digits that they have never seen, and write a report of it: "
-        "one page of HTML and its figures.",
+        description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -155,6 +161,7 @@ def _denoise_binary(machine, ones, test, rng):
     from fastmf.evaluation import flip, matthews_correlation, nearest_neighbour, pointwise_estimate
 
     scores, shown = {}, {}
+    test = np.tile(test, (N_DRAWS, 1))
     for p in FLIP_PROBABILITY:
         noisy = flip(test, p, rng)
         estimates = {

@@ -5,7 +5,7 @@ from html import escape
 from io import BytesIO
 
 import fastmf
-from fastmf.cli.demo import FLIP_PROBABILITY, NOISE_VARIANCE, SHOWN_AT, Outcome
+from fastmf.cli.demo import FLIP_PROBABILITY, N_DRAWS, NOISE_VARIANCE, SHOWN_AT, Outcome
 from fastmf.models._io import replacing
 
 STYLE = """
@@ -53,7 +53,9 @@ def _figures(outcome: Outcome):
     figures = {}
     for name, machine in (("binary", outcome.binary), ("real", outcome.real)):
         figures[f"learning-{name}"] = plotting.learning_curve(machine.history_)
-        figures[f"fields-{name}"] = plotting.receptive_fields(machine.weights_, outcome.shape)
+        figures[f"fields-{name}"] = plotting.receptive_fields(
+            machine.weights_, outcome.shape, columns=10
+        )
     figures["accuracy"] = plotting.denoising_accuracy(FLIP_PROBABILITY, outcome.scores)
     figures["images-binary"] = plotting.image_rows(outcome.binary_rows, outcome.shape)
     figures["images-real"] = plotting.image_rows(outcome.real_rows, outcome.shape)
@@ -86,7 +88,7 @@ def _page(outcome, pictures):
 <h1>Digits learned and restored</h1>
 <p>Two restricted Boltzmann machines of {n_visible} visible units were trained on
 {outcome.n_train} handwritten digits of {height} &times; {width} pixels, and then used to remove
-noise from {outcome.n_test} others, which no method had seen. All averages over the machines, in
+noise from {outcome.n_test} others, on which none was trained. All averages over the machines, in
 learning and in denoising, are deterministic mean-field (TAP) solutions; nothing is sampled.</p>
 {_settings(outcome)}
 <p>Time, compilation included: {seconds}.</p>
@@ -122,7 +124,11 @@ learning and in denoising, are deterministic mean-field (TAP) solutions; nothing
 clean pixel from all noisy ones, by solving the TAP equations with the observation as an additional
 field. The pointwise optimal estimator knows the mean of each pixel, but no couplings; the nearest
 neighbour is the training digit that differs from the noisy one in fewest pixels. The score is the
-Matthews correlation of estimate and truth, averaged over the digits: 1 is perfect, 0 is chance.</p>
+Matthews correlation of estimate and truth, averaged over {N_DRAWS} noisy
+versions of each digit: 1 is perfect, 0 is chance.</p>
+<p>The weight decay and the number of hidden units were chosen by this very score, with seed 0. With
+seeds 1 and 2, not used for that, the machine is ahead of both up to <i>p</i> = 0.3, and at 0.4
+behind the pointwise estimator by less than 0.01: so much noise leaves 64 pixels little to tell.</p>
 {figure("accuracy", "Matthews correlation against the probability of a flip.")}
 {_scores(outcome.scores)}
 {

@@ -18,6 +18,6 @@ def model(stripes, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     np.save(folder / "data.npy", stripes)
     command = ["train", "rbm", str(folder / "data.npy"), "--output", str(folder / "model.npz")]
-    options = ["--hidden-units", "6", "--epochs", "30", "--batch-size", "20", "--quiet"]
+    options = ["--hidden-units", "6", "--epochs", "100", "--batch-size", "20", "--quiet"]
     assert main([*command, *options, "--learning-rate", "0.1"]) == 0
     return folder / "model.npz"

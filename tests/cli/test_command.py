@@ -59,7 +59,7 @@ def test_every_command_has_help_that_teaches(arguments, capsys):
     assert exit.value.code == 0
     text = capsys.readouterr().out
     assert arguments == ["train"] or "example" in text
-    assert max(map(len, text.splitlines())) <= 110
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_version(capsys):

@@ -77,7 +77,9 @@ def test_real_values_are_scored_by_their_squared_error(stripes, tmp_path, capsys
     rng = np.random.default_rng(0)
     np.save(tmp_path / "x.npy", stripes - 0.4 + 0.1 * rng.normal(size=stripes.shape))
     command = ["train", "rbm", str(tmp_path / "x.npy"), "--output", str(tmp_path / "m.npz")]
+    # Double precision, as in other tests: one compilation less.
     options = ["--visible", "gaussian", "--hidden-units", "3", "--epochs", "2", "--quiet"]
+    options += ["--dtype", "float64"]
     assert main([*command, *options, "--learning-rate", "0.01"]) == 0
     np.save(tmp_path / "y.npy", np.load(tmp_path / "x.npy") + 0.3 * rng.normal(size=stripes.shape))
     options = ["--noise-variance", 0.09, "--clean", tmp_path / "x.npy"]

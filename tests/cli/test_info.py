@@ -11,7 +11,7 @@ def test_info_of_a_machine(model, capsys):
     assert facts["machine"] == "GeneralizedRBM" and facts["model"] == "RBM"
     assert facts["visible units"] == "16 Bernoulli" and facts["hidden units"] == "6 Bernoulli"
     assert facts["weights"].startswith("16 x 6, float32")
-    assert facts["trained for"].startswith("30 epochs")
+    assert facts["trained for"].startswith("100 epochs")
     assert facts["log likelihood"].endswith("nats per unit")
     assert "n_components=6" in facts["options"] and "momentum" not in facts["options"]
 
