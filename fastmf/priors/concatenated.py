@@ -32,6 +32,7 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
     __slots__ = ()
 
     def __new__(cls, *priors):
+        """Join priors; a concatenated one is replaced by its parts."""
         parts = []
         for prior in priors:
             if not (hasattr(prior, "moments") and hasattr(prior, "_fields")):

@@ -45,7 +45,7 @@ class Rows:
                 setattr(self, name, part[rows])
 
 
-def tap(layers, visits, block, settings, tilt, queue, record):
+def tap(layers, visits, block, settings, tilt, seats, queue, record):
     """Sweep every row of `record` to its fixed point of the mean-field equations."""
     dense = [
         [unpacked(panels, layer.n_units) if len(panels) else None for panels in layer[4:7]]

@@ -18,7 +18,7 @@ def test_variances_keep_their_digits_at_large_fields():
 @pytest.mark.parametrize("class_", [Bernoulli, Ising])
 def test_third_cumulant(class_):
     prior, h = class_(np.linspace(-3, 3, 7)), 1e-4
-    mean, var = prior.moments(0.0, 0.0)
+    mean, _ = prior.moments(0.0, 0.0)
     cumulant, slope = prior.third_cumulant(mean)
     by_field = (prior.moments(h, 0.0)[1] - prior.moments(-h, 0.0)[1]) / (2 * h)
     np.testing.assert_allclose(cumulant, by_field, atol=1e-7)
