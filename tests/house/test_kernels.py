@@ -77,7 +77,7 @@ def test_a_lonely_kernel_is_found(tmp_path, reference, n_lonely):
         (tmp_path / folder).mkdir()
     (tmp_path / "kernels" / "tap.py").write_text(
         "@kernel\ndef sweep(mean, var): pass\n"
-        "@kernel(parallel=True)\ndef residual(mean, tol=1e-8): pass\n"
+        "@kernel(fastmath=REORDER)\ndef residual(mean, tol=1e-8): pass\n"
         "@kernel(inner=True)\ndef _helper(x): pass\n"
         "def prepare(x): pass\n"
     )
