@@ -16,7 +16,9 @@ from timing import blas_threads, in_type, interleaved, median
 import fastmf as mf
 from fastmf.inference._layout import rows_in_flight
 
-from kernel_cases import Size, case, rbm, tap_arguments  # isort: skip  (found through timing)
+from kernel_cases import Size, case  # isort: skip  (found through timing)
+from kernel_cases.machines import rbm  # isort: skip
+from kernel_cases.tap import tap_arguments  # isort: skip
 
 FIELDS = ("which", "axis", "n_visible", "n_hidden", "n_rows", "threads", "blas_threads", "dtype",
           "seconds", "mean_sweeps")  # fmt: skip

@@ -30,14 +30,10 @@ import fastmf as mf
 from fastmf._threads import in_parallel
 from fastmf.inference._layout import rows_in_flight
 
-from kernel_cases import (  # isort: skip  (found through timing)
-    Size,
-    case,
-    moments_arguments,
-    moments_of_rows,
-    rbm,
-    tap_arguments,
-)
+from kernel_cases import Size, case  # isort: skip  (found through timing)
+from kernel_cases.machines import rbm  # isort: skip
+from kernel_cases.moments import moments_arguments, moments_of_rows  # isort: skip
+from kernel_cases.tap import tap_arguments  # isort: skip
 
 BEGIN, END = "<!-- speed table: begin -->", "<!-- speed table: end -->"
 THREADS = os.cpu_count() or 1

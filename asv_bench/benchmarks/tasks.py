@@ -4,7 +4,9 @@ import subprocess
 import sys
 
 import numpy as np
-from kernel_cases import Size, data, moments_arguments, moments_of_rows, rbm
+from kernel_cases import Size
+from kernel_cases.machines import data, rbm
+from kernel_cases.moments import moments_arguments, moments_of_rows
 
 import fastmf as mf
 from fastmf._threads import in_parallel

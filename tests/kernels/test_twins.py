@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import kernel_cases
 import numpy as np
 import pytest
 from kernel_cases import CASES, Size, case
@@ -15,6 +14,7 @@ import fastmf
 from fastmf.kernels.vocabulary import CONVERGED, CYCLING, WINDOW
 
 PACKAGE = Path(fastmf.__file__).parent
+TESTS = Path(__file__).parents[1]
 
 # More units than one panel or block holds, in no round numbers, and rows enough to be refilled.
 SMALL = Size(60, 31, 9)
@@ -108,10 +108,10 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
              "product.fill_panels-cubes"]  # fmt: skip
     size = Size(13, 6, 2)
     done = subprocess.run(
-        [sys.executable, kernel_cases.__file__, tmp_path / "plain.npz",
+        [sys.executable, "-m", "kernel_cases", tmp_path / "plain.npz",
          ",".join(map(str, size)), *names],
         env={**os.environ, "NUMBA_DISABLE_JIT": without_compiler,
-             "PYTHONPATH": str(PACKAGE.parent)},
+             "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), str(TESTS)])},
         capture_output=True,
         text=True,
     )  # fmt: skip

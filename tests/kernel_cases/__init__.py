@@ -1,0 +1,20 @@
+"""One table of cases for every public kernel, shared by tests, pytest-benchmark, asv and scripts.
+
+A case knows how to build arguments for a kernel at any size and type, and which of them are its
+results. The NumPy twin takes the same arguments, so that whatever is done with a kernel (compared,
+timed, run on several threads) is done with its twin by exchanging one function for the other. Each
+family of kernels has its cases in a file of its own.
+"""
+
+from kernel_cases import gibbs, product, statistics, tap
+from kernel_cases.case import Case, Size
+
+FAMILIES = (tap, gibbs, statistics, product)
+CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
+
+__all__ = ["CASES", "Case", "Size", "case"]
+
+
+def case(name):
+    """The case of that name, such as "tap.tap-blocked"."""
+    return next(c for c in CASES if str(c) == name)

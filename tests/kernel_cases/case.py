@@ -1,0 +1,86 @@
+"""A kernel with arguments at any size and type, and which of them are its results."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastmf._threads import in_parallel
+
+
+class Size(NamedTuple):
+    """Units and rows of a case. A fully visible machine has the visible units only."""
+
+    n_visible: int
+    n_hidden: int
+    n_rows: int
+
+
+class Case(NamedTuple):
+    """A kernel with arguments.
+
+    Parameters
+    ----------
+    kernel : str
+        "file.function" in `fastmf.kernels`; the twin has the same address in `fastmf.reference`.
+    name : str
+    build : callable
+        build(size, dtype, rows=all): a fresh tuple of arguments. The arguments of
+        `rows` are the same whether or not the other rows are there.
+    results : callable
+        results(arguments): the arrays that the kernel fills, by name, rows first.
+    close : dict of dtype to float
+        Largest difference between the results of kernel and twin.
+    exact : tuple of str
+        Results that are equal in float64: counts of sweeps, for instance. In float32 rounding moves
+        the sweep at which a row ends; of these only the `status` is compared then.
+    large : bool
+        Whether the case is worth timing at real sizes.
+    any_rows : bool
+        Whether rows keep their results in any company; otherwise only if rows before them stay.
+    dtypes : tuple
+        Types to compile for.
+    """
+
+    kernel: str
+    name: str
+    build: Callable[..., tuple]
+    results: Callable[[tuple], dict[str, Any]]
+    close: dict
+    exact: tuple = ()
+    large: bool = False
+    any_rows: bool = True
+    dtypes: tuple = ("float64", "float32")
+
+    @property
+    def compiled(self):
+        return self._function("kernels")
+
+    @property
+    def twin(self):
+        return self._function("reference")
+
+    def run(self, which, arguments, n_workers=1):
+        """Call the "compiled" kernel, in so many threads, or its "twin"."""
+        if which == "twin" or n_workers == 1:
+            getattr(self, which)(*arguments)
+        else:
+            in_parallel(self.compiled, arguments, n_workers)
+
+    def _function(self, part):
+        file, name = self.kernel.split(".")
+        return getattr(import_module(f"fastmf.{part}.{file}"), name)
+
+    def __str__(self):
+        return f"{self.kernel}-{self.name}"
+
+
+def with_options(function, **options):
+    """The function with other defaults for its options."""
+    return lambda *args, **kwargs: function(*args, **{**options, **kwargs})
+
+
+def chosen(rows, n_rows):
+    """Indices of the rows of a case that are wanted."""
+    return np.arange(n_rows) if rows is None else np.asarray(rows)

@@ -1,0 +1,39 @@
+"""Cases of the statistics of learning."""
+
+import numpy as np
+
+from fastmf.kernels.product import pack
+from kernel_cases.case import Case, chosen
+from kernel_cases.machines import data, rbm
+
+
+def conditional_arguments(size, dtype, rows=None):
+    """Arguments of `conditional_moments`."""
+    model = rbm(size, dtype)
+    states = data(model, size.n_rows)[chosen(rows, size.n_rows)]
+    filled = np.zeros((3, len(states), size.n_hidden), dtype)
+    return model.hidden, pack(model.weights), states, np.zeros(1, np.int64), *filled
+
+
+def pair_arguments(size, dtype, rows=None):
+    """Arguments of `pair_averages`; "rows" are visible units. The terms differ in length."""
+    model, rng = rbm(size, dtype), np.random.default_rng(5)
+    units = chosen(rows, size.n_visible)
+    counts = np.array([size.n_rows, size.n_rows - 2, size.n_rows - 1])
+    lefts = rng.normal(size=(3, size.n_rows, size.n_visible)).astype(dtype)[:, :, units]
+    rights = rng.normal(size=(3, size.n_rows, size.n_hidden)).astype(dtype)
+    weights = np.array(model.weights[units])
+    return (
+        *(np.ascontiguousarray(lefts), np.stack([pack(right) for right in rights]), counts),
+        *(1 / counts, np.array([0, 1, 2]), weights, np.zeros(1, np.int64)),
+        np.zeros_like(weights),
+    )
+
+
+CASES = [
+    Case("statistics.conditional_moments", "hidden", conditional_arguments,
+         lambda arguments: dict(zip(("b", "mean", "var"), arguments[-3:], strict=True)),
+         {"float64": 1e-12, "float32": 1e-4}, large=True),
+    Case("statistics.pair_averages", "three_terms", pair_arguments,
+         lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-4}, large=True),
+]  # fmt: skip
