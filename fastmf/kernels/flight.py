@@ -12,22 +12,25 @@ from fastmf.kernels.vocabulary import (
     ONSET,
     OUT_OF_SWEEPS,
     RUNNING,
+    STRAIGHT,
     STRONGEST_DAMPING,
     WINDOW,
     start_third,
 )
 
-# One slot: which row it holds, how many sweeps the row has had; whether its new moments exist, and
-# whether it has no variance yet; sweeps to wait before the next extrapolation; its damping; the
-# largest change, the largest mean, the squared step and step . last step of this sweep; the squared
-# step of the last one; the running mean of the cosine of successive steps; and the smallest
-# residual of this window and of the one before.
+# One slot: which row it holds, how many sweeps the row has had; whether its new moments exist,
+# whether it has no variance yet, and whether its Onsager terms are computed anew in this sweep;
+# sweeps to wait before the next extrapolation; its damping; the largest change, the largest mean,
+# the squared step and step . last step of this sweep; the squared step of the last one; the running
+# mean of the cosine of successive steps; and the smallest residual of this window and of the one
+# before.
 SLOT = np.dtype(
     [
         ("row", np.int64),
         ("sweep", np.int64),
         ("finite", np.int64),
         ("certain", np.int64),
+        ("fresh", np.int64),
         ("wait", np.int64),
         ("damping", np.float64),
         ("residual", np.float64),
@@ -86,7 +89,7 @@ def board(layers, flight, s, row, settings, record):
     slot["row"] = row
     slot["sweep"] = 0
     slot["certain"] = spread == 0
-    slot["wait"] = 3
+    slot["wait"] = settings.extrapolate_after
     slot["damping"] = settings.damping
     slot["last_size"] = 0
     slot["swing"] = 0
@@ -119,14 +122,40 @@ def leave(flight, s, last, status, tilt, record):
 
 
 @kernel(inner=True)
-def judge(flight, s, fresh, settings, record):
+def start_sweep(flight, n_active, all_fresh):
+    """Forget what was measured in the last sweep, and say which Onsager terms are due.
+
+    Returns the first slot that is due, the number of slots up to the last one, and whether no row
+    has variances.
+    """
+    not_inlined()
+    first, last = n_active, np.int64(0)
+    certain = True
+    for s in range(n_active):
+        slot = flight.slots[s]
+        slot["finite"] = 1
+        slot["residual"] = 0
+        slot["scale"] = 0
+        slot["size"] = 0
+        slot["along"] = 0
+        # The second sweep too: in the first one the variances may still have been zero, and rows
+        # swept on without any Onsager term would go astray to other fixed points.
+        slot["fresh"] = all_fresh or slot["sweep"] == 1
+        if slot["fresh"] == 1:
+            first, last = min(first, s), s + 1
+        certain = certain and slot["certain"] == 1
+    return first, max(last - first, 0), certain
+
+
+@kernel(inner=True)
+def judge(flight, s, settings, record):
     """Status of the row in slot s after a sweep; damped if it oscillates, hurried if it crawls."""
     not_inlined()
     slot = flight.slots[s]
     slot["certain"] = 0
     slot["sweep"] += 1
     sweep = slot["sweep"]
-    residual = slot["residual"]
+    residual, fresh = slot["residual"], slot["fresh"] == 1
     if record.history.shape[0] > 0:
         record.history[slot["row"], sweep - 1] = residual
     if slot["finite"] == 0:
@@ -153,7 +182,7 @@ def judge(flight, s, fresh, settings, record):
         slot["best"] = np.inf
 
     slot["wait"] -= 1
-    if settings.accelerate and slot["wait"] <= 0 and residual < ONSET and cosine > 0.9:
+    if slot["wait"] <= 0 and residual < ONSET and cosine > STRAIGHT:
         ratio = np.sqrt(slot["size"] / slot["last_size"])
         if 0.2 < ratio < 0.995 and residual * ratio / (1 - ratio) < 0.1:
             mean, step = flight.state[MEAN, s], flight.state[STEP, s]

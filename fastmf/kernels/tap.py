@@ -17,7 +17,20 @@ from fastmf._numba import (
     kernel,
     not_inlined,
 )
-from fastmf.kernels.flight import MEAN, SLOT, STEP, THIRD, VAR, A, B, Flight, board, judge, leave
+from fastmf.kernels.flight import (
+    MEAN,
+    SLOT,
+    STEP,
+    THIRD,
+    VAR,
+    A,
+    B,
+    Flight,
+    board,
+    judge,
+    leave,
+    start_sweep,
+)
 from fastmf.kernels.product import product
 from fastmf.kernels.vocabulary import RUNNING, third_cumulants
 from fastmf.priors._protocol import tilted_moments
@@ -167,17 +180,23 @@ def _spread(layer, flight, s, panel, i, mean, var, third, fresh, settings):
 
 
 @kernel(inner=True)
-def _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record):
-    """Update one block of units of one layer in all rows in flight."""
+def _visit(layer, flight, n_active, first_panel, last_panel, due, settings, tilt, record):
+    """Update one block of units of one layer in all rows in flight.
+
+    Onsager terms are computed anew for the rows that are due, all of them in the range `due` of
+    (first slot, number of slots).
+    """
     not_inlined()
     width = layer.couplings.shape[2]
     source = layer.source
     state, products = flight.state, flight.products
+    first_due, n_due = due
+    due_vars, due_products = state[VAR][first_due:], products[1][first_due:]
     for panel in range(first_panel, last_panel):
         column = (panel - first_panel) * width
         product(state[MEAN], n_active, source, layer.couplings, panel, products[0], column)
-        if settings.order >= 2 and fresh:
-            product(state[VAR], n_active, source, layer.squares, panel, products[1], column)
+        if n_due > 0:
+            product(due_vars, n_due, source, layer.squares, panel, due_products, column)
         if settings.order == 3:
             product(state[THIRD], n_active, source, layer.cubes, panel, products[2], column)
     first = first_panel * width
@@ -185,6 +204,7 @@ def _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, ti
     # Not plain numbers: for a literal argument, Numba would compile the callee a second time.
     start, one = np.int64(0), np.int64(1)
     for s in range(n_active):
+        fresh = n_due > 0 and flight.slots[s]["fresh"] == 1
         if not settings.one_by_one:
             _update(layer, flight, s, first, n_units, start, fresh, settings, tilt, record)
             continue
@@ -196,30 +216,30 @@ def _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, ti
             _spread(layer, flight, s, first_panel, i, mean, var, third, fresh, settings)
 
 
-def visit(layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record):
+def visit(layers, which, flight, n_active, first_panel, last_panel, due, settings, tilt, record):
     """`_visit` of one of several layers of different types."""
-    _visit(layers[which], flight, n_active, first_panel, last_panel, fresh, settings, tilt, record)
+    _visit(layers[which], flight, n_active, first_panel, last_panel, due, settings, tilt, record)
 
 
 @overload(visit)
 def _visit_by_type(
-    layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record
+    layers, which, flight, n_active, first_panel, last_panel, due, settings, tilt, record
 ):
     def any_of(
-        layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record
+        layers, which, flight, n_active, first_panel, last_panel, due, settings, tilt, record
     ):
         layer = layers[which]
-        _visit(layer, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record)
+        _visit(layer, flight, n_active, first_panel, last_panel, due, settings, tilt, record)
 
     if len(set(layers)) == 1:
         return any_of
 
     def one_of(
-        layers, which, flight, n_active, first_panel, last_panel, fresh, settings, tilt, record
+        layers, which, flight, n_active, first_panel, last_panel, due, settings, tilt, record
     ):
         if which == 0:
             _visit(
-                layers[0], flight, n_active, first_panel, last_panel, fresh, settings, tilt, record
+                layers[0], flight, n_active, first_panel, last_panel, due, settings, tilt, record
             )
         else:
             visit(
@@ -229,7 +249,7 @@ def _visit_by_type(
                 n_active,
                 first_panel,
                 last_panel,
-                fresh,
+                due,
                 settings,
                 tilt,
                 record,
@@ -277,7 +297,7 @@ def tap(layers, visits, block, settings, tilt, seats, queue, record):
     phase = np.int64(0)
     waiting = True
     while True:
-        # Rows come aboard only where the Onsager terms are fresh, so that each has the same rhythm
+        # Rows come aboard only where all Onsager terms are fresh, so that each has the same rhythm
         # of fresh and lagged sweeps whenever it starts.
         while waiting and phase == 0 and n_active < n_slots:
             row = fetch_and_increment(queue)
@@ -292,17 +312,10 @@ def tap(layers, visits, block, settings, tilt, seats, queue, record):
             phase = 0
             continue
 
-        for s in range(n_active):
-            slot = flight.slots[s]
-            slot["finite"] = 1
-            slot["residual"] = 0
-            slot["scale"] = 0
-            slot["size"] = 0
-            slot["along"] = 0
-        fresh = phase == 0
-        certain = len(layers) > 1
-        for s in range(n_active):
-            certain = certain and flight.slots[s]["certain"] == 1
+        first_due, n_due, certain = start_sweep(flight, n_active, phase == 0)
+        if settings.order < 2:
+            n_due = 0
+        certain = certain and len(layers) > 1
         for v in range(visits.shape[0]):
             # Without variances there are no Onsager terms to compute in the first layer.
             certain = certain and visits[v, 0] == visits[0, 0]
@@ -313,14 +326,14 @@ def tap(layers, visits, block, settings, tilt, seats, queue, record):
                 n_active,
                 visits[v, 1],
                 visits[v, 2],
-                fresh and not certain,
+                (first_due, 0 if certain else n_due),
                 settings,
                 tilt,
                 record,
             )
         s = np.int64(0)
         while s < n_active:
-            status = judge(flight, s, fresh, settings, record)
+            status = judge(flight, s, settings, record)
             if status == RUNNING:
                 s += 1
             else:

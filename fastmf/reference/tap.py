@@ -9,6 +9,7 @@ RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
 WINDOW = 16
 STRONGEST_DAMPING = 0.97
 ONSET = 2e-3
+STRAIGHT = 0.995
 
 
 class Rows:
@@ -26,7 +27,7 @@ class Rows:
             for part in tilt
         )
         self.sweep = np.zeros(n_rows, int)
-        self.wait = np.full(n_rows, 3)
+        self.wait = np.full(n_rows, settings.extrapolate_after)
         self.damping = np.full(n_rows, settings.damping)
         self.last_size, self.swing = np.zeros(n_rows), np.zeros(n_rows)
         self.best, self.best_before = np.full(n_rows, np.inf), np.full(n_rows, np.inf)
@@ -57,11 +58,12 @@ def tap(layers, visits, block, settings, tilt, seats, queue, record):
         for layer in layers:
             units = slice(layer.start, layer.start + layer.n_units)
             rows.third[:, units] = layer.prior.third_cumulant(rows.mean[:, units])[0]
-    phase = 0
+    n_sweeps = 0
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         while len(rows.index):
             rows.start_sweep()
-            fresh = phase == 0
+            # The second sweep is the first with variances everywhere.
+            fresh = n_sweeps % settings.onsager_every == 0 or n_sweeps == 1
             for which, first, last in stretches:
                 layer = layers[which]
                 if settings.one_by_one:
@@ -72,7 +74,7 @@ def tap(layers, visits, block, settings, tilt, seats, queue, record):
             status = _judge(rows, fresh, settings, record)
             _leave(rows, status, record)
             rows.keep(status == RUNNING)
-            phase = (phase + 1) % settings.onsager_every
+            n_sweeps += 1
 
 
 def _stretches(layers, visits):
@@ -164,14 +166,13 @@ def _judge(rows, fresh, settings, record):
     rows.best = np.where(window, np.inf, rows.best)
 
     rows.wait -= 1
-    if settings.accelerate:
-        ratio = np.sqrt(rows.size / rows.last_size)
-        stretch = ratio / (1 - ratio)
-        slow = (rows.wait <= 0) & (residual < ONSET) & (cosine > 0.9)
-        slow &= (ratio > 0.2) & (ratio < 0.995) & (residual * stretch < 0.1) & (status == RUNNING)
-        kind = rows.mean.dtype
-        rows.mean[slow] += stretch[slow, None].astype(kind) * rows.step[slow]
-        rows.wait[slow] = 3
+    ratio = np.sqrt(rows.size / rows.last_size)
+    stretch = ratio / (1 - ratio)
+    slow = (rows.wait <= 0) & (residual < ONSET) & (cosine > STRAIGHT)
+    slow &= (ratio > 0.2) & (ratio < 0.995) & (residual * stretch < 0.1) & (status == RUNNING)
+    kind = rows.mean.dtype
+    rows.mean[slow] += stretch[slow, None].astype(kind) * rows.step[slow]
+    rows.wait[slow] = 3
     rows.last_size = rows.size.copy()
     return status
 
