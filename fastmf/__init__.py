@@ -27,6 +27,7 @@ _HOME = {
     "TruncatedGaussBernoulli": "priors",
     "TruncatedGaussian": "priors",
     "BoltzmannMachine": "models",
+    "DBM": "models",
     "RBM": "models",
     "exact": "models",
     "load": "models",

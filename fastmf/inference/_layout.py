@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf.kernels.product import pack, panel_width
 from fastmf.kernels.vocabulary import Layer
-from fastmf.models import RBM, BoltzmannMachine
+from fastmf.models import DBM, RBM, BoltzmannMachine
 
 # Panels of one visit: enough to spread the cost of a visit, few enough to stay in the cache. In a
 # machine coupled to itself a visit is a block, all of whose units see the same old values.
@@ -19,7 +19,7 @@ class Layout:
 
     Parameters
     ----------
-    model : RBM or BoltzmannMachine
+    model : RBM, DBM or BoltzmannMachine
     order : {1, 2, 3}
         Highest power of the couplings that is needed.
     schedule : {"blocked", "sequential"}
@@ -38,32 +38,46 @@ class Layout:
 
     def __init__(self, model, order, schedule):
         if isinstance(model, RBM):
-            self._bipartite(model, order, schedule)
+            self._layered(model.layers, (model.weights,), order, schedule)
+        elif isinstance(model, DBM):
+            self._layered(model.layers, model.weights, order, schedule)
         elif isinstance(model, BoltzmannMachine):
             self._fully_visible(model, order, schedule)
         else:
             raise TypeError(
-                f"model must be an RBM or a BoltzmannMachine, got {type(model).__name__}."
+                f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
             )
         self.block = int((self.visits[:, 2] - self.visits[:, 1]).max()) * panel_width(model.dtype)
         self.bounds = [slice(la.start, la.start + la.n_units) for la in self.layers]
-        self.n_units = self.bounds[-1].stop
+        self.n_units = max(units.stop for units in self.bounds)
         self.n_couplings = sum(la.couplings.shape[1] * la.n_units for la in self.layers)
 
-    def _bipartite(self, model, order, schedule):
-        n_visible, n_hidden = model.weights.shape
-        self.layers = (
-            Layer(model.visible, n_visible, 0, n_visible, *_powers(model.weights.T, order)),
-            Layer(model.hidden, n_hidden, n_visible, 0, *_powers(model.weights, order)),
-        )
+    def _layered(self, priors, weights, order, schedule):
+        """A chain of layers, the even ones stored before the odd ones.
+
+        So the neighbours of a layer lie side by side, and one product serves them both.
+        """
+        sizes = [len(weights[0]), *(w.shape[1] for w in weights)]
+        starts = np.zeros(len(sizes), int)
+        for k in range(2, len(sizes)):
+            starts[k] = starts[k - 2] + sizes[k - 2]
+        starts[1::2] += sum(sizes[::2])
+        layers = []
+        for k, prior in enumerate(priors):
+            below = [weights[k - 1]] if k > 0 else []
+            above = [weights[k].T] if k < len(weights) else []
+            couplings = np.concatenate(below + above) if below and above else (below + above)[0]
+            source = starts[k - 1] if below else starts[k + 1]
+            place = sizes[k], int(starts[k]), int(source)
+            layers.append(Layer(prior, *place, *_powers(couplings, order)))
+        self.layers = tuple(layers)
         step = PANELS if schedule == "blocked" else 1
-        visits = [[(which, *v) for v in _pieces(self.layers[which], step)] for which in (0, 1)]
-        if schedule == "blocked":
-            visits = visits[1] + visits[0]
-        else:
+        pieces = [[(k, *v) for v in _pieces(layer, step)] for k, layer in enumerate(layers)]
+        visits = [v for of_layer in pieces[1::2] + pieces[::2] for v in of_layer]
+        if schedule == "sequential":
             # Units of one layer do not meet, so that a visit to a few of them is a visit to each in
             # turn; the layers alternate, each advancing in proportion to its size.
-            visits = sorted(visits[1] + visits[0], key=lambda v: v[2] / len(visits[v[0]]))
+            visits = sorted(visits, key=lambda v: v[2] / len(pieces[v[0]]))
         self.visits = np.array(visits, dtype=np.int64)
         self.one_by_one = False
 

@@ -55,7 +55,7 @@ def tap(
 
     Parameters
     ----------
-    model : RBM or BoltzmannMachine
+    model : RBM, DBM or BoltzmannMachine
     init : None, int, array, pair (mean, var) or FixedPoint
         Where to start. None: the moments of the uncoupled units. An integer: so many draws of the
         uncoupled units of the first layer, with `rng`. An array (n_units,) or (n_rows, n_units) of
@@ -110,6 +110,9 @@ def tap(
     Tramel et al. (2018), Algorithm 1 and Eqs. 33-36 with Eq. 32 corrected to
     Z = integral of prior(x) exp(B x - A x^2 / 2). In a blocked sweep the hidden means before the
     first sweep matter only where the starting variances are not zero; they start from 0 with data.
+    In a DBM the odd layers are swept before the even ones, and layers from the second hidden one on
+    start from the means of their uncoupled units (Appendix E; the clamped equations there are those
+    of `clamp=` on the visible layer).
     """
     order = check.one_of("order", order, (1, 2, 3))
     check.one_of("schedule", schedule, ("blocked", "sequential"))
@@ -185,6 +188,9 @@ def _start_and_tilt(model, layout, init, field, precision, clamp, rng):
     field, precision = arrays("field", field), arrays("precision", precision)
     clamp = arrays("clamp", clamp, missing=True)
     mean, var = _start(model, init, arrays, rng, any(c is not None for c in clamp))
+    for k in range(2, len(sizes)):
+        if mean[k] is None:
+            mean[k] = model.layers[k].moments(dtype.type(0), dtype.type(0))[0]
     named = [("init", mean), ("init", var), ("field", field)]
     named += [("precision", precision), ("clamp", clamp)]
     n_rows = check.common_rows([(name, a) for name, parts in named for a in parts])

@@ -92,28 +92,40 @@ def prior_from_arrays(name, arrays):
     return class_(*(arrays[f"{name}.{field}"] for field in class_._fields))
 
 
+def field_to_arrays(name, value):
+    """A field of a model as arrays: an array, a prior, or a tuple of these."""
+    if isinstance(value, np.ndarray):
+        return {name: value}
+    if type(value) is not tuple:
+        return prior_to_arrays(name, value)
+    arrays = {name: np.array(["tuple", str(len(value))])}
+    for i, part in enumerate(value):
+        arrays |= field_to_arrays(f"{name}.{i}", part)
+    return arrays
+
+
+def field_from_arrays(name, arrays):
+    """The field that `field_to_arrays` wrote."""
+    if arrays[name].dtype.kind == "f":
+        return arrays[name]
+    kind, *count = (str(s) for s in arrays[name])
+    if kind != "tuple":
+        return prior_from_arrays(name, arrays)
+    return tuple(field_from_arrays(f"{name}.{i}", arrays) for i in range(int(*count)))
+
+
 def model_to_arrays(model):
     """A model as named arrays."""
     arrays = {"model": np.array([type(model).__name__])}
     for field in dataclasses.fields(model):
-        value = getattr(model, field.name)
-        if isinstance(value, np.ndarray):
-            arrays[field.name] = value
-        else:
-            arrays |= prior_to_arrays(field.name, value)
+        arrays |= field_to_arrays(field.name, getattr(model, field.name))
     return arrays
 
 
 def model_from_arrays(arrays):
     """The model that `model_to_arrays` wrote."""
     class_ = MODELS[str(arrays["model"][0])]
-    names = [field.name for field in dataclasses.fields(class_)]
-    return class_(
-        *(
-            arrays[name] if arrays[name].dtype.kind == "f" else prior_from_arrays(name, arrays)
-            for name in names
-        )
-    )
+    return class_(*(field_from_arrays(f.name, arrays) for f in dataclasses.fields(class_)))
 
 
 def save_model(path, model):
@@ -131,7 +143,7 @@ def load(path):
 
     Returns
     -------
-    RBM or BoltzmannMachine
+    RBM, DBM or BoltzmannMachine
         With the very numbers that were saved.
 
     Raises

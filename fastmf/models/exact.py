@@ -1,10 +1,12 @@
 """Exact answers for small discrete models, by enumeration: what approximations are measured by."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf.models.boltzmann import BoltzmannMachine
+from fastmf.models.dbm import DBM
 from fastmf.models.rbm import RBM
 
 LARGEST = 20
@@ -17,15 +19,16 @@ class Exact(NamedTuple):
     Parameters
     ----------
     log_partition : float
-    mean, var : array of shape (n_units,), or tuple (visible, hidden) of arrays for an RBM
-    pairwise : array
-        <x_i x_j>, (n_units, n_units); for an RBM <v_i h_j>, (n_visible, n_hidden).
+    mean, var : array of shape (n_units,), or tuple (visible, hidden, ...) of arrays
+    pairwise : array or tuple of arrays
+        <x_i x_j>, (n_units, n_units); for an RBM <v_i h_j>, (n_visible, n_hidden), and for a DBM
+        one such array for each pair of neighbouring layers.
     """
 
     log_partition: float
     mean: np.ndarray | tuple
     var: np.ndarray | tuple
-    pairwise: np.ndarray
+    pairwise: np.ndarray | tuple
 
 
 def exact(model):
@@ -33,9 +36,10 @@ def exact(model):
 
     Parameters
     ----------
-    model : BoltzmannMachine or RBM
+    model : BoltzmannMachine, RBM or DBM
         A Boltzmann machine of at most 20 discrete units, or an RBM with one layer of at most 20
-        discrete units; the other layer, of any kind, is summed analytically.
+        discrete units; the other layer, of any kind, is summed analytically. In a DBM every other
+        layer together takes the place of one.
 
     Returns
     -------
@@ -50,9 +54,13 @@ def exact(model):
     """
     if isinstance(model, RBM):
         return _exact_rbm(model)
+    if isinstance(model, DBM):
+        return _exact_dbm(model)
     if isinstance(model, BoltzmannMachine):
         return _exact_boltzmann(model)
-    raise TypeError(f"model must be an RBM or a BoltzmannMachine, got {type(model).__name__}.")
+    raise TypeError(
+        f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
+    )
 
 
 def _enumerable(prior, n):
@@ -124,3 +132,25 @@ def _exact_rbm(model):
     if flipped:
         means, variances, pairwise = means[::-1], variances[::-1], pairwise.T
     return Exact(float(log_partition), means, variances, pairwise)
+
+
+def _exact_dbm(model):
+    whole = _exact_rbm(model.bipartite())
+    n_layers = len(model.sizes)
+
+    def parts(sides):
+        found = [None] * n_layers
+        for side in (0, 1):
+            ends = np.cumsum(model.sizes[side::2])[:-1]
+            found[side::2] = np.split(sides[side], ends)
+        return tuple(found)
+
+    # Each unit's number on its side of the RBM says which pairs belong to two layers.
+    numbers = parts([np.arange(len(mean)) for mean in whole.mean])
+    pairwise = tuple(
+        whole.pairwise[np.ix_(lower, upper)]
+        if k % 2 == 0
+        else whole.pairwise[np.ix_(upper, lower)].T
+        for k, (lower, upper) in enumerate(itertools.pairwise(numbers))
+    )
+    return Exact(whole.log_partition, parts(whole.mean), parts(whole.var), pairwise)

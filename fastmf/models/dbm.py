@@ -1,0 +1,150 @@
+"""Deep Boltzmann machine with any unit priors."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from fastmf.models import _checks, _io
+from fastmf.models.rbm import RBM
+from fastmf.priors import Concatenated
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DBM:
+    """A chain of layers, neighbours coupled: p proportional to exp(sum x_l' W_l x_{l+1}) priors.
+
+    Parameters
+    ----------
+    weights : tuple of arrays
+        The couplings of neighbouring layers, from the visible one up: (n_0, n_1), (n_1, n_2), ...
+    layers : tuple of unit priors
+        One more than `weights`; the first is of the visible units.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Units of each layer.
+    dtype : numpy dtype
+        float32 if all weights are float32, float64 otherwise; the priors are converted.
+
+    Raises
+    ------
+    ValueError
+        If weights are not finite matrices, or sizes do not fit.
+    TypeError
+        If weights or layers are no tuples, or a prior lacks the methods of a unit prior.
+
+    Notes
+    -----
+    Tramel et al. (2018), Eqs. 119 and 121 with the hidden layers l and l + 1 coupled by W^(l+1) (as
+    printed W^(1) appears twice).
+    """
+
+    weights: tuple
+    layers: tuple
+
+    def __post_init__(self):
+        for name in ("weights", "layers"):
+            if not isinstance(value := getattr(self, name), tuple | list) or hasattr(
+                value, "_fields"
+            ):
+                raise TypeError(f"{name} must be a tuple, got {type(value).__name__}.")
+        weights = [_checks.matrix(f"weights[{k}]", w) for k, w in enumerate(self.weights)]
+        if not weights or len(self.layers) != len(weights) + 1:
+            raise ValueError(
+                "a DBM has one layer more than matrices of weights, and at least one of these; got "
+                f"{len(self.layers)} layers and {len(weights)} matrices."
+            )
+        for k, (lower, upper) in enumerate(pairwise(weights)):
+            if lower.shape[1] != upper.shape[0]:
+                raise ValueError(
+                    f"weights[{k}] has {lower.shape[1]} columns and weights[{k + 1}] "
+                    f"{upper.shape[0]} rows; both are units of layer {k + 1}."
+                )
+        if len({w.dtype for w in weights}) > 1:
+            weights = [_checks.matrix("weights", w.astype(np.float64)) for w in weights]
+        object.__setattr__(self, "weights", tuple(weights))
+        layers = [
+            _checks.unit_prior(f"layers[{k}]", prior, n, self.dtype)
+            for k, (prior, n) in enumerate(zip(self.layers, self.sizes, strict=True))
+        ]
+        object.__setattr__(self, "layers", tuple(layers))
+
+    @property
+    def sizes(self):
+        """Units of each layer."""
+        return (self.weights[0].shape[0], *(w.shape[1] for w in self.weights))
+
+    @property
+    def dtype(self):
+        """Floating type of all parameters."""
+        return self.weights[0].dtype
+
+    def __repr__(self):
+        layers = zip(self.sizes, self.layers, strict=True)
+        return f"DBM({' x '.join(f'{n} {type(p).__name__}' for n, p in layers)}, {self.dtype})"
+
+    def energy(self, *states):
+        """Energy: minus the couplings' terms and the log of the priors' weights.
+
+        Parameters
+        ----------
+        *states : array of shape (..., n_units)
+            One for each layer.
+
+        Returns
+        -------
+        array of shape (...)
+            +inf outside the support.
+        """
+        if len(states) != len(self.layers):
+            raise ValueError(f"energy needs the states of {len(self.layers)} layers.")
+        states = [
+            _checks.states(f"layer {k}", x, n)
+            for k, (x, n) in enumerate(zip(states, self.sizes, strict=True))
+        ]
+        pairs = sum(
+            ((lower @ w) * upper).sum(-1)
+            for lower, w, upper in zip(states[:-1], self.weights, states[1:], strict=True)
+        )
+        units = sum(
+            _checks.log_prob(f"layer {k}", prior, x)
+            for k, (prior, x) in enumerate(zip(self.layers, states, strict=True))
+        )
+        return -pairs - units
+
+    def bipartite(self):
+        """The same machine as an RBM: its even layers are visible there, its odd ones hidden.
+
+        Returns
+        -------
+        RBM
+            With zeros between layers that are not neighbours. `tap` on the DBM does not multiply by
+            these.
+        """
+        starts = np.zeros(len(self.sizes), int)
+        totals = [0, 0]
+        for k, n in enumerate(self.sizes):
+            starts[k] = totals[k % 2]
+            totals[k % 2] += n
+        couplings = np.zeros(totals, self.dtype)
+        for k, w in enumerate(self.weights):
+            here, above = (slice(starts[j], starts[j] + self.sizes[j]) for j in (k, k + 1))
+            if k % 2:
+                couplings[above, here] = w.T
+            else:
+                couplings[here, above] = w
+        return RBM(couplings, *(_side_by_side(self.layers[side::2]) for side in (0, 1)))
+
+    def save(self, path):
+        """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
+        _io.save_model(path, self)
+
+
+def _side_by_side(priors):
+    if len(priors) == 1:
+        return priors[0]
+    if len({type(prior) for prior in priors}) == 1 and not hasattr(priors[0], "parts"):
+        return type(priors[0])(*map(np.concatenate, zip(*priors, strict=True)))
+    return Concatenated(*priors)
