@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf.learning.gradients import Gradient
+from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.step import State
 from fastmf.models._io import (
+    field_to_arrays,
     model_from_arrays,
     model_to_arrays,
-    prior_to_arrays,
     read_arrays,
     write_arrays,
 )
@@ -42,19 +42,18 @@ def _without_prefix(prefix, arrays):
 
 def _velocity_from_arrays(arrays, model):
     # A velocity has the form of a prior, but not its domain: a precision may well decrease.
-    weights = arrays["weights"]
-    layers = (
-        _fields(name, prior, arrays)
-        for name, prior in (("visible", model.visible), ("hidden", model.hidden))
-    )
-    return Gradient(weights, *layers)
+    like = vars(ModelParameters.of(model))
+    return ModelParameters(**{name: _field(name, value, arrays) for name, value in like.items()})
 
 
-def _fields(name, prior, arrays):
-    if hasattr(prior, "parts"):
-        parts = (_fields(f"{name}.{i}", p, arrays) for i, p in enumerate(prior.parts))
-        return prior._replace(parts=tuple(parts))
-    return prior._make(arrays[f"{name}.{field}"] for field in prior._fields)
+def _field(name, like, arrays):
+    if isinstance(like, np.ndarray):
+        return arrays[name]
+    if type(like) is tuple:
+        return tuple(_field(f"{name}.{i}", part, arrays) for i, part in enumerate(like))
+    if hasattr(like, "parts"):
+        return like._replace(parts=_field(name, like.parts, arrays))
+    return like._make(arrays[f"{name}.{field}"] for field in like._fields)
 
 
 def write(path, state, run):
@@ -67,9 +66,9 @@ def write(path, state, run):
     run : dict
         The `identity` of the run.
     """
-    velocity = {"weights": state.velocity.weights}
-    velocity |= prior_to_arrays("visible", state.velocity.visible)
-    velocity |= prior_to_arrays("hidden", state.velocity.hidden)
+    velocity = {}
+    for name, value in vars(state.velocity).items():
+        velocity |= field_to_arrays(name, value)
     arrays = {
         "run": np.array([json.dumps(run)]),
         "position": np.array([state.epoch, state.batch, state.waited]),

@@ -8,7 +8,7 @@ variance that the neighbours can have. We ask for twice that. A unit's variance 
 
 import numpy as np
 
-from fastmf.models import RBM
+from fastmf.learning.parameters import chain, unchained
 from fastmf.priors._protocol import project as project_prior
 
 MARGIN = 2.0
@@ -57,28 +57,32 @@ def _raise_precision(prior, least):
     return prior._replace(precision=precision.astype(prior.precision.dtype))
 
 
-def project(weights, visible, hidden):
-    """The RBM with these weights and the nearest priors for which TAP iterates exist.
+def project(model, parameters):
+    """The model of the kind of `model` with these couplings and the nearest admissible priors.
 
     Parameters
     ----------
-    weights : array of shape (n_visible, n_hidden)
-    visible, hidden : unit prior
+    model : RBM or DBM
+        Only its kind matters.
+    parameters : ModelParameters
 
     Returns
     -------
-    RBM
+    RBM or DBM
 
     Notes
     -----
     Sufficient condition of Tramel et al. (2018), Eqs. 67-69. Without unbounded units only
     `prior.project` acts.
     """
-    visible, hidden = project_prior(visible), project_prior(hidden)
-    if unbounded(visible).any():
-        least = MARGIN * (weights**2 @ largest_variance(hidden))
-        visible = _raise_precision(visible, least)
-    if unbounded(hidden).any():
-        least = MARGIN * (largest_variance(visible) @ weights**2)
-        hidden = _raise_precision(hidden, least)
-    return RBM(weights, visible, hidden)
+    weights, layers = chain(parameters)
+    layers = [project_prior(layer) for layer in layers]
+    for k, layer in enumerate(layers):
+        if unbounded(layer).any():
+            least = 0
+            if k > 0:
+                least = least + largest_variance(layers[k - 1]) @ weights[k - 1] ** 2
+            if k < len(weights):
+                least = least + weights[k] ** 2 @ largest_variance(layers[k + 1])
+            layers[k] = _raise_precision(layer, MARGIN * least)
+    return type(model)(**vars(unchained(model, weights, layers)))

@@ -1,11 +1,9 @@
-"""Gradients of the log-likelihood of an RBM by its weights and by the parameters of its priors.
+"""Gradients of the log-likelihood of a layered machine by its weights and its priors.
 
 Every method of learning climbs the difference of two averages: over the data, where they are exact,
 and over the model, where they come from mean-field solutions or from Gibbs samples. Averages over
 samples are those over data; so two functions are enough.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,34 +11,13 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.inference._layout import layout_of
 from fastmf.kernels import statistics as kernels
 from fastmf.kernels.product import fill_panels, packed_shape
+from fastmf.learning.parameters import ModelParameters, chain, unchained
+from fastmf.learning.posterior import posterior
+from fastmf.models import DBM
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
 
 ORDERS = {"mean_field": 1, "tap": 2, "tap3": 3}
-
-
-class Gradient(NamedTuple):
-    """Derivatives of a log-likelihood, or averages of which they are differences.
-
-    Parameters
-    ----------
-    weights : array of shape (n_visible, n_hidden)
-    visible, hidden : NamedTuple of arrays of shape (n_units,)
-        The classes of the priors, holding a derivative in the place of each parameter.
-    """
-
-    weights: np.ndarray
-    visible: tuple
-    hidden: tuple
-
-    def __sub__(self, other):
-        return self.combine(np.subtract, other)
-
-    def combine(self, function, *others):
-        """Apply a function to the arrays of gradients of one model."""
-        weights = function(self.weights, *(other.weights for other in others))
-        layers = zip(self[1:], *(other[1:] for other in others), strict=True)
-        return Gradient(weights, *(map_parameters(function, *priors) for priors in layers))
 
 
 def pair_averages(weights, terms, n_threads=None):
@@ -105,29 +82,62 @@ def _row_average(prior):
     return map_parameters(lambda f: np.mean(f, axis=0, dtype=np.float64), prior)
 
 
-def data_average(model, X, order=2, n_threads=None):
+def data_average(model, X, order=2, n_threads=None, **options):
     """Derivatives by the parameters of the average over rows of log sum_h exp(-energy(x, h)).
 
     Parameters
     ----------
-    model : RBM
+    model : RBM or DBM
     X : array of shape (n_rows, n_visible)
         Data, or samples of the model.
+    order : {1, 2, 3}
+        Of the expansion for the hidden layers of a DBM; those of an RBM need none.
+    **options
+        Of `tap`, for the hidden layers of a DBM.
 
     Returns
     -------
-    Gradient
+    ModelParameters
 
     Notes
     -----
-    Tramel et al. (2018), first terms of Eqs. 40-42 (with l for the dummy index inside).
+    Tramel et al. (2018), first terms of Eqs. 40-42 (with l for the dummy index inside), and of Eqs.
+    126-129.
     """
+    visible = _row_average(log_prob_gradient(model.layers[0], X))
+    if isinstance(model, DBM):
+        hidden = posterior(model, X, order=order, n_threads=n_threads, **options)
+        weights, layers = _averages(hidden.model, hidden.solutions, order, n_threads)
+        first = pair_averages(model.weights[0], [(X, hidden.solutions.mean[0], 1, 0)], n_threads)
+        return unchained(model, (first, *weights), (visible, *layers))
     b, mean, var = conditional_moments(model, X, order, n_threads)
-    return Gradient(
-        pair_averages(model.weights, [(X, mean, 1, 0)], n_threads),
-        _row_average(log_prob_gradient(model.visible, X)),
-        _row_average(prior_gradient(model.hidden, b, b.dtype.type(0), mean, var)),
+    return ModelParameters(
+        weights=pair_averages(model.weights, [(X, mean, 1, 0)], n_threads),
+        visible=visible,
+        hidden=_row_average(prior_gradient(model.hidden, b, b.dtype.type(0), mean, var)),
     )
+
+
+def _row_average(prior):
+    # In float64: sums over many rows of float32 would lose digits.
+    return map_parameters(lambda f: np.mean(f, axis=0, dtype=np.float64), prior)
+
+
+def _averages(model, solutions, order, n_threads):
+    weights, layers = chain(model)
+    parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
+    slopes = []
+    for k, w in enumerate(weights):
+        (_, _, m, c), (_, _, m_above, c_above) = parts[k], parts[k + 1]
+        terms = [(m, m_above, 1, 0)]
+        if order >= 2:
+            terms += [(c, c_above, 1, 1)]
+        if order == 3:
+            below, above = layers[k].third_cumulant(m), layers[k + 1].third_cumulant(m_above)
+            terms += [(below[0], above[0], 0.5, 2)]
+        slopes.append(pair_averages(w, terms, n_threads))
+    priors = zip(layers, parts, strict=True)
+    return slopes, [_row_average(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]
 
 
 def solution_average(model, solutions, order=2, n_threads=None):
@@ -135,7 +145,7 @@ def solution_average(model, solutions, order=2, n_threads=None):
 
     Parameters
     ----------
-    model : RBM
+    model : RBM or DBM
     solutions : FixedPoint
         One solution a row, as `tap` returns them. The approximate log-partition is stationary in
         means and variances at a fixed point, so these derivatives are exact there and only there.
@@ -144,44 +154,33 @@ def solution_average(model, solutions, order=2, n_threads=None):
 
     Returns
     -------
-    Gradient
+    ModelParameters
 
     Notes
     -----
-    Tramel et al. (2018), second terms of Eqs. 40-42; the third order is that of Gabrie et al.
-    (2015) for binary units, with the third cumulants k: <W^2 k_v k_h> / 2.
+    Tramel et al. (2018), second terms of Eqs. 40-42 and 126-129; the third order is that of Gabrie
+    et al. (2015) for binary units, with the third cumulants k: <W^2 k_v k_h> / 2.
     """
-    (v, h), (c_v, c_h) = solutions.mean, solutions.var
-    terms = [(v, h, 1, 0)]
-    if order >= 2:
-        terms += [(c_v, c_h, 1, 1)]
-    if order == 3:
-        k_v, k_h = model.visible.third_cumulant(v)[0], model.hidden.third_cumulant(h)[0]
-        terms += [(k_v, k_h, 0.5, 2)]
-    priors = (
-        _row_average(prior_gradient(prior, *of_layer))
-        for prior, *of_layer in zip(
-            model.layers, solutions.b, solutions.a, solutions.mean, solutions.var, strict=True
-        )
-    )
-    return Gradient(pair_averages(model.weights, terms, n_threads), *priors)
+    return unchained(model, *_averages(model, solutions, order, n_threads))
 
 
-def gradient(model, X, solutions, order=2):
-    """Gradient of the mean-field log-likelihood of an RBM.
+def gradient(model, X, solutions, order=2, **options):
+    """Gradient of the mean-field log-likelihood.
 
     Parameters
     ----------
-    model : RBM
+    model : RBM or DBM
     X : array of shape (n_rows, n_visible)
         Data.
     solutions : FixedPoint
         Any number of converged solutions of `tap(model, ..., order=order)`, weighted equally.
     order : {1, 2, 3}
+    **options
+        Of `tap`, for the hidden layers of a DBM given data.
 
     Returns
     -------
-    Gradient
+    ModelParameters
         Of the average over rows of `log_likelihood(model, X, average of solutions.log_partition)`.
     """
-    return data_average(model, X, order) - solution_average(model, solutions, order)
+    return data_average(model, X, order, **options) - solution_average(model, solutions, order)

@@ -1,20 +1,25 @@
-"""The log-likelihood of an RBM, and its log-partition from mean-field solutions."""
+"""The log-likelihood of a layered machine, and its log-partition from mean-field solutions."""
 
 import numpy as np
+
+from fastmf.learning.posterior import posterior
+from fastmf.models import DBM
 
 ESTIMATES = ("log_sum_exp", "mean")
 
 
-def log_likelihood(model, X, log_partition):
+def log_likelihood(model, X, log_partition, **options):
     """Log-likelihood of each row of data, given the log-partition of the model.
 
     Parameters
     ----------
-    model : RBM
+    model : RBM or DBM
     X : array of shape (n_rows, n_visible)
         Values between the two of a binary unit are probabilities: they enter by their mean.
     log_partition : float
         Of the model, for instance from `log_partition_estimate`.
+    **options
+        Of `tap`, for the hidden layers of a DBM given data; those of an RBM are summed exactly.
 
     Returns
     -------
@@ -23,10 +28,13 @@ def log_likelihood(model, X, log_partition):
 
     Notes
     -----
-    Tramel et al. (2018), Eq. 39.
+    Tramel et al. (2018), Eq. 39; for deep machines, whose likelihood Appendix E does not print, the
+    log-partition given the data takes the place of the sum over hidden units.
     """
+    visible = _mean_log_prob(model.layers[0], X).sum(1, dtype=np.float64)
+    if isinstance(model, DBM):
+        return visible + posterior(model, X, **options).solutions.log_partition - log_partition
     b = X @ model.weights
-    visible = _mean_log_prob(model.visible, X).sum(1, dtype=np.float64)
     hidden = model.hidden.log_partition(b, b.dtype.type(0)).sum(1, dtype=np.float64)
     return visible + hidden - log_partition
 

@@ -36,7 +36,7 @@ def starts(kind, model, X, n_starts, noise, rng):
     kind : {"data", "noise", "persistent", "random"}
         Rows of the batch (again from the first if there are too few), such rows perturbed, and
         draws from the uncoupled visible prior. Persistent solutions start from rows, once.
-    model : RBM
+    model : RBM or DBM
     X : array of shape (n_rows, n_visible)
         The batch, in random order.
     n_starts : int
@@ -50,6 +50,6 @@ def starts(kind, model, X, n_starts, noise, rng):
     """
     if kind == "random":
         zero = np.zeros((n_starts, X.shape[1]), X.dtype)
-        return model.visible.sample(zero, zero, rng)
+        return model.layers[0].sample(zero, zero, rng)
     rows = X[np.arange(n_starts) % len(X)]
-    return perturbed(rows, model.visible, noise, rng) if kind == "noise" else rows
+    return perturbed(rows, model.layers[0], noise, rng) if kind == "noise" else rows

@@ -7,15 +7,10 @@ import numpy as np
 from fastmf.inference import tap
 from fastmf.learning.domain import project
 from fastmf.learning.gibbs import gibbs
-from fastmf.learning.gradients import (
-    ORDERS,
-    Gradient,
-    data_average,
-    solution_average,
-)
+from fastmf.learning.gradients import ORDERS, data_average, solution_average
+from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.starts import starts
-from fastmf.models import RBM
-from fastmf.priors._protocol import map_parameters
+from fastmf.models import DBM, RBM
 
 # No machine of any use has such weights, and their powers would overflow.
 LARGEST_WEIGHT = 1e9
@@ -27,36 +22,35 @@ class State:
 
     Parameters
     ----------
-    model : RBM
-    velocity : Gradient
+    model : RBM or DBM
+    velocity : ModelParameters
         The previous step.
     epoch, batch : int
         The next batch to be seen.
     chains : tuple of arrays
-        Persistent samples (visible,) or solutions (visible mean, hidden mean, visible variance,
-        hidden variance); empty until the first step needs them.
+        Persistent samples (visible,) or solutions (means of all layers, then variances); empty
+        until the first step needs them.
     history : dict of lists
         One entry an epoch.
-    best : RBM
+    best : RBM or DBM
         With early stopping, the model with the largest log-likelihood so far.
     waited : int
         Epochs since then.
     """
 
-    model: RBM
-    velocity: Gradient
+    model: RBM | DBM
+    velocity: ModelParameters
     epoch: int = 0
     batch: int = 0
     chains: tuple = ()
     history: dict = field(default_factory=dict)
-    best: RBM | None = None
+    best: RBM | DBM | None = None
     waited: int = 0
 
 
 def initial_state(model):
     """The state before the first step."""
-    at_rest = Gradient(model.weights, *model.layers).combine(np.zeros_like)
-    return State(model, at_rest)
+    return State(model, ModelParameters.of(model).combine(np.zeros_like))
 
 
 def model_average(state, X, settings, rng, n_threads=None):
@@ -69,8 +63,8 @@ def model_average(state, X, settings, rng, n_threads=None):
         order = ORDERS[settings.gradient]
         persistent = settings.starts == "persistent"
         if persistent and state.chains:
-            v, h, c_v, c_h = state.chains
-            init = (v, h), (c_v, c_h)
+            n_layers = len(model.layers)
+            init = state.chains[:n_layers], state.chains[n_layers:]
         else:
             init = starts(settings.starts, model, X, n_starts, settings.noise, rng)
         solutions = tap(
@@ -119,24 +113,33 @@ def step(state, X, settings, rate, rng, n_threads=None):
     """
     model = state.model
     order = ORDERS.get(settings.gradient, 1)
-    slope = data_average(model, X, order, n_threads)
+    slope = data_average(model, X, order, n_threads, **hidden_layers(model, settings))
     slope -= model_average(state, X, settings, rng, n_threads)
-    decay = settings.l2 * model.weights
-    if settings.l1:
-        decay += settings.l1 * np.sign(model.weights)
-    slope = slope._replace(weights=slope.weights - decay)
+    here = ModelParameters.of(model)
+    slope = slope.combine(lambda g, w: _decayed(g, w, settings), here)
     state.velocity = state.velocity.combine(
         lambda v, g: (settings.momentum * v + rate * g).astype(v.dtype, copy=False), slope
     )
-    moved = (
-        map_parameters(np.add, prior, v)
-        for prior, v in zip(model.layers, state.velocity[1:], strict=True)
-    )
-    weights = model.weights + state.velocity.weights
+    moved = here.combine(np.add, state.velocity)
     # Written so that NaN counts as diverged.
-    if not abs(weights).max() < LARGEST_WEIGHT:
+    if not all(abs(couplings).max() < LARGEST_WEIGHT for couplings in moved.couplings()):
         raise FloatingPointError(
             f"learning diverged in epoch {state.epoch}: weights exceed {LARGEST_WEIGHT:g}; "
             "a smaller learning_rate may help."
         )
-    state.model = project(weights, *moved)
+    state.model = project(model, moved)
+
+
+def _decayed(slope, values, settings):
+    """The slope less the decay that couplings, not priors, are subject to."""
+    if values.ndim < 2:
+        return slope
+    slope = slope - settings.l2 * values
+    return slope - settings.l1 * np.sign(values) if settings.l1 else slope
+
+
+def hidden_layers(model, settings):
+    """Options of `tap` for the hidden layers given data: of an RBM they need no solution."""
+    if not isinstance(model, DBM):
+        return {}
+    return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "free_energy": False}

@@ -15,6 +15,8 @@ from fastmf.learning.likelihood import log_likelihood, log_partition_estimate, m
 from fastmf.learning.progress import progress
 from fastmf.learning.settings import rate
 from fastmf.learning.step import initial_state, step
+from fastmf.models import DBM
+from fastmf.priors._protocol import n_units
 
 # The log-likelihood after each epoch need not be known better than this.
 MONITOR = {"tol": 1e-4, "max_iter": 200}
@@ -48,7 +50,7 @@ def train(
 
     Parameters
     ----------
-    model : RBM
+    model : RBM or DBM
         Where to start.
     X : array of shape (n_rows, n_visible)
         Data, in the type of the model.
@@ -123,15 +125,18 @@ def train(
 
 def _record(state, watched, validation, settings, n_threads):
     """Append the figures of the epoch that has just ended to the history."""
-    model, n_units = state.model, sum(state.model.weights.shape)
+    model = state.model
+    size = sum(n_units(prior) for prior in model.layers)
     order = ORDERS.get(settings.gradient, 2)
     solutions = tap(model, watched, order=order, n_threads=n_threads, **MONITOR)
     log_partition = log_partition_estimate(solutions)
     if settings.gradient in ORDERS and settings.starts == "persistent":
         _warn_of_collapse(state, solutions)
 
+    options = MONITOR | {"order": order, "n_threads": n_threads} if isinstance(model, DBM) else {}
+
     def per_unit(X):
-        return float(log_likelihood(model, X, log_partition).mean()) / n_units
+        return float(log_likelihood(model, X, log_partition, **options).mean()) / size
 
     entry = {
         "epoch": state.epoch,

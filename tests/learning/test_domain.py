@@ -1,8 +1,16 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.domain import MARGIN, largest_variance, project
+from fastmf.learning.domain import MARGIN, largest_variance
+from fastmf.learning.domain import project as project_parameters
+from fastmf.learning.parameters import ModelParameters
+from fastmf.models import DBM, RBM
 from fastmf.priors import Bernoulli, Gaussian, Ising
+
+
+def project(weights, visible, hidden):
+    parameters = ModelParameters(weights=weights, visible=visible, hidden=hidden)
+    return project_parameters(RBM(np.zeros((1, 1)), Ising([0.0]), Ising([0.0])), parameters)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +67,11 @@ def test_two_unbounded_layers_keep_each_other_finite():
         ]
     )
     assert np.linalg.eigvalsh(j).min() > 0
+
+
+def test_a_layer_between_two_others_withstands_both():
+    weights = np.full((2, 1), 3.0), np.full((1, 4), 2.0)
+    layers = Ising(np.zeros(2)), Gaussian([0.0], [1.0]), Ising(np.zeros(4))
+    model = DBM(weights, layers)
+    model = project_parameters(model, ModelParameters.of(model))
+    np.testing.assert_allclose(model.layers[1].precision, MARGIN * (2 * 9 + 4 * 4))
