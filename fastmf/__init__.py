@@ -33,6 +33,7 @@ _HOME = {
     "load": "models",
     "FixedPoint": "inference",
     "tap": "inference",
+    "DeepBoltzmannMachine": "estimators",
     "GeneralizedRBM": "estimators",
 }
 _SUBPACKAGES = ("datasets", "evaluation", "plotting", "priors")

@@ -1,5 +1,6 @@
 """scikit-learn estimators."""
 
+from fastmf.estimators.deep_boltzmann_machine import DeepBoltzmannMachine
 from fastmf.estimators.generalized_rbm import GeneralizedRBM
 
-__all__ = ["GeneralizedRBM"]
+__all__ = ["DeepBoltzmannMachine", "GeneralizedRBM"]

@@ -5,6 +5,8 @@ import json
 import numpy as np
 
 from fastmf.models._io import (
+    field_from_arrays,
+    field_to_arrays,
     model_from_arrays,
     model_to_arrays,
     prior_from_arrays,
@@ -27,7 +29,7 @@ def _options(estimator):
             continue
         if name in ("visible", "hidden") and not isinstance(value, str):
             # A class or an instance: the fitted prior stands for it.
-            arrays |= prior_to_arrays(f"option.{name}", getattr(estimator, f"{name}_"))
+            arrays |= field_to_arrays(f"option.{name}", getattr(estimator, f"{name}_"))
             continue
         try:
             options[name] = json.loads(json.dumps(value, default=_plain))
@@ -70,9 +72,9 @@ def load(path, class_):
         options = json.loads(options)
         for layer in ("visible", "hidden"):
             if f"option.{layer}" in arrays:
-                options[layer] = prior_from_arrays(f"option.{layer}", arrays)
-        if isinstance(options["learning_rate"], list):
-            options["learning_rate"] = tuple(options["learning_rate"])
+                options[layer] = field_from_arrays(f"option.{layer}", arrays)
+        # JSON knows lists only.
+        options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
         estimator = class_(**options)
         estimator.model_ = model_from_arrays(arrays)
         estimator.pointwise_ = prior_from_arrays("pointwise", arrays)

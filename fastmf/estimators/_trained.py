@@ -1,4 +1,4 @@
-"""What a trained RBM can do: transform, score, sample, restore, and go to a file and back."""
+"""What a trained machine can do: transform, score, sample, restore, and go to a file and back."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -8,58 +8,28 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastmf.estimators import _files, denoising
 from fastmf.estimators._units import check_support, visible_prior
 from fastmf.inference import tap
-from fastmf.learning.gibbs import gibbs
 from fastmf.learning.gradients import ORDERS
 from fastmf.learning.likelihood import distinct, log_likelihood, log_partition_estimate
+from fastmf.priors._protocol import n_units
 
 _DTYPES = [np.float64, np.float32]
 
 
-class TrainedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Everything of `GeneralizedRBM` but its learning."""
-
-    @property
-    def weights_(self):
-        """Couplings, (n_features, n_components)."""
-        return self.model_.weights
-
-    @property
-    def components_(self):
-        """Couplings as scikit-learn has them, (n_components, n_features)."""
-        return self.model_.weights.T
+class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Everything that layered machines have in common but their learning."""
 
     @property
     def visible_(self):
         """Prior of the visible units."""
-        return self.model_.visible
-
-    @property
-    def hidden_(self):
-        """Prior of the hidden units."""
-        return self.model_.hidden
+        return self.model_.layers[0]
 
     @property
     def _n_features_out(self):
-        return self.model_.n_hidden
+        return n_units(self.model_.layers[-1])
 
     @property
     def _order(self):
         return ORDERS.get(self.gradient, 2)
-
-    def transform(self, X):
-        """Mean of the hidden units given the visible ones.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-        """
-        check_is_fitted(self)
-        X = self._data(X)
-        return self.hidden_.moments(X @ self.weights_, X.dtype.type(0))[0]
 
     def score_samples(self, X, log_partition="log_sum_exp"):
         """Mean-field log-likelihood of each row.
@@ -83,7 +53,7 @@ class TrainedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if isinstance(log_partition, str):
             log_partition = log_partition_estimate(self._solve(self.starts_), log_partition)
         # Values between the two of a binary unit are means of the row, not states.
-        return log_likelihood(self.model_, X, log_partition)
+        return log_likelihood(self.model_, X, log_partition, **self._given_data)
 
     def score(self, X, y=None):
         """Average of `score_samples`.
@@ -121,12 +91,17 @@ class TrainedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         log_partition = np.asarray(reached.log_partition)[rows]
         return denoising.Solutions(
             visible=reached.mean[0][rows],
-            hidden=reached.mean[1][rows],
+            hidden=np.concatenate(reached.mean[1:], axis=1)[rows],
             free_energy=-log_partition,
             log_partition=log_partition,
             converged=np.asarray(reached.converged)[rows],
             members=members,
         )
+
+    @property
+    def _given_data(self):
+        """Options for the hidden layers given data, if these need a solution."""
+        return {}
 
     def _solve(self, starts, **options):
         return tap(self.model_, starts, order=self._order, n_threads=self.n_threads, **options)
@@ -156,7 +131,7 @@ class TrainedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             init = self.pointwise_.sample(zero, zero, rng)
         else:
             init = self._data(init)
-        return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]
+        return self._chains(init, n_sweeps, rng)
 
     def denoise(self, Y, *, flip_probability=None, noise_variance=None, **options):
         """Posterior means of the visible units given noisy observations of them.
@@ -187,7 +162,7 @@ class TrainedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Y = self._data(Y, soft=False) if binary else self._numbers(Y)
         return denoising.denoise(
             self._solve,
-            self.model_.visible,
+            self.visible_,
             self.pointwise_,
             self.starts_,
             Y,

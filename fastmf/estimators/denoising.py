@@ -19,6 +19,7 @@ class Solutions(NamedTuple):
     ----------
     visible : array of shape (n_solutions, n_visible)
     hidden : array of shape (n_solutions, n_hidden)
+        Of a deep machine, all hidden layers side by side.
     free_energy, log_partition : array of shape (n_solutions,)
     converged : array of shape (n_solutions,)
     members : array of shape (n_starts,)

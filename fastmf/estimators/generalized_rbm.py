@@ -1,17 +1,15 @@
 """Restricted Boltzmann machines with any units, as a scikit-learn estimator."""
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from fastmf.estimators._trained import TrainedRBM
-from fastmf.estimators._units import hidden_prior, independent_units, visible_prior
-from fastmf.learning.settings import Settings, rate
-from fastmf.learning.step import initial_state, step
-from fastmf.learning.trainer import monitor_rows, stream, train
+from fastmf.estimators._learner import Learner
+from fastmf.estimators._units import hidden_prior, visible_prior
+from fastmf.learning.gibbs import gibbs
 from fastmf.models import RBM
 
 
-class GeneralizedRBM(TrainedRBM):
+class GeneralizedRBM(Learner):
     """Restricted Boltzmann machine with any unit priors, trained by mean-field solutions.
 
     Parameters
@@ -144,106 +142,39 @@ class GeneralizedRBM(TrainedRBM):
         self.random_state = random_state
         self.verbose = verbose
 
-    # --- learning -------------------------------------------------------------------------------
+    @property
+    def weights_(self):
+        """Couplings, (n_features, n_components)."""
+        return self.model_.weights
 
-    def fit(self, X, y=None, validation_data=None):
-        """Learn from data.
+    @property
+    def components_(self):
+        """Couplings as scikit-learn has them, (n_components, n_features)."""
+        return self.model_.weights.T
 
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        y : ignored
-        validation_data : array of shape (n_rows, n_features) or None
-            Data whose log-likelihood is followed and decides on early stopping.
+    @property
+    def hidden_(self):
+        """Prior of the hidden units."""
+        return self.model_.hidden
 
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            For data outside the support of the visible units, options out of range, or a
-            checkpoint of another run.
-        FloatingPointError
-            If learning diverges.
-        """
-        settings = self._settings()
-        X = self._data(X, reset=True)
-        seed = self._seed()
-        validation = None if validation_data is None else self._data(validation_data)
-        if validation is None and self.early_stopping:
-            X, validation = self._split(X, 0 if seed is None else seed)
-        model = self._initial_model(X, 0 if seed is None else seed)
-        state = train(
-            model,
-            X,
-            settings,
-            seed=seed,
-            validation=validation,
-            callbacks=self.callbacks or (),
-            checkpoint=self.checkpoint,
-            checkpoint_every=self.checkpoint_every,
-            n_threads=self.n_threads,
-            verbose=self.verbose,
-        )
-        self.model_, self.history_, self.n_iter_ = state.model, state.history, state.epoch
-        self._remember(X, settings)
-        self.__dict__.pop("_state", None)
-        return self
-
-    def partial_fit(self, X, y=None):
-        """Take one step of learning on a batch of data.
+    def transform(self, X):
+        """Mean of the hidden units given the visible ones.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-        y : ignored
 
         Returns
         -------
-        self
+        array of shape (n_samples, n_components)
         """
-        settings = self._settings()
-        first = not hasattr(self, "model_")
-        X = self._data(X, reset=first)
-        if first:
-            self.model_, self.n_iter_, self.history_ = self._initial_model(X, 0), 0, {}
-        else:
-            X = X.astype(self.model_.dtype, copy=False)
-        if not hasattr(self, "_state"):
-            self._state = initial_state(self.model_)
-            self._state_seed = self._seed() or 0
-            self._remember(X, settings)
-        rng = stream(self._state_seed, self.n_iter_)
-        step(self._state, X, settings, rate(settings, 0), rng, self.n_threads)
-        self.model_, self.n_iter_ = self._state.model, self.n_iter_ + 1
-        return self
-
-    def _settings(self):
-        names = Settings.__dataclass_fields__
-        settings = Settings(**{name: getattr(self, name) for name in names})
-        settings._integer("n_components", self.n_components, 1)
-        settings._real("weight_scale", self.weight_scale)
-        return settings
-
-    def _seed(self):
-        if self.random_state is None:
-            return None
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _split(self, X, seed):
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(
-                f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}."
-            )
-        n = max(1, round(self.validation_fraction * len(X)))
-        if n >= len(X):
-            raise ValueError(f"early_stopping needs more than {len(X)} sample to set some aside.")
-        order = np.random.default_rng([seed, 0, 2]).permutation(len(X))
-        return X[order[n:]], X[order[:n]]
+        check_is_fitted(self)
+        X = self._data(X)
+        return self.hidden_.moments(X @ self.weights_, X.dtype.type(0))[0]
 
     def _initial_model(self, X, seed):
+        settings = self._settings()
+        settings._integer("n_components", self.n_components, 1)
         rng = np.random.default_rng([seed, 0, 3])
         weights = rng.normal(scale=self.weight_scale, size=(X.shape[1], self.n_components))
         return RBM(
@@ -252,6 +183,5 @@ class GeneralizedRBM(TrainedRBM):
             hidden_prior(self.hidden, self.n_components, X.dtype),
         )
 
-    def _remember(self, X, settings):
-        self.pointwise_ = independent_units(self.model_.visible, X)
-        self.starts_ = monitor_rows(X, settings, 0)
+    def _chains(self, init, n_sweeps, rng):
+        return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]

@@ -118,11 +118,6 @@ def data_average(model, X, order=2, n_threads=None, **options):
     )
 
 
-def _row_average(prior):
-    # In float64: sums over many rows of float32 would lose digits.
-    return map_parameters(lambda f: np.mean(f, axis=0, dtype=np.float64), prior)
-
-
 def _averages(model, solutions, order, n_threads):
     weights, layers = chain(model)
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))

@@ -5,15 +5,17 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fastmf.estimators import GeneralizedRBM
+from fastmf.estimators import DeepBoltzmannMachine, GeneralizedRBM
 
 SMALL = {"n_components": 3, "n_epochs": 2, "batch_size": 10, "random_state": 0}
+DEEP = SMALL | {"n_components": (3, 2), "visible": "gaussian", "pretraining_epochs": 1}
 
 # The checks feed real numbers of any size. Gaussian units take them as they are; Bernoulli units
 # take values in [0, 1] and refuse others, so that they are checked behind a scaler.
 ESTIMATORS = [
     GeneralizedRBM(visible="gaussian", **SMALL),
     make_pipeline(MinMaxScaler(clip=True), GeneralizedRBM(**SMALL)),
+    DeepBoltzmannMachine(**DEEP),
 ]
 
 

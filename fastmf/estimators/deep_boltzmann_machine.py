@@ -1,0 +1,235 @@
+"""Deep Boltzmann machines with any units, as a scikit-learn estimator."""
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf.estimators._learner import Learner
+from fastmf.estimators._units import hidden_prior, visible_prior
+from fastmf.learning.gibbs import gibbs
+from fastmf.learning.gradients import ORDERS
+from fastmf.learning.parameters import chain
+from fastmf.learning.posterior import posterior
+from fastmf.learning.trainer import train
+from fastmf.models import DBM, RBM
+from fastmf.priors._protocol import sample
+
+# The hidden layers given data, in `transform` and `score_samples`.
+GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
+
+
+def _machine(weights, layers):
+    return RBM(*weights, *layers) if len(weights) == 1 else DBM(tuple(weights), tuple(layers))
+
+
+class DeepBoltzmannMachine(Learner):
+    """Deep Boltzmann machine with any unit priors, trained by mean-field solutions.
+
+    Parameters
+    ----------
+    n_components : tuple of int, or int
+        Units of each hidden layer, from the lowest up. A number, or a tuple of one, makes an RBM.
+    pretraining_epochs : int
+        Epochs of each layer's pre-training as the RBM of the layer below, before all layers learn
+        together; 0 for none.
+    visible : str, class or unit prior
+        As for `GeneralizedRBM`.
+    hidden : str, class, unit prior, or tuple of these
+        Of all hidden layers, or of each.
+    gradient : {"tap", "mean_field", "tap3"}
+    learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
+    monitor_rows, early_stopping, validation_fraction, patience, weight_scale, callbacks, \
+    checkpoint, checkpoint_every, n_threads, random_state, verbose
+        As for `GeneralizedRBM`. A run that resumes from a checkpoint repeats its pre-training.
+
+    Attributes
+    ----------
+    model_ : DBM, or RBM if there is one hidden layer
+    weights_ : tuple of arrays
+        Couplings of neighbouring layers.
+    visible_ : unit prior
+    hidden_ : tuple of unit priors
+    pointwise_, starts_, history_, n_iter_, n_features_in_
+        As for `GeneralizedRBM`.
+
+    Notes
+    -----
+    Tramel et al. (2018), Appendix E and Algorithm 4, in which the data of the l-th RBM are samples
+    of the hidden units below it (the printed indices are shifted), and momentum and decay are those
+    of Algorithm 2. Averages over the data come from mean-field solutions of the hidden layers, too,
+    so that `score_samples` is exact in neither of its terms.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+    >>> dbm = mf.DeepBoltzmannMachine((8, 4), n_epochs=2, random_state=0).fit(X)
+    >>> dbm.transform(X).shape
+    (200, 4)
+    """
+
+    def __init__(
+        self,
+        n_components=(500, 500),
+        *,
+        pretraining_epochs=5,
+        visible="bernoulli",
+        hidden="bernoulli",
+        gradient="tap",
+        learning_rate=0.05,
+        momentum=0.5,
+        l2=0.001,
+        l1=0.0,
+        n_epochs=20,
+        batch_size=100,
+        n_starts=None,
+        n_sweeps=3,
+        starts="data",
+        noise=0.1,
+        monitor_rows=100,
+        early_stopping=False,
+        validation_fraction=0.1,
+        patience=5,
+        weight_scale=1e-3,
+        callbacks=None,
+        checkpoint=None,
+        checkpoint_every=None,
+        n_threads=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.pretraining_epochs = pretraining_epochs
+        self.visible = visible
+        self.hidden = hidden
+        self.gradient = gradient
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.l2 = l2
+        self.l1 = l1
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.n_starts = n_starts
+        self.n_sweeps = n_sweeps
+        self.starts = starts
+        self.noise = noise
+        self.monitor_rows = monitor_rows
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.weight_scale = weight_scale
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def weights_(self):
+        """Couplings of neighbouring layers, from the lowest up."""
+        return chain(self.model_)[0]
+
+    @property
+    def hidden_(self):
+        """Priors of the hidden layers."""
+        return self.model_.layers[1:]
+
+    def transform(self, X):
+        """Means of the highest hidden layer given the visible units.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_components[-1])
+        """
+        check_is_fitted(self)
+        X = self._data(X)
+        if isinstance(self.model_, RBM):
+            return self.model_.hidden.moments(X @ self.model_.weights, X.dtype.type(0))[0]
+        return posterior(self.model_, X, **self._given_data).solutions.mean[-1]
+
+    @property
+    def _given_data(self):
+        if isinstance(self.model_, RBM):
+            return {}
+        return GIVEN_DATA | {"order": self._order, "n_threads": self.n_threads}
+
+    def _sizes(self):
+        sizes = self.n_components
+        return tuple(sizes) if isinstance(sizes, tuple | list) else (sizes,)
+
+    def _settings(self):
+        settings = super()._settings()
+        if self.gradient not in ORDERS:
+            raise ValueError(
+                f"gradient of a deep machine must be one of {tuple(ORDERS)}, got {self.gradient!r}."
+            )
+        if not self._sizes():
+            raise ValueError("n_components must have a layer at least, such as (500, 500).")
+        for size in self._sizes():
+            settings._integer("n_components", size, 1)
+        settings._integer("pretraining_epochs", self.pretraining_epochs, 0)
+        return settings
+
+    def _initial_model(self, X, seed):
+        rng = np.random.default_rng([seed, 0, 3])
+        sizes = X.shape[1], *self._sizes()
+        one_for_all = isinstance(self.hidden, str | type) or hasattr(self.hidden, "_fields")
+        n_layers = len(sizes) - 1
+        kinds = [self.hidden] * n_layers if one_for_all else list(self.hidden)
+        if len(kinds) != n_layers:
+            raise ValueError(
+                f"hidden must be one prior, or one for each of {n_layers} layers, got {len(kinds)}."
+            )
+        layers = [visible_prior(self.visible, X)]
+        weights = []
+        for kind, below, here in zip(kinds, sizes[:-1], sizes[1:], strict=True):
+            layers.append(hidden_prior(kind, here, X.dtype))
+            weights.append(rng.normal(scale=self.weight_scale, size=(below, here)).astype(X.dtype))
+        return _machine(weights, layers)
+
+    def _pretrained(self, X, settings, seed):
+        """Each layer trained as the RBM of the one below (Algorithm 4, first part)."""
+        model = self._initial_model(X, seed)
+        if self.pretraining_epochs == 0 or isinstance(model, RBM):
+            return model
+        settings = replace(settings, n_epochs=self.pretraining_epochs, early_stopping=False)
+        rng = np.random.default_rng([seed, 0, 4])
+        weights, layers = list(model.weights), list(model.layers)
+        data = X
+        for k, couplings in enumerate(weights):
+            machine = RBM(couplings, layers[k], layers[k + 1])
+            own_seed = int(rng.integers(2**31))
+            machine = train(
+                machine,
+                data,
+                settings,
+                seed=own_seed,
+                n_threads=self.n_threads,
+                verbose=self.verbose,
+            ).model
+            weights[k] = machine.weights
+            layers[k + 1] = machine.hidden
+            if k == 0:
+                layers[0] = machine.visible
+            field = data @ machine.weights
+            data = sample(machine.hidden, field, np.zeros_like(field), rng).astype(X.dtype)
+        return DBM(tuple(weights), tuple(layers))
+
+    def _chains(self, init, n_sweeps, rng):
+        if isinstance(self.model_, RBM):
+            return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]
+        # In the equivalent RBM the even layers are visible; the deeper of them start uncoupled.
+        zero = init.dtype.type(0)
+        others = [
+            sample(layer, np.full((len(init), n), zero), np.full((len(init), n), zero), rng)
+            for layer, n in zip(self.model_.layers[2::2], self.model_.sizes[2::2], strict=True)
+        ]
+        start = np.hstack([init, *others]).astype(init.dtype)
+        even, _ = gibbs(self.model_.bipartite(), start, n_sweeps, rng, self.n_threads)
+        return np.ascontiguousarray(even[:, : init.shape[1]])
