@@ -32,6 +32,7 @@ _HOME = {
     "load": "models",
     "FixedPoint": "inference",
     "tap": "inference",
+    "FullyVisibleBoltzmannMachine": "estimators",
     "GeneralizedRBM": "estimators",
 }
 _SUBPACKAGES = ("datasets", "evaluation", "plotting", "priors")
