@@ -3,34 +3,26 @@
 import warnings
 
 import numpy as np
-from scipy import stats
-from scipy.special import expit
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from fastmf.estimators._spins import binary_values, to_spins
+from fastmf.estimators._fitted_machine import INVERSIONS, FittedMachine
+from fastmf.estimators._spins import binary_values
 from fastmf.inference._arguments import count, number, one_of
-from fastmf.learning import godambe, inverse_ising, maximisation, spins
+from fastmf.learning import maximisation
 from fastmf.learning.existence import LARGEST, Existence, existence
 from fastmf.learning.pseudo_likelihood import PseudoLikelihood
-from fastmf.learning.rows import Rows, merged
+from fastmf.learning.rows import merged
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
 _SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "naive_mean_field", "tap_inversion")
-_INVERSIONS = {
-    "naive_mean_field": inverse_ising.naive_mean_field,
-    "tap_inversion": inverse_ising.tap_inversion,
-}
 _STARTS = ("auto", "independent", "naive_mean_field", "tap")
-_ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
 # Newton's Hessian is made and factorised at each step; L-BFGS wins for more parameters.
 _NEWTON = 1300
 
 
-class FullyVisibleBoltzmannMachine(BaseEstimator):
+class FullyVisibleBoltzmannMachine(FittedMachine):
     """Binary units with all pairs coupled, p(x) ~ exp(x'Jx / 2 + h'x) for x in {-1, +1}.
 
     Fitted by maximum pseudo-likelihood: the sum over units of the log-probability of each given all
@@ -51,8 +43,8 @@ class FullyVisibleBoltzmannMachine(BaseEstimator):
         "firth" adds half the log-determinant of the Hessian (Firth 1993), which keeps estimates
         finite under separation; for up to some 50 units, by Newton's method.
     l1, l2 : float
-        Penalty per row, l1 sum_jk |J_jk| + l2 (sum_jk J_jk^2 + sum_j h_j^2) / 2 over pairs. With `l2`
-        the maximum always exists.
+        Penalty per row, l1 sum_jk |J_jk| + l2 (sum_jk J_jk^2 + sum_j h_j^2) / 2 over pairs. With
+        `l2` the maximum always exists.
     init : {"auto", "independent", "naive_mean_field", "tap"} or (couplings, field)
         Where to start; "auto" is the better of uncoupled units and TAP inversion.
     step : float
@@ -159,7 +151,7 @@ class FullyVisibleBoltzmannMachine(BaseEstimator):
         self._objective = PseudoLikelihood(
             merged(states, sample_weight), float(self.l2), self.n_threads
         )
-        if solver in _INVERSIONS:
+        if solver in INVERSIONS:
             self._invert(solver)
         else:
             self._maximise(solver)
@@ -255,7 +247,7 @@ class FullyVisibleBoltzmannMachine(BaseEstimator):
         objective = self._objective
         covariance = objective.second - np.outer(objective.mean, objective.mean)
         covariance[np.diag_indices_from(covariance)] += self.l2
-        self.couplings_, self.field_ = _INVERSIONS[solver](objective.mean, covariance)
+        self.couplings_, self.field_ = INVERSIONS[solver](objective.mean, covariance)
         parameters = objective.packed(self.couplings_, self.field_)
         value = objective.value_and_gradient(parameters)[0]
         self.history_ = np.array([objective.total * value])
@@ -271,218 +263,3 @@ class FullyVisibleBoltzmannMachine(BaseEstimator):
             raise ValueError(f"init: the field must have shape ({d},), got {field.shape}.")
         model = BoltzmannMachine(np.asarray(couplings, float), Ising(field))
         return self._objective.packed(model.couplings, model.prior.field)
-
-    # --- probabilities --------------------------------------------------------------------------
-
-    def _rows(self, X, missing=False):
-        check_is_fitted(self)
-        finite = "allow-nan" if missing else True
-        X = validate_data(
-            self, X, reset=False, dtype=np.float64, order="C", ensure_all_finite=finite
-        )
-        return self._spins(X)
-
-    def _spins(self, X):
-        return to_spins(X, self.values_, self.threshold)
-
-    def _original(self, states):
-        low, high = self.values_
-        return low + (high - low) * (states + 1) / 2
-
-    def score_samples(self, X):
-        """Log-pseudo-likelihood of each row.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            Nats.
-        """
-        states = self._rows(X)
-        rows = PseudoLikelihood(Rows(states, np.ones(len(states))), n_threads=self.n_threads)
-        return rows.residuals(self.couplings_, self.field_)[1] * len(states)
-
-    def score(self, X, y=None):
-        """Mean of `score_samples`."""
-        return float(np.mean(self.score_samples(X)))
-
-    def log_pseudo_likelihood(self, X, sample_weight=None):
-        """Log-pseudo-likelihood of all rows together (Eq. 2.1), without penalties.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-        sample_weight : array of shape (n_samples,), optional
-
-        Returns
-        -------
-        float
-            Nats.
-        """
-        values = self.score_samples(X)
-        if sample_weight is None:
-            return float(values.sum())
-        return float(values @ _check_sample_weight(sample_weight, values, dtype=np.float64))
-
-    def conditional_proba(self, X):
-        """Probability of the higher value of each unit given all others.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-        """
-        return expit(2 * (self._rows(X) @ self.couplings_ + self.field_))
-
-    def pmf(self, X=None):
-        """Probabilities of rows, by enumeration of all states; up to 20 units.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features), optional
-            Default all 2^n_features rows, the first unit alternating fastest.
-
-        Returns
-        -------
-        array of shape (n_samples,) or (2^n_features,)
-        """
-        check_is_fitted(self)
-        if self.n_features_in_ > spins.LARGEST:
-            raise ValueError(
-                f"pmf enumerates all states: at most {spins.LARGEST} units, got "
-                f"{self.n_features_in_}."
-            )
-        probabilities = spins.probabilities(self.model_)
-        if X is None:
-            return probabilities
-        return probabilities[(self._rows(X) > 0) @ (1 << np.arange(self.n_features_in_))]
-
-    def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
-        """Draw rows: exactly up to 20 units, beyond by Gibbs sampling, one chain a row.
-
-        Parameters
-        ----------
-        n_samples : int
-        n_sweeps : int
-            Gibbs sweeps of each chain, from independent units.
-        random_state : int, RandomState or None
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-            In the values of the data.
-        """
-        check_is_fitted(self)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
-        return self._original(spins.sample(self.model_, n_samples, rng, n_sweeps))
-
-    def impute(self, X):
-        """Fill in missing values by their means given the others.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            With NaN for missing values. Rows with up to 14 of them are summed exactly, others
-            solved by `fastmf.tap`.
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-            In the values of the data.
-        """
-        means = spins.conditional_means(
-            self.model_, self._rows(X, missing=True), n_threads=self.n_threads
-        )
-        return self._original(means)
-
-    # --- errors ---------------------------------------------------------------------------------
-
-    def covariance(self):
-        """Sandwich (Godambe) covariance H^-1 J H^-1 / n of the estimate.
-
-        Returns
-        -------
-        array of shape (n_parameters, n_parameters)
-            Fields first, then couplings J_jk, j < k, row by row.
-
-        Raises
-        ------
-        ValueError
-            If there is no maximum, or the fit has no such errors (`l1`, mean-field inversions), or
-            for more than 6,000 parameters.
-        """
-        check_is_fitted(self)
-        objective = self._objective
-        if self.solver in _INVERSIONS or self.l1:
-            raise ValueError("standard errors are for maxima without l1: fit with another solver.")
-        if self.existence_.exists is False:
-            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
-        if objective.n_parameters > LARGEST:
-            raise ValueError(
-                f"standard errors are for up to {LARGEST} parameters (109 units), got "
-                f"{objective.n_parameters}."
-            )
-        return godambe.sandwich(objective, self._parameters)
-
-    def standard_errors(self):
-        """Standard errors by the sandwich covariance.
-
-        Returns
-        -------
-        couplings : array of shape (n_features, n_features)
-            Symmetric, with zero diagonal.
-        field : array of shape (n_features,)
-        """
-        return self._objective_of().unpacked(np.sqrt(self.covariance().diagonal()))
-
-    def _objective_of(self):
-        check_is_fitted(self)
-        return self._objective
-
-    def confint(self, level=0.95):
-        """Confidence intervals from the normal distribution, each by itself.
-
-        Parameters
-        ----------
-        level : float
-
-        Returns
-        -------
-        couplings : array of shape (n_features, n_features, 2)
-            Lower and upper ends.
-        field : array of shape (n_features, 2)
-        """
-        if not 0 < number("level", level, 0, 1) < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level}.")
-        width = stats.norm.ppf((1 + level) / 2)
-        of_couplings, of_field = self.standard_errors()
-        ends = np.array([-width, width])
-        return (
-            self.couplings_[..., None] + ends * of_couplings[..., None],
-            self.field_[:, None] + ends * of_field[:, None],
-        )
-
-    def test_couplings(self, adjust="holm"):
-        """Wald tests of every coupling against zero.
-
-        Parameters
-        ----------
-        adjust : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
-
-        Returns
-        -------
-        CouplingTests
-            Arrays over pairs: `first`, `second`, `coupling`, `standard_error`, `z`, `p_value` and
-            `adjusted` p-values.
-        """
-        one_of("adjust", adjust, _ADJUSTMENTS)
-        d = self._objective_of().n_units
-        errors = np.sqrt(self.covariance().diagonal())[d:]
-        return godambe.wald_tests(self._parameters[d:], errors, self._objective.pairs, adjust)

@@ -8,10 +8,14 @@ x_j eta_j - ln cosh eta_j - ln 2 = -softplus(-2 x_j eta_j) (Eq. 2.1).
 import numpy as np
 
 from fastmf._numba import REORDER, fetch_and_increment, kernel
-from fastmf.special import exp, sigmoid, softplus
+from fastmf.special import constant, exp, log
 
 # Rows that one task of a worker is about.
 ROWS = 64
+
+# A row's softplus(t) = max(t, 0) + log(1 + exp(-|t|)) are added up with one logarithm for so many
+# units: the product of their factors, each in [1, 2], does not overflow.
+FACTORS = 100
 
 # Odds exp(2 eta) beyond this bound are certainty in double precision; its square is finite.
 _CERTAIN = 1e150
@@ -37,21 +41,36 @@ def residuals(products, field, states, weights, queue, out, value):
         Filled with weight * log-pseudo-likelihood.
     """
     n_rows, n_units = out.shape
-    surprise = np.zeros(n_units, out.dtype)
+    one = out.dtype.type(1)
     while True:
         first = fetch_and_increment(queue) * ROWS
         if first >= n_rows:
             break
         for i in range(first, min(first + ROWS, n_rows)):
             products_i, states_i, out_i, weight = products[i], states[i], out[i], weights[i]
-            for j in range(n_units):
-                t = -2 * states_i[j] * (products_i[j] + field[j])
-                surprise[j] = softplus(t)
-                out_i[j] = 2 * weight * states_i[j] * sigmoid(t)
-            total = 0.0
-            for j in range(n_units):
-                total += surprise[j]
-            value[i] = -weight * total
+            surprise = 0 * one
+            for start in range(0, n_units, FACTORS):
+                last = min(n_units, start + FACTORS)
+                surprise += _surprises(
+                    products_i[start:last], field[start:last], states_i[start:last], 2 * weight,
+                    out_i[start:last],
+                )  # fmt: skip
+            value[i] = -weight * surprise
+
+
+@kernel(inner=True, fastmath=REORDER)
+def _surprises(products, field, states, weight, out):
+    """Sum of softplus(t), t = -2 x eta, of a few units of a row; `out` gets weight x sigmoid(t)."""
+    one = constant(1.0, weight)
+    above, factors = 0 * one, one
+    for j in range(out.shape[0]):
+        t = -2 * states[j] * (products[j] + field[j])
+        e = exp(-abs(t))
+        large = one / (one + e)
+        above += max(t, 0 * one)
+        factors *= one + e
+        out[j] = weight * states[j] * (large if t > 0 else e * large)
+    return above + log(factors)
 
 
 @kernel(inner=True, fastmath=REORDER)
@@ -82,23 +101,38 @@ def _multiply(odds_j, states_k, change):
 
 
 @kernel(inner=True)
-def _refresh(states, weights, couplings, field, odds, fields):
+def _refresh(states, weights, couplings, field, odds, surprise, factors):
     """Odds of all units from the parameters; returns the weighted mean log-pseudo-likelihood."""
     n_units, n_rows = states.shape
-    value = 0.0
+    surprise[:] = 0
+    factors[:] = 1
     for j in range(n_units):
-        fields[:] = field[j]
-        for k in range(n_units):
-            coupling = couplings[j, k]
-            if coupling != 0:
-                for i in range(n_rows):
-                    fields[i] += coupling * states[k, i]
-        odds_j, states_j = odds[j], states[j]
+        odds_j, states_j, couplings_j = odds[j], states[j], couplings[j]
+        odds_j[:] = field[j]
+        # Four at a time, so that the sums pass through memory less often.
+        whole = n_units - n_units % 4
+        for k in range(0, whole, 4):
+            c_0, c_1 = couplings_j[k], couplings_j[k + 1]
+            c_2, c_3 = couplings_j[k + 2], couplings_j[k + 3]
+            x_0, x_1, x_2, x_3 = states[k], states[k + 1], states[k + 2], states[k + 3]
+            for i in range(n_rows):
+                odds_j[i] += c_0 * x_0[i] + c_1 * x_1[i] + c_2 * x_2[i] + c_3 * x_3[i]
+        for k in range(whole, n_units):
+            coupling, states_k = couplings_j[k], states[k]
+            for i in range(n_rows):
+                odds_j[i] += coupling * states_k[i]
         for i in range(n_rows):
-            odds_j[i] = exp(2 * fields[i])
-            fields[i] = weights[i] * softplus(-2 * states_j[i] * fields[i])
-        for i in range(n_rows):
-            value -= fields[i]
+            eta = odds_j[i]
+            surprise[i] += max(-2 * states_j[i] * eta, 0.0)
+            odds_j[i] = exp(2 * eta)
+            factors[i] *= 1 + min(odds_j[i], 1 / odds_j[i])
+        if j % FACTORS == FACTORS - 1 or j == n_units - 1:
+            for i in range(n_rows):
+                surprise[i] += log(factors[i])
+            factors[:] = 1
+    value = 0.0
+    for i in range(n_rows):
+        value -= weights[i] * surprise[i]
     return value
 
 
@@ -172,7 +206,8 @@ def bslm(
         Filled with the number of sweeps, negative if the last still gained `tol` or more.
     """
     n_units, n_rows = states.shape
-    odds, fields = np.empty((n_units, n_rows)), np.empty(n_rows)
+    odds = np.empty((n_units, n_rows))
+    surprise, factors = np.empty(n_rows), np.empty(n_rows)
     while True:
         start = fetch_and_increment(queue)
         if start >= len(couplings):
@@ -180,7 +215,7 @@ def bslm(
         couplings_s, field_s, history_s = couplings[start], field[start], history[start]
         n_iter[start] = -max_iter
         for sweep in range(max_iter + 1):
-            value = _refresh(states, weights, couplings_s, field_s, odds, fields)
+            value = _refresh(states, weights, couplings_s, field_s, odds, surprise, factors)
             for j in range(n_units):
                 value -= l2 / 2 * field_s[j] ** 2
                 for k in range(j + 1, n_units):

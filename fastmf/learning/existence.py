@@ -11,7 +11,8 @@ the objective, per unit length in the metric H, is at most lambda - (1 - e^(-C t
 lambda C < 1 it becomes negative on every ray, and the concave function has a maximum, only one.
 (Bach 2010 has theorems of this kind.)
 
-*No maximum exists* if a linear programme finds such a direction; its largest support names the units.
+*No maximum exists* if a linear programme finds such a direction; its largest support names the
+units.
 """
 
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, optimize, sparse
 
-from fastmf.learning.maximisation import factorised, newton
+from fastmf.learning.maximisation import newton
 
 # Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
 LARGEST = 6000
@@ -154,8 +155,8 @@ def separation(objective):
     Existence
     """
     states = objective.rows.states
-    least = linalg.eigvalsh(np.cov(np.hstack([states]).T, aweights=None, bias=True))[0] if (
-        states.shape[1] > 1) else float(states.std())  # fmt: skip
+    centred = states - states.mean(0)
+    least = linalg.eigvalsh(centred.T @ centred / len(states))[0]
     units = np.arange(states.shape[1])
     # Without full rank of [1, x] some unit is a combination of others, and separated with them.
     if least > 1e-10:
@@ -183,7 +184,7 @@ def separation(objective):
 
 
 def existence(objective, parameters):
-    """Whether the maximum exists: by a certificate where the solver stopped, or near, or by `separation`.
+    """Whether the maximum exists: by a certificate where the solver stopped, or by `separation`.
 
     Parameters
     ----------
@@ -197,10 +198,9 @@ def existence(objective, parameters):
     """
     if objective.l2 > 0 or certified(objective, parameters):
         return Existence(True)
-    small = objective.n_parameters <= LARGEST
-    if small:
-        factorised_start = newton(objective, parameters, tol=1e-7, max_iter=60).parameters
-        if certified(objective, factorised_start):
+    if objective.n_parameters <= LARGEST:
+        polished = newton(objective, parameters, tol=1e-7, max_iter=60).parameters
+        if certified(objective, polished):
             return Existence(True)
     if objective.rows.states.size * objective.n_units <= 3e7:
         return separation(objective)

@@ -173,9 +173,10 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
     """L-BFGS of SciPy in coordinates that make the Hessian of weakly coupled units the identity.
 
-    The field is replaced by the one at the mean of the others, and every coordinate is scaled by its
-    curvature for independent units. With `l1` the couplings are differences of two non-negative
-    parts, for L-BFGS-B. Stops when half the squared gradient, the rise to expect, is below tol / 100.
+    The field is replaced by the one at the mean of the others, and every coordinate is scaled by
+    its curvature for independent units. With `l1` the couplings are differences of two non-negative
+    parts, for L-BFGS-B. Stops when half the squared gradient, the rise to expect, is below
+    tol / 100.
     """
     d, (first, second), mean = objective.n_units, objective.pairs, objective.mean
     variance = np.maximum(1 - mean**2, 1e-3)

@@ -130,9 +130,10 @@ class PseudoLikelihood:
 
         Notes
         -----
-        The terms of unit j are those of a logistic regression on the others, sum_i w_i s_ij z_i z_i'
-        with s = sech^2 eta and z = [1, x]. For all units at once this is one matrix product with the
-        products of columns, which is half the work of d products of the rows with themselves.
+        The terms of unit j are those of a logistic regression on the others, the sum over rows of
+        w_i s_ij z_i z_i' with s = sech^2 eta and z = [1, x]. For all units at once this is one
+        matrix product with the products of columns, half the work of d products of the rows with
+        themselves.
         """
         couplings, field = self.unpacked(parameters)
         n_pairs = len(self._columns[0])

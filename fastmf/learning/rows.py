@@ -37,8 +37,7 @@ class Rows(NamedTuple):
 def merged(states, weights=None):
     """Merge equal rows and drop those without weight.
 
-    Rows are packed into numbers and sorted, which is far faster than `np.unique(axis=0)`. Where most
-    rows differ the rows are kept as they are, in their order.
+    Rows are packed into numbers and sorted, which is far faster than `np.unique(axis=0)`.
 
     Parameters
     ----------

@@ -10,8 +10,8 @@ from fastmf.estimators import FullyVisibleBoltzmannMachine, GeneralizedRBM
 SMALL = {"n_components": 3, "n_epochs": 2, "batch_size": 10, "random_state": 0}
 
 # The checks feed real numbers of any size. Gaussian units take them as they are; Bernoulli units
-# take values in [0, 1] and refuse others, so that they are checked behind a scaler. Fully visible machines
-# take two values only, and others above or below a threshold if told so.
+# take values in [0, 1] and refuse others, so that they are checked behind a scaler. Fully visible
+# machines take two values only, others as above or below a threshold if told so.
 ESTIMATORS = [
     GeneralizedRBM(visible="gaussian", **SMALL),
     make_pipeline(MinMaxScaler(clip=True), GeneralizedRBM(**SMALL)),
