@@ -34,6 +34,7 @@ _HOME = {
     "FixedPoint": "inference",
     "tap": "inference",
     "DeepBoltzmannMachine": "estimators",
+    "FullyVisibleBoltzmannMachine": "estimators",
     "GeneralizedRBM": "estimators",
 }
 _SUBPACKAGES = ("datasets", "evaluation", "plotting", "priors")

@@ -2,20 +2,28 @@
 
 import pytest
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import MinMaxScaler
+from sklearn.preprocessing import Binarizer, MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fastmf.estimators import DeepBoltzmannMachine, GeneralizedRBM
+from fastmf.estimators import (
+    DeepBoltzmannMachine,
+    FullyVisibleBoltzmannMachine,
+    GeneralizedRBM,
+)
 
 SMALL = {"n_components": 3, "n_epochs": 2, "batch_size": 10, "random_state": 0}
 DEEP = SMALL | {"n_components": (3, 2), "visible": "gaussian", "pretraining_epochs": 1}
 
 # The checks feed real numbers of any size. Gaussian units take them as they are; Bernoulli units
-# take values in [0, 1] and refuse others, so that they are checked behind a scaler.
+# take values in [0, 1] and refuse others, so that they are checked behind a scaler. Fully visible
+# machines take two values only, others as above or below a threshold if told so.
 ESTIMATORS = [
     GeneralizedRBM(visible="gaussian", **SMALL),
     make_pipeline(MinMaxScaler(clip=True), GeneralizedRBM(**SMALL)),
     DeepBoltzmannMachine(**DEEP),
+    FullyVisibleBoltzmannMachine(threshold=0.0),
+    FullyVisibleBoltzmannMachine(threshold=0.0, solver="bslm", l2=0.1),
+    make_pipeline(Binarizer(), FullyVisibleBoltzmannMachine(l2=0.01)),
 ]
 
 
@@ -30,6 +38,8 @@ def expected_failures(estimator):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+# The checks' data are few, and separated.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_conformance(estimator, check):
     check(estimator)

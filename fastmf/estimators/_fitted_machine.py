@@ -1,0 +1,238 @@
+"""What a fitted fully visible machine can do: probabilities, samples, standard errors."""
+
+import numpy as np
+from scipy import stats
+from scipy.special import expit
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from fastmf.estimators._spins import to_spins
+from fastmf.inference._arguments import count, number, one_of
+from fastmf.learning import godambe, inverse_ising, spins
+from fastmf.learning.existence import LARGEST
+from fastmf.learning.pseudo_likelihood import PseudoLikelihood
+from fastmf.learning.rows import Rows
+
+# Solvers that are formulas.
+INVERSIONS = {
+    "naive_mean_field": inverse_ising.naive_mean_field,
+    "tap_inversion": inverse_ising.tap_inversion,
+}
+_ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
+
+
+class FittedMachine(BaseEstimator):
+    """Everything of `FullyVisibleBoltzmannMachine` but its fit."""
+
+    # --- probabilities --------------------------------------------------------------------------
+
+    def _rows(self, X, missing=False):
+        check_is_fitted(self)
+        finite = "allow-nan" if missing else True
+        X = validate_data(
+            self, X, reset=False, dtype=np.float64, order="C", ensure_all_finite=finite
+        )
+        return self._spins(X)
+
+    def _spins(self, X):
+        return to_spins(X, self.values_, self.threshold)
+
+    def _original(self, states):
+        low, high = self.values_
+        return low + (high - low) * (states + 1) / 2
+
+    def score_samples(self, X):
+        """Log-pseudo-likelihood of each row.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+        """
+        states = self._rows(X)
+        rows = PseudoLikelihood(Rows(states, np.ones(len(states))), n_threads=self.n_threads)
+        return rows.residuals(self.couplings_, self.field_)[1] * len(states)
+
+    def score(self, X, y=None):
+        """Mean of `score_samples`."""
+        return float(np.mean(self.score_samples(X)))
+
+    def log_pseudo_likelihood(self, X, sample_weight=None):
+        """Log-pseudo-likelihood of all rows together (Eq. 2.1), without penalties.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+            Nats.
+        """
+        values = self.score_samples(X)
+        if sample_weight is None:
+            return float(values.sum())
+        return float(values @ _check_sample_weight(sample_weight, values, dtype=np.float64))
+
+    def conditional_proba(self, X):
+        """Probability of the higher value of each unit given all others.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        return expit(2 * (self._rows(X) @ self.couplings_ + self.field_))
+
+    def pmf(self, X=None):
+        """Probabilities of rows, by enumeration of all states; up to 20 units.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), optional
+            Default all 2^n_features rows, the first unit alternating fastest.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (2^n_features,)
+        """
+        check_is_fitted(self)
+        if self.n_features_in_ > spins.LARGEST:
+            raise ValueError(
+                f"pmf enumerates all states: at most {spins.LARGEST} units, got "
+                f"{self.n_features_in_}."
+            )
+        probabilities = spins.probabilities(self.model_)
+        if X is None:
+            return probabilities
+        return probabilities[(self._rows(X) > 0) @ (1 << np.arange(self.n_features_in_))]
+
+    def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
+        """Draw rows: exactly up to 20 units, beyond by Gibbs sampling, one chain a row.
+
+        Parameters
+        ----------
+        n_samples : int
+        n_sweeps : int
+            Gibbs sweeps of each chain, from independent units.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            In the values of the data.
+        """
+        check_is_fitted(self)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
+        return self._original(spins.sample(self.model_, n_samples, rng, n_sweeps))
+
+    def impute(self, X):
+        """Fill in missing values by their means given the others.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            With NaN for missing values. Rows with up to 14 of them are summed exactly, others
+            solved by `fastmf.tap`.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            In the values of the data.
+        """
+        means = spins.conditional_means(
+            self.model_, self._rows(X, missing=True), n_threads=self.n_threads
+        )
+        return self._original(means)
+
+    # --- errors ---------------------------------------------------------------------------------
+
+    def covariance(self):
+        """Sandwich (Godambe) covariance H^-1 J H^-1 / n of the estimate.
+
+        Returns
+        -------
+        array of shape (n_parameters, n_parameters)
+            Fields first, then couplings J_jk, j < k, row by row.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or the fit has no such errors (`l1`, mean-field inversions), or
+            for more than 6,000 parameters.
+        """
+        check_is_fitted(self)
+        objective = self._objective
+        if self.solver in INVERSIONS or self.l1:
+            raise ValueError("standard errors are for maxima without l1: fit with another solver.")
+        if self.existence_.exists is False:
+            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
+        if objective.n_parameters > LARGEST:
+            raise ValueError(
+                f"standard errors are for up to {LARGEST} parameters (109 units), got "
+                f"{objective.n_parameters}."
+            )
+        return godambe.sandwich(objective, self._parameters)
+
+    def standard_errors(self):
+        """Standard errors by the sandwich covariance.
+
+        Returns
+        -------
+        couplings : array of shape (n_features, n_features)
+            Symmetric, with zero diagonal.
+        field : array of shape (n_features,)
+        """
+        errors = np.sqrt(self.covariance().diagonal())
+        return self._objective.unpacked(errors)
+
+    def confint(self, level=0.95):
+        """Confidence intervals from the normal distribution, each by itself.
+
+        Parameters
+        ----------
+        level : float
+
+        Returns
+        -------
+        couplings : array of shape (n_features, n_features, 2)
+            Lower and upper ends.
+        field : array of shape (n_features, 2)
+        """
+        if not 0 < number("level", level, 0, 1) < 1:
+            raise ValueError(f"level must be between 0 and 1, got {level}.")
+        width = stats.norm.ppf((1 + level) / 2)
+        of_couplings, of_field = self.standard_errors()
+        ends = np.array([-width, width])
+        return (
+            self.couplings_[..., None] + ends * of_couplings[..., None],
+            self.field_[:, None] + ends * of_field[:, None],
+        )
+
+    def test_couplings(self, adjust="holm"):
+        """Wald tests of every coupling against zero.
+
+        Parameters
+        ----------
+        adjust : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
+
+        Returns
+        -------
+        CouplingTests
+            Arrays over pairs: `first`, `second`, `coupling`, `standard_error`, `z`, `p_value` and
+            `adjusted` p-values.
+        """
+        one_of("adjust", adjust, _ADJUSTMENTS)
+        errors = np.sqrt(self.covariance().diagonal())
+        objective, d = self._objective, self._objective.n_units
+        return godambe.wald_tests(self._parameters[d:], errors[d:], objective.pairs, adjust)

@@ -1,0 +1,265 @@
+"""Fully visible Boltzmann machines by maximum pseudo-likelihood, as a scikit-learn estimator."""
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from fastmf.estimators._fitted_machine import INVERSIONS, FittedMachine
+from fastmf.estimators._spins import binary_values
+from fastmf.inference._arguments import count, number, one_of
+from fastmf.learning import maximisation
+from fastmf.learning.existence import LARGEST, Existence, existence
+from fastmf.learning.pseudo_likelihood import PseudoLikelihood
+from fastmf.learning.rows import merged
+from fastmf.models import BoltzmannMachine
+from fastmf.priors import Ising
+
+_SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "naive_mean_field", "tap_inversion")
+_STARTS = ("auto", "independent", "naive_mean_field", "tap")
+# Newton's Hessian is made and factorised at each step; L-BFGS wins for more parameters.
+_NEWTON = 1300
+
+
+class FullyVisibleBoltzmannMachine(FittedMachine):
+    """Binary units with all pairs coupled, p(x) ~ exp(x'Jx / 2 + h'x) for x in {-1, +1}.
+
+    Fitted by maximum pseudo-likelihood: the sum over units of the log-probability of each given all
+    others. Equal rows are merged first, and whether the maximum exists is decided: where data
+    separate units (some always follow from the others) it does not, and the fit warns.
+
+    Parameters
+    ----------
+    solver : str
+        - "newton": few steps to machine precision; "lbfgs": for many units, or with `l1`; "auto"
+          chooses between the two.
+        - "bslm": the coordinate updates of Nguyen & Wood (2016), in their order.
+        - "gradient": all coordinates at once, `step / n_features` times the updates of "bslm".
+        - "naive_mean_field", "tap_inversion": no maximisation, the mean-field formulas of
+          `fastmf.learning.inverse_ising`, which need means and covariances only (to whose
+          diagonal `l2` is added).
+    penalty : {None, "firth"}
+        "firth" adds half the log-determinant of the Hessian (Firth 1993), which keeps estimates
+        finite under separation; for up to some 50 units, by Newton's method.
+    l1, l2 : float
+        Penalty per row, l1 sum_jk |J_jk| + l2 (sum_jk J_jk^2 + sum_j h_j^2) / 2 over pairs. With
+        `l2` the maximum always exists.
+    init : {"auto", "independent", "naive_mean_field", "tap"} or (couplings, field)
+        Where to start; "auto" is the better of uncoupled units and TAP inversion.
+    step : float
+        Of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
+        log-pseudo-likelihood never decreases; more warns, though it still does not.
+    tol : float
+        "bslm" and "gradient" stop when an iteration raises the log-pseudo-likelihood of all rows
+        together by less (the paper's tau; not a bound on what is missing to the maximum). "newton"
+        stops when the rise to expect is below tol^2, "lbfgs" below tol / 100.
+    max_iter : int or None
+        None: 10,000 for "bslm" and "gradient", 100 for "newton", 1,000 for "lbfgs".
+    threshold : float or None
+        Data above become +1, all others -1. None refuses data that do not have two values, {-1, +1}
+        or {0, 1}.
+    n_threads : int or None
+        Threads of the compiled kernels; results do not depend on it.
+
+    Attributes
+    ----------
+    couplings_ : array of shape (n_features, n_features)
+        J, symmetric with zero diagonal, of units in {-1, +1} whatever the data's values.
+    field_ : array of shape (n_features,)
+    model_ : BoltzmannMachine
+        The same with Ising units, for `fastmf.tap` and other solvers.
+    values_ : tuple of two floats
+        The values of the data: (0, 1) data are converted to (-1, +1), and results back.
+    history_ : array of shape (n_iter_,)
+        Log-pseudo-likelihood of all rows together, less penalties, after each iteration.
+    n_iter_ : int
+    converged_ : bool
+        Whether the solver stopped by its own rule, at a maximum not known not to exist.
+    existence_ : Existence
+        `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
+        `message`.
+    gradient_norm_ : float
+        Largest absolute derivative per row where the solver stopped.
+    n_features_in_ : int
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the maximum does not exist, that is undecided, or iterations ran out.
+
+    Notes
+    -----
+    Computed in double precision. Memory is one copy of the distinct rows, with "newton" and for
+    standard errors also some three matrices of n_parameters^2 numbers, where n_parameters is
+    n_features (n_features + 1) / 2.
+
+    Nguyen & Wood, "A block successive lower-bound maximization algorithm for the maximum
+    pseudo-likelihood estimation of fully visible Boltzmann machines", Neural Computation 28 (2016).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> X = np.where(np.random.default_rng(0).random((200, 4)) < 0.3, 1, -1)
+    >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+    >>> bool(machine.converged_), machine.couplings_.shape
+    (True, (4, 4))
+    """
+
+    def __init__(
+        self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", step=1.0, tol=1e-5,
+        max_iter=None, threshold=None, n_threads=None,
+    ):  # fmt: skip
+        self.solver = solver
+        self.penalty = penalty
+        self.l1 = l1
+        self.l2 = l2
+        self.init = init
+        self.step = step
+        self.tol = tol
+        self.max_iter = max_iter
+        self.threshold = threshold
+        self.n_threads = n_threads
+
+    # --- fitting --------------------------------------------------------------------------------
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Estimate couplings and field.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Of -1 and +1, or of 0 and 1.
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            How many rows each row stands for.
+
+        Returns
+        -------
+        self
+        """
+        solver = self._checked_solver()
+        X = validate_data(self, X, dtype=np.float64, order="C")
+        self.values_ = binary_values(X) if self.threshold is None else (-1.0, 1.0)
+        states = self._spins(X)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+            if not sample_weight.any():
+                raise ValueError("sample_weight must have a positive entry, got zeros only.")
+        self._objective = PseudoLikelihood(
+            merged(states, sample_weight), float(self.l2), self.n_threads
+        )
+        if solver in INVERSIONS:
+            self._invert(solver)
+        else:
+            self._maximise(solver)
+        self._parameters = self._objective.packed(self.couplings_, self.field_)
+        slope = self._objective.value_and_gradient(self._parameters)[1]
+        self.gradient_norm_ = float(abs(slope).max())
+        self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
+        return self
+
+    def _checked_solver(self):
+        solver = one_of("solver", self.solver, _SOLVERS)
+        one_of("penalty", self.penalty, (None, "firth"))
+        for name in ("l1", "l2", "tol"):
+            number(name, getattr(self, name), 0, np.inf, below=True)
+        if self.max_iter is not None:
+            count("max_iter", self.max_iter)
+        if self.threshold is not None:
+            number("threshold", self.threshold, -np.inf, np.inf)
+        if self.n_threads is not None:
+            count("n_threads", self.n_threads)
+        if number("step", self.step, 0, 2, below=True) == 0:
+            raise ValueError("step must be positive, got 0.")
+        if isinstance(self.init, str):
+            one_of("init", self.init, _STARTS)
+        if self.penalty == "firth" and (solver not in ("auto", "newton") or self.l1 or self.l2):
+            raise ValueError("penalty='firth' needs solver 'auto' or 'newton', without l1 and l2.")
+        if self.l1 and solver not in ("auto", "bslm", "lbfgs"):
+            raise ValueError(f"l1 needs solver 'auto', 'bslm' or 'lbfgs', got {solver!r}.")
+        if self.step > 1 and solver in ("bslm", "gradient"):
+            warnings.warn(
+                f"step {self.step:g} is above 1, where the paper's theorem ends: the "
+                "log-pseudo-likelihood still does not decrease below 2.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return solver
+
+    def _maximise(self, solver):
+        objective = self._objective
+        if solver == "auto":
+            small = objective.n_parameters <= _NEWTON or self.penalty == "firth"
+            solver = "newton" if small and not self.l1 else "lbfgs"
+        if solver == "newton" and objective.n_parameters > LARGEST:
+            raise ValueError(
+                f"Newton's method is for up to {LARGEST} parameters (109 units), got "
+                f"{objective.n_parameters}: take solver 'lbfgs'."
+            )
+        options = {"tol": self.tol, "max_iter": self.max_iter or maximisation.MAX_ITER[solver]}
+        start = self._start()
+        if solver == "bslm":
+            (found,) = maximisation.bslm(objective, [start], l1=self.l1, step=self.step, **options)
+        elif solver == "gradient":
+            found = maximisation.gradient(objective, start, step=self.step, **options)
+        elif solver == "newton":
+            found = maximisation.newton(objective, start, firth=bool(self.penalty), **options)
+        else:
+            found = maximisation.lbfgs(objective, start, l1=self.l1, **options)
+        self.couplings_, self.field_ = objective.unpacked(found.parameters)
+        self.history_ = np.array(found.history)
+        self.n_iter_ = len(found.history)
+        self.existence_ = self._existence(found)
+        self.converged_ = found.stopped and self.existence_.exists is not False
+        self._warn(found, options["max_iter"])
+
+    def _existence(self, found):
+        if self.penalty == "firth":
+            return Existence(True)
+        if not self.l1:
+            return existence(self._objective, found.parameters)
+        # Where couplings that grow are penalised, only the fields of constant units have no end.
+        constant = np.flatnonzero(abs(self._objective.mean) == 1)
+        if self.l2 or not len(constant):
+            return Existence(True)
+        return Existence(
+            False, tuple(map(int, constant)),
+            "no maximum exists: units are constant; leave them out or give a ridge penalty l2",
+        )  # fmt: skip
+
+    def _warn(self, found, max_iter):
+        message = self.existence_.message
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and self.existence_.units:
+            message += f" (units {', '.join(str(names[j]) for j in self.existence_.units)})"
+        if not found.stopped and self.existence_.exists is not False:
+            message = (
+                f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "
+                "raise max_iter or take another solver" + (f"; {message}" if message else "")
+            )
+        if message:
+            warnings.warn(f"{message}.", ConvergenceWarning, stacklevel=4)
+
+    def _invert(self, solver):
+        objective = self._objective
+        covariance = objective.second - np.outer(objective.mean, objective.mean)
+        covariance[np.diag_indices_from(covariance)] += self.l2
+        self.couplings_, self.field_ = INVERSIONS[solver](objective.mean, covariance)
+        parameters = objective.packed(self.couplings_, self.field_)
+        value = objective.value_and_gradient(parameters)[0]
+        self.history_ = np.array([objective.total * value])
+        self.n_iter_, self.converged_, self.existence_ = 1, True, Existence(None)
+
+    def _start(self):
+        if isinstance(self.init, str):
+            return maximisation.starting_point(self._objective, self.init)
+        couplings, field = self.init
+        d = self._objective.n_units
+        field = np.asarray(field, float)
+        if field.shape != (d,):
+            raise ValueError(f"init: the field must have shape ({d},), got {field.shape}.")
+        model = BoltzmannMachine(np.asarray(couplings, float), Ising(field))
+        return self._objective.packed(model.couplings, model.prior.field)

@@ -1,0 +1,229 @@
+"""Maximum pseudo-likelihood of a fully visible Boltzmann machine of {-1, +1} units.
+
+The paper is Nguyen & Wood, Neural Computation 28 (2016), "BSLM"; units are spins x, their local
+field is eta_j = sum_k J_jk x_k + h_j, and the log-pseudo-likelihood of a row is the sum over j of
+x_j eta_j - ln cosh eta_j - ln 2 = -softplus(-2 x_j eta_j) (Eq. 2.1).
+"""
+
+import numpy as np
+
+from fastmf._numba import REORDER, fetch_and_increment, kernel
+from fastmf.special import constant, exp, log
+
+# Rows that one task of a worker is about.
+ROWS = 64
+
+# A row's softplus(t) = max(t, 0) + log(1 + exp(-|t|)) are added up with one logarithm for so many
+# units: the product of their factors, each in [1, 2], does not overflow.
+FACTORS = 100
+
+# Odds exp(2 eta) beyond this bound are certainty in double precision; its square is finite.
+_CERTAIN = 1e150
+
+
+@kernel
+def residuals(products, field, states, weights, queue, out, value):
+    """What a row says against the model: weight * (x - tanh eta), and its log-pseudo-likelihood.
+
+    Parameters
+    ----------
+    products : array of shape (n_rows, n_units)
+        states @ couplings.
+    field : array of shape (n_units,)
+    states : array of shape (n_rows, n_units)
+        Of -1 and +1.
+    weights : array of shape (n_rows,)
+    queue : int64 array of shape (1,)
+        Next group of rows that nobody has taken; shared by all threads that call this.
+    out : array of shape (n_rows, n_units)
+        Filled; may be `products` itself.
+    value : array of shape (n_rows,)
+        Filled with weight * log-pseudo-likelihood.
+    """
+    n_rows, n_units = out.shape
+    one = out.dtype.type(1)
+    while True:
+        first = fetch_and_increment(queue) * ROWS
+        if first >= n_rows:
+            break
+        for i in range(first, min(first + ROWS, n_rows)):
+            products_i, states_i, out_i, weight = products[i], states[i], out[i], weights[i]
+            surprise = 0 * one
+            for start in range(0, n_units, FACTORS):
+                last = min(n_units, start + FACTORS)
+                surprise += _surprises(
+                    products_i[start:last], field[start:last], states_i[start:last], 2 * weight,
+                    out_i[start:last],
+                )  # fmt: skip
+            value[i] = -weight * surprise
+
+
+@kernel(inner=True, fastmath=REORDER)
+def _surprises(products, field, states, weight, out):
+    """Sum of softplus(t), t = -2 x eta, of a few units of a row; `out` gets weight x sigmoid(t)."""
+    one = constant(1.0, weight)
+    above, factors = 0 * one, one
+    for j in range(out.shape[0]):
+        t = -2 * states[j] * (products[j] + field[j])
+        e = exp(-abs(t))
+        large = one / (one + e)
+        above += max(t, 0 * one)
+        factors *= one + e
+        out[j] = weight * states[j] * (large if t > 0 else e * large)
+    return above + log(factors)
+
+
+@kernel(inner=True, fastmath=REORDER)
+def _field_gradient(weights, odds_j):
+    """Weighted mean of 1 - tanh eta_j."""
+    total = 0.0
+    for i in range(weights.shape[0]):
+        total += weights[i] / (odds_j[i] + 1)
+    return 2 * total
+
+
+@kernel(inner=True, fastmath=REORDER)
+def _pair_gradient(weights, states_j, states_k, odds_j, odds_k):
+    """Weighted mean of x_k (1 - tanh eta_j) + x_j (1 - tanh eta_k), one division a row."""
+    total = 0.0
+    for i in range(weights.shape[0]):
+        p, q = min(odds_j[i], _CERTAIN) + 1, min(odds_k[i], _CERTAIN) + 1
+        total += weights[i] * (states_k[i] * q + states_j[i] * p) / (p * q)
+    return 2 * total
+
+
+@kernel(inner=True)
+def _multiply(odds_j, states_k, change):
+    """Add change * x_k to eta_j: x_k is -1 or +1, so that two exponentials serve all rows."""
+    up, down = exp(2 * change), exp(-2 * change)
+    for i in range(odds_j.shape[0]):
+        odds_j[i] *= up if states_k[i] > 0 else down
+
+
+@kernel(inner=True)
+def _refresh(states, weights, couplings, field, odds, surprise, factors):
+    """Odds of all units from the parameters; returns the weighted mean log-pseudo-likelihood."""
+    n_units, n_rows = states.shape
+    surprise[:] = 0
+    factors[:] = 1
+    for j in range(n_units):
+        odds_j, states_j, couplings_j = odds[j], states[j], couplings[j]
+        odds_j[:] = field[j]
+        # Four at a time, so that the sums pass through memory less often.
+        whole = n_units - n_units % 4
+        for k in range(0, whole, 4):
+            c_0, c_1 = couplings_j[k], couplings_j[k + 1]
+            c_2, c_3 = couplings_j[k + 2], couplings_j[k + 3]
+            x_0, x_1, x_2, x_3 = states[k], states[k + 1], states[k + 2], states[k + 3]
+            for i in range(n_rows):
+                odds_j[i] += c_0 * x_0[i] + c_1 * x_1[i] + c_2 * x_2[i] + c_3 * x_3[i]
+        for k in range(whole, n_units):
+            coupling, states_k = couplings_j[k], states[k]
+            for i in range(n_rows):
+                odds_j[i] += coupling * states_k[i]
+        for i in range(n_rows):
+            eta = odds_j[i]
+            surprise[i] += max(-2 * states_j[i] * eta, 0.0)
+            odds_j[i] = exp(2 * eta)
+            factors[i] *= 1 + min(odds_j[i], 1 / odds_j[i])
+        if j % FACTORS == FACTORS - 1 or j == n_units - 1:
+            for i in range(n_rows):
+                surprise[i] += log(factors[i])
+            factors[:] = 1
+    value = 0.0
+    for i in range(n_rows):
+        value -= weights[i] * surprise[i]
+    return value
+
+
+@kernel(inner=True)
+def _maximiser(old, gradient, curvature, l1, l2):
+    """Maximiser of the quadratic minorant of one coordinate, less its penalties."""
+    target = old + (gradient - l2 * old) / (curvature + l2)
+    threshold = l1 / (curvature + l2)
+    if target > threshold:
+        return target - threshold
+    if target < -threshold:
+        return target + threshold
+    return 0.0
+
+
+@kernel(inner=True)
+def _sweep(states, weights, mean, second, step, l1, l2, couplings, field, odds):
+    """All fields, then all couplings in lexicographic order, each with the newest values."""
+    n_units = states.shape[0]
+    ones = np.ones(states.shape[1])
+    for j in range(n_units):
+        gradient = mean[j] - 1 + _field_gradient(weights, odds[j])
+        change = _maximiser(field[j], gradient, 1 / step, 0.0, l2) - field[j]
+        field[j] += change
+        _multiply(odds[j], ones, change)
+    for j in range(n_units):
+        for k in range(j + 1, n_units):
+            states_j, states_k = states[j], states[k]
+            gradient = 2 * second[j, k] - mean[j] - mean[k]
+            gradient += _pair_gradient(weights, states_j, states_k, odds[j], odds[k])
+            old = couplings[j, k]
+            change = _maximiser(old, gradient, 2 / step, l1, l2) - old
+            if change != 0:
+                couplings[j, k] = couplings[k, j] = old + change
+                _multiply(odds[j], states_k, change)
+                _multiply(odds[k], states_j, change)
+
+
+@kernel
+def bslm(
+    states, weights, mean, second, step, l1, l2, scale, tol, max_iter, queue, couplings, field,
+    history, n_iter,
+):  # fmt: skip
+    """Coordinate-wise maximisation of the penalised log-pseudo-likelihood from several starts.
+
+    Eqs. 2.4 and 2.7, in the paper's order: every coordinate goes to the maximum of a quadratic
+    minorant (for `step` 1; any step below 2 climbs), until a sweep gains less than `tol`.
+
+    Parameters
+    ----------
+    states : array of shape (n_units, n_rows)
+        Distinct rows of -1 and +1, transposed.
+    weights : array of shape (n_rows,)
+        Adding up to one.
+    mean, second : array of shape (n_units,) and (n_units, n_units)
+        Weighted means of x_j and x_j x_k.
+    step : float
+    l1, l2 : float
+        Penalty l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2, over pairs, per unit of weight.
+    scale : float
+        Total weight of all rows, by which values are multiplied.
+    tol : float
+    max_iter : int
+    queue : int64 array of shape (1,)
+        Next start that nobody has taken; shared by all threads that call this.
+    couplings, field : array of shape (n_starts, n_units, n_units) and (n_starts, n_units)
+        Starts; overwritten by results.
+    history : array of shape (n_starts, max_iter + 1)
+        Penalised log-pseudo-likelihood at the start and after each sweep.
+    n_iter : int64 array of shape (n_starts,)
+        Filled with the number of sweeps, negative if the last still gained `tol` or more.
+    """
+    n_units, n_rows = states.shape
+    odds = np.empty((n_units, n_rows))
+    surprise, factors = np.empty(n_rows), np.empty(n_rows)
+    while True:
+        start = fetch_and_increment(queue)
+        if start >= len(couplings):
+            break
+        couplings_s, field_s, history_s = couplings[start], field[start], history[start]
+        n_iter[start] = -max_iter
+        for sweep in range(max_iter + 1):
+            value = _refresh(states, weights, couplings_s, field_s, odds, surprise, factors)
+            for j in range(n_units):
+                value -= l2 / 2 * field_s[j] ** 2
+                for k in range(j + 1, n_units):
+                    coupling = couplings_s[j, k]
+                    value -= l1 * abs(coupling) + l2 / 2 * coupling**2
+            history_s[sweep] = scale * value
+            if sweep > 0 and history_s[sweep] - history_s[sweep - 1] < tol:
+                n_iter[start] = sweep
+                break
+            if sweep < max_iter:
+                _sweep(states, weights, mean, second, step, l1, l2, couplings_s, field_s, odds)

@@ -1,0 +1,209 @@
+"""Whether the pseudo-likelihood has a maximum at all, proved one way or the other.
+
+It has none if parameters can grow for ever without a row objecting: a direction along which no
+x_j eta_j of any row falls and some rise ("separation", Albert & Anderson 1984), couplings being
+shared by their two units.
+
+*A maximum exists* if a point is near enough to it. The second derivative of ln cosh changes by at
+most a factor e^(2 |change of eta|), so that along a ray from a point with negative Hessian H and
+gradient g, with lambda^2 = g' H^-1 g and C^2 = 4 max over rows and units of z' H^-1 z, the slope of
+the objective, per unit length in the metric H, is at most lambda - (1 - e^(-C t)) / C: if
+lambda C < 1 it becomes negative on every ray, and the concave function has a maximum, only one.
+(Bach 2010 has theorems of this kind.)
+
+*No maximum exists* if a linear programme finds such a direction; its largest support names the
+units.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg, optimize, sparse
+
+from fastmf.learning.maximisation import newton
+
+# Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
+LARGEST = 6000
+# Products of the condition number beyond which an inverse in double precision proves nothing.
+_CONDITION = 1e12
+
+
+class Existence(NamedTuple):
+    """What is known about the maximum.
+
+    Parameters
+    ----------
+    exists : bool or None
+        None if undecided.
+    units : tuple of int
+        Units that are separated: determined by the others, or constant.
+    message : str
+    """
+
+    exists: bool | None
+    units: tuple = ()
+    message: str = ""
+
+
+def certified(objective, parameters):
+    """Whether a maximum provably exists near `parameters`; False proves nothing.
+
+    Parameters
+    ----------
+    objective : PseudoLikelihood
+    parameters : array of shape (n_parameters,)
+
+    Notes
+    -----
+    The smallest eigenvalue mu of H bounds lambda C by 2 |g| sqrt(d) / mu. For many parameters mu is
+    bounded from below by the smallest eigenvalue of any unit's own block over some of the rows:
+    both dropping rows and giving each unit couplings of its own make the Hessian smaller.
+    """
+    slope = objective.value_and_gradient(parameters)[1]
+    if objective.n_parameters > LARGEST:
+        least = _least_curvature(objective, parameters)
+        return bool(2 * np.linalg.norm(slope) * np.sqrt(objective.n_units) < 0.5 * least)
+    hessian = objective.hessian(parameters)
+    try:
+        factor = linalg.cho_factor(hessian, check_finite=False)
+    except linalg.LinAlgError:
+        return False
+    inverse = linalg.cho_solve(factor, np.eye(len(slope)), check_finite=False)
+    largest = np.linalg.norm(inverse)
+    if not np.isfinite(largest) or largest * np.linalg.norm(hessian) > _CONDITION:
+        return False
+    decrement = np.sqrt(max(slope @ inverse @ slope, 0))
+    return bool(2 * decrement * np.sqrt(objective.n_units * largest) < 0.5)
+
+
+def _least_curvature(objective, parameters, budget=2e11):
+    """Lower bound on the smallest eigenvalue of the Hessian; zero if it would take too long."""
+    d = objective.n_units
+    n_rows = min(len(objective.weights), int(budget / d**3))
+    if n_rows < 2 * d:
+        return 0.0
+    # Equally spaced: the rows may be sorted.
+    rows = np.linspace(0, len(objective.weights) - 1, n_rows).astype(int)
+    couplings, field = objective.unpacked(parameters)
+    slopes = objective.slopes(couplings, field, rows)
+    with_one = np.hstack([np.ones((n_rows, 1)), objective.rows.states[rows]])
+    least = np.inf
+    for j in range(d):
+        scaled = np.delete(with_one, j + 1, axis=1) * np.sqrt(slopes[:, j : j + 1])
+        block = scaled.T @ scaled
+        least = min(least, linalg.eigvalsh(block, subset_by_index=[0, 0], check_finite=False)[0])
+    return max(least, 0.0) + objective.l2
+
+
+def _programme(states, units):
+    """Margins x_j eta_j of the couplings among `units`, and of their fields: a sparse matrix."""
+    n, q = len(states), len(units)
+    first, second = np.triu_indices(q, 1)
+    blocks = []
+    for a in range(q):
+        x = states[:, units[a]]
+        columns = np.zeros((n, q + len(first)))
+        columns[:, a] = x
+        for c in np.flatnonzero((first == a) | (second == a)):
+            other = second[c] if first[c] == a else first[c]
+            columns[:, q + c] = x * states[:, units[other]]
+        blocks.append(sparse.csr_array(columns))
+    return sparse.vstack(blocks)
+
+
+def _separated(states, units):
+    """Which of `units` are strictly separated by some direction of their shared parameters."""
+    margins = sparse.csr_array(_programme(states, units))
+    m, p = margins.shape
+    # Maximise sum t with 0 <= t <= 1 and t <= margins: directions add up, so that the optimum has
+    # t = 1 wherever any direction has a positive margin.
+    matrix = sparse.hstack([-margins, sparse.eye_array(m)])
+    cost = np.concatenate([np.zeros(p), -np.ones(m)])
+    bounds = [(None, None)] * p + [(0, 1)] * m
+    found = optimize.linprog(cost, matrix, np.zeros(m), bounds=bounds, method="highs")
+    if found.status != 0:
+        return None
+    strict = (found.x[p:] > 0.5).reshape(len(units), len(states)).any(1)
+    return units[strict]
+
+
+def _alone(states, j, others):
+    """Whether unit j is separated by its own field and couplings to `others`, not shared."""
+    x = states[:, j : j + 1]
+    margins = np.unique(x * np.hstack([np.ones_like(x), states[:, others]]), axis=0)
+    # Any direction with margins >= 0 and a positive sum; the box makes it a bounded programme.
+    found = optimize.linprog(
+        -margins.sum(0), -margins, np.zeros(len(margins)), bounds=(-1, 1), method="highs"
+    )
+    return found.status != 0 or -found.fun > 1e-7
+
+
+def separation(objective):
+    """Decide by linear programming whether the maximum exists.
+
+    First unit by unit: who is not separated even with couplings of its own has none that can grow,
+    and is left out of the programmes of the others, until nothing changes. What is left, if
+    anything, is decided by one programme with shared couplings.
+
+    Parameters
+    ----------
+    objective : PseudoLikelihood
+        Without penalty.
+
+    Returns
+    -------
+    Existence
+    """
+    states = objective.rows.states
+    centred = states - states.mean(0)
+    least = linalg.eigvalsh(centred.T @ centred / len(states))[0]
+    units = np.arange(states.shape[1])
+    # Without full rank of [1, x] some unit is a combination of others, and separated with them.
+    if least > 1e-10:
+        while len(units):
+            kept = [j for j in units if _alone(states, j, units[units != j])]
+            if len(kept) == len(units):
+                break
+            units = np.array(kept, int)
+    if len(units):
+        units = _separated(states, units)
+        if units is None:
+            return Existence(None, (), "the linear programme of separation was not solved")
+    if not len(units):
+        if least <= 1e-10:
+            return Existence(False, (), "the maximum is not unique: units depend on each other "
+                             "linearly; leave some out or give a ridge penalty l2")  # fmt: skip
+        return Existence(True)
+    names = ", ".join(map(str, units[:20])) + (", ..." if len(units) > 20 else "")
+    return Existence(
+        False,
+        tuple(int(j) for j in units),
+        f"no maximum exists: the data separate units {names}, so that their parameters grow for "
+        "ever; give a ridge penalty l2, penalty='firth', more rows or fewer units",
+    )
+
+
+def existence(objective, parameters):
+    """Whether the maximum exists: by a certificate where the solver stopped, or by `separation`.
+
+    Parameters
+    ----------
+    objective : PseudoLikelihood
+    parameters : array of shape (n_parameters,)
+        Where a solver stopped.
+
+    Returns
+    -------
+    Existence
+    """
+    if objective.l2 > 0 or certified(objective, parameters):
+        return Existence(True)
+    if objective.n_parameters <= LARGEST:
+        polished = newton(objective, parameters, tol=1e-7, max_iter=60).parameters
+        if certified(objective, polished):
+            return Existence(True)
+    if objective.rows.states.size * objective.n_units <= 3e7:
+        return separation(objective)
+    return Existence(
+        None, (), "whether the maximum exists is undecided: the problem is too large for a proof"
+    )

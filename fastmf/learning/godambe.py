@@ -1,0 +1,82 @@
+"""Errors of a maximum pseudo-likelihood estimate: the sandwich covariance, and tests upon it."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg, stats
+
+
+class CouplingTests(NamedTuple):
+    """Wald tests of single couplings against zero, one entry a pair j < k.
+
+    Parameters
+    ----------
+    first, second : int array of shape (n_pairs,)
+        The two units.
+    coupling, standard_error, z : array of shape (n_pairs,)
+    p_value : array of shape (n_pairs,)
+        Two-sided, from the normal distribution.
+    adjusted : array of shape (n_pairs,)
+        p-values adjusted for there being so many tests.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    coupling: np.ndarray
+    standard_error: np.ndarray
+    z: np.ndarray
+    p_value: np.ndarray
+    adjusted: np.ndarray
+
+
+def sandwich(objective, parameters):
+    """Covariance H^-1 J H^-1 / n of the estimate (Godambe 1960; White 1982).
+
+    Parameters
+    ----------
+    objective : PseudoLikelihood
+        Weights count repetitions of a row.
+    parameters : array of shape (n_parameters,)
+
+    Returns
+    -------
+    array of shape (n_parameters, n_parameters)
+    """
+    factor = linalg.cho_factor(objective.hessian(parameters), check_finite=False)
+    half = linalg.cho_solve(factor, objective.score_covariance(parameters), check_finite=False)
+    return linalg.cho_solve(factor, half.T, check_finite=False) / objective.total
+
+
+def adjusted(p_values, method):
+    """p-values adjusted for multiple tests.
+
+    Parameters
+    ----------
+    p_values : array of shape (n_tests,)
+    method : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
+        The first two bound the probability of any false finding, the others the share of false
+        findings (Benjamini & Yekutieli whatever the dependence of the tests).
+
+    Returns
+    -------
+    array of shape (n_tests,)
+    """
+    n = len(p_values)
+    if n == 0 or method == "none":
+        return np.array(p_values)
+    if method == "bonferroni":
+        return np.minimum(n * p_values, 1)
+    if method == "holm":
+        order = np.argsort(p_values, kind="stable")
+        out = np.empty(n)
+        out[order] = np.maximum.accumulate(np.arange(n, 0, -1) * p_values[order])
+        return np.minimum(out, 1)
+    short = {"benjamini_hochberg": "bh", "benjamini_yekutieli": "by"}[method]
+    return stats.false_discovery_control(p_values, method=short)
+
+
+def wald_tests(coupling, standard_error, pairs, method):
+    """Wald tests of couplings; see `CouplingTests` and `adjusted`."""
+    z = coupling / standard_error
+    p_value = 2 * stats.norm.sf(abs(z))
+    return CouplingTests(*pairs, coupling, standard_error, z, p_value, adjusted(p_value, method))

@@ -1,0 +1,231 @@
+"""Solvers of maximum pseudo-likelihood: coordinate-wise, gradient, Newton and L-BFGS."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg, optimize
+
+from fastmf._threads import in_parallel, workers_for
+from fastmf.kernels import pseudo_likelihood as kernels
+from fastmf.learning import inverse_ising
+
+MAX_ITER = {"bslm": 10_000, "gradient": 10_000, "newton": 100, "lbfgs": 1000}
+
+
+class Fit(NamedTuple):
+    """Where a solver stopped.
+
+    Parameters
+    ----------
+    parameters : array of shape (n_parameters,)
+    history : list of float
+        Penalised log-pseudo-likelihood of all rows together, after each iteration.
+    stopped : bool
+        Whether by its own rule, not for having run out of iterations.
+    """
+
+    parameters: np.ndarray
+    history: list
+    stopped: bool
+
+
+def starting_point(objective, how):
+    """Parameters to start from.
+
+    Parameters
+    ----------
+    objective : PseudoLikelihood
+    how : {"independent", "naive_mean_field", "tap", "auto"}
+        Uncoupled units, or a mean-field inversion, shrunk a little towards independence so that it
+        always exists; "auto" is the better of "independent" and "tap".
+    """
+    # Half a row of each value keeps the field finite.
+    n = objective.total
+    mean = objective.mean * n / (n + 1)
+    independent = np.zeros(objective.n_parameters)
+    independent[: objective.n_units] = np.arctanh(mean)
+    if how == "independent":
+        return independent
+    covariance = objective.second - np.outer(objective.mean, objective.mean)
+    covariance *= n / (n + 1)
+    np.fill_diagonal(covariance, 1 - mean**2)
+    # Units that nearly determine each other would give couplings without measure.
+    covariance[np.diag_indices_from(covariance)] += 0.01
+    invert = inverse_ising.naive_mean_field if how == "naive_mean_field" else (
+        inverse_ising.tap_inversion)  # fmt: skip
+    found = objective.packed(*invert(mean, covariance))
+    if how == "auto":
+        candidates = (independent, found)
+        return max(candidates, key=lambda start: objective.value_and_gradient(start)[0])
+    return found
+
+
+def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ITER["bslm"]):
+    """Nguyen & Wood's coordinate updates from each of several starts; a list of `Fit`."""
+    pairs = [objective.unpacked(start) for start in starts]
+    couplings, field = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
+    history = np.empty((len(starts), max_iter + 1))
+    n_iter = np.zeros(len(starts), np.int64)
+    arguments = (
+        np.ascontiguousarray(objective.rows.states.T), objective.weights, objective.mean,
+        objective.second, float(step), float(l1), float(objective.l2), float(objective.total),
+        float(tol), max_iter, np.zeros(1, np.int64), couplings, field, history, n_iter,
+    )  # fmt: skip
+    work = len(starts) * 100 * objective.rows.states.size * objective.n_units
+    in_parallel(kernels.bslm, arguments, workers_for(len(starts), work, objective.n_threads))
+    return [
+        Fit(objective.packed(J, h), list(values[1 : abs(n) + 1]), bool(n > 0))
+        for J, h, values, n in zip(couplings, field, history, n_iter, strict=True)
+    ]
+
+
+def gradient(objective, start, *, step=1.0, tol=1e-5, max_iter=MAX_ITER["gradient"]):
+    """Simultaneous ascent, by step / n_units times what BSLM would do coordinate by coordinate.
+
+    The curvature of all coordinates together is at most `n_units` times BSLM's of each: so no step
+    up to one, in fact below two, ever descends.
+    """
+    d, parameters, history = objective.n_units, np.array(start), []
+    rates = np.full(len(parameters), step / (d * (2 + objective.l2)))
+    rates[:d] = step / (d * (1 + objective.l2))
+    value, slope = objective.value_and_gradient(parameters)
+    for _ in range(max_iter):
+        parameters = parameters + rates * slope
+        new, slope = objective.value_and_gradient(parameters)
+        history.append(objective.total * new)
+        rise, value = objective.total * (new - value), new
+        if rise < tol:
+            return Fit(parameters, history, True)
+    return Fit(parameters, history, False)
+
+
+def factorised(hessian, ridge=0.0):
+    """Cholesky factor of the matrix plus a ridge, made larger until it is positive."""
+    while True:
+        try:
+            shifted = hessian if ridge == 0 else hessian + ridge * np.eye(len(hessian))
+            return linalg.cho_factor(shifted, check_finite=False)
+        except linalg.LinAlgError:
+            ridge = max(10 * ridge, 1e-14 * hessian.diagonal().max(), 1e-300)
+
+
+def _firth(objective, parameters):
+    """Half the log-determinant of the Hessian per unit of weight, its gradient, and the factor."""
+    factor = factorised(objective.hessian(parameters))
+    value = np.log(factor[0].diagonal()).sum() / objective.total
+    couplings, field = objective.unpacked(parameters)
+    inverse = linalg.cho_solve(factor, np.eye(len(parameters)), check_finite=False)
+    states = objective.rows.states
+    terms = objective.slopes(couplings, field) * np.tanh(states @ couplings + field)
+    terms *= -objective.leverages(inverse) / objective.total
+    of_couplings = states.T @ terms
+    return value, objective.packed(of_couplings + of_couplings.T, terms.sum(0)), factor
+
+
+def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton"]):
+    """Newton's method with step halving: quadratic convergence to machine precision.
+
+    Stops when the quadratic model promises a rise below tol^2, after a last step; with `firth` the
+    objective has half the log-determinant of its Hessian added (Firth 1993), and the steps are
+    those of scoring, without the second derivatives of the determinant.
+    """
+    parameters, history = np.array(start), []
+    value, slope = objective.value_and_gradient(parameters)
+    factor, hessian, ridge = None, None, 0.0
+    if firth:
+        extra, more, factor = _firth(objective, parameters)
+        value, slope = value + extra, slope + more
+    for _ in range(max_iter):
+        if not firth:
+            hessian = objective.hessian(parameters)
+            factor = factorised(hessian, ridge)
+        step = linalg.cho_solve(factor, slope, check_finite=False)
+        promise = step @ slope
+        share, before = 1.0, value
+        while True:
+            candidate = parameters + share * step
+            value, new_slope = objective.value_and_gradient(candidate)
+            if firth:
+                extra, more, new_factor = _firth(objective, candidate)
+                value, new_slope = value + extra, new_slope + more
+            # Near the top rises drown in rounding.
+            if value >= before + 1e-4 * share * promise - 4e-16 * max(1, abs(before)):
+                break
+            share /= 2
+            if share < 1e-3 and not firth and ridge < 1:
+                # Saturated units bend so little that their step is far too long: shorten it alone.
+                ridge, share = max(10 * ridge, 1e-8), 1.0
+                step = linalg.cho_solve(factorised(hessian, ridge), slope, check_finite=False)
+                promise = step @ slope
+            elif share < 1e-10:
+                history.append(objective.total * before)
+                return Fit(parameters, history, objective.total * promise / 2 < tol)
+        parameters, slope = candidate, new_slope
+        ridge = ridge / 10 if ridge > 1e-12 else 0.0
+        if firth:
+            factor = new_factor
+        history.append(objective.total * value)
+        if ridge < 1e-10 and objective.total * promise / 2 < tol**2:
+            return Fit(parameters, history, True)
+    return Fit(parameters, history, False)
+
+
+def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
+    """L-BFGS of SciPy in coordinates that make the Hessian of weakly coupled units the identity.
+
+    The field is replaced by the one at the mean of the others, and every coordinate is scaled by
+    its curvature for independent units. With `l1` the couplings are differences of two non-negative
+    parts, for L-BFGS-B. Stops when half the squared gradient, the rise to expect, is below
+    tol / 100.
+    """
+    d, (first, second), mean = objective.n_units, objective.pairs, objective.mean
+    variance = np.maximum(1 - mean**2, 1e-3)
+    scale = np.sqrt(np.concatenate([variance, 2 * variance[first] * variance[second]]))
+    history, gradients = [], {}
+
+    def to_parameters(x):
+        z = x[: len(scale)] / scale
+        if l1:
+            z[d:] -= x[len(scale) :] / scale[d:]
+        shift = np.bincount(first, z[d:] * mean[second], d)
+        shift += np.bincount(second, z[d:] * mean[first], d)
+        return np.concatenate([z[:d] - shift, z[d:]])
+
+    def to_coordinates(parameters):
+        z = np.array(parameters)
+        z[:d] += np.bincount(first, z[d:] * mean[second], d)
+        z[:d] += np.bincount(second, z[d:] * mean[first], d)
+        x = z * scale
+        return np.concatenate([x[:d], np.maximum(x[d:], 0), np.maximum(-x[d:], 0)]) if l1 else x
+
+    def loss(x):
+        value, slope = objective.value_and_gradient(to_parameters(x))
+        slope[d:] -= mean[second] * slope[first] + mean[first] * slope[second]
+        slope = -slope / scale
+        if l1:
+            penalty = l1 / scale[d:]
+            value -= penalty @ (x[d : len(scale)] + x[len(scale) :])
+            slope = np.concatenate([slope[:d], slope[d:] + penalty, penalty - slope[d:]])
+        gradients["last"] = slope
+        return -value, slope
+
+    def callback(intermediate_result):
+        x, slope = intermediate_result.x, gradients["last"].copy()
+        history.append(-objective.total * float(intermediate_result.fun))
+        if l1:
+            slope[d:] = np.where((x[d:] <= 0) & (slope[d:] > 0), 0, slope[d:])
+        if objective.total * (slope @ slope) / 2 < tol / 100:
+            raise StopIteration
+
+    x = to_coordinates(start)
+    bounds = [(None, None)] * d + [(0, None)] * (len(x) - d) if l1 else None
+    result = optimize.minimize(
+        loss, x, jac=True, method="L-BFGS-B", bounds=bounds, callback=callback,
+        options={"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": 0, "gtol": 0, "maxcor": 20},
+    )  # fmt: skip
+    # Status 99 is the callback's; 2 is a line search that rounding has ended.
+    stopped = result.status == 99 or (result.status == 2 and len(history) > 0)
+    slope = gradients["last"]
+    if result.status == 2 and not l1:
+        stopped = objective.total * (slope @ slope) / 2 < tol
+    return Fit(to_parameters(result.x), history, bool(stopped))

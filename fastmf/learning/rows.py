@@ -1,0 +1,75 @@
+"""Rows of spins: equal ones merged, their weights added."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Sums of +-2^k are exact in double precision up to so many units.
+_EXACT = 52
+
+
+class Rows(NamedTuple):
+    """Distinct rows.
+
+    Parameters
+    ----------
+    states : array of shape (n_rows, n_units)
+        Of -1 and +1, float64.
+    weights : array of shape (n_rows,)
+        Positive.
+    """
+
+    states: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def total(self):
+        """Weight of all rows together."""
+        return self.weights.sum()
+
+    def moments(self):
+        """Weighted means of x_j and of x_j x_k."""
+        mean = self.weights @ self.states / self.total
+        second = self.states.T @ (self.weights[:, None] * self.states) / self.total
+        return mean, second
+
+
+def merged(states, weights=None):
+    """Merge equal rows and drop those without weight.
+
+    Rows are packed into numbers and sorted, which is far faster than `np.unique(axis=0)`.
+
+    Parameters
+    ----------
+    states : array of shape (n_rows, n_units)
+        Of -1 and +1.
+    weights : array of shape (n_rows,), optional
+        Not negative; default ones.
+
+    Returns
+    -------
+    Rows
+    """
+    n_rows, n_units = states.shape
+    if n_units <= _EXACT:
+        keys = states @ 2.0 ** np.arange(n_units)
+        if weights is None:
+            keys, weights = np.unique(keys, return_counts=True)
+            bits = ((keys + (2.0**n_units - 1)) / 2).astype(np.int64)
+            units = (bits[:, None] >> np.arange(n_units)) & 1
+            return Rows(2.0 * units - 1, weights.astype(float))
+        _, first, members = np.unique(keys, return_index=True, return_inverse=True)
+    else:
+        packed = np.packbits(states > 0, axis=1)
+        padded = np.zeros((n_rows, -(-packed.shape[1] // 8) * 8), np.uint8)
+        padded[:, : packed.shape[1]] = packed
+        _, first, members = np.unique(
+            padded.view(np.uint64), axis=0, return_index=True, return_inverse=True
+        )
+    members = members.reshape(-1)
+    weights = np.bincount(members, weights, len(first)).astype(float)
+    kept = weights > 0
+    if len(first) == n_rows and kept.all():
+        # `first` would only put them in another order.
+        return Rows(np.ascontiguousarray(states, float), weights[members])
+    return Rows(np.ascontiguousarray(states[first[kept]], float), weights[kept])

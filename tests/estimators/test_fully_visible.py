@@ -1,0 +1,264 @@
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import fastmf as mf
+from fastmf.learning.spins import all_states, probabilities
+
+SOLVERS = ["auto", "bslm", "gradient", "newton", "lbfgs"]
+
+
+def machine(d=5, seed=0, scale=0.4):
+    rng = np.random.default_rng(seed)
+    J = np.triu(scale * rng.normal(size=(d, d)), 1)
+    return mf.BoltzmannMachine(J + J.T, mf.Ising(scale * rng.normal(size=d)))
+
+
+def rows(n=600, d=5, seed=0):
+    model = machine(d)
+    p = probabilities(model)
+    return all_states(d)[np.random.default_rng(seed).choice(len(p), n, p=p)]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return mf.FullyVisibleBoltzmannMachine().fit(rows())
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_finds_the_machine_behind_its_own_distribution(solver):
+    model = machine()
+    found = mf.FullyVisibleBoltzmannMachine(solver=solver, tol=1e-9).fit(
+        all_states(5), sample_weight=1000 * probabilities(model)
+    )
+    assert found.converged_ and found.existence_.exists
+    np.testing.assert_allclose(found.couplings_, model.couplings, atol=1e-4)
+    np.testing.assert_allclose(found.field_, model.prior.field, atol=1e-4)
+    assert len(found.history_) == found.n_iter_
+    assert (np.diff(found.history_) > -1e-9).all()
+    assert found.gradient_norm_ < 1e-5
+
+
+@pytest.mark.parametrize("solver", ["naive_mean_field", "tap_inversion"])
+def test_mean_field_inversions_are_near_for_weak_couplings(solver):
+    model = machine(scale=0.1)
+    found = mf.FullyVisibleBoltzmannMachine(solver=solver).fit(
+        all_states(5), sample_weight=probabilities(model)
+    )
+    np.testing.assert_allclose(found.couplings_, model.couplings, atol=0.02)
+    assert found.converged_ and found.n_iter_ == 1
+    with pytest.raises(ValueError, match="standard errors"):
+        found.standard_errors()
+
+
+def test_zeros_and_ones_are_converted_and_results_converted_back(fitted):
+    X = rows()
+    other = mf.FullyVisibleBoltzmannMachine().fit((X + 1) / 2)
+    assert other.values_ == (0, 1) and fitted.values_ == (-1, 1)
+    np.testing.assert_allclose(other.couplings_, fitted.couplings_, atol=1e-12)
+    drawn = other.sample(50, random_state=1)
+    assert set(np.unique(drawn)) == {0, 1}
+    np.testing.assert_array_equal(2 * drawn - 1, fitted.sample(50, random_state=1))
+    np.testing.assert_allclose(other.score_samples((X + 1) / 2), fitted.score_samples(X))
+    missing = np.where(np.arange(5) == 2, np.nan, (X[:4] + 1) / 2)
+    imputed = other.impute(missing)
+    np.testing.assert_allclose(imputed[:, 2], other.conditional_proba((X[:4] + 1) / 2)[:, 2])
+    with pytest.raises(ValueError, match="as in fit"):
+        other.score_samples(X)
+
+
+def test_weights_count_rows():
+    X, rng = rows(), np.random.default_rng(1)
+    repeats = rng.integers(4, size=len(X))
+    weighted = mf.FullyVisibleBoltzmannMachine().fit(X, sample_weight=repeats)
+    repeated = mf.FullyVisibleBoltzmannMachine().fit(np.repeat(X, repeats, axis=0))
+    np.testing.assert_allclose(weighted.couplings_, repeated.couplings_, atol=1e-12)
+    np.testing.assert_allclose(weighted.covariance(), repeated.covariance(), atol=1e-12)
+    total = weighted.log_pseudo_likelihood(X, repeats)
+    assert total == pytest.approx(weighted.history_[-1], rel=1e-12)
+
+
+def test_probabilities_follow_from_the_joint_distribution(fitted):
+    states, p = all_states(5), fitted.pmf()
+    assert p.sum() == pytest.approx(1)
+    np.testing.assert_allclose(fitted.pmf(states[[7, 3]]), p[[7, 3]])
+    given = fitted.conditional_proba(states)
+    total = np.zeros(len(states))
+    for j in range(5):
+        flipped = np.arange(32) ^ (1 << j)
+        own = p / (p + p[flipped])
+        np.testing.assert_allclose(given[:, j], np.where(states[:, j] > 0, own, 1 - own))
+        total += np.log(own)
+    np.testing.assert_allclose(fitted.score_samples(states), total)
+    assert fitted.score(states) == pytest.approx(total.mean())
+
+
+def test_samples_are_reproducible(fitted):
+    np.testing.assert_array_equal(
+        fitted.sample(20, random_state=3), fitted.sample(20, random_state=3)
+    )
+
+
+@pytest.mark.parametrize("schedule", ["blocked", "sequential"])
+def test_the_model_goes_into_tap(schedule):
+    weak = probabilities(machine(scale=0.1))
+    found = mf.FullyVisibleBoltzmannMachine().fit(all_states(5), sample_weight=weak)
+    solved, exact = mf.tap(found.model_, schedule=schedule), mf.exact(found.model_)
+    assert solved.converged
+    np.testing.assert_allclose(solved.mean, exact.mean, atol=0.01)
+    assert solved.log_partition == pytest.approx(exact.log_partition, abs=0.01)
+
+
+def test_standard_errors_against_the_spread_of_estimates():
+    """150 samples of 800 rows: each spread is known to 6%, and the mean of all ten better."""
+    estimates, errors, inside = [], [], []
+    truth = machine().couplings
+    for seed in range(150):
+        found = mf.FullyVisibleBoltzmannMachine().fit(rows(800, seed=100 + seed))
+        estimates.append(found.couplings_)
+        errors.append(found.standard_errors()[0])
+        low, high = np.moveaxis(found.confint(0.9)[0], -1, 0)
+        inside.append((low <= truth) & (truth <= high))
+    upper = np.triu_indices(5, 1)
+    spread, mean = np.std(estimates, axis=0)[upper], np.mean(errors, axis=0)[upper]
+    np.testing.assert_allclose(mean, spread, rtol=0.25)
+    assert np.mean(mean / spread) == pytest.approx(1, abs=0.06)
+    assert np.mean(np.array(inside)[:, upper[0], upper[1]]) == pytest.approx(0.9, abs=0.025)
+
+
+def test_tests_of_couplings(fitted):
+    found = fitted.test_couplings("bonferroni")
+    np.testing.assert_array_equal(found.coupling, fitted.couplings_[found.first, found.second])
+    errors = fitted.standard_errors()[0]
+    np.testing.assert_array_equal(found.standard_error, errors[found.first, found.second])
+    np.testing.assert_allclose(found.adjusted, np.minimum(10 * found.p_value, 1))
+
+
+def separated():
+    X = rows()
+    X[:, 3] = X[:, 1]
+    return X
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_separation_is_reported(solver):
+    with pytest.warns(ConvergenceWarning, match=r"no maximum exists.* units 1, 3, .*l2"):
+        found = mf.FullyVisibleBoltzmannMachine(solver=solver).fit(separated())
+    assert not found.converged_
+    assert found.existence_.exists is False and found.existence_.units == (1, 3)
+    assert np.isfinite(found.couplings_).all()
+    with pytest.raises(ValueError, match="no maximum exists"):
+        found.standard_errors()
+
+
+def test_the_names_of_separated_columns_are_told():
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(separated(), columns=list("abcde"))
+    with pytest.warns(ConvergenceWarning, match=r"\(units b, d\)"):
+        mf.FullyVisibleBoltzmannMachine().fit(X)
+
+
+@pytest.mark.parametrize(
+    "options", [{"l2": 0.01}, {"penalty": "firth"}, {"l1": 0.01}, {"l1": 0.01, "solver": "bslm"}]
+)
+def test_penalties_make_a_maximum(options):
+    found = mf.FullyVisibleBoltzmannMachine(**options).fit(separated())
+    assert found.converged_ and abs(found.couplings_).max() < 10
+
+
+def test_l1_leaves_the_field_of_a_constant_unit_free():
+    X = rows()
+    X[:, 2] = 1
+    with pytest.warns(ConvergenceWarning, match="constant"):
+        found = mf.FullyVisibleBoltzmannMachine(l1=0.05).fit(X)
+    assert not found.converged_ and found.existence_.units == (2,)
+    assert mf.FullyVisibleBoltzmannMachine(l1=0.05, l2=0.01).fit(X).converged_
+
+
+def test_too_few_iterations_are_reported():
+    with pytest.warns(ConvergenceWarning, match="2 iterations"):
+        found = mf.FullyVisibleBoltzmannMachine(solver="bslm", max_iter=2).fit(rows())
+    assert not found.converged_ and found.existence_.exists
+
+
+def test_a_long_step_warns():
+    with pytest.warns(UserWarning, match="theorem"):
+        mf.FullyVisibleBoltzmannMachine(solver="bslm", step=1.5).fit(rows())
+    with pytest.raises(ValueError, match="step"):
+        mf.FullyVisibleBoltzmannMachine(step=2.0).fit(rows())
+
+
+def test_start_of_ones_own(fitted):
+    init = fitted.couplings_, fitted.field_
+    again = mf.FullyVisibleBoltzmannMachine(solver="bslm", init=init).fit(rows())
+    assert again.n_iter_ == 1
+    with pytest.raises(ValueError, match="init"):
+        mf.FullyVisibleBoltzmannMachine(init=(init[0], init[1][:2])).fit(rows())
+
+
+@pytest.mark.parametrize(
+    "X, message",
+    [
+        (np.array([[0.5, 1.0], [1.0, 0.0]]), r"got 0.5 in row 0, column 0.*threshold"),
+        (np.array([[1.0, 0.0], [-1.0, 1.0]]), "got 0 in row 0, column 1"),
+        (np.array([[1.0, np.nan], [-1.0, 1.0]]), "NaN"),
+        (np.array([[2.0, 3.0], [2.0, 3.0]]), "binary"),
+    ],
+)
+def test_bad_data(X, message):
+    with pytest.raises(ValueError, match=message):
+        mf.FullyVisibleBoltzmannMachine().fit(X)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"solver": "magic"}, "solver"),
+        ({"penalty": "l3"}, "penalty"),
+        ({"l2": -1.0}, "l2"),
+        ({"tol": np.nan}, "tol"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"init": "random"}, "init"),
+        ({"penalty": "firth", "solver": "bslm"}, "firth"),
+        ({"l1": 0.1, "solver": "newton"}, "l1"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        mf.FullyVisibleBoltzmannMachine(**options).fit(rows())
+
+
+def test_threshold_makes_data_binary(fitted):
+    X = rows() * np.random.default_rng(0).random((600, 5)) * 3
+    found = mf.FullyVisibleBoltzmannMachine(threshold=0.0).fit(X)
+    np.testing.assert_allclose(found.couplings_, fitted.couplings_, atol=1e-12)
+    np.testing.assert_allclose(found.score_samples(X), fitted.score_samples(np.sign(X)))
+
+
+def test_pickle_keeps_everything_but_work_space(fitted):
+    fitted.covariance()
+    copy = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(copy.covariance(), fitted.covariance())
+    assert len(pickle.dumps(fitted)) < 20_000
+
+
+def test_a_machine_of_many_units():
+    """More units than packed keys are exact for; L-BFGS, bounded curvature, Gibbs, mean field."""
+    d, rng = 60, np.random.default_rng(0)
+    X = np.where(rng.random((6000, d)) < 0.5, 1.0, -1.0)
+    X[:, 1:] *= np.where(rng.random((6000, d - 1)) < 0.7, X[:, :-1] * X[:, 1:], 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = mf.FullyVisibleBoltzmannMachine().fit(X)
+    newton = mf.FullyVisibleBoltzmannMachine(solver="newton").fit(X)
+    assert found.converged_ and found.existence_.exists
+    np.testing.assert_allclose(found.couplings_, newton.couplings_, atol=1e-4)
+    drawn = found.sample(200, random_state=0)
+    assert drawn.shape == (200, d)
+    missing = np.where(rng.random((3, d)) < 0.5, np.nan, X[:3])
+    assert (abs(found.impute(missing)) <= 1).all()
+    with pytest.raises(ValueError, match="at most 20"):
+        found.pmf()

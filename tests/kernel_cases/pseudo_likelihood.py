@@ -1,0 +1,64 @@
+"""Cases of pseudo-likelihood maximisation; "rows" of `bslm` are its starts."""
+
+import numpy as np
+
+from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.machines import boltzmann_machine, data
+
+
+def residual_arguments(size, dtype, rows=None):
+    """Arguments of `residuals`; the last row saturates every unit."""
+    machine = boltzmann_machine(size, dtype)
+    wanted = chosen(rows, size.n_rows)
+    states = data(machine, size.n_rows)
+    products = states @ machine.couplings
+    products[-1] *= 500
+    weights = np.random.default_rng(2).random(size.n_rows).astype(dtype)
+    return (
+        *(products[wanted], machine.prior.field, states[wanted], weights[wanted]),
+        np.zeros(1, np.int64),
+        *(np.zeros_like(products[wanted]), np.zeros_like(weights[wanted])),
+    )
+
+
+def bslm_arguments(size, dtype, rows=None, *, n_units=None, step=1.0, l1=0.0, l2=0.0, n_iter=6):
+    """Arguments of `bslm`: `size.n_rows` starts on 40 times as many rows of data."""
+    n_units = n_units or min(size.n_visible, 12)
+    rng = np.random.default_rng(3)
+    n_data = 40 * size.n_rows
+    hidden = rng.normal(size=(n_data, 1))
+    states = np.where(rng.normal(size=(n_data, n_units)) + 0.7 * hidden > 0.3, 1.0, -1.0)
+    weights = rng.random(n_data)
+    weights /= weights.sum()
+    starts = chosen(rows, size.n_rows)
+    upper = np.triu(rng.normal(size=(size.n_rows, n_units, n_units)), 1)[starts] / 2
+    field = rng.normal(size=(size.n_rows, n_units))[starts]
+    mean, second = weights @ states, states.T @ (weights[:, None] * states)
+    return (
+        *(np.ascontiguousarray(states.T), weights, mean, second, step, l1, l2),
+        *(float(n_data), 1e-3, n_iter, np.zeros(1, np.int64)),
+        *(upper + upper.transpose(0, 2, 1), field, np.zeros((len(starts), n_iter + 1))),
+        np.zeros(len(starts), np.int64),
+    )
+
+
+def _fit(arguments):
+    names = ("couplings", "field", "history", "n_iter")
+    return dict(zip(names, arguments[-4:], strict=True))
+
+
+def _residuals(arguments):
+    return {"out": arguments[-2], "value": arguments[-1]}
+
+
+# Parameters are estimates with errors far above float32's, but their sums over rows are not: what
+# is computed from binary data is computed in double precision.
+CASES = [
+    Case("pseudo_likelihood.residuals", "plain", residual_arguments, _residuals,
+         {"float64": 1e-12, "float32": 1e-4}, large=True),
+    Case("pseudo_likelihood.bslm", "plain", bslm_arguments, _fit, {"float64": 1e-9},
+         exact=("n_iter",), large=True, dtypes=("float64",)),
+    Case("pseudo_likelihood.bslm", "penalised",
+         with_options(bslm_arguments, step=1.7, l1=0.03, l2=0.02, n_iter=25), _fit,
+         {"float64": 1e-9}, exact=("n_iter",), dtypes=("float64",)),
+]  # fmt: skip
