@@ -28,9 +28,11 @@ _HOME = {
     "TruncatedGaussian": "priors",
     "BoltzmannMachine": "models",
     "RBM": "models",
+    "SparseLinearModel": "models",
     "exact": "models",
     "load": "models",
     "FixedPoint": "inference",
+    "expectation_propagation": "inference",
     "tap": "inference",
     "GeneralizedRBM": "estimators",
 }

@@ -4,7 +4,8 @@ from fastmf.models._io import MODELS, load
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.models.exact import Exact, exact
 from fastmf.models.rbm import RBM
+from fastmf.models.sparse_linear import SparseLinearModel
 
-MODELS |= {class_.__name__: class_ for class_ in (RBM, BoltzmannMachine)}
+MODELS |= {class_.__name__: class_ for class_ in (RBM, BoltzmannMachine, SparseLinearModel)}
 
-__all__ = ["RBM", "BoltzmannMachine", "Exact", "exact", "load"]
+__all__ = ["RBM", "BoltzmannMachine", "Exact", "SparseLinearModel", "exact", "load"]

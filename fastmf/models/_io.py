@@ -97,8 +97,8 @@ def model_to_arrays(model):
     arrays = {"model": np.array([type(model).__name__])}
     for field in dataclasses.fields(model):
         value = getattr(model, field.name)
-        if isinstance(value, np.ndarray):
-            arrays[field.name] = value
+        if isinstance(value, np.ndarray | float):
+            arrays[field.name] = np.asarray(value)
         else:
             arrays |= prior_to_arrays(field.name, value)
     return arrays
