@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf.inference import _arguments as check
+from fastmf.inference.convergent import double_loop
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.sequential import sequential
@@ -111,13 +112,18 @@ def solve(model, init, schedule, damping, least, tol, max_iter, history, n_threa
     least = -np.inf if least is None else check.number("site_precision_min", least, -np.inf, np.inf)
     if n_threads is not None:
         n_threads = check.count("n_threads", n_threads)
+    side, prior = gaussian_side(model), _joined(model.layers)
+    zero = np.zeros(side.n_units)
+    mean, var = prior.moments(zero, zero)
+    second = mean * mean + var
     problem = Problem(
-        side=gaussian_side(model),
-        prior=_joined(model.layers),
+        side=side,
+        prior=prior,
         least=least,
         tol=check.number("tol", tol, 0, np.inf),
         max_iter=check.count("max_iter", max_iter),
         n_threads=n_threads,
+        own=1 / np.where(np.isfinite(second) & (second > 0), second, np.ones(side.n_units)),
     )
     state = _start(problem, init)
     trace = Trace(bool(history))
@@ -178,6 +184,8 @@ def _result(problem, state, message, ran, trace, history):
 # have fallen to a new low.
 FIRST_DAMPING, STRONGEST_DAMPING, PATIENCE = 0.3, 0.95, 8
 HALVINGS = 30
+# Parallel steps before the double loop.
+NEARING = 50
 
 
 def parallel(problem, state, damping, trace, patience=None):
@@ -223,4 +231,37 @@ def one_by_one(problem, state, damping, trace):
     return state, CONVERGED if converged else OUT_OF_ITERATIONS, "sequential"
 
 
-SCHEDULES |= {"parallel": parallel, "sequential": one_by_one}
+def convergent(problem, state, damping, trace):
+    """The double loop, from where some damped parallel steps have led."""
+    start = _near(problem, state, 0.5 if damping is None else damping)
+    state, converged = double_loop(problem, start, trace)
+    return state, CONVERGED if converged else OUT_OF_ITERATIONS, "convergent"
+
+
+def _near(problem, state, share):
+    """The best of a few parallel steps."""
+    best, least = state, state.residual()
+    for _ in range(NEARING):
+        state = _step(problem, state, share)
+        if state is None or least <= problem.tol:
+            break
+        residual = state.residual()
+        if residual < least:
+            best, least = state, residual
+    return best
+
+
+def auto(problem, state, damping, trace):
+    """The parallel schedule as long as it makes progress, then the double loop."""
+    tried, message, ran = parallel(problem, state, damping, trace, patience=3)
+    if message == CONVERGED:
+        return tried, message, ran
+    return convergent(problem, state, damping, trace)
+
+
+SCHEDULES |= {
+    "parallel": parallel,
+    "sequential": one_by_one,
+    "convergent": convergent,
+    "auto": auto,
+}

@@ -84,8 +84,8 @@ def sequential(problem, state, damping, trace):
             n = units.stop - first
             columns, overlap, field = keeper.block(units)
             visit_block(
-                problem.prior, first, keeper.low_rank, share, problem.least, overlap, field, site,
-                gaps[units], rates[:n], steps[:n], moved[:n, :n],
+                problem.prior, problem.own, first, keeper.low_rank, share, problem.least,
+                overlap, field, site, gaps[units], rates[:n], steps[:n], moved[:n, :n],
             )  # fmt: skip
             lower = np.eye(n, order="F") - np.tril(moved[:n, :n], -1)
             columns = dtrsm(1.0, lower, columns, side=1, lower=1, trans_a=1, diag=1, overwrite_b=1)

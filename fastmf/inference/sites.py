@@ -21,6 +21,8 @@ class Problem(NamedTuple):
     tol : float
     max_iter : int
     n_threads : int or None
+    own : array of shape (n_units,)
+        Inverse second moments of the uncoupled units; 1 where they do not exist.
     """
 
     side: object
@@ -29,6 +31,7 @@ class Problem(NamedTuple):
     tol: float
     max_iter: int
     n_threads: int | None
+    own: np.ndarray
 
 
 class State(NamedTuple):
@@ -54,9 +57,7 @@ class State(NamedTuple):
 
     def residual(self):
         """Largest difference between the two sides in a mean or a variance."""
-        with np.errstate(invalid="ignore"):
-            gap = abs(self.gaussian - self.tilted).max()
-        return float(gap) if gap < np.inf else np.inf
+        return gap(self.gaussian, self.tilted)
 
 
 class Trace:
@@ -70,6 +71,13 @@ class Trace:
         self.residuals.append(residual)
         if self.wanted:
             self.energies.append(energy())
+
+
+def gap(moments, others):
+    """Largest difference of a mean or variance; inf if one does not exist."""
+    with np.errstate(invalid="ignore"):
+        largest = float(abs(moments - others).max())
+    return largest if largest < np.inf else np.inf
 
 
 def per_unit(kernel, problem, n_units, *arguments):
@@ -87,7 +95,7 @@ def state_of(problem, site, damping=0.0):
         return None
     cavity, tilted, proposal = np.empty((3, *site.shape))
     out = None, cavity, tilted, proposal
-    per_unit(match_sites, problem, site.shape[1], moments.marginal, site, damping,
+    per_unit(match_sites, problem, site.shape[1], problem.own, moments.marginal, site, damping,
              problem.least, *out)  # fmt: skip
     return State(site, moments.marginal, cavity, tilted, moments.log_partition, proposal)
 

@@ -13,9 +13,9 @@ from fastmf.priors._protocol import tilted_log_partition, tilted_moments
 
 # Units that one task of a worker is about.
 UNITS = 256
-# A unit that the tilt pins down gets at most so many times the precision of its cavity (or of one,
-# if the cavity has less): beyond, the cavity would be lost in the rounding of the marginal.
-STIFFEST = 1e10
+# A unit that the tilt pins down gets at most so many times the precision of its cavity (or of its
+# prior, if the cavity has less): beyond, the cavity would be lost in the rounding of the marginal.
+STIFFEST = 1e9
 
 
 @kernel
@@ -48,12 +48,14 @@ def tilt_sites(prior, cavity, queue, tilted, log_partition):
 
 
 @kernel
-def match_sites(prior, gaussian, site, damping, least, queue, cavity, tilted, proposal):
+def match_sites(prior, own, gaussian, site, damping, least, queue, cavity, tilted, proposal):
     """New sites that give each unit the moments of its prior under the cavity.
 
     Parameters
     ----------
     prior : unit prior
+    own : array of shape (n_units,)
+        Precisions of the uncoupled units: the scale of each.
     gaussian : array of shape (2, n_units)
         Means and variances of the Gaussian that has the sites in place of the prior.
     site : array of shape (2, n_units)
@@ -84,7 +86,7 @@ def match_sites(prior, gaussian, site, damping, least, queue, cavity, tilted, pr
             m, v, c1, c2 = tilted[0, i], tilted[1, i], cavity[0, i], cavity[1, i]
             t1, t2 = site[0, i], site[1, i]
             if np.isfinite(m) and v < np.inf:
-                precision = min(1 / v, STIFFEST * max(abs(c2), 1.0))
+                precision = min(1 / v, STIFFEST * max(abs(c2), own[i]))
                 precision = c2 + max(precision - c2, least)
                 t1 = (1 - damping) * (m * precision - c1) + damping * t1
                 t2 = (1 - damping) * (precision - c2) + damping * t2
@@ -93,13 +95,15 @@ def match_sites(prior, gaussian, site, damping, least, queue, cavity, tilted, pr
 
 @kernel
 def visit_block(
-    prior, start, low_rank, damping, least, overlap, field, site, gaps, rates, steps, moved
+    prior, own, start, low_rank, damping, least, overlap, field, site, gaps, rates, steps, moved
 ):
     """Update the sites of a block of units one after another, each seeing the newest values.
 
     Parameters
     ----------
     prior : unit prior
+    own : array of shape (n_units,)
+        Precisions of the uncoupled units: the scale of each.
     start : int
         First unit of the block.
     low_rank : bool
@@ -153,7 +157,7 @@ def visit_block(
         gaps[k] = np.inf
         if proper and np.isfinite(mean[0]) and var[0] < np.inf:
             gaps[k] = max(abs(mean[0] - marginal_mean), abs(var[0] - marginal_var))
-            precision = min(1 / var[0], STIFFEST * max(abs(a[0]), 1.0))
+            precision = min(1 / var[0], STIFFEST * max(abs(a[0]), own[i]))
             precision = a[0] + max(precision - a[0], least)
             new1 = (1 - damping) * (mean[0] * precision - b[0]) + damping * t1
             new2 = (1 - damping) * (precision - a[0]) + damping * t2

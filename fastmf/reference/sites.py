@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf.priors._protocol import take
 
-STIFFEST = 1e10
+STIFFEST = 1e9
 
 
 def tilt_sites(prior, cavity, queue, tilted, log_partition):
@@ -13,26 +13,26 @@ def tilt_sites(prior, cavity, queue, tilted, log_partition):
     log_partition[:] = prior.log_partition(*cavity)
 
 
-def match_sites(prior, gaussian, site, damping, least, queue, cavity, tilted, proposal):
+def match_sites(prior, own, gaussian, site, damping, least, queue, cavity, tilted, proposal):
     """New sites that give each unit the moments of its prior under the cavity."""
     precision = 1 / gaussian[1]
     cavity[:] = gaussian[0] * precision - site[0], precision - site[1]
     tilted[:] = prior.moments(*cavity)
-    _, proposal[:] = _new_sites(cavity, tilted, site, damping, least)
+    _, proposal[:] = _new_sites(own, cavity, tilted, site, damping, least)
 
 
-def _new_sites(cavity, tilted, site, damping, least):
+def _new_sites(own, cavity, tilted, site, damping, least):
     (mean, var), (c1, c2) = tilted, cavity
     exist = np.isfinite(mean) & (var < np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        precision = np.minimum(1 / var, STIFFEST * np.maximum(abs(c2), 1))
+        precision = np.minimum(1 / var, STIFFEST * np.maximum(abs(c2), own))
         precision = c2 + np.maximum(precision - c2, least)
         new = np.stack([mean * precision - c1, precision - c2])
         return exist, np.where(exist, (1 - damping) * new + damping * site, site)
 
 
 def visit_block(
-    prior, start, low_rank, damping, least, overlap, field, site, gaps, rates, steps, moved
+    prior, own, start, low_rank, damping, least, overlap, field, site, gaps, rates, steps, moved
 ):
     """Update the sites of a block of units one after another, each seeing the newest values."""
     n_block = len(field)
@@ -48,7 +48,7 @@ def visit_block(
         else:
             cavity = np.array([[u / q - t1], [1 / q - t2]])
         tilted = np.stack(take(prior, i).moments(*cavity))
-        exist, new = _new_sites(cavity, tilted, site[:, i], damping, least)
+        exist, new = _new_sites(own[i], cavity, tilted, site[:, i], damping, least)
         rate = step = 0.0
         gaps[k] = np.inf
         if proper and exist[0]:

@@ -30,7 +30,16 @@ def tilt_arguments(size, dtype, rows=None):
 def match_arguments(size, dtype, rows=None, least=-np.inf):
     """Arguments of `match_sites`."""
     prior, gaussian, site = machine(size, rows)
-    return prior, gaussian, site, 0.3, least, np.zeros(1, np.int64), *np.zeros((3, *site.shape))
+    return (
+        prior,
+        0.5 + 0 * site[0],
+        gaussian,
+        site,
+        0.3,
+        least,
+        np.zeros(1, np.int64),
+        *np.zeros((3, *site.shape)),
+    )
 
 
 def block_arguments(size, dtype, rows=None, low_rank=False):
@@ -48,13 +57,13 @@ def block_arguments(size, dtype, rows=None, low_rank=False):
         site[1, 5 : 5 + n] = rng.gamma(2.0, size=n) - 0.3
         overlap, field = np.linalg.inv(X.T @ X + np.diag(site[1, 5 : 5 + n])), rng.normal(size=n)
     out = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((n, n))
-    return prior, 5, low_rank, 0.1, -np.inf, overlap, field, site, *out
+    return prior, 0.5 + 0 * site[0], 5, low_rank, 0.1, -np.inf, overlap, field, site, *out
 
 
 def block_results(arguments):
     """Whatever `visit_block` fills; the whole block is one row."""
     names = ("field", "site", "gaps", "rates", "steps", "moved")
-    return {name: a[None] for name, a in zip(names, arguments[6:], strict=True)}
+    return {name: a[None] for name, a in zip(names, arguments[7:], strict=True)}
 
 
 def product_arguments(size, dtype, rows=None):
