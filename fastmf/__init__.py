@@ -35,6 +35,7 @@ _HOME = {
     "expectation_propagation": "inference",
     "tap": "inference",
     "GeneralizedRBM": "estimators",
+    "SpikeSlabRegressor": "estimators",
 }
 _SUBPACKAGES = ("datasets", "evaluation", "plotting", "priors")
 # What needs more than NumPy, SciPy and Numba, or is not for everybody, is imported when first used.

@@ -27,7 +27,8 @@ SMALL = 64
 # Entries of X that are worked on at a time: they and their products stay in the cache.
 CHUNK = 1 << 16
 # A site of less precision than this share of that of the data is treated as low (see `LowRank`).
-LOW = 1e-6
+# It is given at least so many times that to begin with.
+LOW, PROPER = 1e-6, 100
 
 
 class Moments(NamedTuple):
@@ -106,6 +107,11 @@ class Dense:
         lower = dpotri(factor, lower=1, overwrite_c=1)[0]
         return lower + np.tril(lower, -1).T
 
+    def variance_along(self, site, rows):
+        """Variances of r'w for every row r of a matrix."""
+        factor, _ = self._factor(site)
+        return np.einsum("ij,ji->i", rows, dpotrs(factor, rows.T, lower=1)[0])
+
     def _factor(self, site):
         precision = np.array(self.precision, order="F")
         precision.flat[:: self.n_units + 1] += site[1]
@@ -168,12 +174,47 @@ class LowRank:
 
     def moments(self, site):
         """Means, variances and log-partition with these sites; None if there is no Gaussian."""
+        inverse = self._inverse(site)
+        if inverse is None:
+            return None
+        t1, precision, z = site[0], inverse.precision, inverse.z
+        log_partition = (t1 * t1 / precision - np.log(precision / (2 * np.pi))).sum() / 2
+        log_partition -= z @ z / 2 + inverse.half_log_determinant
+        log_partition -= self.n_rows * np.log(2 * np.pi) / 2
+        squares, products = np.empty((2, self.n_units))
+        low = inverse.low
+        for units in self.chunks:
+            chunk = self._chunk(units).T
+            Y = dtrmm(1.0, inverse.whiten, chunk, side=1, lower=1, trans_a=1, overwrite_b=1).T
+            column_products(Y, z, squares[units], products[units])
+            if low is not None:
+                low.apply(Y, squares[units], products[units])
+        var = (1 - squares / precision) / precision
+        mean = (t1 + products) / precision
+        if low is not None:
+            mean[low.units], var[low.units] = low.mean, low.var
+            log_partition += low.log_partition
+        return Moments(np.stack([mean, var]), log_partition)
+
+    def variance_along(self, site, rows):
+        """Variances of r'w for every row r of a matrix."""
+        inverse = self._inverse(site)
+        scaled = rows / inverse.precision
+        along = inverse.whiten @ (self.X @ scaled.T)
+        var = np.einsum("ij,ij->i", rows, scaled) - (along * along).sum(0)
+        if inverse.low is not None:
+            low = inverse.low
+            half = low.whiten @ (scaled[:, low.units].T - low.columns.T @ along)
+            var += (half * half).sum(0)
+        return var
+
+    def _inverse(self, site):
+        """Whatever describes A^-1; None if there is no Gaussian."""
         t1, t2 = site
-        low = np.flatnonzero(t2 < self.floor)
-        precision = t2
-        if low.size:
+        units, precision = np.flatnonzero(t2 < self.floor), t2
+        if units.size:
             precision = t2.copy()
-            precision[low] = np.maximum(abs(t2[low]), 2 * self.floor[low])
+            precision[units] = np.maximum(abs(t2[units]), PROPER * self.floor[units])
         if not (precision > 0).all():
             return None
         B, rest = self.data_covariance(precision, t1)
@@ -181,29 +222,12 @@ class LowRank:
         if factor is None:
             return None
         whiten = dtrtri(factor, lower=1, overwrite_c=1)[0]
-        z = dtrmv(whiten, rest, lower=1)
-        mean, var = np.empty(self.n_units), np.empty(self.n_units)
-        log_partition = (t1 * t1 / precision - np.log(precision / (2 * np.pi))).sum() / 2
-        log_partition -= z @ z / 2 + half_log_determinant + self.n_rows * np.log(2 * np.pi) / 2
-        correction = None
-        if low.size:
-            correction = self._correction(low, t1, t2, precision, whiten, z)
-            if correction is None:
+        z, low = dtrmv(whiten, rest, lower=1), None
+        if units.size:
+            low = self._correction(units, t1, t2, precision, whiten, z)
+            if low is None:
                 return None
-            log_partition += correction.log_partition
-        squares, products = np.empty((2, self.n_units))
-        for units in self.chunks:
-            Y = dtrmm(
-                1.0, whiten, self._chunk(units).T, side=1, lower=1, trans_a=1, overwrite_b=1
-            ).T
-            column_products(Y, z, squares[units], products[units])
-            if correction is not None:
-                correction.apply(Y, squares[units], products[units])
-        var[:] = (1 - squares / precision) / precision
-        mean[:] = (t1 + products) / precision
-        if correction is not None:
-            mean[low], var[low] = correction.mean, correction.var
-        return Moments(np.stack([mean, var]), log_partition)
+        return _Inverse(precision, whiten, z, half_log_determinant, low)
 
     def _correction(self, low, t1, t2, precision, whiten, z):
         """What the sites of low precision change; None if they leave no Gaussian."""
@@ -222,6 +246,9 @@ class LowRank:
         pull = dtrmv(whiten_low, mean, lower=1)
         half = whiten_low @ inverse
         return _Correction(
+            units=low,
+            columns=columns,
+            whiten=whiten_low,
             directions=np.asfortranarray(whiten_low @ columns.T),
             pull=pull,
             mean=mean + half.T @ pull,
@@ -230,11 +257,39 @@ class LowRank:
         )
 
 
+class _Inverse(NamedTuple):
+    """A^-1 of `LowRank`.
+
+    Parameters
+    ----------
+    precision : array of shape (n_units,)
+        Those of the sites, made proper.
+    whiten : array of shape (n_rows, n_rows)
+        Inverse Cholesky factor of B.
+    z : array of shape (n_rows,)
+        What the sites leave of y, whitened.
+    half_log_determinant : float
+        Of B.
+    low : _Correction or None
+    """
+
+    precision: np.ndarray
+    whiten: np.ndarray
+    z: np.ndarray
+    half_log_determinant: float
+    low: tuple | None
+
+
 class _Correction(NamedTuple):
     """Update of rank k for the k sites of low precision.
 
     Parameters
     ----------
+    units : int array of shape (k,)
+    columns : array of shape (n_rows, k)
+        Their columns of X, whitened, over their precisions.
+    whiten : array of shape (k, k)
+        Inverse Cholesky factor of S.
     directions : array of shape (k, n_rows)
         Products with the whitened columns of X make the update.
     pull : array of shape (k,)
@@ -244,6 +299,9 @@ class _Correction(NamedTuple):
         To be added.
     """
 
+    units: np.ndarray
+    columns: np.ndarray
+    whiten: np.ndarray
     directions: np.ndarray
     pull: np.ndarray
     mean: np.ndarray

@@ -72,3 +72,12 @@ def test_no_gaussian_is_said():
         assert side.moments(sites(90, ((unit, -1e4),))) is None
     assert bipartite.moments(np.ones((2, 7))) is None
     assert bipartite.moments(-np.ones((2, 7))) is None
+
+
+@pytest.mark.parametrize("low", [(), ((0, -0.04), (50, 0.0))])
+def test_variance_along_rows(low):
+    low_rank, dense = linear(20, 90)
+    site, rows = sites(90, low), np.random.default_rng(3).normal(size=(4, 90))
+    expected = np.einsum("ij,jk,ik->i", rows, dense.covariance(site), rows)
+    np.testing.assert_allclose(dense.variance_along(site, rows), expected, rtol=1e-9)
+    np.testing.assert_allclose(low_rank.variance_along(site, rows), expected, rtol=1e-7)
