@@ -124,6 +124,7 @@ def solve(model, init, schedule, damping, least, tol, max_iter, history, n_threa
         max_iter=check.count("max_iter", max_iter),
         n_threads=n_threads,
         own=1 / np.where(np.isfinite(second) & (second > 0), second, np.ones(side.n_units)),
+        evaluations=[0],
     )
     state = _start(problem, init)
     trace = Trace(bool(history))

@@ -23,6 +23,8 @@ class Problem(NamedTuple):
     n_threads : int or None
     own : array of shape (n_units,)
         Inverse second moments of the uncoupled units; 1 where they do not exist.
+    evaluations : list of int
+        [number of evaluations of the inner objective of the double loop so far].
     """
 
     side: object
@@ -32,6 +34,7 @@ class Problem(NamedTuple):
     max_iter: int
     n_threads: int | None
     own: np.ndarray
+    evaluations: list
 
 
 class State(NamedTuple):

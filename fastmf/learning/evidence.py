@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from fastmf.inference.expectation_propagation import expectation_propagation
 from fastmf.models import SparseLinearModel
@@ -73,6 +72,8 @@ def maximise_evidence(X, y, start, fixed, groups, *, tol, max_iter, n_threads=No
     -------
     Hyperparameters
     """
+    from scipy.optimize import minimize  # costs more than all else at import
+
     n_groups, scale = len(start.log_odds), max(float(y @ y) / len(y), 1e-300)
     free = np.array([not fixed.noise_variance, not fixed.slab_variance]
                     + [not fixed.log_odds] * n_groups)  # fmt: skip

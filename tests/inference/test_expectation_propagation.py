@@ -7,7 +7,7 @@ import pytest
 from kernel_cases.regression import exact, inclusion, problem
 
 import fastmf as mf
-import fastmf.inference.convergent as double_loop
+import fastmf.inference.inner_loop as inner_loop
 
 # The function of the same name hides the module.
 ep = importlib.import_module("fastmf.inference.expectation_propagation")
@@ -221,7 +221,7 @@ def test_energy_of_the_double_loop_on_its_own():
     for newton in (150, 0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ep, "NEARING", 0)
-            patch.setattr(double_loop, "NEWTON", newton)
+            patch.setattr(inner_loop, "NEWTON", newton)
             result = mf.expectation_propagation(model, schedule="convergent", history=True)
         assert result.converged
         assert len(result.energies) > 3
