@@ -32,6 +32,7 @@ _HOME = {
     "exact": "models",
     "load": "models",
     "FixedPoint": "inference",
+    "adaptive_tap": "inference",
     "expectation_propagation": "inference",
     "tap": "inference",
     "GeneralizedRBM": "estimators",

@@ -1,6 +1,6 @@
 """Expectation propagation for sparse linear models, and adaptive TAP on the same engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.sequential import sequential
 from fastmf.inference.sites import Problem, Trace, energy, proper_start, state_of
-from fastmf.models import SparseLinearModel
+from fastmf.models import RBM, BoltzmannMachine, SparseLinearModel
 
 CONVERGED = "converged"
 OUT_OF_ITERATIONS = "not converged: max_iter iterations done while still moving; raise max_iter"
@@ -104,6 +104,54 @@ def expectation_propagation(
                  n_threads)  # fmt: skip
 
 
+def adaptive_tap(
+    model,
+    init=None,
+    *,
+    schedule="auto",
+    damping=None,
+    tol=1e-8,
+    max_iter=1000,
+    history=False,
+    n_threads=None,
+):
+    """Solve the adaptive TAP equations of a Boltzmann machine or RBM with any unit priors.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine or RBM
+    init, schedule, damping, tol, max_iter, history, n_threads
+        As in `expectation_propagation`. Sites of an RBM are visible units first, then hidden ones;
+        it cannot be swept sequentially.
+
+    Returns
+    -------
+    ExpectationPropagation
+        `mean`, `var`, `b` and `a` are tuples (visible, hidden) for an RBM.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of wrong shapes, types or ranges. Not converging is no error.
+
+    Notes
+    -----
+    Opper & Winther (2005); Tramel et al. (2018), Algorithm 3, with the corrections that its second
+    half uses the fields of the step before, and that B2 = a1 / c1 - B1 in general. This is
+    expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the sites, c = (B1,
+    A1) the cavities, and the Gaussian has precision diag(A2) - J. For an RBM only a matrix of the
+    size of the smaller layer is factorised. Exact for Gaussian units.
+    """
+    if not isinstance(model, BoltzmannMachine | RBM):
+        raise TypeError(f"model must be a BoltzmannMachine or RBM, got {type(model).__name__}.")
+    result = solve(model, init, schedule, damping, None, tol, max_iter, history, n_threads)
+    if len(model.layers) == 1:
+        return result
+    n = model.n_visible
+    parts = {k: (v[:n], v[n:]) for k in ("mean", "var", "b", "a") for v in [getattr(result, k)]}
+    return replace(result, **parts)
+
+
 def solve(model, init, schedule, damping, least, tol, max_iter, history, n_threads):
     """Check the arguments, run a schedule, and put the result together."""
     check.one_of("schedule", schedule, tuple(SCHEDULES))
@@ -183,7 +231,7 @@ def _result(problem, state, message, ran, trace, history):
 
 # Adaptive damping: where it starts, where it ends, and the iterations in which the residual must
 # have fallen to a new low.
-FIRST_DAMPING, STRONGEST_DAMPING, PATIENCE = 0.3, 0.95, 8
+FIRST_DAMPING, STRONGEST_DAMPING, PATIENCE = 0.1, 0.95, 8
 HALVINGS = 30
 # Parallel steps before the double loop.
 NEARING = 50

@@ -72,7 +72,7 @@ def sequential(problem, state, damping, trace):
     share = 0.0 if damping is None else damping
     n_units = problem.side.n_units
     if not isinstance(problem.side, Dense | LowRank):
-        raise ValueError("schedule='sequential' is not available for layered models.")
+        raise ValueError("schedule 'sequential' is not available for layered models.")
     keeper = (_DataCovariance if isinstance(problem.side, LowRank) else _Covariance)(problem.side)
     site, gaps = state.site.copy(), np.empty(n_units)
     rates, steps, moved = np.empty(BLOCK), np.empty(BLOCK), np.zeros((BLOCK, BLOCK))
