@@ -29,13 +29,17 @@ _HOME = {
     "BoltzmannMachine": "models",
     "DBM": "models",
     "RBM": "models",
+    "SparseLinearModel": "models",
     "exact": "models",
     "load": "models",
     "FixedPoint": "inference",
+    "adaptive_tap": "inference",
+    "expectation_propagation": "inference",
     "tap": "inference",
     "DeepBoltzmannMachine": "estimators",
     "FullyVisibleBoltzmannMachine": "estimators",
     "GeneralizedRBM": "estimators",
+    "SpikeSlabRegressor": "estimators",
 }
 _SUBPACKAGES = ("datasets", "evaluation", "plotting", "priors")
 # What needs more than NumPy, SciPy and Numba, or is not for everybody, is imported when first used.

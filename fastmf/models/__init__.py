@@ -5,7 +5,8 @@ from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.models.dbm import DBM
 from fastmf.models.exact import Exact, exact
 from fastmf.models.rbm import RBM
+from fastmf.models.sparse_linear import SparseLinearModel
 
-MODELS |= {class_.__name__: class_ for class_ in (RBM, DBM, BoltzmannMachine)}
+MODELS |= {class_.__name__: class_ for class_ in (RBM, DBM, BoltzmannMachine, SparseLinearModel)}
 
-__all__ = ["DBM", "RBM", "BoltzmannMachine", "Exact", "exact", "load"]
+__all__ = ["DBM", "RBM", "BoltzmannMachine", "Exact", "SparseLinearModel", "exact", "load"]

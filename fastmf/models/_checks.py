@@ -5,8 +5,8 @@ import numpy as np
 from fastmf.priors._protocol import as_dtype, n_units
 
 
-def matrix(name, value):
-    """A read-only copy, finite and C-contiguous: float32 stays float32, all else is float64."""
+def shared_matrix(name, value):
+    """A finite read-only matrix: a view of a float32 or float64 array, otherwise in float64."""
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "fiub":
@@ -19,9 +19,15 @@ def matrix(name, value):
         raise ValueError(f"{name} must be a non-empty matrix, got shape {array.shape}.")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity.")
-    dtype = np.float32 if array.dtype == np.float32 else np.float64
+    matrix = array.view() if array.dtype in (np.float32, np.float64) else array.astype(float)
+    matrix.flags.writeable = False
+    return matrix
+
+
+def matrix(name, value):
+    """A read-only copy, finite and C-contiguous: float32 stays float32, all else is float64."""
     # A copy that stays as it is: solvers keep what they make of it.
-    matrix = np.array(array, dtype=dtype, order="C")
+    matrix = np.array(shared_matrix(name, value), order="C")
     matrix.flags.writeable = False
     return matrix
 

@@ -93,9 +93,9 @@ def prior_from_arrays(name, arrays):
 
 
 def field_to_arrays(name, value):
-    """A field of a model as arrays: an array, a prior, or a tuple of these."""
-    if isinstance(value, np.ndarray):
-        return {name: value}
+    """A field of a model as arrays: an array, a number, a prior, or a tuple of these."""
+    if isinstance(value, np.ndarray | float):
+        return {name: np.asarray(value)}
     if type(value) is not tuple:
         return prior_to_arrays(name, value)
     arrays = {name: np.array(["tuple", str(len(value))])}

@@ -1,0 +1,263 @@
+"""Spike-and-slab linear regression, as a scikit-learn estimator."""
+
+import warnings
+from numbers import Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fastmf.inference.expectation_propagation import expectation_propagation
+from fastmf.inference.gaussian import gaussian_side
+from fastmf.learning.evidence import Hyperparameters, maximise_evidence
+from fastmf.special import sigmoid
+
+
+class SpikeSlabRegressor(RegressorMixin, BaseEstimator):
+    """Linear regression in which most coefficients are exactly zero, by expectation propagation.
+
+    Parameters
+    ----------
+    noise_variance : float or None
+        Variance of the noise, in units of y^2. None: learned by maximising the evidence, as are
+        the next two.
+    slab_variance : float or None
+        Prior variance of a non-zero coefficient, in units of y^2 (per unit of the features squared,
+        after `standardize`).
+    inclusion_probability : float or None
+        Prior probability of a non-zero coefficient, between 0 and 1.
+    groups : array of shape (n_features,) or None
+        Labels; features with the same label share an inclusion probability, learned for each group.
+    fit_intercept : bool
+        Whether to fit a constant, with a flat prior.
+    standardize : bool
+        Whether to bring all features to standard deviation 1 first, so that one slab suits all.
+    solver : {"convergent", "auto", "parallel", "sequential"}
+        Schedule of `fastmf.expectation_propagation`.
+    damping : float or None
+    tol : float
+        Largest difference in a mean or variance at a fixed point, in standard deviations of y.
+    max_iter : int
+        Iterations of expectation propagation.
+    max_evidence_iter : int
+        Steps of the maximisation of the evidence.
+    n_threads : int or None
+
+    Attributes
+    ----------
+    coef_, coef_var_ : array of shape (n_features,) or (n_targets, n_features)
+        Posterior means and variances of the coefficients.
+    intercept_ : float or array of shape (n_targets,)
+    inclusion_probability_ : array of the shape of `coef_`
+        Posterior probabilities of a non-zero coefficient.
+    log_evidence_ : float or array of shape (n_targets,)
+        Of the centred data; scale and hyper-parameters included.
+    noise_variance_, slab_variance_ : float or array of shape (n_targets,)
+    prior_inclusion_ : array of shape (n_groups,) or (n_targets, n_groups)
+        Prior inclusion probabilities, in the order of the sorted labels.
+    sites_ : array of shape (2, n_features) or (n_targets, 2, n_features)
+        Sites, for the standardised features and y.
+    n_iter_ : int or array of shape (n_targets,)
+    n_features_in_ : int
+
+    Notes
+    -----
+    Hernández-Lobato & Hernández-Lobato (2011). Several targets are fitted one by one. X is copied
+    to be centred and scaled, in its own precision (float32 or float64).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(40, 100))
+    >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+    >>> model = mf.SpikeSlabRegressor().fit(X, y)
+    >>> np.flatnonzero(model.inclusion_probability_ > 0.5)
+    array([3, 7])
+    """
+
+    def __init__(
+        self,
+        *,
+        noise_variance=None,
+        slab_variance=None,
+        inclusion_probability=None,
+        groups=None,
+        fit_intercept=True,
+        standardize=True,
+        solver="convergent",
+        damping=None,
+        tol=1e-6,
+        max_iter=1000,
+        max_evidence_iter=50,
+        n_threads=None,
+    ):
+        self.noise_variance = noise_variance
+        self.slab_variance = slab_variance
+        self.inclusion_probability = inclusion_probability
+        self.groups = groups
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.solver = solver
+        self.damping = damping
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_evidence_iter = max_evidence_iter
+        self.n_threads = n_threads
+
+    def __sklearn_tags__(self):
+        """Tags: several targets are welcome."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X, y):
+        """Learn from data.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+
+        Returns
+        -------
+        self
+        """
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True,
+            ensure_min_samples=2,
+        )  # fmt: skip
+        self._check()
+        groups, n_groups = self._groups(X.shape[1])
+        self._offset = X.mean(0, dtype=np.float64) if self.fit_intercept else np.zeros(X.shape[1])
+        self._scale = np.ones(X.shape[1])
+        if self.standardize:
+            spread = np.sqrt(((X - self._offset) ** 2).mean(0, dtype=np.float64))
+            # Rounding makes constant columns look like noise.
+            constant = spread <= 10 * np.finfo(X.dtype).eps * abs(self._offset)
+            self._scale = np.where(constant | (spread == 0), 1.0, spread)
+            X = np.where(constant, 0, X - self._offset) / self._scale
+        else:
+            X = X - self._offset
+        X = X.astype(self._dtype(X), copy=False)
+        targets = np.asarray(y, np.float64).reshape(len(y), -1)
+        fits = [self._fit_one(X, column, groups, n_groups) for column in targets.T]
+        one = np.ndim(y) == 1
+        for name in fits[0]:
+            values = [fit[name] for fit in fits]
+            setattr(self, name, values[0] if one else np.array(values))
+        self._rows = X
+        return self
+
+    @staticmethod
+    def _dtype(X):
+        return np.float32 if X.dtype == np.float32 else np.float64
+
+    def _fit_one(self, X, y, groups, n_groups):
+        """The fitted attributes for one target."""
+        center = y.mean() if self.fit_intercept else 0.0
+        unit = np.sqrt(((y - center) ** 2).mean()) or 1.0
+        y = (y - center) / unit
+        start, fixed = self._hyperparameters(X.shape, unit, n_groups)
+        options = dict(tol=self.tol, n_threads=self.n_threads)
+        best = maximise_evidence(
+            X, y, start, fixed, groups, max_iter=self.max_evidence_iter, **options
+        )
+        model = best.model(X, y, groups)
+        result = expectation_propagation(
+            model, schedule=self.solver, damping=self.damping, max_iter=self.max_iter, **options
+        )
+        if not result.converged:
+            warnings.warn(
+                f"Expectation propagation has {result.message} (residual {result.residual:.2g}).",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        ratio = unit / self._scale
+        coefficients = result.mean * ratio
+        return {
+            "coef_": coefficients,
+            "coef_var_": result.var * ratio**2,
+            "intercept_": float(center - self._offset @ coefficients),
+            "inclusion_probability_": sigmoid(model.prior.tilted_log_odds(result.b, result.a)),
+            "log_evidence_": float(result.log_evidence - len(y) * np.log(unit)),
+            "noise_variance_": best.noise_variance * unit**2,
+            "slab_variance_": best.slab_variance * unit**2,
+            "prior_inclusion_": sigmoid(np.asarray(best.log_odds)),
+            "sites_": result.sites,
+            "n_iter_": max(1, result.n_iter),
+            "_unit": unit,
+        }
+
+    def predict(self, X, return_std=False):
+        """Posterior mean of y, and its predictive standard deviation.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        return_std : bool
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_targets)
+            And, with `return_std`, another one: noise, coefficients and intercept together.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        mean = X @ self.coef_.T + self.intercept_
+        if not return_std:
+            return mean
+        rows = (X - self._offset) / self._scale
+        if self.coef_.ndim == 1:
+            return mean, self._deviation(rows, self.noise_variance_, self.sites_, self._unit)
+        each = zip(self.noise_variance_, self.sites_, self._unit, strict=True)
+        return mean, np.stack([self._deviation(rows, *values) for values in each], axis=1)
+
+    def _deviation(self, rows, noise_variance, sites, unit):
+        constant = 1 + (1 / len(self._rows) if self.fit_intercept else 0)
+        zeros = np.zeros(len(sites[0])), np.ones(1), np.zeros(1)
+        model = Hyperparameters(noise_variance / unit**2, 1.0, zeros[2]).model(
+            self._rows, np.zeros(len(self._rows)), np.zeros(len(sites[0]), int)
+        )
+        spread = gaussian_side(model).variance_along(sites, rows)
+        return np.sqrt(noise_variance * constant + spread * unit**2)
+
+    # --- arguments --------------------------------------------------------------------------------
+
+    def _check(self):
+        for name, high in (
+            ("noise_variance", np.inf), ("slab_variance", np.inf), ("inclusion_probability", 1.0)
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise TypeError(f"{name} must be a number or None, got {value!r:.40}.")
+            if not 0 < value < high:
+                raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+
+    def _groups(self, n_features):
+        """The number of every feature's group, and how many there are."""
+        if self.groups is None:
+            return np.zeros(n_features, np.int64), 1
+        labels, groups = np.unique(np.asarray(self.groups), return_inverse=True)
+        if groups.shape != (n_features,):
+            raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
+        return groups, len(labels)
+
+    def _hyperparameters(self, shape, unit, n_groups):
+        """Where learning starts, for y of variance 1, and what is not learned."""
+        n, d = shape
+        share = self.inclusion_probability
+        if share is None:
+            share = min(0.5, max(1.0, n / 10) / d)
+        slab = self.slab_variance
+        slab = min(1.0, 1 / (share * d)) if slab is None else slab / unit**2
+        noise = 0.3 if self.noise_variance is None else self.noise_variance / unit**2
+        fixed = Hyperparameters(
+            self.noise_variance is not None,
+            self.slab_variance is not None,
+            self.inclusion_probability is not None,
+        )
+        return Hyperparameters(noise, slab, np.full(n_groups, np.log(share / (1 - share)))), fixed

@@ -1,0 +1,316 @@
+"""Expectation propagation for sparse linear models, and adaptive TAP on the same engine."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fastmf.inference import _arguments as check
+from fastmf.inference.convergent import double_loop
+from fastmf.inference.fixed_point import FixedPoint
+from fastmf.inference.gaussian import gaussian_side
+from fastmf.inference.sequential import sequential
+from fastmf.inference.sites import Problem, Trace, energy, proper_start, state_of
+from fastmf.models import RBM, BoltzmannMachine, SparseLinearModel
+
+CONVERGED = "converged"
+OUT_OF_ITERATIONS = "not converged: max_iter iterations done while still moving; raise max_iter"
+STUCK = "not converged: no step leaves a proper Gaussian; try schedule='convergent'"
+SCHEDULES: dict = {}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExpectationPropagation(FixedPoint):
+    """What `expectation_propagation` returns: a `FixedPoint` with the sites and the evidence.
+
+    Parameters
+    ----------
+    sites : array of shape (2, n_units)
+        Linear coefficients t1 and precisions t2 of the Gaussian factors exp(t1 w - t2 w^2 / 2) that
+        stand for the prior. Pass it as `init` to start from here.
+    log_evidence : float
+        `log_partition` with the prior normalised: the log-evidence of a linear model.
+    energies : array of shape (n_iter,), optional
+        Energy of every iteration (of every outer one for "convergent"), with history=True.
+    schedule : str
+        What was run in the end.
+    """
+
+    sites: np.ndarray | None = None
+    log_evidence: float = -np.inf
+    energies: np.ndarray | None = None
+    schedule: str = ""
+
+
+def expectation_propagation(
+    model,
+    init=None,
+    *,
+    schedule="parallel",
+    damping=None,
+    site_precision_min=None,
+    tol=1e-8,
+    max_iter=1000,
+    history=False,
+    n_threads=None,
+):
+    """Approximate the posterior of a sparse linear model by expectation propagation.
+
+    Parameters
+    ----------
+    model : SparseLinearModel
+    init : None, array of shape (2, n_features) or ExpectationPropagation
+        Sites to start from. None: those that match the prior's own moments.
+    schedule : {"parallel", "sequential", "convergent", "auto"}, default "parallel"
+        Parallel: all sites at once, then the Gaussian anew. Sequential: one site after another,
+        each seeing the newest values (exact rank-one updates). Convergent: a double loop whose
+        energy never increases. Auto: parallel, and convergent from where it was if that fails.
+    damping : float in [0, 1), optional
+        Share of the old sites in the new ones. None: chosen, and raised when the residual does not
+        fall (parallel); 0 (sequential). The convergent schedule needs none.
+    site_precision_min : float, optional
+        Smallest precision that a site may have: Eq. 13 of the paper. None: no bound; negative
+        precisions are natural, and needed for the solution to be a fixed point.
+    tol : float, default 1e-8
+        Largest difference in a mean or variance between the Gaussian and the units.
+    max_iter : int, default 1000
+        Iterations, sweeps, or inner iterations of the double loop.
+    history : bool, default False
+        Keep the residual and the energy of every iteration.
+    n_threads : int, optional
+        Threads of the compiled kernels; those of BLAS, which does most of the work, are the user's
+        to set (threadpoolctl). Results do not depend on the former.
+
+    Returns
+    -------
+    ExpectationPropagation
+        `mean`, `var` are moments of the units under the tilts `b`, `a`, their cavities.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of wrong shapes, types or ranges. Not converging is no error.
+
+    Notes
+    -----
+    Hernández-Lobato & Hernández-Lobato (2011). With n_samples < n_features the cost of an iteration
+    is O(n_samples^2 n_features), otherwise O(n_features^3). Rules for negative precisions: a unit
+    whose tilted moments do not exist keeps its site; a parallel step after which the Gaussian would
+    not be proper is halved until it is; in a sequential sweep a single update that would do so is
+    not made.
+    """
+    if not isinstance(model, SparseLinearModel):
+        raise TypeError(f"model must be a SparseLinearModel, got {type(model).__name__}.")
+    return solve(model, init, schedule, damping, site_precision_min, tol, max_iter, history,
+                 n_threads)  # fmt: skip
+
+
+def adaptive_tap(
+    model,
+    init=None,
+    *,
+    schedule="auto",
+    damping=None,
+    tol=1e-8,
+    max_iter=1000,
+    history=False,
+    n_threads=None,
+):
+    """Solve the adaptive TAP equations of a Boltzmann machine or RBM with any unit priors.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine or RBM
+    init, schedule, damping, tol, max_iter, history, n_threads
+        As in `expectation_propagation`. Sites of an RBM are visible units first, then hidden ones;
+        it cannot be swept sequentially.
+
+    Returns
+    -------
+    ExpectationPropagation
+        `mean`, `var`, `b` and `a` are tuples (visible, hidden) for an RBM.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of wrong shapes, types or ranges. Not converging is no error.
+
+    Notes
+    -----
+    Opper & Winther (2005); Tramel et al. (2018), Algorithm 3, with the corrections that its second
+    half uses the fields of the step before, and that B2 = a1 / c1 - B1 in general. This is
+    expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the sites, c = (B1,
+    A1) the cavities, and the Gaussian has precision diag(A2) - J. For an RBM only a matrix of the
+    size of the smaller layer is factorised. Exact for Gaussian units.
+    """
+    if not isinstance(model, BoltzmannMachine | RBM):
+        raise TypeError(f"model must be a BoltzmannMachine or RBM, got {type(model).__name__}.")
+    result = solve(model, init, schedule, damping, None, tol, max_iter, history, n_threads)
+    if len(model.layers) == 1:
+        return result
+    n = model.n_visible
+    parts = {k: (v[:n], v[n:]) for k in ("mean", "var", "b", "a") for v in [getattr(result, k)]}
+    return replace(result, **parts)
+
+
+def solve(model, init, schedule, damping, least, tol, max_iter, history, n_threads):
+    """Check the arguments, run a schedule, and put the result together."""
+    check.one_of("schedule", schedule, tuple(SCHEDULES))
+    if damping is not None:
+        damping = check.number("damping", damping, 0, 1, below=True)
+    least = -np.inf if least is None else check.number("site_precision_min", least, -np.inf, np.inf)
+    if n_threads is not None:
+        n_threads = check.count("n_threads", n_threads)
+    side, prior = gaussian_side(model), _joined(model.layers)
+    zero = np.zeros(side.n_units)
+    mean, var = prior.moments(zero, zero)
+    second = mean * mean + var
+    problem = Problem(
+        side=side,
+        prior=prior,
+        least=least,
+        tol=check.number("tol", tol, 0, np.inf),
+        max_iter=check.count("max_iter", max_iter),
+        n_threads=n_threads,
+        own=1 / np.where(np.isfinite(second) & (second > 0), second, np.ones(side.n_units)),
+        evaluations=[0],
+    )
+    state = _start(problem, init)
+    trace = Trace(bool(history))
+    state, message, ran = SCHEDULES[schedule](problem, state, damping, trace)
+    return _result(problem, state, message, ran, trace, history)
+
+
+def _joined(layers):
+    """One prior for all units of all layers, in double precision."""
+    from fastmf.priors import Concatenated
+    from fastmf.priors._protocol import as_dtype
+
+    layers = [as_dtype(prior, np.float64) for prior in layers]
+    return layers[0] if len(layers) == 1 else Concatenated(*layers)
+
+
+def _start(problem, init):
+    if init is None:
+        return proper_start(problem)
+    sites = getattr(init, "sites", init)
+    sites = check.rows("init", sites, problem.side.n_units, np.dtype(np.float64))
+    if sites.shape != (2, problem.side.n_units):
+        raise ValueError(f"init must have shape (2, {problem.side.n_units}), got {sites.shape}.")
+    state = state_of(problem, np.stack([sites[0], np.maximum(sites[1], problem.least)]))
+    if state is None:
+        raise ValueError("init must leave a proper Gaussian: the site precisions are too small.")
+    return state
+
+
+def _result(problem, state, message, ran, trace, history):
+    log_partition = -energy(problem, state)
+    zero = np.zeros(problem.side.n_units)
+    normaliser = problem.prior.log_partition(zero, zero).sum()
+    mean, var = state.tilted
+    improper = ~(np.isfinite(mean) & np.isfinite(var))
+    mean, var = np.where(improper, state.gaussian, state.tilted)
+    return ExpectationPropagation(
+        mean=mean,
+        var=var,
+        b=state.cavity[0],
+        a=state.cavity[1],
+        log_partition=log_partition,
+        converged=message == CONVERGED,
+        n_iter=len(trace.residuals),
+        residual=state.residual(),
+        message=message,
+        history=np.array(trace.residuals) if history else None,
+        sites=state.site,
+        log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
+        energies=np.array(trace.energies) if history else None,
+        schedule=ran,
+    )
+
+
+# --- regular expectation propagation --------------------------------------------------------------
+
+# Adaptive damping: where it starts, where it ends, and the iterations in which the residual must
+# have fallen to a new low.
+FIRST_DAMPING, STRONGEST_DAMPING, PATIENCE = 0.1, 0.95, 8
+HALVINGS = 30
+# Parallel steps before the double loop.
+NEARING = 50
+
+
+def parallel(problem, state, damping, trace, patience=None):
+    """All sites at once; gives up after so many dampings without progress if `patience` is set."""
+    adaptive = damping is None
+    share = FIRST_DAMPING if adaptive else damping
+    best, since, raised = np.inf, 0, 0
+    for _ in range(problem.max_iter):
+        residual = state.residual()
+        trace.add(residual, lambda state=state: energy(problem, state))
+        if residual <= problem.tol:
+            return state, CONVERGED, "parallel"
+        if residual < 0.95 * best:
+            best, since = residual, 0
+        else:
+            since += 1
+        if since >= PATIENCE and adaptive and share < STRONGEST_DAMPING:
+            share, since, best = min((1 + share) / 2, STRONGEST_DAMPING), 0, residual
+            raised += 1
+        if patience is not None and (raised > patience or since >= 4 * PATIENCE):
+            break
+        new = _step(problem, state, share)
+        if new is None:
+            return state, STUCK, "parallel"
+        state = new
+    return state, OUT_OF_ITERATIONS, "parallel"
+
+
+def _step(problem, state, share):
+    """A damped step, halved until it leaves a proper Gaussian; None if none does."""
+    length = 1 - share
+    for _ in range(HALVINGS):
+        new = state_of(problem, state.site + length * (state.proposal - state.site))
+        if new is not None:
+            return new
+        length /= 2
+    return None
+
+
+def one_by_one(problem, state, damping, trace):
+    """Site after site."""
+    state, converged = sequential(problem, state, damping, trace)
+    return state, CONVERGED if converged else OUT_OF_ITERATIONS, "sequential"
+
+
+def convergent(problem, state, damping, trace):
+    """The double loop, from where some damped parallel steps have led."""
+    start = _near(problem, state, 0.5 if damping is None else damping)
+    state, converged = double_loop(problem, start, trace)
+    return state, CONVERGED if converged else OUT_OF_ITERATIONS, "convergent"
+
+
+def _near(problem, state, share):
+    """The best of a few parallel steps."""
+    best, least = state, state.residual()
+    for _ in range(NEARING):
+        state = _step(problem, state, share)
+        if state is None or least <= problem.tol:
+            break
+        residual = state.residual()
+        if residual < least:
+            best, least = state, residual
+    return best
+
+
+def auto(problem, state, damping, trace):
+    """The parallel schedule as long as it makes progress, then the double loop."""
+    tried, message, ran = parallel(problem, state, damping, trace, patience=3)
+    if message == CONVERGED:
+        return tried, message, ran
+    return convergent(problem, state, damping, trace)
+
+
+SCHEDULES |= {
+    "parallel": parallel,
+    "sequential": one_by_one,
+    "convergent": convergent,
+    "auto": auto,
+}

@@ -1,0 +1,236 @@
+"""The inner problem of the convergent double loop: sites that maximise a concave function.
+
+At fixed naturals V of the marginals, f(t) = -ln Z(t) - sum ln Zhat(V - t) is concave in the sites
+t. Its gradient is the difference of the moments of the two sides, its curvature the sum of their
+covariances of (w, -w^2/2). Centred at the Gaussian means the Gaussian's share is block-diagonal, S
+and S * S / 2 with S the covariance of w. For few units the steps are Newton's; for many, those of
+L-BFGS preconditioned by the curvature of each unit on its own.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from fastmf.inference.gaussian import Dense
+from fastmf.inference.sites import gap, tilt
+
+# Up to so many units the steps are Newton's.
+NEWTON = 150
+STEPS, MEMORY, HALVINGS = 200, 12, 40
+
+
+class Point(NamedTuple):
+    """The inner objective at some sites, and all that its derivatives need.
+
+    Parameters
+    ----------
+    site, cavity, gaussian, tilted : array of shape (2, n_units)
+    value : float
+    """
+
+    site: np.ndarray
+    cavity: np.ndarray
+    gaussian: np.ndarray
+    tilted: np.ndarray
+    value: float
+
+    def gradient(self):
+        """By t1 and t2: differences of means, and minus half those of second moments."""
+        (m, v), (mean, var) = self.gaussian, self.tilted
+        return np.stack([mean - m, -((mean - m) * (mean + m) + var - v) / 2])
+
+    def gap(self):
+        """Largest difference of a mean or variance between the two sides."""
+        return gap(self.gaussian, self.tilted)
+
+
+def few_units(problem):
+    """Whether whole matrices of curvatures are affordable."""
+    return isinstance(problem.side, Dense) and problem.side.n_units <= NEWTON
+
+
+def evaluate(problem, marginal, site):
+    """The inner objective at these sites; None outside its domain."""
+    problem.evaluations[0] += 1
+    moments = problem.side.moments(site)
+    if moments is None or not (moments.marginal[1] > 0).all():
+        return None
+    cavity = marginal - site
+    tilted, log_partition = tilt(problem, cavity)
+    value = -moments.log_partition - log_partition
+    if not (np.isfinite(value) and np.isfinite(tilted).all()):
+        return None
+    return Point(site, cavity, moments.marginal, tilted, value)
+
+
+def exhausted(problem):
+    """Whether the double loop has had its share of evaluations, which max_iter stands for."""
+    share = 20 if few_units(problem) else 2
+    return problem.evaluations[0] > share * problem.max_iter
+
+
+def natural(moments):
+    """Naturals of independent Gaussians with these means and variances."""
+    return np.stack([moments[0] / moments[1], 1 / moments[1]])
+
+
+def unit_curvature(problem, point):
+    """Covariance of (e, -e^2/2) under each tilted unit, where e = w - Gaussian mean."""
+    (b, a), (mean, var) = point.cavity, point.tilted
+    # Third and fourth cumulants are derivatives of the variance by b. The step must be small
+    # against the scale of the unit: that of the cavity, or that of the prior if the cavity is flat.
+    weak = 1 / (abs(a) + 1e-12)
+    scale = np.minimum((b * weak) ** 2 + weak, 100 * (1 / problem.own + mean * mean + var))
+    h = 1e-3 / np.sqrt(scale)
+    (_, up), (_, down) = (tilt(problem, np.stack([b + s * h, a]))[0] for s in (1, -1))
+    third, fourth = (up - down) / (2 * h), (up - 2 * var + down) / h**2
+    shift = mean - point.gaussian[0]
+    mixed = -(third / 2 + shift * var)
+    square = (fourth + 2 * var**2) / 4 + shift * third + shift**2 * var
+    floor = mixed**2 / np.maximum(var, 1e-300)
+    return var, mixed, np.where(square > floor, square, floor)
+
+
+def centred(mean, vector):
+    """A gradient by (t1, t2) in coordinates (t1 - mean t2, t2)."""
+    return np.stack([vector[0], vector[1] + mean * vector[0]])
+
+
+def newton_step(problem, point):
+    """Newton's step from the full curvature."""
+    var, mixed, square = unit_curvature(problem, point)
+    covariance = problem.side.covariance(point.site)
+    n = len(var)
+    curvature = np.empty((2 * n, 2 * n))
+    curvature[:n, :n] = covariance
+    curvature[n:, n:] = covariance * covariance / 2
+    curvature[:n, n:] = curvature[n:, :n] = np.diag(mixed)
+    curvature.flat[:: 2 * n + 1] += np.concatenate([var, square])
+    mean = point.gaussian[0]
+    right = centred(mean, point.gradient()).ravel()
+    # Sites of very different precision: to a unit diagonal first.
+    scale = 1 / np.sqrt(curvature.diagonal())
+    factor = cho_factor(scale[:, None] * curvature * scale, check_finite=False)
+    step = (scale * cho_solve(factor, scale * right, check_finite=False)).reshape(2, n)
+    step[0] += mean * step[1]
+    return step
+
+
+class Preconditioner:
+    """Inverse of the curvature with every unit on its own."""
+
+    def __init__(self, problem, point):
+        var, mixed, square = unit_curvature(problem, point)
+        self.mean, marginal = point.gaussian
+        self.first, self.mixed, self.second = var + marginal, mixed, square + marginal**2 / 2
+        self.determinant = self.first * self.second - mixed**2
+
+    def __call__(self, vector):
+        """Product with a vector of shape (2, n_units)."""
+        one, two = centred(self.mean, vector)
+        step = np.stack([self.second * one - self.mixed * two, self.first * two - self.mixed * one])
+        step /= self.determinant
+        step[0] += self.mean * step[1]
+        return step
+
+
+class QuasiNewton:
+    """L-BFGS steps: products of past steps and changes of the gradient correct the curvature."""
+
+    def __init__(self, problem):
+        self.problem, self.pairs, self.last, self.age = problem, [], None, 0
+
+    def __call__(self, point):
+        """The next step uphill."""
+        gradient = point.gradient()
+        if self.last is not None:
+            s, y = point.site - self.last[0], self.last[1] - gradient
+            if (s * y).sum() > 1e-12 * np.sqrt((s * s).sum() * (y * y).sum()):
+                self.pairs = [*self.pairs[-MEMORY + 1 :], (s, y, 1 / (s * y).sum())]
+        if self.age % 5 == 0:
+            self.inverse = Preconditioner(self.problem, point)
+        self.age += 1
+        self.last = point.site, gradient
+        q, shares = gradient, []
+        for s, y, rho in reversed(self.pairs):
+            shares.append(rho * (s * q).sum())
+            q = q - shares[-1] * y
+        step = self.inverse(q)
+        for (s, y, rho), share in zip(self.pairs, reversed(shares), strict=True):
+            step = step + s * (share - rho * (y * step).sum())
+        return step
+
+    def forget(self):
+        """Start again from the plain curvature."""
+        self.pairs, self.last, self.age = [], None, 0
+
+
+def maximise(problem, marginal, site, tol, decrement):
+    """The sites that maximise the inner objective, from sites inside its domain.
+
+    Ends when Newton's model promises less than `decrement`, and the two sides agree to `tol`.
+    """
+    point = evaluate(problem, marginal, site)
+    if point is None:
+        return None
+    newton = few_units(problem)
+    direction = QuasiNewton(problem)
+    for _ in range(STEPS):
+        distance = point.gap()
+        gradient = point.gradient()
+        try:
+            step = newton_step(problem, point) if newton else direction(point)
+        except np.linalg.LinAlgError:
+            newton, step = False, direction(point)
+        slope = (step * gradient).sum()
+        if not slope > 0:
+            direction.forget()
+            step = direction(point)
+            slope = (step * gradient).sum()
+        if (slope <= decrement and distance <= tol) or exhausted(problem):
+            break
+        rounding = 1e-13 * (abs(point.value) + 1) * 10
+        length, new = 1.0, None
+        for _ in range(HALVINGS):
+            trial = evaluate(problem, marginal, point.site + length * step)
+            if trial is not None and (
+                trial.value >= point.value + 1e-4 * length * slope
+                or (length * slope < rounding and trial.gap() < distance)
+            ):
+                new = trial
+                break
+            length /= 2 if length > 0.1 else 5
+        if new is None:
+            break
+        point = new
+    return point
+
+
+def bounded_maximise(problem, marginal, site, tol, decrement):
+    """The same with site and cavity precisions of at least `problem.least` (Eq. 13)."""
+    from scipy.optimize import minimize  # costs more than all else at import
+
+    least, n = problem.least, len(site[0])
+    start = np.stack([site[0], np.clip(site[1], least, np.maximum(marginal[1] - least, least))])
+    first = evaluate(problem, marginal, start)
+    if first is None:
+        return None
+    # In units of the curvature of each unit alone, or quasi-Newton hardly moves.
+    blocks = Preconditioner(problem, first)
+    scale = np.stack([1 / np.sqrt(blocks.first), 1 / np.sqrt(blocks.second)])
+
+    def objective(x):
+        point = evaluate(problem, marginal, x.reshape(2, n) * scale)
+        if point is None:
+            return np.inf, np.zeros(2 * n)
+        return -point.value, -(point.gradient() * scale).ravel()
+
+    low = np.concatenate([np.full(n, -np.inf), np.full(n, least) / scale[1]])
+    high = np.maximum((marginal[1] - least) / scale[1], low[n:])
+    bounds = np.stack([low, np.concatenate([np.full(n, np.inf), high])], axis=1)
+    found = minimize(
+        objective, (start / scale).ravel(), jac=True, method="L-BFGS-B", bounds=bounds,
+        options={"maxiter": 500, "maxcor": 20, "ftol": 1e-14, "gtol": 1e-10},
+    )  # fmt: skip
+    return evaluate(problem, marginal, found.x.reshape(2, n) * scale)

@@ -1,0 +1,207 @@
+"""What expectation propagation does site by site: cavities, tilted moments, new sites.
+
+A site is a factor exp(t1 w - t2 w^2 / 2) that stands for the prior of one unit. Pairs of natural
+parameters, and of moments, are arrays of shape (2, n_units). The couplings between the units are
+somebody else's business (`fastmf.inference.gaussian`): here all units are independent, but for
+`visit_block`, where each sees what the ones before it have changed.
+"""
+
+import numpy as np
+
+from fastmf._numba import fetch_and_increment, kernel
+from fastmf.priors._protocol import tilted_log_partition, tilted_moments
+
+# Units that one task of a worker is about.
+UNITS = 256
+# A unit that the tilt pins down gets at most so many times the precision of its cavity (or of its
+# prior, if the cavity has less): beyond, the cavity would be lost in the rounding of the marginal.
+STIFFEST = 1e9
+
+
+@kernel
+def tilt_sites(prior, cavity, queue, tilted, log_partition):
+    """Moments and log-partition of every unit under the tilt of its cavity.
+
+    Parameters
+    ----------
+    prior : unit prior
+    cavity : array of shape (2, n_units)
+        Tilt exp(c1 w - c2 w^2 / 2).
+    queue : int64 array of shape (1,)
+        Next block of units that nobody has taken; shared by all threads that call this.
+    tilted : array of shape (2, n_units)
+        Filled with means and variances.
+    log_partition : array of shape (n_units,)
+        Filled.
+    """
+    n_units = cavity.shape[1]
+    while True:
+        first = fetch_and_increment(queue) * UNITS
+        if first >= n_units:
+            break
+        last = min(first + UNITS, n_units)
+        b, a = cavity[0, first:last], cavity[1, first:last]
+        tilted_moments(prior, first, b, a, tilted[0, first:last], tilted[1, first:last])
+        for i in range(first, last):
+            one = slice(i, i + 1)
+            log_partition[i] = tilted_log_partition(prior, i, cavity[0, one], cavity[1, one])
+
+
+@kernel
+def match_sites(prior, own, gaussian, site, damping, least, queue, cavity, tilted, proposal):
+    """New sites that give each unit the moments of its prior under the cavity.
+
+    Parameters
+    ----------
+    prior : unit prior
+    own : array of shape (n_units,)
+        Precisions of the uncoupled units: the scale of each.
+    gaussian : array of shape (2, n_units)
+        Means and variances of the Gaussian that has the sites in place of the prior.
+    site : array of shape (2, n_units)
+        Its sites: linear coefficients and precisions.
+    damping : float
+        Share of the old site in the new one.
+    least : float
+        New sites have at least this precision (-inf: any).
+    queue : int64 array of shape (1,)
+        Next block of units that nobody has taken; shared by all threads that call this.
+    cavity, tilted, proposal : array of shape (2, n_units)
+        Filled with the cavities, the tilted means and variances, and the new sites. A unit whose
+        tilted moments do not exist keeps its site.
+    """
+    n_units = site.shape[1]
+    while True:
+        first = fetch_and_increment(queue) * UNITS
+        if first >= n_units:
+            break
+        last = min(first + UNITS, n_units)
+        for i in range(first, last):
+            precision = 1 / gaussian[1, i]
+            cavity[0, i] = gaussian[0, i] * precision - site[0, i]
+            cavity[1, i] = precision - site[1, i]
+        mean, var = tilted[0, first:last], tilted[1, first:last]
+        tilted_moments(prior, first, cavity[0, first:last], cavity[1, first:last], mean, var)
+        for i in range(first, last):
+            m, v, c1, c2 = tilted[0, i], tilted[1, i], cavity[0, i], cavity[1, i]
+            t1, t2 = site[0, i], site[1, i]
+            if np.isfinite(m) and v < np.inf:
+                precision = min(1 / v, STIFFEST * max(abs(c2), own[i]))
+                precision = c2 + max(precision - c2, least)
+                t1 = (1 - damping) * (m * precision - c1) + damping * t1
+                t2 = (1 - damping) * (precision - c2) + damping * t2
+            proposal[0, i], proposal[1, i] = t1, t2
+
+
+@kernel
+def visit_block(
+    prior, own, start, low_rank, damping, least, overlap, field, site, gaps, rates, steps, moved
+):
+    """Update the sites of a block of units one after another, each seeing the newest values.
+
+    Parameters
+    ----------
+    prior : unit prior
+    own : array of shape (n_units,)
+        Precisions of the uncoupled units: the scale of each.
+    start : int
+        First unit of the block.
+    low_rank : bool
+        What the Gaussian is kept as. False: its covariance, of which `overlap` is the block and
+        `field` the means. True: the inverse B^-1 of the covariance of the data, B = s2 + X D X'
+        with D the inverse site precisions; then `overlap` is X_S' B^-1 X_S and `field` is X_S'
+        B^-1 (y - X D t1), where X_S are the columns of the block.
+    damping : float
+        Share of the old site in the new one.
+    least : float
+        New sites have at least this precision (-inf: any).
+    overlap : array of shape (n_block, n_block)
+        Destroyed.
+    field : array of shape (n_block,)
+        Destroyed.
+    site : array of shape (2, n_units)
+        Updated in place.
+    gaps : array of shape (n_block,)
+        Filled with the difference in mean or variance, the larger one, that each site had to mend.
+    rates, steps : array of shape (n_block,)
+        Filled, for what `overlap` is a block of: M becomes M - sum_k rates_k z_k z_k', and the
+        vector g of which `field` are the products becomes g + sum_k steps_k z_k.
+    moved : array of shape (n_block, n_block)
+        Row k filled so that z_k = M x_k + sum_(j < k) moved_kj z_j.
+
+    Notes
+    -----
+    Exactly rank-one updates after every site (Hernández-Lobato & Hernández-Lobato 2011, Section
+    3.1), delayed: within the block they are made to `overlap` alone. An update that would leave no
+    proper Gaussian, or for which moments do not exist, is not made.
+    """
+    n_block = field.shape[0]
+    b, a, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
+    for k in range(n_block):
+        i = start + k
+        q, u = overlap[k, k], field[k]
+        t1, t2 = site[0, i], site[1, i]
+        if low_rank:
+            share = 1 - q / t2  # t2 times the variance
+            proper = share * t2 > 0
+            a[0] = q / share
+            marginal_mean, marginal_var = (t1 + u) / t2, share / t2
+            b[0] = (u + t1 * q / t2) / share
+        else:
+            proper = q > 0
+            marginal_mean, marginal_var = u, q
+            a[0] = 1 / q - t2
+            b[0] = u / q - t1
+        tilted_moments(prior, i, b, a, mean, var)
+        rate, step = 0.0, 0.0
+        gaps[k] = np.inf
+        if proper and np.isfinite(mean[0]) and var[0] < np.inf:
+            gaps[k] = max(abs(mean[0] - marginal_mean), abs(var[0] - marginal_var))
+            precision = min(1 / var[0], STIFFEST * max(abs(a[0]), own[i]))
+            precision = a[0] + max(precision - a[0], least)
+            new1 = (1 - damping) * (mean[0] * precision - b[0]) + damping * t1
+            new2 = (1 - damping) * (precision - a[0]) + damping * t2
+            if low_rank:
+                # D has no room for a site of no precision at all.
+                smallest = 1e-7 * (a[0] + abs(new2))
+                if abs(new2) < smallest:
+                    new2 = smallest if new2 >= 0 else -smallest
+                change = 1 / new2 - 1 / t2
+                push = t1 / t2 - new1 / new2
+            else:
+                change = new2 - t2
+                push = new1 - t1
+            if a[0] + new2 > 0 and (low_rank or 1 + change * q > 0):
+                rate = change / (1 + change * q)
+                step = push - rate * (u + push * q)
+                site[0, i], site[1, i] = new1, new2
+        rates[k], steps[k] = rate, step
+        for j in range(k):
+            # `overlap` still holds row j as it was when j was visited.
+            moved[k, j] = -rates[j] * overlap[j, k]
+        for j in range(k + 1, n_block):
+            field[j] += step * overlap[k, j]
+            factor = rate * overlap[k, j]
+            for l in range(j, n_block):
+                overlap[j, l] -= factor * overlap[k, l]
+
+
+@kernel
+def column_products(Y, z, squares, products):
+    """Sums of squares of the columns of Y, and their products with z.
+
+    Parameters
+    ----------
+    Y : array of shape (n_rows, n_columns)
+    z : array of shape (n_rows,)
+    squares, products : array of shape (n_columns,)
+        Filled.
+    """
+    for j in range(squares.shape[0]):
+        squares[j] = 0
+        products[j] = 0
+    for i in range(Y.shape[0]):
+        row, factor = Y[i], z[i]
+        for j in range(squares.shape[0]):
+            squares[j] += row[j] * row[j]
+            products[j] += factor * row[j]

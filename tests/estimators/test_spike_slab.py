@@ -1,0 +1,136 @@
+import numpy as np
+import pytest
+from kernel_cases.regression import exact, problem
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fastmf as mf
+
+KNOWN = {"noise_variance": 0.09, "slab_variance": 1.0, "inclusion_probability": 0.3}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([mf.SpikeSlabRegressor(max_evidence_iter=3)])
+def test_conformance(estimator, check):
+    check(estimator)
+
+
+def test_known_hyperparameters_against_enumeration():
+    model, _ = problem(20, 8)
+    fitted = mf.SpikeSlabRegressor(fit_intercept=False, standardize=False, tol=1e-9, **KNOWN)
+    fitted.fit(model.X, model.y)
+    evidence, mean, deviation, included = exact(model)
+    np.testing.assert_allclose(fitted.coef_, mean, atol=0.01)
+    np.testing.assert_allclose(np.sqrt(fitted.coef_var_), deviation, atol=0.02)
+    np.testing.assert_allclose(fitted.inclusion_probability_, included, atol=0.02)
+    np.testing.assert_allclose(fitted.log_evidence_, evidence, rtol=0.01)
+    assert fitted.intercept_ == 0
+
+
+def test_units_of_features_and_targets_do_not_matter():
+    model, _ = problem(40, 15)
+    plain = mf.SpikeSlabRegressor().fit(model.X, model.y)
+    shift, scale = np.arange(15.0), np.exp(np.arange(15.0) / 3)
+    other = mf.SpikeSlabRegressor().fit(model.X * scale + shift, 100 * model.y - 7)
+    np.testing.assert_allclose(other.coef_ * scale / 100, plain.coef_, atol=1e-4)
+    np.testing.assert_allclose(
+        other.inclusion_probability_, plain.inclusion_probability_, atol=1e-4
+    )
+    predicted = other.predict(model.X * scale + shift)
+    np.testing.assert_allclose(predicted, 100 * plain.predict(model.X) - 7, atol=0.02)
+    np.testing.assert_allclose(
+        other.log_evidence_ + 40 * np.log(100), plain.log_evidence_, rtol=1e-4
+    )
+    np.testing.assert_allclose(other.noise_variance_, 1e4 * plain.noise_variance_, rtol=1e-2)
+
+
+@pytest.mark.parametrize("shape", [(30, 5), (15, 80)])
+def test_predictive_deviation_is_that_of_ridge_for_certain_slabs(shape):
+    """With all coefficients in the slab the posterior is Gaussian, and known in closed form."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=shape) + 3, rng.normal(size=shape[0]) + 5
+    rows = rng.normal(size=(4, shape[1])) + 3
+    fitted = mf.SpikeSlabRegressor(
+        noise_variance=0.5, slab_variance=2.0, inclusion_probability=1 - 1e-12, standardize=False,
+        tol=1e-10,
+    ).fit(X, y)  # fmt: skip
+    mean, deviation = fitted.predict(rows, return_std=True)
+    ridge = Ridge(alpha=0.25).fit(X, y)
+    np.testing.assert_allclose(mean, ridge.predict(rows), rtol=1e-6)
+    centred, rest = X - X.mean(0), rows - X.mean(0)
+    covariance = np.linalg.inv(centred.T @ centred / 0.5 + np.eye(shape[1]) / 2)
+    var = 0.5 * (1 + 1 / shape[0]) + np.einsum("ij,jk,ik->i", rest, covariance, rest)
+    np.testing.assert_allclose(deviation, np.sqrt(var), rtol=1e-6)
+
+
+def test_several_targets_are_several_fits():
+    first, _ = problem(30, 12, 0)
+    Y = np.stack([first.y, 3 * first.y[::-1]], axis=1)
+    fitted = mf.SpikeSlabRegressor().fit(first.X, Y)
+    assert fitted.coef_.shape == (2, 12) and fitted.predict(first.X).shape == (30, 2)
+    assert fitted.predict(first.X, return_std=True)[1].shape == (30, 2)
+    for k in range(2):
+        alone = mf.SpikeSlabRegressor().fit(first.X, Y[:, k])
+        np.testing.assert_array_equal(fitted.coef_[k], alone.coef_)
+        np.testing.assert_array_equal(fitted.log_evidence_[k], alone.log_evidence_)
+
+
+def test_groups_learn_their_own_inclusion_probabilities():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 60))
+    w = np.where(np.arange(60) < 20, rng.normal(size=60), 0) * (rng.random(60) < 0.8)
+    y = X @ w + 0.3 * rng.normal(size=150)
+    labels = np.where(np.arange(60) < 20, "likely", "never")
+    fitted = mf.SpikeSlabRegressor(groups=labels).fit(X, y)
+    likely, never = fitted.prior_inclusion_
+    assert likely > 0.5 and never < 0.05
+
+
+def test_learning_finds_the_sparse_solution():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 100)).astype(np.float32)
+    y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+    fitted = mf.SpikeSlabRegressor().fit(X, y)
+    np.testing.assert_array_equal(np.flatnonzero(fitted.inclusion_probability_ > 0.5), [3, 7])
+    np.testing.assert_allclose(fitted.coef_[[3, 7]], [2, -1], atol=0.05)
+    assert 0.005 < fitted.noise_variance_ < 0.02
+    # Three hyper-parameters off their maximum cost evidence.
+    worse = mf.SpikeSlabRegressor(
+        noise_variance=0.05, slab_variance=0.3, inclusion_probability=0.2
+    ).fit(X, y)
+    assert fitted.log_evidence_ > worse.log_evidence_ + 1
+
+
+def test_cross_validation_through_scikit_learn():
+    model, _ = problem(30, 12)
+    search = GridSearchCV(
+        mf.SpikeSlabRegressor(noise_variance=0.1, slab_variance=1.0),
+        {"inclusion_probability": [0.01, 0.3]},
+        cv=3,
+    ).fit(model.X, model.y)
+    assert search.best_score_ > 0.8
+
+
+def test_what_does_not_converge_warns():
+    model, _ = problem(20, 8)
+    with pytest.warns(ConvergenceWarning, match="not converged"):
+        mf.SpikeSlabRegressor(max_iter=1, solver="parallel", **KNOWN).fit(model.X, model.y)
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"noise_variance": 0.0}, ValueError, "noise_variance must be positive"),
+        ({"inclusion_probability": 1.0}, ValueError, "inclusion_probability must be positive"),
+        ({"slab_variance": "wide"}, TypeError, "slab_variance must be a number"),
+        ({"groups": [0, 1]}, ValueError, "groups must have shape"),
+        ({"solver": "fast"}, ValueError, "schedule must be one of"),
+    ],
+)
+def test_bad_options(options, error, message):
+    model, _ = problem(20, 8)
+    with pytest.raises(error, match=message):
+        mf.SpikeSlabRegressor(**options).fit(model.X, model.y)

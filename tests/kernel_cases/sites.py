@@ -1,0 +1,98 @@
+"""Cases of the site updates of expectation propagation; "rows" are units."""
+
+import numpy as np
+
+from fastmf.priors import GaussBernoulli
+from kernel_cases.case import Case, chosen, with_options
+
+CLOSE = {"float64": 1e-10}
+
+
+def machine(size, rows):
+    """A spike-and-slab prior, sites and a Gaussian for many units, some with negative sites."""
+    n = 20 * size.n_visible
+    rng, units = np.random.default_rng(6), chosen(rows, n)
+    prior = GaussBernoulli(rng.normal(size=n), rng.gamma(2.0, size=n), rng.normal(size=n) - 2)
+    gaussian = np.stack([rng.normal(size=n), rng.gamma(2.0, size=n) / 5])
+    # Also cavities so weak that the moments of the unit do not exist.
+    site = np.stack([rng.normal(size=n), np.where(rng.random(n) < 0.1, -0.2, 1 / gaussian[1] - 1)])
+    site[1, 3] = 1 / gaussian[1, 3] + 50
+    prior = prior._make(f[units] for f in prior)
+    return prior, gaussian[:, units].copy(), site[:, units].copy()
+
+
+def tilt_arguments(size, dtype, rows=None):
+    """Arguments of `tilt_sites`."""
+    prior, gaussian, _ = machine(size, rows)
+    return prior, 4 * gaussian, np.zeros(1, np.int64), np.zeros_like(gaussian), gaussian[0] * 0
+
+
+def match_arguments(size, dtype, rows=None, least=-np.inf):
+    """Arguments of `match_sites`."""
+    prior, gaussian, site = machine(size, rows)
+    return (
+        prior,
+        0.5 + 0 * site[0],
+        gaussian,
+        site,
+        0.3,
+        least,
+        np.zeros(1, np.int64),
+        *np.zeros((3, *site.shape)),
+    )
+
+
+def block_arguments(size, dtype, rows=None, low_rank=False):
+    """Arguments of `visit_block`: units later in the block see the earlier ones."""
+    prior, _, site = machine(size, None)
+    n, rng = 24, np.random.default_rng(7)
+    X = rng.normal(size=(2 * n, n)) / 3
+    if low_rank:
+        # A negative precision in the block makes the covariance of the data indefinite.
+        site[1, 5 : 5 + n] = rng.gamma(2.0, size=n)
+        site[1, 9] = -0.5
+        matrix = np.linalg.inv(0.3 * np.eye(2 * n) + (X / site[1, 5 : 5 + n]) @ X.T)
+        overlap, field = X.T @ matrix @ X, X.T @ matrix @ rng.normal(size=2 * n)
+    else:
+        site[1, 5 : 5 + n] = rng.gamma(2.0, size=n) - 0.3
+        overlap, field = np.linalg.inv(X.T @ X + np.diag(site[1, 5 : 5 + n])), rng.normal(size=n)
+    out = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((n, n))
+    return prior, 0.5 + 0 * site[0], 5, low_rank, 0.1, -np.inf, overlap, field, site, *out
+
+
+def block_results(arguments):
+    """Whatever `visit_block` fills; the whole block is one row."""
+    names = ("field", "site", "gaps", "rates", "steps", "moved")
+    return {name: a[None] for name, a in zip(names, arguments[7:], strict=True)}
+
+
+def product_arguments(size, dtype, rows=None):
+    """Arguments of `column_products`."""
+    rng = np.random.default_rng(8)
+    Y, z = rng.normal(size=(size.n_hidden, 300)), rng.normal(size=size.n_hidden)
+    Y = np.ascontiguousarray(Y[:, chosen(rows, 300)])
+    return Y, z, *np.zeros((2, Y.shape[1]))
+
+
+CASES = [
+    Case("sites.tilt_sites", "spike_and_slab", tilt_arguments,
+         lambda arguments: {"tilted": arguments[3].T, "log_partition": arguments[4]}, CLOSE,
+         dtypes=("float64",)),
+    *(
+        Case("sites.match_sites", name, build,
+             lambda arguments: dict(zip(("cavity", "tilted", "proposal"),
+                                        (a.T for a in arguments[-3:]), strict=True)),
+             CLOSE, dtypes=("float64",))
+        for name, build in (
+            ("free", match_arguments), ("bounded", with_options(match_arguments, least=0.5))
+        )
+    ),
+    *(
+        Case("sites.visit_block", name, with_options(block_arguments, low_rank=low_rank),
+             block_results, CLOSE, dtypes=("float64",))
+        for name, low_rank in (("covariance", False), ("data_covariance", True))
+    ),
+    Case("sites.column_products", "chunk", product_arguments,
+         lambda arguments: {"squares": arguments[2], "products": arguments[3]}, CLOSE,
+         dtypes=("float64",)),
+]  # fmt: skip
