@@ -1,33 +1,10 @@
 """Noise channels and the mean-field estimate of what was sent."""
 
-from typing import NamedTuple
-
 import numpy as np
 from sklearn.utils import check_random_state
 
 # Certainty would be an infinite field.
 _SMALLEST = 1e-12
-
-
-class Solutions(NamedTuple):
-    """Distinct mean-field solutions, lowest free energy first.
-
-    Parameters
-    ----------
-    visible : array of shape (n_solutions, n_visible)
-    hidden : array of shape (n_solutions, n_hidden)
-    free_energy, log_partition : array of shape (n_solutions,)
-    converged : array of shape (n_solutions,)
-    members : array of shape (n_starts,)
-        For each start the solution that it led to.
-    """
-
-    visible: np.ndarray
-    hidden: np.ndarray
-    free_energy: np.ndarray
-    log_partition: np.ndarray
-    converged: np.ndarray
-    members: np.ndarray
 
 
 def flip_field(Y, prior, flip_probability):

@@ -7,19 +7,25 @@ from fastmf.evaluation.denoising import (
     nearest_neighbour,
     pointwise_estimate,
 )
+from fastmf.evaluation.landscape import Tracker, isomap
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
+from fastmf.learning.landscape import Solutions, solutions
 from fastmf.learning.likelihood import log_likelihood
 
 __all__ = [
     "AnnealedEstimate",
     "LogPartitionReport",
+    "Solutions",
+    "Tracker",
     "annealed_importance_sampling",
     "flip",
+    "isomap",
     "log_likelihood",
     "log_partition_report",
     "matthews_correlation",
     "nearest_neighbour",
     "pointwise_estimate",
     "pseudo_log_likelihood",
+    "solutions",
 ]

@@ -8,7 +8,8 @@ import numpy as np
 from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.inference import tap
 from fastmf.inference._arguments import rows
-from fastmf.learning.likelihood import distinct, log_partition_estimate
+from fastmf.learning.landscape import distinct
+from fastmf.learning.likelihood import log_partition_estimate
 from fastmf.models import exact
 from fastmf.models.exact import LARGEST
 
