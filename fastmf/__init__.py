@@ -40,6 +40,9 @@ _HOME = {
     "FullyVisibleBoltzmannMachine": "estimators",
     "GeneralizedRBM": "estimators",
     "SpikeSlabRegressor": "estimators",
+    "annealed_importance_sampling": "evaluation",
+    "log_partition_report": "evaluation",
+    "pseudo_log_likelihood": "evaluation",
 }
 _SUBPACKAGES = ("datasets", "evaluation", "plotting", "priors")
 # What needs more than NumPy, SciPy and Numba, or is not for everybody, is imported when first used.

@@ -9,7 +9,8 @@ from fastmf.estimators import _files, denoising
 from fastmf.estimators._units import check_support, visible_prior
 from fastmf.inference import tap
 from fastmf.learning.gradients import ORDERS
-from fastmf.learning.likelihood import distinct, log_likelihood, log_partition_estimate
+from fastmf.learning.landscape import merged
+from fastmf.learning.likelihood import log_likelihood, log_partition_estimate
 from fastmf.priors._protocol import n_units
 
 _DTYPES = [np.float64, np.float32]
@@ -87,16 +88,7 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         check_is_fitted(self)
         reached = self._solve(self.starts_ if X is None else self._data(X))
-        rows, members = distinct(reached, merge_tol)
-        log_partition = np.asarray(reached.log_partition)[rows]
-        return denoising.Solutions(
-            visible=reached.mean[0][rows],
-            hidden=np.concatenate(reached.mean[1:], axis=1)[rows],
-            free_energy=-log_partition,
-            log_partition=log_partition,
-            converged=np.asarray(reached.converged)[rows],
-            members=members,
-        )
+        return merged(reached, merge_tol)
 
     @property
     def _given_data(self):

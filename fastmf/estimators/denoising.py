@@ -1,7 +1,5 @@
 """Noise channels and the mean-field estimate of what was sent."""
 
-from typing import NamedTuple
-
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -10,28 +8,6 @@ _SMALLEST = 1e-12
 # Means are wanted to better than a grey level of 1 / 255; sweeping on to 1e-5 took three times as
 # long on MNIST and changed no figure.
 TOL = 1e-3
-
-
-class Solutions(NamedTuple):
-    """Distinct mean-field solutions, lowest free energy first.
-
-    Parameters
-    ----------
-    visible : array of shape (n_solutions, n_visible)
-    hidden : array of shape (n_solutions, n_hidden)
-        Of a deep machine, all hidden layers side by side.
-    free_energy, log_partition : array of shape (n_solutions,)
-    converged : array of shape (n_solutions,)
-    members : array of shape (n_starts,)
-        For each start the solution that it led to.
-    """
-
-    visible: np.ndarray
-    hidden: np.ndarray
-    free_energy: np.ndarray
-    log_partition: np.ndarray
-    converged: np.ndarray
-    members: np.ndarray
 
 
 def flip_field(Y, prior, flip_probability):

@@ -1,10 +1,31 @@
-"""Scores of estimates, and the simple estimators that a model must beat."""
+"""How good a model is, scores of estimates, and the simple estimators that a model must beat."""
 
+from fastmf.evaluation.annealed import AnnealedEstimate, annealed_importance_sampling
 from fastmf.evaluation.denoising import (
     flip,
     matthews_correlation,
     nearest_neighbour,
     pointwise_estimate,
 )
+from fastmf.evaluation.landscape import Tracker, isomap
+from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
+from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
+from fastmf.learning.landscape import Solutions, solutions
+from fastmf.learning.likelihood import log_likelihood
 
-__all__ = ["flip", "matthews_correlation", "nearest_neighbour", "pointwise_estimate"]
+__all__ = [
+    "AnnealedEstimate",
+    "LogPartitionReport",
+    "Solutions",
+    "Tracker",
+    "annealed_importance_sampling",
+    "flip",
+    "isomap",
+    "log_likelihood",
+    "log_partition_report",
+    "matthews_correlation",
+    "nearest_neighbour",
+    "pointwise_estimate",
+    "pseudo_log_likelihood",
+    "solutions",
+]

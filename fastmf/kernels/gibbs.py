@@ -1,28 +1,10 @@
-"""Block Gibbs sampling of an RBM with two-valued units.
-
-Random numbers are a function of (seed, step, row, unit), so that a row's chain depends neither on
-the rows beside it nor on the number of threads.
-"""
-
-import numpy as np
+"""Block Gibbs sampling of an RBM with two-valued units."""
 
 from fastmf._numba import fetch_and_increment, kernel, unit
-
-# Constants of the SplitMix64 generator (Steele, Lea & Flood 2014).
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+from fastmf.kernels.random import row_key, uniform
 
 # Rows that share a pass over the couplings; their fields fit in the first-level cache.
 BLOCK_ROWS = 8
-
-
-@kernel(inner=True)
-def _mix(x):
-    x = (x ^ (x >> _S30)) * _MIX_1
-    x = (x ^ (x >> _S27)) * _MIX_2
-    return x ^ (x >> _S31)
 
 
 @kernel(inner=True)
@@ -43,15 +25,12 @@ def _sample_layer(source, couplings, prior, values, seed, step, first_row, b, ou
                     b_r[i] += x * row_of_couplings[i]
     low, range_ = values[0], values[1] - values[0]
     for r in range(out.shape[0]):
-        key = _mix(seed + np.uint64(step) * _GOLDEN)
-        key = _mix(key + np.uint64(first_row + r + 1) * _GOLDEN)
+        key = row_key(seed, step, first_row + r)
         b_r, out_r = b[r][:n], out[r]
         zero = 0 * b_r[0]
         for i in range(out_r.shape[0]):
-            bits = _mix(key + np.uint64(i + 1) * _GOLDEN)
-            uniform = np.float64(bits >> _S11) * 2.0**-53
             mean = unit(prior, i).moments(b_r[i], zero)[0]
-            out_r[i] = values[1] if low + range_ * uniform < mean else low
+            out_r[i] = values[1] if low + range_ * uniform(key, i) < mean else low
 
 
 @kernel

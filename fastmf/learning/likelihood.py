@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf.learning.landscape import distinct
 from fastmf.learning.posterior import posterior
 from fastmf.models import DBM
 
@@ -45,54 +46,6 @@ def _mean_log_prob(prior, X):
         return prior.log_prob(X)
     low, high = (prior.log_prob(X.dtype.type(value)) for value in values)
     return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)
-
-
-def merge(means, order=None, merge_tol=1e-2):
-    """Merge rows that agree.
-
-    Parameters
-    ----------
-    means : array of shape (n_rows, n_units)
-    order : array of shape (n_rows,) or None
-        The order in which rows are looked at; the first of its kind represents the others.
-    merge_tol : float
-        Rows that differ nowhere by more than this from a representative are merged with it.
-
-    Returns
-    -------
-    rows : array of shape (n_distinct,)
-        The representatives.
-    members : array of shape (n_rows,)
-        For every row, the position in `rows` of its representative.
-    """
-    members, rows = np.full(len(means), -1), []
-    for row in range(len(means)) if order is None else order:
-        if members[row] < 0:
-            free = np.flatnonzero(members < 0)
-            same = abs(means[free] - means[row]).max(1) <= merge_tol
-            members[free[same]] = len(rows)
-            members[row] = len(rows)
-            rows.append(row)
-    return np.array(rows, dtype=int), members
-
-
-def distinct(solutions, merge_tol=1e-2):
-    """The distinct ones among mean-field solutions, those of largest log-partition first.
-
-    Parameters
-    ----------
-    solutions : FixedPoint
-        One row a start, with `log_partition`.
-    merge_tol : float
-        Solutions whose visible means differ nowhere by more than this are the same.
-
-    Returns
-    -------
-    rows, members : arrays
-        As for `merge`.
-    """
-    order = np.argsort(-np.asarray(solutions.log_partition), kind="stable")
-    return merge(solutions.mean[0], order, merge_tol)
 
 
 def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2):

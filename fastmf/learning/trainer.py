@@ -11,7 +11,8 @@ import numpy as np
 from fastmf.inference import tap
 from fastmf.learning import checkpoint as files
 from fastmf.learning.gradients import ORDERS
-from fastmf.learning.likelihood import log_likelihood, log_partition_estimate, merge
+from fastmf.learning.landscape import merge
+from fastmf.learning.likelihood import log_likelihood, log_partition_estimate
 from fastmf.learning.progress import progress
 from fastmf.learning.settings import rate
 from fastmf.learning.step import initial_state, step

@@ -10,7 +10,8 @@ from fastmf.models.dbm import DBM
 from fastmf.models.rbm import RBM
 
 LARGEST = 20
-_CHUNK = 1 << 13
+# Numbers in one chunk of states or fields.
+_CHUNK = 1 << 20
 
 
 class Exact(NamedTuple):
@@ -23,15 +24,19 @@ class Exact(NamedTuple):
     pairwise : array or tuple of arrays
         <x_i x_j>, (n_units, n_units); for an RBM <v_i h_j>, (n_visible, n_hidden), and for a DBM
         one such array for each pair of neighbouring layers.
+
+    Notes
+    -----
+    All but the log-partition are None if averages were not asked for.
     """
 
     log_partition: float
-    mean: np.ndarray | tuple
-    var: np.ndarray | tuple
-    pairwise: np.ndarray | tuple
+    mean: np.ndarray | tuple | None = None
+    var: np.ndarray | tuple | None = None
+    pairwise: np.ndarray | tuple | None = None
 
 
-def exact(model):
+def exact(model, *, averages=True):
     """Log-partition, means, variances and pair averages by summing over all states.
 
     Parameters
@@ -40,6 +45,9 @@ def exact(model):
         A Boltzmann machine of at most 20 discrete units, or an RBM with one layer of at most 20
         discrete units; the other layer, of any kind, is summed analytically. In a DBM every other
         layer together takes the place of one.
+    averages : bool, default True
+        Compute means, variances and pair averages too. Without them it takes half the time: some
+        seconds for 16 hidden units next to 784, and twice as long for every further unit.
 
     Returns
     -------
@@ -53,11 +61,11 @@ def exact(model):
         If the model is of another class.
     """
     if isinstance(model, RBM):
-        return _exact_rbm(model)
+        return _exact_rbm(model, averages)
     if isinstance(model, DBM):
-        return _exact_dbm(model)
+        return _exact_dbm(model, averages)
     if isinstance(model, BoltzmannMachine):
-        return _exact_boltzmann(model)
+        return _exact_boltzmann(model, averages)
     raise TypeError(
         f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
     )
@@ -67,36 +75,57 @@ def _enumerable(prior, n):
     return n <= LARGEST and getattr(prior, "support", None) is not None
 
 
-def _states(prior, n):
-    """All states of `n` units, a chunk of rows at a time."""
+def _states(prior, n, width):
+    """All states of `n` units, a chunk of rows at a time; `width` numbers will go with each."""
     values = np.asarray(prior.support, dtype=float)
-    count = len(values) ** n
+    count, rows = len(values) ** n, max(1, _CHUNK // width)
     place = len(values) ** np.arange(n)
-    for start in range(0, count, _CHUNK):
-        number = np.arange(start, min(start + _CHUNK, count))[:, None]
+    for start in range(0, count, rows):
+        number = np.arange(start, min(start + rows, count))[:, None]
         yield values[number // place % len(values)]
 
 
-def _normalise(log_weights):
-    top = max(w.max() for w in log_weights)
-    total = sum(np.exp(w - top).sum() for w in log_weights)
-    log_partition = top + np.log(total)
-    return log_partition, [np.exp(w - log_partition) for w in log_weights]
+class _Sums:
+    """Sums over states of exp(log weight) times anything, relative to the largest weight so far."""
+
+    def __init__(self):
+        self.top, self.totals = -np.inf, None
+
+    def add(self, log_weights, summands):
+        """Add a chunk of states; `summands(weights)` gives the weighted sums over it."""
+        top = max(self.top, log_weights.max())
+        weights = np.exp(log_weights - top)
+        new = [weights.sum(), *summands(weights)]
+        if self.totals is not None:
+            scale = np.exp(self.top - top)
+            new = [scale * old + more for old, more in zip(self.totals, new, strict=True)]
+        self.top, self.totals = top, new
+
+    def result(self):
+        """The log of the sum of all weights, and the averages."""
+        total, *others = self.totals
+        return float(self.top + np.log(total)), [other / total for other in others]
 
 
-def _exact_boltzmann(model):
+def _exact_boltzmann(model, averages):
     prior, n = model.prior, model.n_units
     if not _enumerable(prior, n):
         raise ValueError(f"exact needs at most {LARGEST} discrete units, got {model}.")
-    log_partition, weights = _normalise([-model.energy(x) for x in _states(prior, n)])
-    pairwise, mean = np.zeros((n, n)), np.zeros(n)
-    for x, w in zip(_states(prior, n), weights, strict=True):
-        mean += w @ x
-        pairwise += x.T @ (w[:, None] * x)
-    return Exact(float(log_partition), mean, pairwise.diagonal() - mean**2, pairwise)
+    sums = _Sums()
+    for x in _states(prior, n, n):
+
+        def summands(w, x=x):
+            return (w @ x, x.T @ (w[:, None] * x)) if averages else ()
+
+        sums.add(-model.energy(x), summands)
+    log_partition, found = sums.result()
+    if not averages:
+        return Exact(log_partition)
+    mean, pairwise = found
+    return Exact(log_partition, mean, pairwise.diagonal() - mean**2, pairwise)
 
 
-def _exact_rbm(model):
+def _exact_rbm(model, averages):
     v, h, couplings = model.visible, model.hidden, model.weights.astype(float)
     candidates = [
         (n, prior, other, flipped)
@@ -112,30 +141,33 @@ def _exact_rbm(model):
     if flipped:
         couplings = couplings.T
 
-    log_weights = [
-        summed.log_prob(x).sum(1) + other.log_partition(x @ couplings, 0.0).sum(1)
-        for x in _states(summed, n)
-    ]
-    log_partition, weights = _normalise(log_weights)
-    mean, square = np.zeros(n), np.zeros(n)
-    other_mean, other_square = np.zeros(couplings.shape[1]), np.zeros(couplings.shape[1])
-    pairwise = np.zeros(couplings.shape)
-    for x, w in zip(_states(summed, n), weights, strict=True):
-        m, c = other.moments(x @ couplings, 0.0)
-        mean += w @ x
-        square += w @ x**2
-        other_mean += w @ m
-        other_square += w @ (c + m**2)
-        pairwise += x.T @ (w[:, None] * m)
+    sums = _Sums()
+    for x in _states(summed, n, sum(couplings.shape)):
+        fields = x @ couplings
+
+        def summands(w, x=x, fields=fields):
+            if not averages:
+                return ()
+            mean, var = other.moments(fields, 0.0)
+            return w @ x, w @ x**2, w @ mean, w @ (var + mean**2), x.T @ (w[:, None] * mean)
+
+        log_weights = summed.log_prob(x).sum(1) + other.log_partition(fields, 0.0).sum(1)
+        sums.add(log_weights, summands)
+    log_partition, found = sums.result()
+    if not averages:
+        return Exact(log_partition)
+    mean, square, other_mean, other_square, pairwise = found
     means = mean, other_mean
     variances = square - mean**2, other_square - other_mean**2
     if flipped:
         means, variances, pairwise = means[::-1], variances[::-1], pairwise.T
-    return Exact(float(log_partition), means, variances, pairwise)
+    return Exact(log_partition, means, variances, pairwise)
 
 
-def _exact_dbm(model):
-    whole = _exact_rbm(model.bipartite())
+def _exact_dbm(model, averages):
+    whole = _exact_rbm(model.bipartite(), averages)
+    if not averages:
+        return whole
     n_layers = len(model.sizes)
 
     def parts(sides):

@@ -5,6 +5,7 @@ from fastmf._threads import in_parallel
 from fastmf.kernels import gibbs as kernels
 from fastmf.priors import Bernoulli, Ising
 from fastmf.reference import gibbs as reference
+from fastmf.reference.random import uniforms
 
 VALUES = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 1.0)}
 
@@ -49,7 +50,7 @@ def test_number_of_threads_and_company_do_not_matter():
 
 
 def test_uniforms_are_uniform_and_uncorrelated():
-    u = np.stack([reference._uniforms(3, step, (400, 50)) for step in range(4)])
+    u = np.stack([uniforms(3, step, (400, 50)) for step in range(4)])
     n = u.size
     assert u.min() >= 0
     assert u.max() < 1

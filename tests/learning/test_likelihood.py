@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastmf.learning.likelihood import distinct, log_likelihood, log_partition_estimate, merge
+from fastmf.learning.likelihood import log_likelihood, log_partition_estimate
 from fastmf.models import RBM, exact
 from fastmf.priors import Bernoulli, Gaussian
 
@@ -19,19 +19,6 @@ def test_probabilities_of_all_states_add_up_to_one(hidden):
     states = (np.arange(16)[:, None] >> np.arange(4) & 1).astype(float)
     p = np.exp(log_likelihood(model, states, exact(model).log_partition))
     assert p.sum() == pytest.approx(1, abs=1e-13)
-
-
-def test_merge_keeps_the_first_of_each_kind():
-    means = [[0, 0], [1, 1], [0.005, 0], [1, 0.991], [0.5, 0.5]]
-    rows, members = merge(np.array(means), merge_tol=0.01)
-    assert rows.tolist() == [0, 1, 4]
-    assert members.tolist() == [0, 1, 0, 1, 2]
-
-
-def test_distinct_solutions_are_ordered_by_log_partition():
-    rows, members = distinct(solutions([[0], [1], [0], [0.5]], [1.0, 3.0, 1.0, 2.0]))
-    assert rows.tolist() == [1, 3, 0]
-    assert members.tolist() == [2, 0, 2, 1]
 
 
 def test_estimates_count_each_solution_once():

@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 from fastmf.models import RBM, BoltzmannMachine, exact
 from fastmf.priors import Bernoulli, Gaussian, Ising
@@ -78,6 +79,30 @@ def test_enumeration_in_more_than_one_chunk():
     result = exact(BoltzmannMachine(np.zeros((15, 15)), Bernoulli(field)))
     assert result.log_partition == pytest.approx(np.log1p(np.exp(field)).sum(), rel=1e-13)
     np.testing.assert_allclose(result.mean, 1 / (1 + np.exp(-field)), atol=1e-13)
+
+
+def test_without_averages():
+    rbm = RBM([[0.9, -0.7], [0.4, 0.8]], Bernoulli([0.1, -0.2]), Bernoulli([0.3, -0.4]))
+    machine = BoltzmannMachine([[0, 0.5], [0.5, 0]], Ising([0.1, 0.2]))
+    for model in (rbm, machine):
+        result = exact(model, averages=False)
+        assert result.log_partition == exact(model).log_partition
+        assert result[1:] == (None, None, None)
+
+
+def test_visible_layer_of_real_size():
+    # Equal hidden units that push half the visible units up and half down, so that everything is a
+    # binomial sum.
+    n, w = 12, 0.3
+    weights = np.where(np.arange(784)[:, None] % 2, w, -w) * np.ones(n)
+    rbm = RBM(weights, Bernoulli(np.zeros(784)), Bernoulli(np.full(n, -2.0)))
+    k = np.arange(n + 1)
+    terms = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) - 2.0 * k
+    terms += 392 * (np.logaddexp(0, w * k) + np.logaddexp(0, -w * k))
+    result = exact(rbm)
+    assert result.log_partition == pytest.approx(np.logaddexp.reduce(terms), rel=1e-13)
+    p = np.exp(terms - np.logaddexp.reduce(terms))
+    np.testing.assert_allclose(result.mean[1], p @ k / n, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,165 @@
+"""Estimates of the log-partition of one model, side by side."""
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.evaluation.annealed import annealed_importance_sampling
+from fastmf.inference import tap
+from fastmf.inference._arguments import rows
+from fastmf.learning.landscape import distinct
+from fastmf.learning.likelihood import log_partition_estimate
+from fastmf.models import exact
+from fastmf.models.exact import LARGEST
+
+ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
+# More states than this take minutes.
+_STATES = 1 << 16
+
+
+class LogPartitionEntry(NamedTuple):
+    """One line of a `LogPartitionReport`.
+
+    Parameters
+    ----------
+    name : str
+    log_partition : float
+        Nats.
+    error : float or None
+        Standard error, of estimates by sampling.
+    seconds : float
+        That the method took; lines of one method share it.
+    remark : str
+    """
+
+    name: str
+    log_partition: float
+    error: float | None
+    seconds: float
+    remark: str
+
+
+class LogPartitionReport(tuple):
+    """Estimates of a log-partition: a tuple of `LogPartitionEntry` that prints as a table.
+
+    `report["AIS"]` is the entry of that name. The column "off by" of the table is the difference
+    from the first line, the best estimate there is: the exact value, or else AIS.
+    """
+
+    def __getitem__(self, key):
+        """The entry of a name, or as in a tuple."""
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        for entry in self:
+            if entry.name == key:
+                return entry
+        raise KeyError(f"no entry {key!r}; there are {', '.join(e.name for e in self)}.")
+
+    def __str__(self):
+        lines = [f"{'log-partition':26}{'nats':>12}{'error':>9}{'off by':>10}{'seconds':>9}"]
+        for entry in self:
+            error = "" if entry.error is None else f"{entry.error:.3f}"
+            off = entry.log_partition - self[0].log_partition
+            lines.append(
+                f"{entry.name:26}{entry.log_partition:12.3f}{error:>9}{off:+10.3f}"
+                f"{entry.seconds:9.2f}  {entry.remark}".rstrip()
+            )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def log_partition_report(
+    model, X=None, *, n_chains=100, n_steps=1000, include_exact=None, n_threads=None, rng=0
+):
+    """Estimate the log-partition of an RBM by every method there is.
+
+    Parameters
+    ----------
+    model : RBM
+    X : array of shape (n_starts, n_visible), optional
+        Where the mean-field solutions and the chains that sample the model start, such as a few
+        hundred rows of training data. Without it the mean-field solutions start from samples of the
+        model.
+    n_chains, n_steps : int
+        Of annealed importance sampling.
+    include_exact : bool, optional
+        Enumerate the smaller layer. Default: if it has at most 16 two-valued units; up to 20 are
+        possible, in a minute.
+    n_threads : int, optional
+    rng : numpy.random.Generator or int, default 0
+
+    Returns
+    -------
+    LogPartitionReport
+        Entries "exact" (if possible), "AIS", "reverse AIS", and for NMF, TAP2 and (binary units)
+        TAP3 each: "TAP2, log-sum-exp" over the distinct solutions as if each were a phase of its
+        own, "TAP2, largest", and "TAP2, mean" over distinct solutions as in the figures of Tramel
+        et al. (2018). A method that fails says so in the remark, with a NaN.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of other kinds.
+
+    See Also
+    --------
+    annealed_importance_sampling, fastmf.exact, fastmf.tap
+    """
+    rng = np.random.default_rng(rng)
+    entries, clock = [], time.perf_counter
+
+    start = clock()
+    ais = annealed_importance_sampling(
+        model, n_chains, n_steps, data=X, n_threads=n_threads, rng=rng
+    )
+    seconds = clock() - start
+    if include_exact or (include_exact is None and _number_of_states(model) <= _STATES):
+        start = clock()
+        value = exact(model, averages=False).log_partition
+        entries.append(LogPartitionEntry("exact", value, None, clock() - start, ""))
+    entries += [
+        LogPartitionEntry("AIS", ais.log_partition, ais.error, seconds, "low on average"),
+        LogPartitionEntry(
+            "reverse AIS", ais.reverse, ais.reverse_error, seconds,
+            "high on average, if its samples are",
+        ),
+    ]  # fmt: skip
+
+    starts = ais.samples if X is None else rows("X", X, model.n_visible, model.dtype)
+    for order, name in ORDERS.items():
+        if order == 3 and not all(hasattr(prior, "third_cumulant") for prior in model.layers):
+            continue
+        start = clock()
+        solutions = tap(model, np.atleast_2d(starts), order=order, n_threads=n_threads)
+        found = distinct(solutions)[0]
+        seconds = clock() - start
+        values = np.asarray(solutions.log_partition)[found]
+        values = values[np.isfinite(values)]
+        remark = f"distinct solutions: {len(found)} of {len(solutions.converged)} starts"
+        if not solutions.converged.all():
+            remark += f", {np.sum(~solutions.converged)} not converged"
+        if not len(values):
+            entries.append(LogPartitionEntry(name, np.nan, None, seconds, "diverged: " + remark))
+            continue
+        for kind, value in (
+            ("log-sum-exp", log_partition_estimate(solutions)),
+            ("largest", float(values.max())),
+            ("mean", log_partition_estimate(solutions, "mean")),
+        ):
+            entries.append(LogPartitionEntry(f"{name}, {kind}", value, None, seconds, remark))
+            remark = ""
+    return LogPartitionReport(entries)
+
+
+def _number_of_states(model):
+    """Of the layer that `exact` would enumerate; infinite if it cannot."""
+    return min(
+        (
+            len(prior.support) ** n
+            for prior, n in zip(model.layers, model.weights.shape, strict=True)
+            if getattr(prior, "support", None) is not None and n <= LARGEST
+        ),
+        default=np.inf,
+    )

@@ -1,0 +1,72 @@
+"""The pseudo-likelihood of RBMs."""
+
+import numpy as np
+
+from fastmf.inference._arguments import rows
+from fastmf.models import RBM
+
+# Numbers held at a time.
+_CHUNK = 1 << 20
+
+
+def pseudo_log_likelihood(model, X):
+    """Sum over visible units of the log-probability of each given all the others.
+
+    Parameters
+    ----------
+    model : RBM
+        With discrete visible units (priors that have a `support`) and any hidden units, which are
+        summed out exactly.
+    X : array of shape (n_rows, n_visible)
+
+    Returns
+    -------
+    array of shape (n_rows,), float64
+        Nats.
+
+    Raises
+    ------
+    ValueError
+        If X has values outside the support of the visible units.
+    TypeError
+        If the model is not an RBM with discrete visible units.
+
+    Notes
+    -----
+    Besag (1975). No log-partition is needed, at the price of one evaluation of all hidden units for
+    each visible unit, about a millisecond a row for 784 x 100 units. Unlike a random choice of one
+    unit for each row (scikit-learn's `BernoulliRBM.score_samples`) this is no estimate.
+    """
+    support = getattr(model.visible, "support", None) if isinstance(model, RBM) else None
+    if support is None:
+        raise TypeError(
+            "model must be an RBM with discrete visible units, got "
+            f"{model if isinstance(model, RBM) else type(model).__name__}."
+        )
+    X = np.atleast_2d(rows("X", X, model.n_visible, model.dtype))
+    values = np.array(support, dtype=model.dtype)
+    which = np.abs(X[:, :, None] - values).argmin(2)
+    if not np.array_equal(values[which], X):
+        raise ValueError(f"X must have values in {tuple(support)} only.")
+    n = max(1, _CHUNK // model.weights.size)
+    chunks = [_of_rows(model, values, X[k : k + n], which[k : k + n]) for k in range(0, len(X), n)]
+    return np.concatenate(chunks)
+
+
+def _of_rows(model, values, X, which):
+    zero = model.dtype.type(0)
+
+    def log_partition(fields):
+        return model.hidden.log_partition(fields, zero).sum(-1, dtype=np.float64)
+
+    fields = X @ model.weights
+    now = log_partition(fields)[:, None]
+    own = model.visible.log_prob(X).astype(np.float64)
+    # Log of the sum over all values of a unit of their probabilities relative to that of its own.
+    log_sum = np.zeros(X.shape)
+    for k in range(1, len(values)):
+        other = values[(which + k) % len(values)]
+        moved = fields[:, None, :] + (other - X)[:, :, None] * model.weights
+        ratio = model.visible.log_prob(other) - own + log_partition(moved) - now
+        log_sum = np.logaddexp(log_sum, ratio)
+    return -log_sum.sum(1)

@@ -1,0 +1,201 @@
+"""Free-energy landscapes: solutions by epoch, their map, and the data that lead to them."""
+
+import numpy as np
+
+from fastmf.plotting._axes import axes, bare, tidy
+from fastmf.plotting.images import mosaic
+
+
+def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=None):
+    """Several measures of a model by epoch, such as its likelihood by TAP and by annealing.
+
+    Parameters
+    ----------
+    epoch : array of shape (n_epochs,)
+    curves : dict of str to array of shape (n_epochs,)
+    errors : dict of str to array of shape (n_epochs,), optional
+        Standard errors of some of them.
+    label : str, default "nats per unit"
+        Of the vertical axis.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ValueError
+        If a curve is not as long as the epochs.
+    """
+    ax = axes(ax, (6, 4))
+    for name, values in curves.items():
+        if np.shape(values) != np.shape(epoch):
+            raise ValueError(
+                f"curves[{name!r}] must have one value an epoch, got shapes {np.shape(values)} "
+                f"and {np.shape(epoch)}."
+            )
+        ax.errorbar(epoch, values, (errors or {}).get(name), label=name, marker=".", capsize=2)
+    ax.set_xlabel("epoch")
+    ax.set_ylabel(label)
+    ax.legend(frameon=False)
+    tidy(ax)
+    return ax
+
+
+def free_energy_by_epoch(epoch, solutions, *, ax=None):
+    """Free energies of the distinct solutions, epoch by epoch, and how many there are.
+
+    Parameters
+    ----------
+    epoch : array of shape (n_epochs,)
+    solutions : sequence of Solutions
+        One for each epoch, from `fastmf.evaluation.solutions`.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Its dots are solutions, larger if more starts led to them; on a second vertical axis their
+        number.
+
+    Raises
+    ------
+    ValueError
+        If there is not one entry for each epoch, or none.
+
+    Notes
+    -----
+    As in the figures on landscapes of Tramel et al. (2018), section VII.3.
+    """
+    if len(epoch) != len(solutions) or not len(epoch):
+        raise ValueError(
+            f"solutions must have one entry an epoch, got {len(solutions)} for {len(epoch)} epochs."
+        )
+    ax = axes(ax, (6, 4))
+    for when, found in zip(epoch, solutions, strict=True):
+        per_unit = found.free_energy / _n_units(found)
+        ax.scatter(
+            np.full(len(per_unit), when), per_unit, s=_area(found.counts), color="C0", alpha=0.35,
+            linewidths=0,
+        )  # fmt: skip
+    ax.set_xlabel("epoch")
+    ax.set_ylabel("free energy per unit (nats)")
+    tidy(ax)
+    second = ax.twinx()
+    second.plot(epoch, [len(found.free_energy) for found in solutions], color="C1")
+    second.set_ylabel("distinct solutions", color="C1")
+    second.set_yscale("log")
+    second.spines[["top"]].set_visible(False)
+    return ax
+
+
+def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
+    """Solutions on a map, coloured by free energy, and a few of them as images.
+
+    Parameters
+    ----------
+    points : array of shape (n_solutions, 2)
+        Where each solution is, for instance by `fastmf.evaluation.isomap`.
+    solutions : Solutions
+    shape : tuple of int, optional
+        Height and width of the visible units as an image; without it there are no images.
+    n_images : int, default 12
+        Solutions shown as images, far from each other on the map.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ValueError
+        If there is not one point for each solution.
+    """
+    points = np.asarray(points)
+    if points.shape != (len(solutions.free_energy), 2):
+        raise ValueError(
+            f"points must have shape ({len(solutions.free_energy)}, 2), got {points.shape}."
+        )
+    ax = axes(ax, (7, 6))
+    dots = ax.scatter(
+        *points.T, s=_area(solutions.counts), c=solutions.free_energy / _n_units(solutions),
+        cmap="viridis",
+    )  # fmt: skip
+    ax.figure.colorbar(dots, ax=ax, label="free energy per unit (nats)", shrink=0.8)
+    if shape is not None:
+        from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+
+        for k in _spread(points, n_images):
+            image = OffsetImage(solutions.visible[k].reshape(shape), zoom=1, cmap="gray_r")
+            ax.add_artist(AnnotationBbox(image, points[k], pad=0.1))
+    bare(ax)
+    return ax
+
+
+def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=None):
+    """The solutions most starts lead to, each followed by data that lead to it.
+
+    Parameters
+    ----------
+    solutions : Solutions
+    X : array of shape (n_starts, height * width)
+        The starts.
+    shape : tuple of int
+        Height and width of the visible units as an image.
+    n_solutions, n_data : int
+        Rows, and data in each.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ValueError
+        If X does not have a row for each start.
+    """
+    X = np.asarray(X)
+    if len(X) != len(solutions.members):
+        raise ValueError(f"X must have {len(solutions.members)} rows, got {len(X)}.")
+    most = np.argsort(-solutions.counts, kind="stable")[:n_solutions]
+    rows = []
+    for k in most:
+        data = X[solutions.members == k][:n_data]
+        blank = np.full((n_data - len(data), X.shape[1]), np.nan)
+        rows.append(np.vstack([solutions.visible[k], data, blank]))
+    whole = mosaic(np.concatenate(rows), shape, n_data + 1)
+    ax = axes(ax, (9, 9 * whole.shape[0] / whole.shape[1]))
+    ax.imshow(whole, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    ax.axvline(shape[1] + 0.25, color="C1")
+    bare(ax)
+    middles = (shape[0] - 1) / 2 + (shape[0] + 1) * np.arange(len(most))
+    ax.set_yticks(middles, [f"{n} of {len(X)}" for n in solutions.counts[most]])
+    ax.tick_params(length=0)
+    return ax
+
+
+def _n_units(solutions):
+    hidden = 0 if solutions.hidden is None else solutions.hidden.shape[1]
+    return solutions.visible.shape[1] + hidden
+
+
+def _area(counts):
+    """Area of a dot, in points, for so many starts."""
+    return 8 + 8 * np.sqrt(counts)
+
+
+def _spread(points, n):
+    """Indices of points far from each other: each the farthest from those before it."""
+    chosen = [0]
+    distance = np.full(len(points), np.inf)
+    while len(chosen) < min(n, len(points)):
+        distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(1))
+        chosen.append(int(distance.argmax()))
+    return chosen

@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+from scipy.special import comb
+
+import fastmf as mf
+from fastmf.evaluation.annealed import _walk, _zeros_and_ones
+
+
+def machine(visible, hidden, shape=(7, 4), scale=0.8, dtype=float):
+    rng = np.random.default_rng(0)
+
+    def prior(kind, n):
+        field = rng.normal(size=n).astype(dtype)
+        if kind is mf.Gaussian:
+            return kind(field, np.full(n, 5.0, dtype))
+        if kind is mf.TruncatedGaussian:
+            return kind(field, np.full(n, -2.0, dtype), 0.0, 1.0)
+        if kind is mf.GaussBernoulli:
+            return kind(field, np.full(n, 5.0, dtype), np.full(n, 0.3, dtype))
+        return kind(field)
+
+    weights = (scale * rng.normal(size=shape)).astype(dtype)
+    return mf.RBM(weights, prior(visible, shape[0]), prior(hidden, shape[1]))
+
+
+@pytest.mark.parametrize(
+    ("visible", "hidden"),
+    [
+        (mf.Bernoulli, mf.Bernoulli),
+        (mf.Ising, mf.Ising),
+        (mf.Bernoulli, mf.Ising),
+        (mf.Gaussian, mf.Bernoulli),
+        (mf.Bernoulli, mf.Gaussian),
+        (mf.TruncatedGaussian, mf.Bernoulli),
+        (mf.GaussBernoulli, mf.Ising),
+    ],
+)
+def test_both_directions_agree_with_enumeration(visible, hidden):
+    model = machine(visible, hidden)
+    truth = mf.exact(model).log_partition
+    found = mf.annealed_importance_sampling(model, 400, 100, rng=1)
+    assert 0 < found.error < 0.05
+    assert 0 < found.reverse_error < 0.05
+    assert abs(found.log_partition - truth) < 4 * found.error
+    assert abs(found.reverse - truth) < 4 * found.reverse_error
+    assert found.samples.shape == (400, 7)
+    assert (model.visible.log_prob(found.samples) > -np.inf).all()
+
+
+@pytest.mark.parametrize("kinds", [(mf.Bernoulli, mf.Bernoulli), (mf.Gaussian, mf.Ising)])
+def test_expectations_of_weights_are_exact_for_a_single_step(kinds):
+    """One step from far away: a wrong weight or transition would show at once."""
+    model = machine(*kinds, shape=(4, 3), scale=0.5)
+    base = [np.full(4, 0.3), np.full(3, -0.2)]
+    start = sum(p.log_partition(c, 0.0).sum() for p, c in zip(model.layers, base, strict=True))
+    n = 40000
+    rng = np.random.default_rng(2)
+    v = model.visible.sample(np.broadcast_to(base[0], (n, 4)), np.zeros((n, 4)), rng)
+    for betas in ([0.0, 1.0], [0.0, 0.5, 1.0]):
+        weights = np.exp(start + _walk(model, base, np.array(betas), v, rng, None)[0])
+        error = weights.std() / np.sqrt(n)
+        assert abs(weights.mean() - np.exp(mf.exact(model).log_partition)) < 4 * error
+
+
+def test_machines_of_spins_are_machines_of_zeros_and_ones():
+    model = machine(mf.Ising, mf.Bernoulli)
+    same, shift = _zeros_and_ones(model)
+    for visible, hidden in ((0, 1), (1, 0), (1, 1)):
+        v = np.full(7, float(visible))
+        h = np.full(4, float(hidden))
+        energy = model.energy(2 * v - 1, h)
+        assert same.energy(v, h) - shift == pytest.approx(energy, rel=1e-12)
+
+
+def test_strong_machine_with_two_phases():
+    # Chains cannot cross between the phases at beta = 1, so that uncoupled chains would be wrong.
+    n, w = 30, 0.4
+    field = np.full(n, -w * n / 2)
+    model = mf.RBM(np.full((n, n), w), mf.Bernoulli(field), mf.Bernoulli(field))
+    k = np.arange(n + 1)
+    choices = comb(n, k)
+    energy = w * np.outer(k, k) + field[0] * (k[:, None] + k)
+    truth = np.logaddexp.reduce((energy + np.log(choices)[:, None] + np.log(choices)).ravel())
+    found = mf.annealed_importance_sampling(model, 200, 1000, rng=0)
+    assert abs(found.log_partition - truth) < 4 * found.error + 0.02
+    assert abs(found.reverse - truth) < 0.5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_do_not_matter(dtype):
+    model = machine(mf.Bernoulli, mf.Bernoulli, (60, 40), 0.3, dtype)
+    one, many = (mf.annealed_importance_sampling(model, 60, 10, rng=0, n_threads=n) for n in (1, 3))
+    assert one[:4] == many[:4]
+    np.testing.assert_array_equal(one.log_weights, many.log_weights)
+    assert one.samples.dtype == dtype
+
+
+def test_samples_may_start_from_data():
+    model = machine(mf.Ising, mf.Bernoulli)
+    data = np.where(np.random.default_rng(0).random((3, 7)) < 0.5, -1.0, 1.0)
+    found = mf.annealed_importance_sampling(model, 50, 20, data=data, rng=0)
+    assert abs(found.log_partition - mf.exact(model).log_partition) < 5 * found.error
+    assert set(np.unique(found.samples)) == {-1, 1}
+    with pytest.raises(ValueError, match="support"):
+        mf.annealed_importance_sampling(model, 50, 20, data=data / 2)
+
+
+def test_other_models_and_divergence():
+    with pytest.raises(TypeError, match="RBM"):
+        mf.annealed_importance_sampling(mf.BoltzmannMachine(np.zeros((2, 2)), mf.Ising([0, 0])))
+    with pytest.raises(ValueError, match="n_chains"):
+        mf.annealed_importance_sampling(machine(mf.Ising, mf.Ising), 1)
+    wild = mf.RBM([[3.0]], mf.Gaussian([0.0], 1.0), mf.Gaussian([0.0], 1.0))
+    with pytest.raises(FloatingPointError, match="precisions"):
+        mf.annealed_importance_sampling(wild, 10, 500, rng=0)

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+import fastmf as mf
+
+
+def planted(n_visible, n_hidden, strength):
+    """Two patterns far apart, so that mean-field solutions are phases."""
+    rng = np.random.default_rng(0)
+    left = rng.choice([-1, 1], (n_visible, 2))
+    right = rng.choice([-1, 1], (n_hidden, 2))
+    weights = strength * left @ right.T / np.sqrt(n_visible * n_hidden)
+    return mf.RBM(weights, mf.Ising(np.zeros(n_visible)), mf.Ising(np.zeros(n_hidden)))
+
+
+def test_all_methods_side_by_side():
+    model = planted(60, 10, 2.5)
+    report = mf.log_partition_report(model, n_chains=100, n_steps=300)
+    truth = mf.exact(model).log_partition
+    names = [entry.name for entry in report]
+    assert names[:3] == ["exact", "AIS", "reverse AIS"]
+    assert report["exact"].log_partition == pytest.approx(truth, rel=1e-13)
+    for name in ("AIS", "reverse AIS"):
+        assert abs(report[name].log_partition - truth) < 4 * report[name].error + 0.02
+    for method in ("NMF", "TAP2", "TAP3"):
+        largest, mean, total = (
+            report[f"{method}, {kind}"].log_partition for kind in ("largest", "mean", "log-sum-exp")
+        )
+        assert mean <= largest <= total
+    assert report["NMF, largest"].log_partition <= truth
+    assert abs(report["TAP2, log-sum-exp"].log_partition - truth) < 0.5
+    text = str(report)
+    assert len(text.splitlines()) == 1 + len(report)
+    assert "reverse AIS" in text
+    with pytest.raises(KeyError, match="no entry 'BP'"):
+        report["BP"]
+
+
+def test_real_units_have_no_third_order_and_large_layers_no_enumeration():
+    rng = np.random.default_rng(0)
+    visible = mf.TruncatedGaussian(np.zeros(30), -1.0, 0.0, 1.0)
+    model = mf.RBM(rng.normal(size=(30, 21)) / 5, visible, mf.Bernoulli(np.zeros(21)))
+    X = rng.random((20, 30))
+    report = mf.log_partition_report(model, X, n_chains=50, n_steps=100)
+    names = {entry.name for entry in report}
+    assert {"AIS", "TAP2, mean"} <= names
+    assert not {"exact", "TAP3, mean"} & names
+    ais = report["AIS"]
+    assert abs(report["TAP2, log-sum-exp"].log_partition - ais.log_partition) < 0.1
+    with pytest.raises(ValueError, match="at most 20"):
+        mf.log_partition_report(model, X, n_chains=5, n_steps=5, include_exact=True)
+
+
+@pytest.mark.slow
+def test_targets_at_real_size():
+    """The sandwich closes to half a nat, and TAP comes within one, on a machine of 784 x 100."""
+    rng = np.random.default_rng(0)
+    X = (rng.random((2000, 784)) < rng.random((10, 784))[rng.integers(10, size=2000)]).astype("f")
+    rbm = mf.GeneralizedRBM(100, n_epochs=5, random_state=0).fit(X)
+    report = mf.log_partition_report(rbm.model_, X[:200])
+    ais = report["AIS"].log_partition
+    assert abs(ais - report["reverse AIS"].log_partition) < 0.5
+    assert abs(ais - report["TAP2, log-sum-exp"].log_partition) < 1

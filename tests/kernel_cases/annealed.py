@@ -1,0 +1,31 @@
+"""Cases of `annealed`."""
+
+import numpy as np
+
+from fastmf.kernels.product import pack
+from kernel_cases.case import Case, chosen
+from kernel_cases.machines import data, rbm
+
+
+def annealed_arguments(size, dtype, rows=None, *, betas=(0, 0.25, 0.5, 0.75, 1)):
+    """Arguments of `annealed`."""
+    model = rbm(size, dtype)
+    v = data(model, size.n_rows)[chosen(rows, size.n_rows)]
+    rng = np.random.default_rng(3)
+    bases = [rng.normal(size=n).astype(dtype) for n in model.weights.shape]
+    slopes = [prior.field - base for prior, base in zip(model.layers, bases, strict=True)]
+    return (
+        *(pack(model.weights), pack(np.ascontiguousarray(model.weights.T)), *slopes, *bases),
+        *(np.array(betas, float), np.uint64(7), v, np.zeros((len(v), size.n_hidden), dtype)),
+        *(np.zeros(len(v)), np.zeros(1, np.int64)),
+    )
+
+
+def _chains(arguments):
+    return {"v": arguments[8], "h": arguments[9], "log_weights": arguments[10]}
+
+
+CASES = [
+    Case("annealed.annealed", "forward", annealed_arguments, _chains,
+         {"float64": 1e-12, "float32": 3e-5}, large=True, any_rows=False),
+]  # fmt: skip
