@@ -30,7 +30,9 @@ _HOME = {
     "RBM": "models",
     "exact": "models",
     "load": "models",
+    "Beliefs": "inference",
     "FixedPoint": "inference",
+    "belief_propagation": "inference",
     "tap": "inference",
     "GeneralizedRBM": "estimators",
 }
