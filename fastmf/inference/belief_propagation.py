@@ -1,14 +1,13 @@
 """Sum-, max- and mixed-product belief propagation in machines of two layers of binary units."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference import _arguments as check
+from fastmf.inference._assignments import climb, spectral_radius
 from fastmf.inference._bits import Bits
 from fastmf.inference._workspace import borrowed
-from fastmf.inference.fixed_point import FixedPoint
+from fastmf.inference.beliefs import Beliefs
 from fastmf.kernels import belief_propagation as kernels
 from fastmf.kernels import beliefs as vocabulary
 from fastmf.kernels.beliefs import Partial, Problem, Record, Settings
@@ -28,36 +27,6 @@ NEVER = -1e4
 SHARED = 2_000_000
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Beliefs(FixedPoint):
-    """What `belief_propagation` returns: a `FixedPoint` with more in it.
-
-    Parameters
-    ----------
-    log_partition : float or array
-        Sum-product: Bethe log-partition. Max- and mixed-product: `objective`.
-    assignment : tuple of arrays (visible, hidden)
-        Sum-product: the likelier value of each unit. Max- and mixed-product: the best visible
-        assignment of any sweep, and the best hidden one beside it.
-    objective : float or array
-        Max-product: minus the energy of the assignment, a lower bound of its maximum.
-        Mixed-product: log of the sum of exp(-energy) over the hidden units, likewise.
-        Sum-product: None.
-    messages : array of shape (n_visible, n_hidden) or (n_rows, n_visible, n_hidden), optional
-        Log-ratios m(high) / m(low) of the messages from visible to hidden units.
-    pairwise : array of shape (n_visible, n_hidden) or (n_rows, n_visible, n_hidden), optional
-        Expected products <v_i h_j>, of each row or averaged over rows.
-    damping : float or array
-        Damping in the last sweep.
-    """
-
-    assignment: tuple | None = None
-    objective: np.ndarray | float | None = None
-    messages: np.ndarray | None = None
-    pairwise: np.ndarray | None = None
-    damping: np.ndarray | float = 0.0
-
-
 def belief_propagation(
     model,
     *,
@@ -70,6 +39,8 @@ def belief_propagation(
     history=False,
     messages=False,
     pairwise=False,
+    polish=False,
+    certificate=False,
     n_threads=None,
 ):
     """Iterate the messages of belief propagation, for many rows of fields at once.
@@ -102,6 +73,11 @@ def belief_propagation(
         Keep the messages: n_rows * n_visible * n_hidden numbers.
     pairwise : bool or "mean", default False
         Compute expected products <v_i h_j>, of each row or their average (sum-product only).
+    polish : bool, default False
+        Improve the assignment of max- or mixed-product by flipping one visible unit after another
+        (sequential mixed-product) until no single flip helps. In NumPy, row by row.
+    certificate : bool, default False
+        Bound the spectral radius of Mooij and Kappen (2007).
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
 
@@ -133,6 +109,8 @@ def belief_propagation(
     if n_threads is not None:
         n_threads = check.count("n_threads", n_threads)
     check.one_of("pairwise", pairwise, (False, True, "mean"))
+    if polish and algorithm == "sum":
+        raise ValueError("polish needs algorithm='max' or 'mixed'.")
     if pairwise and algorithm != "sum":
         raise ValueError("pairwise needs algorithm='sum'.")
     if messages and algorithm == "mixed":
@@ -179,7 +157,10 @@ def belief_propagation(
             kept = ratios[:, :, :m].copy()
             if algorithm == "sum":
                 np.log(kept, out=kept)
-    return _result(algorithm, model, bits, record, history, single, kept, pairs)
+    if polish:
+        _polish(algorithm, model, bits, record)
+    radius = spectral_radius(model.weights * bits.factor) if certificate else None
+    return _result(algorithm, model, bits, record, history, single, kept, pairs, radius)
 
 
 def _fields(model, field):
@@ -352,7 +333,17 @@ def _pairwise(wanted, single, model, bits, problem, ratios, record, n_threads):
     return out[0] if mean or single else out
 
 
-def _result(algorithm, model, bits, record, history, single, messages, pairs):
+def _polish(algorithm, model, bits, record):
+    """Make the best assignment of every row a local maximum."""
+    weights = model.weights.astype(np.float64) * bits.factor
+    for row, start in enumerate(record.best):
+        fields = (f[min(row, len(f) - 1)] for f in bits.fields)
+        best, objective = climb(weights, *fields, start, joint=algorithm == "max")
+        if objective > record.objective[row]:
+            record.best[row], record.objective[row] = best, objective
+
+
+def _result(algorithm, model, bits, record, history, single, messages, pairs, radius):
     dtype, m = model.dtype, model.weights.shape[1]
     log_odds = record.visible, record.hidden[:, :m]
     means, variances = bits.means(log_odds)
@@ -389,4 +380,5 @@ def _result(algorithm, model, bits, record, history, single, messages, pairs):
         messages=one(messages),
         pairwise=pairs,
         damping=one(record.damping),
+        spectral_radius=radius,
     )

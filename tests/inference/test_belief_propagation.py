@@ -246,6 +246,7 @@ def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
         ({"init": np.zeros((2, 2))}, "init"),
         ({"init": np.full((9, 7), np.inf)}, "init"),
         ({"pairwise": True, "algorithm": "max"}, "pairwise"),
+        ({"polish": True}, "polish"),
     ],
 )
 def test_bad_input(options, error):
@@ -262,3 +263,51 @@ def test_models_that_are_not_binary():
         mf.belief_propagation(mf.BoltzmannMachine(np.zeros((2, 2)), mf.Ising(np.zeros(2))))
     with pytest.raises(ValueError, match="weights"):
         mf.belief_propagation(loopy(scale=1e4))
+
+
+@KINDS
+@pytest.mark.parametrize("algorithm", ["max", "mixed"])
+def test_a_polished_assignment_is_a_local_maximum(prior, algorithm):
+    low, high = prior.support
+    n_better = 0
+    for seed in range(6):
+        model = loopy(seed=seed, prior=prior, scale=1.5)
+        rough = mf.belief_propagation(model, algorithm=algorithm, max_iter=2)
+        result = mf.belief_propagation(model, algorithm=algorithm, max_iter=2, polish=True)
+
+        def value(v, model=model):
+            field = v @ model.weights
+            if algorithm == "mixed":
+                return v @ model.visible.field + model.hidden.log_partition(field, 0.0).sum()
+            field = field + model.hidden.field
+            return v @ model.visible.field + np.maximum(low * field, high * field).sum()
+
+        v = result.assignment[0]
+        assert result.objective == pytest.approx(value(v), abs=1e-10)
+        assert result.objective >= rough.objective
+        n_better += result.objective > rough.objective + 1e-9
+        for i in range(len(v)):
+            flipped = v.copy()
+            flipped[i] = low + high - v[i]
+            assert value(flipped) <= result.objective + 1e-9
+    assert n_better > 0
+
+
+def test_certificate():
+    """The bound is the largest eigenvalue of the edge-to-edge matrix; trees get less than 1."""
+    model = loopy(4, 3, prior=mf.Ising, scale=0.4)
+    edges = list(itertools.product(range(4), range(3)))
+    both = [(("v", i), ("h", j)) for i, j in edges] + [(("h", j), ("v", i)) for i, j in edges]
+    strength = dict(zip(edges, np.tanh(abs(model.weights)).ravel(), strict=True))
+    matrix = np.zeros((24, 24))
+    for a, (source, target) in enumerate(both):
+        i, j = (source[1], target[1]) if source[0] == "v" else (target[1], source[1])
+        for b, (first, second) in enumerate(both):
+            if second == source and first != target:
+                matrix[a, b] = strength[i, j]
+    expected = abs(np.linalg.eigvals(matrix)).max()
+    result = mf.belief_propagation(model, certificate=True)
+    assert result.spectral_radius >= expected - 1e-9
+    assert result.spectral_radius == pytest.approx(expected, rel=1e-3)
+    zero = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
+    assert mf.belief_propagation(zero, certificate=True).spectral_radius < 1
