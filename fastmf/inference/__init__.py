@@ -1,7 +1,16 @@
 """Solvers: a model in; marginals, log-partition and a record of convergence out."""
 
+from fastmf.inference.belief_propagation import belief_propagation
+from fastmf.inference.beliefs import Beliefs
 from fastmf.inference.expectation_propagation import adaptive_tap, expectation_propagation
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.tap import tap
 
-__all__ = ["FixedPoint", "adaptive_tap", "expectation_propagation", "tap"]
+__all__ = [
+    "Beliefs",
+    "FixedPoint",
+    "adaptive_tap",
+    "belief_propagation",
+    "expectation_propagation",
+    "tap",
+]

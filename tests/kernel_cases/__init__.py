@@ -6,10 +6,28 @@ timed, run on several threads) is done with its twin by exchanging one function 
 family of kernels has its cases in a file of its own.
 """
 
-from kernel_cases import annealed, gibbs, product, pseudo_likelihood, sites, statistics, tap
+from kernel_cases import (
+    annealed,
+    belief_propagation,
+    gibbs,
+    product,
+    pseudo_likelihood,
+    sites,
+    statistics,
+    tap,
+)
 from kernel_cases.case import Case, Size
 
-FAMILIES = (tap, gibbs, annealed, statistics, product, pseudo_likelihood, sites)
+FAMILIES = (
+    tap,
+    gibbs,
+    annealed,
+    statistics,
+    product,
+    belief_propagation,
+    pseudo_likelihood,
+    sites,
+)
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
 
 __all__ = ["CASES", "Case", "Size", "case"]

@@ -20,7 +20,12 @@ TESTS = Path(__file__).parents[1]
 SMALL = Size(60, 31, 9)
 
 # Kernels whose work is not shared by threads, nor divided into rows.
-WITHOUT_ROWS = ("product.fill_panels", "sites.visit_block")
+WITHOUT_ROWS = {
+    "product.fill_panels",
+    "sites.visit_block",
+    "belief_propagation.sweep_blocks",
+    "belief_propagation.conclude_sweep",
+}
 
 with_rows = pytest.mark.parametrize(
     "the_case", [c for c in CASES if c.kernel not in WITHOUT_ROWS], ids=str
