@@ -31,6 +31,7 @@ _HOME = {
     "exact": "models",
     "load": "models",
     "FixedPoint": "inference",
+    "relaxed_bp": "inference",
     "tap": "inference",
     "GeneralizedRBM": "estimators",
     "annealed_importance_sampling": "evaluation",
