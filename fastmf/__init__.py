@@ -37,6 +37,7 @@ _HOME = {
     "adaptive_tap": "inference",
     "belief_propagation": "inference",
     "expectation_propagation": "inference",
+    "relaxed_bp": "inference",
     "tap": "inference",
     "DeepBoltzmannMachine": "estimators",
     "FullyVisibleBoltzmannMachine": "estimators",

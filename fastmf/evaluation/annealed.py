@@ -9,6 +9,7 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.inference._arguments import count, rows
 from fastmf.kernels import annealed as kernels
 from fastmf.kernels.product import pack
+from fastmf.learning.gibbs import two_values
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 from fastmf.priors._protocol import contains, sample
@@ -89,13 +90,13 @@ def annealed_importance_sampling(
     if n_threads is not None:
         n_threads = count("n_threads", n_threads)
     rng = np.random.default_rng(rng)
-    values, shift = _two_values(model.visible), 0.0
+    values, shift = two_values(model.visible), 0.0
     if data is not None:
         data = rows("data", data, model.n_visible, model.dtype)
         samples = np.resize(np.atleast_2d(data), (n_chains, model.n_visible))
         if not contains(model.visible, samples).all():
             raise ValueError("data must be in the support of the visible units.")
-    if values and _two_values(model.hidden):
+    if values and two_values(model.hidden):
         if data is not None:
             samples = (samples == values[1]).astype(model.dtype)
         model, shift = _zeros_and_ones(model)
@@ -228,11 +229,6 @@ def _log_mean(log_weights):
     weights = np.exp(log_weights - top)
     mean, n = weights.mean(), len(weights)
     return float(top + np.log(mean)), float(weights.std(ddof=1) / mean / np.sqrt(n))
-
-
-def _two_values(prior):
-    values = getattr(prior, "support", ())
-    return tuple(float(x) for x in values) if len(values) == 2 else None
 
 
 def _zeros_and_ones(model):

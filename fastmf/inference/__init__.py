@@ -4,6 +4,7 @@ from fastmf.inference.belief_propagation import belief_propagation
 from fastmf.inference.beliefs import Beliefs
 from fastmf.inference.expectation_propagation import adaptive_tap, expectation_propagation
 from fastmf.inference.fixed_point import FixedPoint
+from fastmf.inference.relaxed_bp import relaxed_bp
 from fastmf.inference.tap import tap
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "adaptive_tap",
     "belief_propagation",
     "expectation_propagation",
+    "relaxed_bp",
     "tap",
 ]

@@ -6,7 +6,8 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import gibbs as kernels
 
 
-def _two_values(prior):
+def two_values(prior):
+    """The two values of a prior's units, the lower first; None if they have others."""
     values = getattr(prior, "support", ())
     return tuple(float(x) for x in values) if len(values) == 2 else None
 
@@ -33,7 +34,7 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     """
     v = np.array(visible, dtype=model.dtype, order="C")
     h = np.zeros((len(v), model.n_hidden), model.dtype)
-    values = [_two_values(prior) for prior in model.layers]
+    values = [two_values(prior) for prior in model.layers]
     if all(values):
         seed = rng.integers(2**64, dtype=np.uint64)
         work = np.empty((len(v), max(model.weights.shape)), model.dtype)

@@ -38,6 +38,7 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
             )
         ax.errorbar(epoch, values, (errors or {}).get(name), label=name, marker=".", capsize=2)
     ax.set_xlabel("epoch")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_ylabel(label)
     ax.legend(frameon=False)
     tidy(ax)
@@ -82,6 +83,7 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
             linewidths=0,
         )  # fmt: skip
     ax.set_xlabel("epoch")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_ylabel("free energy per unit (nats)")
     tidy(ax)
     second = ax.twinx()

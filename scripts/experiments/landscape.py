@@ -10,6 +10,8 @@ MNIST and writes, as PNG and CSV, into a folder:
   quality        log-likelihood of test images per unit by TAP (log-sum-exp, and the paper's mean
                  over solutions), by annealed importance sampling, and the pseudo-likelihood, by
                  epoch (binary images only)
+
+and the machine as rbm.npz.
 """
 
 import argparse
@@ -50,7 +52,7 @@ def main(argv=None):
         load_mnist(options.data, split=split, binary=binary) for split in ("train", "test")
     )
     X, X_test = train.X[: options.rows], test.X[: options.test_rows]
-    tracker = trained(X, X_test, options, binary)
+    tracker = trained(X, X_test, options, binary, folder)
     free_energies(tracker, folder)
     maps(tracker, X[: options.starts], train.shape, options.maps, folder)
     if binary:
@@ -80,7 +82,7 @@ def parser():
     return whole
 
 
-def trained(X, X_test, options, binary):
+def trained(X, X_test, options, binary, folder):
     """A tracker that has followed a machine through training."""
     starts = X[: options.starts]
     quantities = {"landscape": lambda model: solutions(model, starts, tol=1e-6)}
@@ -104,6 +106,7 @@ def trained(X, X_test, options, binary):
         verbose=int(not options.quiet),
     )
     machine.fit(X)
+    machine.save(folder / "rbm.npz")
     return tracker
 
 

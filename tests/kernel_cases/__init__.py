@@ -12,6 +12,7 @@ from kernel_cases import (
     gibbs,
     product,
     pseudo_likelihood,
+    relaxed_bp,
     sites,
     statistics,
     tap,
@@ -26,6 +27,7 @@ FAMILIES = (
     product,
     belief_propagation,
     pseudo_likelihood,
+    relaxed_bp,
     sites,
 )
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]

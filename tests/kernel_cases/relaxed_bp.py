@@ -1,0 +1,48 @@
+"""Cases of `relaxed_bp`."""
+
+import numpy as np
+
+from fastmf.inference.relaxed_bp import _sides
+from fastmf.kernels.relaxed_bp import Course
+from fastmf.kernels.vocabulary import Record
+from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.machines import boltzmann_machine, data, rbm
+
+
+def relaxed_bp_arguments(size, dtype, rows=None, *, machine=rbm, damping=0.0):
+    """Arguments of `relaxed_bp`: data as starts."""
+    model = machine(size, dtype)
+    rows = chosen(rows, size.n_rows)
+    n_first = len(model.layers[0].field)
+    n_units = sum(len(prior.field) for prior in model.layers)
+    state = np.zeros((4, len(rows), n_units), dtype)
+    state[0, :, :n_first] = data(model, size.n_rows)[rows]
+    record = Record(
+        state=state,
+        status=np.zeros(len(rows), np.int64),
+        n_iter=np.zeros(len(rows), np.int64),
+        residual=np.zeros(len(rows), dtype),
+        history=np.zeros((len(rows), 200), dtype),
+    )
+    course = Course(damping, not damping, 1e-8, 200, float(np.finfo(dtype).eps))
+    tilt = np.random.default_rng(4).normal(size=(2, size.n_rows, n_units)).astype(dtype) / 9
+    return (*_sides(model), course, tilt[0, rows], abs(tilt[1, rows]), np.zeros(1, np.int64),
+            record, np.zeros(len(rows)))  # fmt: skip
+
+
+def _found(arguments):
+    record = arguments[6]
+    mean, var, b, a = record.state
+    return {"mean": mean, "var": var, "b": b, "a": a, "status": record.status,
+            "n_iter": record.n_iter, "history": record.history,
+            "log_partition": arguments[7]}  # fmt: skip
+
+
+CLOSE = {"float64": 1e-6, "float32": 5e-3}
+EXACT = ("status",)
+CASES = [
+    Case("relaxed_bp.relaxed_bp", "rbm", relaxed_bp_arguments, _found, CLOSE, EXACT, large=True),
+    Case("relaxed_bp.relaxed_bp", "fully_visible",
+         with_options(relaxed_bp_arguments, machine=boltzmann_machine, damping=0.3),
+         _found, CLOSE, EXACT, dtypes=("float64",)),
+]  # fmt: skip
