@@ -79,7 +79,8 @@ def simulation(options, folder):
             table.append(one_draw(d, options, rng))
             if sys.stdout.isatty():
                 print(f"d = {d}, draw {draw + 1} of {options.draws} ", end="\r", flush=True)
-    write(folder / "simulation.csv", table)
+        # After each size: the large ones take long.
+        write(folder / "simulation.csv", table)
     summary = []
     for d in options.units:
         rows = [row for row in table if row["d"] == d]
