@@ -152,9 +152,9 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
             if value >= before + 1e-4 * share * promise - 4e-16 * max(1, abs(before)):
                 break
             share /= 2
-            if share < 1e-3 and not firth and ridge < 1:
+            if share < 0.1 and not firth and ridge < 1:
                 # Saturated units bend so little that their step is far too long: shorten it alone.
-                ridge, share = max(10 * ridge, 1e-8), 1.0
+                ridge, share = max(30 * ridge, 1e-5), 1.0
                 step = linalg.cho_solve(factorised(hessian, ridge), slope, check_finite=False)
                 promise = step @ slope
             elif share < 1e-10:

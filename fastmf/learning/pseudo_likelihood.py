@@ -12,7 +12,7 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import pseudo_likelihood as kernels
 
 # Numbers in a block of rows, so that what one pass leaves the next finds in the cache.
-_BLOCK = 1 << 19
+_BLOCK = 1 << 17
 
 
 class PseudoLikelihood:
@@ -138,10 +138,10 @@ class PseudoLikelihood:
         couplings, field = self.unpacked(parameters)
         n_pairs = len(self._columns[0])
         terms = np.zeros((self.n_units, n_pairs))
-        if len(self.weights) * n_pairs <= 4 * _BLOCK:
+        if len(self.weights) * n_pairs <= 16 * _BLOCK:
             blocks, products = [slice(None)], lambda rows: self._all_column_products
         else:
-            size = max(64, _BLOCK // n_pairs)
+            size = max(64, 2 * _BLOCK // n_pairs)
             blocks = [slice(i, i + size) for i in range(0, len(self.weights), size)]
             products = self._column_products
         for rows in blocks:

@@ -1,0 +1,25 @@
+"""The script runs, and finds what theory says."""
+
+import csv
+import runpy
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "experiments" / "fvbm_bslm.py"
+
+
+def test_a_small_simulation(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    main = runpy.run_path(str(SCRIPT))["main"]
+    options = "--units 3 --draws 4 --rows 2000 --starts 2 --max-iter 3000 --data nowhere".split()
+    main([*options, "--output", str(tmp_path)])
+    assert (tmp_path / "simulation.png").stat().st_size > 0
+    with open(tmp_path / "simulation.csv") as file:
+        rows = [row for row in csv.DictReader(file) if row["exists"] == "True"]
+    assert rows
+    for row in rows:
+        # The mean over six parameters of a squared error is a few times its variance at most.
+        assert float(row["asymptotic_variance"]) >= 1 / 2000
+        assert float(row["newton_mse"]) < 10 * float(row["asymptotic_variance"])
+    assert "Senate is left out" in capsys.readouterr().out
