@@ -138,9 +138,9 @@ def adaptive_tap(
     -----
     Opper & Winther (2005); Tramel et al. (2018), Algorithm 3, with the corrections that its second
     half uses the fields of the step before, and that B2 = a1 / c1 - B1 in general. This is
-    expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the sites, c = (B1,
-    A1) the cavities, and the Gaussian has precision diag(A2) - J. For an RBM only a matrix of the
-    size of the smaller layer is factorised. Exact for Gaussian units.
+    expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the
+    sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. For an RBM only a
+    matrix of the size of the smaller layer is factorised. Exact for Gaussian units.
     """
     if not isinstance(model, BoltzmannMachine | RBM):
         raise TypeError(f"model must be a BoltzmannMachine or RBM, got {type(model).__name__}.")

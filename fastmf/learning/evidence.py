@@ -82,7 +82,7 @@ def maximise_evidence(X, y, start, fixed, groups, *, tol, max_iter, n_threads=No
     )
     # Beyond these the evidence is flat, or rewards noise that rounding cannot tell from none.
     rarest = -np.log(10.0 * X.shape[1])
-    bounds = np.array([(np.log(1e-6 * scale), np.log(2 * scale)),
+    bounds = np.array([(np.log(1e-5 * scale), np.log(2 * scale)),
                        (np.log(1e-6 * scale), np.log(1e4 * scale)),
                        *[(rarest, 3.0)] * n_groups])  # fmt: skip
     whole = np.where(free, np.clip(whole, *bounds.T), whole)
@@ -98,13 +98,11 @@ def maximise_evidence(X, y, start, fixed, groups, *, tol, max_iter, n_threads=No
     def objective(x):
         nonlocal last
         model = hyperparameters(x).model(X, y, groups)
-        options = dict(tol=tol, max_iter=300, n_threads=n_threads)
+        options = dict(tol=tol, max_iter=100, n_threads=n_threads)
         try:
             result = expectation_propagation(model, last, **options)
         except ValueError:  # sites of other hyper-parameters need not be proper here
             result = expectation_propagation(model, **options)
-        if not result.converged:
-            result = expectation_propagation(model, damping=0.9, **options)
         if not np.isfinite(result.log_evidence):
             return 1e10, np.zeros(free.sum())
         last = result.sites if result.converged else None
