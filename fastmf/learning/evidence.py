@@ -31,6 +31,28 @@ class Hyperparameters(NamedTuple):
         return SparseLinearModel(X, y, self.noise_variance, prior)
 
 
+def robust_solution(model, init=None, **options):
+    """A fixed point; what is not reached is sought anew with sites of positive precision.
+
+    Their bound, a thousandth of the prior's precision, keeps every cavity and moment proper, so
+    that even what does not converge is of use.
+    """
+    try:
+        result = expectation_propagation(model, init, **options)
+    except ValueError:  # the sites of other hyper-parameters need not be proper here
+        result = expectation_propagation(model, **options)
+    if result.converged:
+        return result
+    zero = np.zeros(model.n_features)
+    mean, var = model.prior.moments(zero, zero)
+    options |= {
+        "schedule": "parallel",
+        "damping": 0.5,
+        "site_precision_min": float(1e-3 / (mean * mean + var).max()),
+    }
+    return expectation_propagation(model, **options)
+
+
 def evidence_gradient(model, result, groups, n_groups):
     """Derivatives of the log-evidence by ln noise variance, ln slab variance and log-odds.
 
@@ -99,10 +121,7 @@ def maximise_evidence(X, y, start, fixed, groups, *, tol, max_iter, n_threads=No
         nonlocal last
         model = hyperparameters(x).model(X, y, groups)
         options = dict(tol=tol, max_iter=100, n_threads=n_threads)
-        try:
-            result = expectation_propagation(model, last, **options)
-        except ValueError:  # sites of other hyper-parameters need not be proper here
-            result = expectation_propagation(model, **options)
+        result = robust_solution(model, last, **options)
         if not np.isfinite(result.log_evidence):
             return 1e10, np.zeros(free.sum())
         last = result.sites if result.converged else None
