@@ -8,9 +8,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastmf.inference.expectation_propagation import expectation_propagation
 from fastmf.inference.gaussian import gaussian_side
-from fastmf.learning.evidence import Hyperparameters, maximise_evidence
+from fastmf.learning.evidence import Hyperparameters, maximise_evidence, robust_solution
 from fastmf.special import sigmoid
 
 
@@ -63,8 +62,10 @@ class SpikeSlabRegressor(RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    Hernández-Lobato & Hernández-Lobato (2011). Several targets are fitted one by one. X is copied
-    to be centred and scaled, in its own precision (float32 or float64).
+    Hernández-Lobato & Hernández-Lobato (2011). Where the solver does not converge, it is run again
+    with positive site precisions, and a warning is given if that does not converge either. Several
+    targets are fitted one by one. X is copied to be centred and scaled, in its own precision
+    (float32 or float64).
 
     Examples
     --------
@@ -165,7 +166,7 @@ class SpikeSlabRegressor(RegressorMixin, BaseEstimator):
             X, y, start, fixed, groups, max_iter=self.max_evidence_iter, **options
         )
         model = best.model(X, y, groups)
-        result = expectation_propagation(
+        result = robust_solution(
             model, schedule=self.solver, damping=self.damping, max_iter=self.max_iter, **options
         )
         if not result.converged:

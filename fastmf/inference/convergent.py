@@ -11,20 +11,22 @@ inner problem is concave; setting V to the naturals of the moments at its soluti
 domain (A positive definite, tilted moments finite) the inner objective falls to minus infinity at
 the border by itself, so that no bounds are needed, and negative precisions are as good as others.
 
-The inner problem is solved in `inner_loop`. Outside, Newton's steps on E (with every unit on its
-own, and Anderson acceleration, if there are many) are accepted if the energy falls, and the
-closed-form update is taken otherwise.
+The inner problem is solved in `inner_loop`. Outside, Newton's steps on E (with all but the least
+certain units on their own, and Anderson acceleration, if there are many) are accepted if the energy
+falls, and the closed-form update is taken otherwise.
 """
 
 from itertools import chain
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from fastmf.inference.inner_loop import (
+    active_units,
     bounded_maximise,
     exhausted,
+    factorised,
     few_units,
+    joint_curvature,
     maximise,
     natural,
     unit_curvature,
@@ -37,74 +39,84 @@ OUTER_MEMORY = 6
 FLATTEST, LONGEST = 1e-6, 2.0
 
 
-def outer_step(problem, point, moments, full):
+def outer_step(problem, point, moments):
     """Newton's step on E by (mean, log precision) of the marginals, in units that make it safe.
 
     With C the covariances of (w, -w^2/2) under the marginals alone (Z), the tilted units (P) and
     the Gaussian (Q), the Hessian by the naturals is C_Z - (C_P^-1 + C_Q^-1)^-1. In units of the
     standard deviation and of sqrt(2) in the logarithm C_Z is the identity. Where E is not convex
-    the moduli of the eigenvalues are taken. Unless `full`, every unit is on its own.
+    the moduli of the eigenvalues are taken. Units that are not active are taken one by one.
+
+    Returns
+    -------
+    step : array of shape (2, n_units)
+    sites : array of shape (2, n_units)
+        How the sites at the inner solution follow.
+    fall : float
+        By how much E falls along the step, to first order.
     """
     mean, marginal = point.gaussian
-    n = len(mean)
-    P = np.array(unit_curvature(problem, point))
-    precision = 1 / moments[1]
-    target = _target(problem, point)
+    n, own = len(mean), np.array(unit_curvature(problem, point))
+    precision, target = 1 / moments[1], _target(problem, point)
     r = (moments[0] - target[0]) * np.sqrt(precision)
     s = target[1] * precision
     gradient = np.stack([r, (s + r * r - 1) / np.sqrt(2)])
+    # Of the first-order terms, what the change of coordinates adds to the identity.
+    extra = np.sqrt(2) * r, s + r * r
     # Change of the naturals, centred at the Gaussian mean, by the two coordinates.
-    J11, J22 = np.sqrt(precision), np.sqrt(2) * precision
-    J12 = (moments[0] - mean) * J22
-    if full:
-        covariance = problem.side.covariance(point.site)
-        total = np.zeros((2 * n, 2 * n))
-        total[:n, :n], total[n:, n:] = covariance, covariance * covariance / 2
-        spread = np.zeros((2 * n, 2 * n))
-        spread[:n, :n], spread[n:, n:] = np.diag(P[0]), np.diag(P[2])
-        spread[:n, n:] = spread[n:, :n] = np.diag(P[1])
-        jacobian = np.zeros((2 * n, 2 * n))
-        jacobian[:n, :n], jacobian[:n, n:] = np.diag(J11), np.diag(J12)
-        jacobian[n:, n:] = np.diag(J22)
-        total += spread
-        scale = 1 / np.sqrt(total.diagonal())
-        factor = cho_factor(scale[:, None] * total * scale, check_finite=False)
-        right = spread @ jacobian
-        solved = cho_solve(factor, scale[:, None] * right, check_finite=False)
-        response = scale[:, None] * solved
-        hessian = right.T @ response - jacobian.T @ right
-        hessian[:n, :n] += np.eye(n)
-        hessian[:n, n:] += np.sqrt(2) * np.diag(r)
-        hessian[n:, :n] += np.sqrt(2) * np.diag(r)
-        hessian[n:, n:] += np.diag(s + r * r)
-        flat = gradient.ravel()
-    else:
-        spread = np.moveaxis(np.array([[P[0], P[1]], [P[1], P[2]]]), 2, 0)
+    J22 = np.sqrt(2) * precision
+    jacobian = np.sqrt(precision), (moments[0] - mean) * J22, J22
+    step, sites = np.empty((2, n)), np.empty((2, n))
+
+    active = active_units(problem, point)
+    total = joint_curvature(problem, point, active, own)
+    spread, change = (_two_by_two(*(x[active] for x in parts)) for parts in (own, jacobian))
+    spread += np.triu(spread, 1).T
+    right = spread @ change
+    response = factorised(total)(right)
+    identity = _two_by_two(np.ones(len(active)), *(x[active] for x in extra))
+    identity += np.triu(identity, 1).T
+    hessian = identity + right.T @ response - change.T @ right
+    flat = _downhill(hessian, gradient[:, active].ravel())
+    step[:, active], sites[:, active] = flat.reshape(2, -1), (response @ flat).reshape(2, -1)
+
+    others = np.setdiff1d(np.arange(n), active)
+    if others.size:
+        (P11, P12, P22), (J11, J12, J22) = own[:, others], (x[others] for x in jacobian)
+        spread = np.moveaxis(np.array([[P11, P12], [P12, P22]]), 2, 0)
         total = spread.copy()
-        total[:, 0, 0] += marginal
-        total[:, 1, 1] += marginal**2 / 2
-        jacobian = np.moveaxis(np.array([[J11, J12], [0 * J11, J22]]), 2, 0)
-        right = spread @ jacobian
+        total[:, 0, 0] += marginal[others]
+        total[:, 1, 1] += marginal[others] ** 2 / 2
+        change = np.moveaxis(np.array([[J11, J12], [0 * J11, J22]]), 2, 0)
+        right = spread @ change
         response = np.linalg.solve(total, right)
-        hessian = np.swapaxes(right, 1, 2) @ response
-        hessian -= np.swapaxes(jacobian, 1, 2) @ right
-        own = np.moveaxis(
-            np.array([[1 + 0 * r, np.sqrt(2) * r], [np.sqrt(2) * r, s + r * r]]), 2, 0
-        )
-        hessian += own
-        flat = gradient.T
-    values, vectors = np.linalg.eigh((hessian + np.swapaxes(hessian, -1, -2)) / 2)
-    along = np.einsum("...ji,...j->...i", vectors, flat)
-    along /= np.maximum(abs(values), FLATTEST)
-    step = -np.einsum("...ij,...j->...i", vectors, along)
+        mixed, second = (x[others] for x in extra)
+        identity = np.moveaxis(np.array([[1 + 0 * mixed, mixed], [mixed, second]]), 2, 0)
+        hessian = np.swapaxes(right, 1, 2) @ response - np.swapaxes(change, 1, 2) @ right
+        each = _downhill(identity + hessian, gradient[:, others].T)
+        step[:, others], sites[:, others] = each.T, np.einsum("kij,kj->ik", response, each)
+
     longest = abs(step).max()
-    step *= min(1.0, LONGEST / longest) if longest > 0 else 1.0
-    # How the sites at the inner solution follow the marginals.
-    sites = np.einsum("...ij,...j->...i", response, step)
-    step, sites = (x.reshape(2, n) if full else x.T for x in (step, sites))
-    slope = (step * gradient).sum()
-    sites = np.stack([sites[0] + mean * sites[1], sites[1]])
-    return np.stack([step[0] * np.sqrt(moments[1]), np.sqrt(2) * step[1]]), sites, slope
+    share = min(1.0, LONGEST / longest) if longest > 0 else 1.0
+    step, sites = share * step, share * sites
+    sites[0] += mean * sites[1]
+    fall = -(step * gradient).sum()
+    return np.stack([step[0] * np.sqrt(moments[1]), np.sqrt(2) * step[1]]), sites, fall
+
+
+def _two_by_two(first, mixed, second):
+    """Matrix of shape (2 n, 2 n) with three diagonals; the lower left quarter is zero."""
+    n = len(first)
+    matrix = np.zeros((2 * n, 2 * n))
+    matrix[:n, :n], matrix[:n, n:], matrix[n:, n:] = map(np.diag, (first, mixed, second))
+    return matrix
+
+
+def _downhill(hessian, gradient):
+    """Newton's step with the moduli of the eigenvalues, for one problem or many."""
+    values, vectors = np.linalg.eigh((hessian + np.swapaxes(hessian, -1, -2)) / 2)
+    along = np.einsum("...ji,...j->...i", vectors, gradient)
+    return -np.einsum("...ij,...j->...i", vectors, along / np.maximum(abs(values), FLATTEST))
 
 
 def moved(moments, step, length):
@@ -206,7 +218,7 @@ def _noise(problem, moments):
 def _goals(problem, point, moments, full, anderson):
     """Marginal moments to try, the most promising ones first; and the fall that is promised."""
     try:
-        step, sites, slope = outer_step(problem, point, moments, full)
+        step, sites, slope = outer_step(problem, point, moments)
     except np.linalg.LinAlgError:
         return (), 0.0
     if not np.isfinite(step).all():
@@ -215,7 +227,7 @@ def _goals(problem, point, moments, full, anderson):
     goals = ((moved(moments, step, x), point.site + x * sites) for x in lengths)
     if not full:
         goals = chain([(anderson(moments, moved(moments, step, 1.0)), point.site + sites)], goals)
-    return goals, -slope
+    return goals, slope
 
 
 def _energy(point, moments):

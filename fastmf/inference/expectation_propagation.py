@@ -238,15 +238,21 @@ NEARING = 50
 
 
 def parallel(problem, state, damping, trace, patience=None):
-    """All sites at once; gives up after so many dampings without progress if `patience` is set."""
+    """All sites at once: the fixed point, or the best state on the way.
+
+    Gives up after so many dampings without progress if `patience` is set.
+    """
     adaptive = damping is None
     share = FIRST_DAMPING if adaptive else damping
     best, since, raised = np.inf, 0, 0
+    closest, least = state, np.inf
     for _ in range(problem.max_iter):
         residual = state.residual()
         trace.add(residual, lambda state=state: energy(problem, state))
         if residual <= problem.tol:
             return state, CONVERGED, "parallel"
+        if residual < least:
+            closest, least = state, residual
         if residual < 0.95 * best:
             best, since = residual, 0
         else:
@@ -258,9 +264,9 @@ def parallel(problem, state, damping, trace, patience=None):
             break
         new = _step(problem, state, share)
         if new is None:
-            return state, STUCK, "parallel"
+            return closest, STUCK, "parallel"
         state = new
-    return state, OUT_OF_ITERATIONS, "parallel"
+    return closest, OUT_OF_ITERATIONS, "parallel"
 
 
 def _step(problem, state, share):

@@ -7,7 +7,7 @@ of it is
     side.n_units
     side.moments(site)       Moments for sites of shape (2, n_units), None if A is not positive
                              definite
-    side.covariance(site)    all of A^-1 (`Dense` only)
+    side.covariance(site, units)   the block of A^-1 of some units
 
 so that a linear model (P = X'X / noise variance) and couplings (P = -J) share every solver.
 """
@@ -99,13 +99,13 @@ class Dense:
         log_partition += self.n_units * np.log(2 * np.pi) / 2
         return Moments(np.stack([mean, var]), log_partition)
 
-    def covariance(self, site):
-        """The whole covariance with these sites; None if there is no Gaussian."""
+    def covariance(self, site, units=slice(None)):
+        """The covariance of some units with these sites; None if there is no Gaussian."""
         factor, _ = self._factor(site)
         if factor is None:
             return None
         lower = dpotri(factor, lower=1, overwrite_c=1)[0]
-        return lower + np.tril(lower, -1).T
+        return (lower + np.tril(lower, -1).T)[units][:, units]
 
     def variance_along(self, site, rows):
         """Variances of r'w for every row r of a matrix."""
@@ -195,6 +195,21 @@ class LowRank:
             mean[low.units], var[low.units] = low.mean, low.var
             log_partition += low.log_partition
         return Moments(np.stack([mean, var]), log_partition)
+
+    def covariance(self, site, units):
+        """The covariance of some units with these sites; None if there is no Gaussian."""
+        inverse = self._inverse(site)
+        if inverse is None:
+            return None
+        precision = inverse.precision[units]
+        Y = inverse.whiten @ self.X[:, units] / precision
+        covariance = np.diag(1 / precision) - Y.T @ Y
+        if inverse.low is not None:
+            low = inverse.low
+            half = -low.columns.T @ Y + (low.units[:, None] == units) / precision
+            half = low.whiten @ half
+            covariance += half.T @ half
+        return covariance
 
     def variance_along(self, site, rows):
         """Variances of r'w for every row r of a matrix."""
@@ -333,16 +348,10 @@ class Bipartite:
 
     def moments(self, site):
         """Means, variances and log-partition with these sites; None if there is no Gaussian."""
-        (t1, t2), (s1, s2) = site[:, self.large], site[:, self.small]
-        if not (t2 > 0).all():
+        whiten, half_log_determinant = self._schur(site)
+        if whiten is None:
             return None
-        scaled = self.weights / np.sqrt(t2)[:, None]
-        schur = dsyrk(-1.0, scaled.T, lower=1)
-        schur.flat[:: len(s2) + 1] += s2
-        factor, half_log_determinant = _cholesky(schur)
-        if factor is None:
-            return None
-        whiten = dtrtri(factor, lower=1, overwrite_c=1)[0]
+        (t1, t2), (s1, _) = site[:, self.large], site[:, self.small]
         mean, var = np.empty(self.n_units), np.empty(self.n_units)
         linear = s1 + (t1 / t2) @ self.weights
         pull = dtrmv(whiten, linear, lower=1)
@@ -354,3 +363,28 @@ class Bipartite:
         log_partition = (t1 * t1 / t2 - np.log(t2)).sum() / 2 + pull @ pull / 2
         log_partition += self.n_units * np.log(2 * np.pi) / 2 - half_log_determinant
         return Moments(np.stack([mean, var]), log_partition)
+
+    def covariance(self, site, units):
+        """The covariance of some units with these sites; None if there is no Gaussian."""
+        whiten, _ = self._schur(site)
+        if whiten is None:
+            return None
+        t2 = site[1, self.large]
+        half = np.empty((len(whiten), self.n_units))
+        half[:, self.small] = whiten
+        half[:, self.large] = (whiten @ self.weights.T) / t2
+        half, own = half[:, units], np.zeros(self.n_units)
+        own[self.large] = 1 / t2
+        return half.T @ half + np.diag(own[units])
+
+    def _schur(self, site):
+        """Inverse Cholesky factor of the Schur complement, and half the log-determinant."""
+        t2, s2 = site[1, self.large], site[1, self.small]
+        if not (t2 > 0).all():
+            return None, -np.inf
+        schur = dsyrk(-1.0, (self.weights / np.sqrt(t2)[:, None]).T, lower=1)
+        schur.flat[:: len(s2) + 1] += s2
+        factor, half_log_determinant = _cholesky(schur)
+        if factor is None:
+            return None, -np.inf
+        return dtrtri(factor, lower=1, overwrite_c=1)[0], half_log_determinant

@@ -4,7 +4,8 @@ At fixed naturals V of the marginals, f(t) = -ln Z(t) - sum ln Zhat(V - t) is co
 t. Its gradient is the difference of the moments of the two sides, its curvature the sum of their
 covariances of (w, -w^2/2). Centred at the Gaussian means the Gaussian's share is block-diagonal, S
 and S * S / 2 with S the covariance of w. For few units the steps are Newton's; for many, those of
-L-BFGS preconditioned by the curvature of each unit on its own.
+L-BFGS preconditioned by the curvature of the least certain units together, and of each of the
+others on its own.
 """
 
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from fastmf.inference.sites import gap, tilt
 
 # Up to so many units the steps are Newton's.
 NEWTON = 150
+# With more, so many of them are taken together in the curvature.
+JOINT = 128
 STEPS, MEMORY, HALVINGS = 200, 12, 40
 
 
@@ -97,40 +100,58 @@ def centred(mean, vector):
     return np.stack([vector[0], vector[1] + mean * vector[0]])
 
 
-def newton_step(problem, point):
-    """Newton's step from the full curvature."""
-    var, mixed, square = unit_curvature(problem, point)
-    covariance = problem.side.covariance(point.site)
-    n = len(var)
-    curvature = np.empty((2 * n, 2 * n))
+def active_units(problem, point):
+    """The units whose couplings the curvature knows: those least certain, at most JOINT."""
+    if few_units(problem) or problem.side.n_units <= JOINT:
+        return np.arange(problem.side.n_units)
+    share = point.gaussian[1] * problem.own
+    return np.sort(np.argpartition(-share, JOINT)[:JOINT])
+
+
+def joint_curvature(problem, point, active, own):
+    """Curvature of the inner objective by (t1, t2) of the active units, centred."""
+    covariance = problem.side.covariance(point.site, active)
+    n = len(active)
+    curvature = np.zeros((2 * n, 2 * n))
     curvature[:n, :n] = covariance
     curvature[n:, n:] = covariance * covariance / 2
+    var, mixed, square = own[:, active]
     curvature[:n, n:] = curvature[n:, :n] = np.diag(mixed)
     curvature.flat[:: 2 * n + 1] += np.concatenate([var, square])
-    mean = point.gaussian[0]
-    right = centred(mean, point.gradient()).ravel()
-    # Sites of very different precision: to a unit diagonal first.
-    scale = 1 / np.sqrt(curvature.diagonal())
-    factor = cho_factor(scale[:, None] * curvature * scale, check_finite=False)
-    step = (scale * cho_solve(factor, scale * right, check_finite=False)).reshape(2, n)
-    step[0] += mean * step[1]
-    return step
+    return curvature
 
 
-class Preconditioner:
-    """Inverse of the curvature with every unit on its own."""
+def factorised(matrix):
+    """A function that solves with a positive definite matrix of any scales."""
+    scale = 1 / np.sqrt(matrix.diagonal())
+    factor = cho_factor(scale[:, None] * matrix * scale, check_finite=False)
+
+    def solve(right):
+        column = scale if right.ndim == 1 else scale[:, None]
+        return column * cho_solve(factor, column * right, check_finite=False)
+
+    return solve
+
+
+class Curvature:
+    """Inverse of the curvature: the active units together, every other unit on its own."""
 
     def __init__(self, problem, point):
-        var, mixed, square = unit_curvature(problem, point)
+        own = np.array(unit_curvature(problem, point))
         self.mean, marginal = point.gaussian
-        self.first, self.mixed, self.second = var + marginal, mixed, square + marginal**2 / 2
-        self.determinant = self.first * self.second - mixed**2
+        self.first, self.mixed, self.second = own
+        self.first, self.second = self.first + marginal, self.second + marginal**2 / 2
+        self.determinant = self.first * self.second - self.mixed**2
+        self.active = active_units(problem, point)
+        self.joint = factorised(joint_curvature(problem, point, self.active, own))
 
     def __call__(self, vector):
         """Product with a vector of shape (2, n_units)."""
         one, two = centred(self.mean, vector)
         step = np.stack([self.second * one - self.mixed * two, self.first * two - self.mixed * one])
         step /= self.determinant
+        right = np.concatenate([one[self.active], two[self.active]])
+        step[:, self.active] = self.joint(right).reshape(2, -1)
         step[0] += self.mean * step[1]
         return step
 
@@ -149,7 +170,7 @@ class QuasiNewton:
             if (s * y).sum() > 1e-12 * np.sqrt((s * s).sum() * (y * y).sum()):
                 self.pairs = [*self.pairs[-MEMORY + 1 :], (s, y, 1 / (s * y).sum())]
         if self.age % 5 == 0:
-            self.inverse = Preconditioner(self.problem, point)
+            self.inverse = Curvature(self.problem, point)
         self.age += 1
         self.last = point.site, gradient
         q, shares = gradient, []
@@ -180,7 +201,7 @@ def maximise(problem, marginal, site, tol, decrement):
         distance = point.gap()
         gradient = point.gradient()
         try:
-            step = newton_step(problem, point) if newton else direction(point)
+            step = Curvature(problem, point)(gradient) if newton else direction(point)
         except np.linalg.LinAlgError:
             newton, step = False, direction(point)
         slope = (step * gradient).sum()
@@ -217,7 +238,7 @@ def bounded_maximise(problem, marginal, site, tol, decrement):
     if first is None:
         return None
     # In units of the curvature of each unit alone, or quasi-Newton hardly moves.
-    blocks = Preconditioner(problem, first)
+    blocks = Curvature(problem, first)
     scale = np.stack([1 / np.sqrt(blocks.first), 1 / np.sqrt(blocks.second)])
 
     def objective(x):

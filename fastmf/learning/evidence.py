@@ -31,6 +31,28 @@ class Hyperparameters(NamedTuple):
         return SparseLinearModel(X, y, self.noise_variance, prior)
 
 
+def robust_solution(model, init=None, **options):
+    """A fixed point; what is not reached is sought anew with sites of positive precision.
+
+    Their bound, a thousandth of the prior's precision, keeps every cavity and moment proper, so
+    that even what does not converge is of use.
+    """
+    try:
+        result = expectation_propagation(model, init, **options)
+    except ValueError:  # the sites of other hyper-parameters need not be proper here
+        result = expectation_propagation(model, **options)
+    if result.converged:
+        return result
+    zero = np.zeros(model.n_features)
+    mean, var = model.prior.moments(zero, zero)
+    options |= {
+        "schedule": "parallel",
+        "damping": 0.5,
+        "site_precision_min": float(1e-3 / (mean * mean + var).max()),
+    }
+    return expectation_propagation(model, **options)
+
+
 def evidence_gradient(model, result, groups, n_groups):
     """Derivatives of the log-evidence by ln noise variance, ln slab variance and log-odds.
 
@@ -82,7 +104,7 @@ def maximise_evidence(X, y, start, fixed, groups, *, tol, max_iter, n_threads=No
     )
     # Beyond these the evidence is flat, or rewards noise that rounding cannot tell from none.
     rarest = -np.log(10.0 * X.shape[1])
-    bounds = np.array([(np.log(1e-6 * scale), np.log(2 * scale)),
+    bounds = np.array([(np.log(1e-5 * scale), np.log(2 * scale)),
                        (np.log(1e-6 * scale), np.log(1e4 * scale)),
                        *[(rarest, 3.0)] * n_groups])  # fmt: skip
     whole = np.where(free, np.clip(whole, *bounds.T), whole)
@@ -98,13 +120,8 @@ def maximise_evidence(X, y, start, fixed, groups, *, tol, max_iter, n_threads=No
     def objective(x):
         nonlocal last
         model = hyperparameters(x).model(X, y, groups)
-        options = dict(tol=tol, max_iter=300, n_threads=n_threads)
-        try:
-            result = expectation_propagation(model, last, **options)
-        except ValueError:  # sites of other hyper-parameters need not be proper here
-            result = expectation_propagation(model, **options)
-        if not result.converged:
-            result = expectation_propagation(model, damping=0.9, **options)
+        options = dict(tol=tol, max_iter=100, n_threads=n_threads)
+        result = robust_solution(model, last, **options)
         if not np.isfinite(result.log_evidence):
             return 1e10, np.zeros(free.sum())
         last = result.sites if result.converged else None

@@ -60,6 +60,9 @@ def parser():
     add("--ard-features", type=int, default=500, metavar="N",
         help="features most correlated with y, in the training rows, that ARDRegression is given: "
         "its cost is cubic in their number [500]")  # fmt: skip
+    add("--solver", default="parallel", metavar="NAME", help="on gene expressions [parallel]")
+    add("--evidence-steps", type=int, default=10, metavar="N",
+        help="steps of the maximisation of the evidence [10]")  # fmt: skip
     add("--seed", type=int, default=0, metavar="N", help="[0]")
     return whole
 
@@ -173,6 +176,13 @@ class Screened:
         return self.estimator.predict((X[:, self.kept] - self.offset) / self.scale)
 
 
+def regressor(options):
+    """Expression levels of genes are so correlated that most fixed points are not reached."""
+    return mf.SpikeSlabRegressor(
+        solver=options.solver, max_iter=200, max_evidence_iter=options.evidence_steps
+    )
+
+
 def genes(options):
     """Cross-validated errors on real data."""
     from sklearn.linear_model import ARDRegression, LassoCV
@@ -182,7 +192,7 @@ def genes(options):
     for name in options.only or ("riboflavin", "leukemia", "colon"):
         X, y, names, classes = load(name, folder)
         contestants = {
-            "spike and slab": mf.SpikeSlabRegressor,
+            "spike and slab": lambda: regressor(options),
             "LassoCV": lambda d=X.shape[1]: Screened(LassoCV(cv=5, max_iter=5000), d),
             f"ARD, {options.ard_features} features": lambda: Screened(
                 ARDRegression(), options.ard_features
@@ -210,7 +220,9 @@ def genes(options):
             wrong = f"{np.sum(np.sign(predicted) != y)}" if classes else ""
             print(f"{title:24} {np.mean((predicted - y) ** 2):8.3f} {wrong:>8} "
                   f"{np.mean(counts):8.1f} {np.median(seconds):8.2f}", flush=True)  # fmt: skip
-        fitted = mf.SpikeSlabRegressor().fit(X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = regressor(options).fit(X, y)
         best = np.argsort(-fitted.inclusion_probability_)[:8]
         listed = ", ".join(f"{names[i]} {fitted.inclusion_probability_[i]:.2f}" for i in best)
         print(f"all rows: log-evidence {fitted.log_evidence_:.1f}; {listed}")
