@@ -81,3 +81,22 @@ def test_variance_along_rows(low):
     expected = np.einsum("ij,jk,ik->i", rows, dense.covariance(site), rows)
     np.testing.assert_allclose(dense.variance_along(site, rows), expected, rtol=1e-9)
     np.testing.assert_allclose(low_rank.variance_along(site, rows), expected, rtol=1e-7)
+
+
+def test_blocks_of_the_covariance():
+    units = np.array([0, 3, 7, 50, 88])
+    low_rank, dense = linear(20, 90)
+    for low in ((), ((0, -0.04), (50, 0.0))):
+        site = sites(90, low)
+        expected = dense.covariance(site)[units][:, units]
+        np.testing.assert_allclose(low_rank.covariance(site, units), expected, rtol=1e-7, atol=1e-9)
+    for shape in ((8, 5), (5, 8)):
+        weights = np.random.default_rng(2).normal(size=shape) / 3
+        couplings = np.zeros((13, 13))
+        couplings[: shape[0], shape[0] :] = weights
+        site = sites(13) + np.array([[0], [2]])
+        expected = np.linalg.inv(np.diag(site[1]) - couplings - couplings.T)
+        some = np.array([1, 4, 6, 12])
+        np.testing.assert_allclose(
+            Bipartite(weights).covariance(site, some), expected[some][:, some], atol=1e-12
+        )
