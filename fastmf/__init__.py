@@ -27,11 +27,13 @@ _HOME = {
     "TruncatedGaussBernoulli": "priors",
     "TruncatedGaussian": "priors",
     "BoltzmannMachine": "models",
+    "CRBM": "models",
     "RBM": "models",
     "exact": "models",
     "load": "models",
     "FixedPoint": "inference",
     "tap": "inference",
+    "ConditionalRBM": "estimators",
     "GeneralizedRBM": "estimators",
 }
 _SUBPACKAGES = ("datasets", "evaluation", "plotting", "priors")

@@ -6,9 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import issparse
 
-from fastmf.learning.gradients import Gradient
+from fastmf.learning.gradients import ConditionalGradient, Gradient
 from fastmf.learning.step import State
+from fastmf.models import CRBM
 from fastmf.models._io import (
     model_from_arrays,
     model_to_arrays,
@@ -23,12 +25,19 @@ def identity(settings, model, seed, *data):
     options = asdict(settings)
     if callable(settings.learning_rate):
         options["learning_rate"] = getattr(settings.learning_rate, "__qualname__", "callable")
-    digests = [hashlib.blake2b(np.ascontiguousarray(X), digest_size=16).hexdigest() for X in data]
+    digests = [_digest(X) for X in data]
     return options | {
         "seed": int(seed),
         "model": repr(model),
         "data": [f"{X.shape} {X.dtype} {d}" for X, d in zip(data, digests, strict=True)],
     }
+
+
+def _digest(X):
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (X.data, X.indices, X.indptr) if issparse(X) else (X,):
+        digest.update(np.ascontiguousarray(part))
+    return digest.hexdigest()
 
 
 def _with_prefix(prefix, arrays):
@@ -42,6 +51,8 @@ def _without_prefix(prefix, arrays):
 
 def _velocity_from_arrays(arrays, model):
     # A velocity has the form of a prior, but not its domain: a precision may well decrease.
+    if isinstance(model, CRBM):
+        return ConditionalGradient(*(arrays[name] for name in ConditionalGradient._fields))
     weights = arrays["weights"]
     layers = (
         _fields(name, prior, arrays)
@@ -67,9 +78,10 @@ def write(path, state, run):
     run : dict
         The `identity` of the run.
     """
-    velocity = {"weights": state.velocity.weights}
-    velocity |= prior_to_arrays("visible", state.velocity.visible)
-    velocity |= prior_to_arrays("hidden", state.velocity.hidden)
+    velocity = {}
+    for name, value in state.velocity._asdict().items():
+        is_array = isinstance(value, np.ndarray)
+        velocity |= {name: value} if is_array else prior_to_arrays(name, value)
     arrays = {
         "run": np.array([json.dumps(run)]),
         "position": np.array([state.epoch, state.batch, state.waited]),

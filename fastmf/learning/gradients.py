@@ -43,6 +43,25 @@ class Gradient(NamedTuple):
         return Gradient(weights, *(map_parameters(function, *priors) for priors in layers))
 
 
+class ConditionalGradient(NamedTuple):
+    """Derivatives of an objective of a CRBM, an array for each of its parameters."""
+
+    weights: np.ndarray
+    visible_weights: np.ndarray
+    hidden_weights: np.ndarray
+    visible_bias: np.ndarray
+    hidden_bias: np.ndarray
+
+    @classmethod
+    def of(cls, model):
+        """The parameters of a CRBM in the form of a gradient."""
+        return cls(*(getattr(model, name) for name in cls._fields))
+
+    def combine(self, function, *others):
+        """Apply a function to the arrays of gradients of one model."""
+        return ConditionalGradient(*map(function, self, *others))
+
+
 def pair_averages(weights, terms, n_threads=None):
     """Sum of products of two layers, averaged over rows and weighted.
 

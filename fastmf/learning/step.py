@@ -9,12 +9,13 @@ from fastmf.learning.domain import project
 from fastmf.learning.gibbs import gibbs
 from fastmf.learning.gradients import (
     ORDERS,
+    ConditionalGradient,
     Gradient,
     data_average,
     solution_average,
 )
 from fastmf.learning.starts import starts
-from fastmf.models import RBM
+from fastmf.models import CRBM, RBM
 from fastmf.priors._protocol import map_parameters
 
 # No machine of any use has such weights, and their powers would overflow.
@@ -27,8 +28,8 @@ class State:
 
     Parameters
     ----------
-    model : RBM
-    velocity : Gradient
+    model : RBM or CRBM
+    velocity : Gradient or ConditionalGradient
         The previous step.
     epoch, batch : int
         The next batch to be seen.
@@ -37,26 +38,29 @@ class State:
         hidden variance); empty until the first step needs them.
     history : dict of lists
         One entry an epoch.
-    best : RBM
-        With early stopping, the model with the largest log-likelihood so far.
+    best : RBM or CRBM
+        With early stopping, the model with the best score so far.
     waited : int
         Epochs since then.
     """
 
-    model: RBM
-    velocity: Gradient
+    model: RBM | CRBM
+    velocity: tuple
     epoch: int = 0
     batch: int = 0
     chains: tuple = ()
     history: dict = field(default_factory=dict)
-    best: RBM | None = None
+    best: RBM | CRBM | None = None
     waited: int = 0
 
 
 def initial_state(model):
     """The state before the first step."""
-    at_rest = Gradient(model.weights, *model.layers).combine(np.zeros_like)
-    return State(model, at_rest)
+    if isinstance(model, CRBM):
+        at_rest = ConditionalGradient.of(model)
+    else:
+        at_rest = Gradient(model.weights, *model.layers)
+    return State(model, at_rest.combine(np.zeros_like))
 
 
 def model_average(state, X, settings, rng, n_threads=None):
@@ -125,18 +129,28 @@ def step(state, X, settings, rate, rng, n_threads=None):
     if settings.l1:
         decay += settings.l1 * np.sign(model.weights)
     slope = slope._replace(weights=slope.weights - decay)
-    state.velocity = state.velocity.combine(
-        lambda v, g: (settings.momentum * v + rate * g).astype(v.dtype, copy=False), slope
-    )
+    accelerate(state, slope, settings, rate)
     moved = (
         map_parameters(np.add, prior, v)
         for prior, v in zip(model.layers, state.velocity[1:], strict=True)
     )
     weights = model.weights + state.velocity.weights
+    check_growth(state, weights)
+    state.model = project(weights, *moved)
+
+
+def accelerate(state, slope, settings, rate):
+    """Add a share of the gradient to what is left of the velocity."""
+    state.velocity = state.velocity.combine(
+        lambda v, g: (settings.momentum * v + rate * g).astype(v.dtype, copy=False), slope
+    )
+
+
+def check_growth(state, *weights):
+    """An error if weights grow without bound."""
     # Written so that NaN counts as diverged.
-    if not abs(weights).max() < LARGEST_WEIGHT:
+    if not all(abs(w).max(initial=0) < LARGEST_WEIGHT for w in weights):
         raise FloatingPointError(
             f"learning diverged in epoch {state.epoch}: weights exceed {LARGEST_WEIGHT:g}; "
             "a smaller learning_rate may help."
         )
-    state.model = project(weights, *moved)

@@ -2,9 +2,10 @@
 
 from fastmf.models._io import MODELS, load
 from fastmf.models.boltzmann import BoltzmannMachine
+from fastmf.models.crbm import CRBM
 from fastmf.models.exact import Exact, exact
 from fastmf.models.rbm import RBM
 
-MODELS |= {class_.__name__: class_ for class_ in (RBM, BoltzmannMachine)}
+MODELS |= {class_.__name__: class_ for class_ in (RBM, BoltzmannMachine, CRBM)}
 
-__all__ = ["RBM", "BoltzmannMachine", "Exact", "exact", "load"]
+__all__ = ["CRBM", "RBM", "BoltzmannMachine", "Exact", "exact", "load"]

@@ -5,7 +5,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fastmf.estimators import GeneralizedRBM
+from fastmf.estimators import ConditionalRBM, GeneralizedRBM
 
 SMALL = {"n_components": 3, "n_epochs": 2, "batch_size": 10, "random_state": 0}
 
@@ -14,6 +14,7 @@ SMALL = {"n_components": 3, "n_epochs": 2, "batch_size": 10, "random_state": 0}
 ESTIMATORS = [
     GeneralizedRBM(visible="gaussian", **SMALL),
     make_pipeline(MinMaxScaler(clip=True), GeneralizedRBM(**SMALL)),
+    ConditionalRBM(3, n_epochs=20, batch_size=10, n_sweeps=5, random_state=0),
 ]
 
 
