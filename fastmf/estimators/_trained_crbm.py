@@ -26,7 +26,7 @@ class TrainedCRBM(ClassifierMixin, BaseEstimator):
             The most probable value of each label (mean field or sum-product), the most probable
             labels and hidden units together (max-product), or the most probable labels
             (mixed-product). None for what belongs to `inference`. Hard decisions may cycle; the
-            state after the last iteration is what is returned.
+            best assignment of all iterations is what is returned.
 
         Returns
         -------

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from fastmf.inference import tap
-from fastmf.inference.messages import messages
+from fastmf.inference import belief_propagation, tap
 from fastmf.learning.gradients import ConditionalGradient
 from fastmf.learning.settings import Schedule
 from fastmf.learning.step import accelerate, check_growth
@@ -121,23 +120,21 @@ def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=Fals
     if model.n_hidden == 0:
         exact = np.logaddexp(0, b).sum(1, dtype=float)
         return Moments(expit(b), np.zeros_like(c), None, exact, nothing)
+    units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
+    rbm = RBM(model.weights, *units)
+    options = {
+        "field": (b, c), "damping": 0.0, "tol": 0.0, "max_iter": n_sweeps, "n_threads": n_threads,
+    }  # fmt: skip
     if inference == "mean_field":
-        units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
-        found = tap(
-            RBM(model.weights, *units), expit(b), order=1, field=(b, c), damping=0.0, tol=0.0,
-            max_iter=n_sweeps, free_energy=log_partition, n_threads=n_threads,
-        )  # fmt: skip
+        found = tap(rbm, expit(b), order=1, free_energy=log_partition, **options)
         return Moments(*found.mean, None, found.log_partition, found.residual)
-    algorithm = {"bp": "sum", "max_product": "max", "mixed_product": "mixed"}[inference]
-    found = messages(model.weights, b, c, algorithm=algorithm, n_iter=n_sweeps, n_threads=n_threads)
-    visible, hidden = (part.astype(model.dtype) for part in found.mean)
     if inference == "bp":
-        pairs = found.pairs.astype(model.dtype)
-        return Moments(visible, hidden, pairs, found.log_partition, found.residual)
-    visible = (found.visible > 0).astype(model.dtype)
-    if inference == "max_product":
-        hidden = (found.hidden > 0).astype(model.dtype)
-    else:
+        found = belief_propagation(rbm, pairwise="mean", **options)
+        return Moments(*found.mean, found.pairwise, found.log_partition, found.residual)
+    algorithm = {"max_product": "max", "mixed_product": "mixed"}[inference]
+    found = belief_propagation(rbm, algorithm=algorithm, **options)
+    visible, hidden = (part.astype(model.dtype, copy=False) for part in found.assignment)
+    if inference == "mixed_product":
         hidden = hidden_means(model, visible, c)
     return Moments(visible, hidden, None, nothing, found.residual)
 

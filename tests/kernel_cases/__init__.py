@@ -6,10 +6,10 @@ timed, run on several threads) is done with its twin by exchanging one function 
 family of kernels has its cases in a file of its own.
 """
 
-from kernel_cases import gibbs, messages, product, statistics, tap
+from kernel_cases import belief_propagation, gibbs, product, statistics, tap
 from kernel_cases.case import Case, Size
 
-FAMILIES = (tap, gibbs, statistics, product, messages)
+FAMILIES = (tap, gibbs, statistics, product, belief_propagation)
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
 
 __all__ = ["CASES", "Case", "Size", "case"]

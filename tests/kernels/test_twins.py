@@ -19,8 +19,15 @@ TESTS = Path(__file__).parents[1]
 # More units than one panel or block holds, in no round numbers, and rows enough to be refilled.
 SMALL = Size(60, 31, 9)
 
+# Of one machine, or of one row.
+WITHOUT_ROWS = {
+    "product.fill_panels",
+    "belief_propagation.sweep_blocks",
+    "belief_propagation.conclude_sweep",
+}
+
 with_rows = pytest.mark.parametrize(
-    "the_case", [c for c in CASES if c.kernel != "product.fill_panels"], ids=str
+    "the_case", [c for c in CASES if c.kernel not in WITHOUT_ROWS], ids=str
 )
 with_types = pytest.mark.parametrize(
     "the_case, dtype", [(c, dtype) for c in CASES for dtype in c.dtypes], ids=str

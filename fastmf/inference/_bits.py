@@ -1,0 +1,65 @@
+"""Binary units of any kind as {0, 1} units: x = offset + scale * bit."""
+
+import numpy as np
+
+from fastmf.models import RBM
+from fastmf.priors import Bernoulli, Ising
+from fastmf.special import sigmoid_pair
+
+KINDS = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 2.0)}
+
+
+class Bits:
+    """An RBM of binary units, and fields of rows, as an RBM of {0, 1} units.
+
+    Parameters
+    ----------
+    model : RBM
+    fields : pair of arrays or None
+        Extra fields of the visible and hidden units, (n_units,) or (n_rows, n_units).
+
+    Attributes
+    ----------
+    offsets, scales : pair of float
+    factor : float
+        The {0, 1} units have `factor` times the weights of the model.
+    fields : pair of float64 arrays of shape (1 or n_rows, n_units)
+        Total fields of the {0, 1} units.
+    constant : float64 array of shape (1 or n_rows,)
+        To be added to log-probabilities of the {0, 1} units.
+    """
+
+    def __init__(self, model, fields):
+        if not isinstance(model, RBM):
+            raise TypeError(f"model must be an RBM, got {type(model).__name__}.")
+        for name, prior in zip(("visible", "hidden"), model.layers, strict=True):
+            if type(prior) not in KINDS:
+                raise TypeError(
+                    "belief propagation needs Bernoulli or Ising units in both layers, "
+                    f"the {name} ones are {type(prior).__name__}."
+                )
+        self.offsets, self.scales = zip(*(KINDS[type(p)] for p in model.layers), strict=True)
+        self.factor = self.scales[0] * self.scales[1]
+        own = tuple(
+            np.atleast_2d(p.field.astype(np.float64) + (0 if f is None else f))
+            for p, f in zip(model.layers, fields, strict=True)
+        )
+        (ov, oh), (sv, sh), (b1, b2), w = self.offsets, self.scales, own, model.weights
+        rows = w.sum(1, dtype=np.float64) if oh else 0.0
+        columns = w.sum(0, dtype=np.float64) if ov else 0.0
+        self.fields = sv * (b1 + oh * rows), sh * (b2 + ov * columns)
+        self.constant = ov * b1.sum(1) + oh * b2.sum(1) + ov * oh * np.sum(rows)
+
+    def means(self, log_odds):
+        """Means and variances of the model's own units, from log-odds of the bits."""
+        pairs = [sigmoid_pair(x) for x in log_odds]
+        means = [
+            p if scale == 1 else p - q
+            for (p, q), x, scale in zip(pairs, log_odds, self.scales, strict=True)
+        ]
+        variances = [s * s * p * q for (p, q), s in zip(pairs, self.scales, strict=True)]
+        return means, variances
+
+    def values(self, layer, bits):
+        """Values of the units of a layer, from their bits."""
+        return self.offsets[layer] + self.scales[layer] * bits

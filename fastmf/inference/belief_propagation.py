@@ -1,0 +1,384 @@
+"""Sum-, max- and mixed-product belief propagation in machines of two layers of binary units."""
+
+import numpy as np
+
+from fastmf._threads import in_parallel, workers_for
+from fastmf.inference import _arguments as check
+from fastmf.inference._assignments import climb, spectral_radius
+from fastmf.inference._bits import Bits
+from fastmf.inference._workspace import borrowed
+from fastmf.inference.beliefs import Beliefs
+from fastmf.kernels import belief_propagation as kernels
+from fastmf.kernels import beliefs as vocabulary
+from fastmf.kernels.beliefs import Partial, Problem, Record, Settings
+from fastmf.special import sigmoid_pair
+
+ALGORITHMS = {"sum": vocabulary.SUM, "max": vocabulary.MAX, "mixed": vocabulary.MIXED}
+MESSAGES = {
+    vocabulary.CONVERGED: "converged",
+    vocabulary.OUT_OF_SWEEPS: "not converged: max_iter sweeps done while beliefs "
+    "still move or cycle; raise max_iter, or leave damping=None",
+}
+# Largest |weight| between {0, 1} units for which all ratios are normal numbers of the type.
+LARGEST = {np.dtype(np.float32): 28.0, np.dtype(np.float64): 230.0}
+# Field of padding units: 0 to all purposes, and still finite.
+NEVER = -1e4
+# A single row of fewer pairs is swept by one thread: waking another takes as long as the sweep.
+SHARED = 2_000_000
+
+
+def belief_propagation(
+    model,
+    *,
+    algorithm="sum",
+    field=None,
+    init=None,
+    damping=None,
+    tol=1e-8,
+    max_iter=1000,
+    history=False,
+    messages=False,
+    pairwise=False,
+    polish=False,
+    certificate=False,
+    n_threads=None,
+):
+    """Iterate the messages of belief propagation, for many rows of fields at once.
+
+    Parameters
+    ----------
+    model : RBM
+        With Bernoulli or Ising units.
+    algorithm : {"sum", "max", "mixed"}, default "sum"
+        Sum-product: marginals and log-partition. Max-product: the most probable joint assignment.
+        Mixed-product: the visible assignment of largest probability, hidden units summed out.
+    field : array or pair of arrays, optional
+        Extra fields of the visible units, or of (visible, hidden) units, each (n_units,) or
+        (n_rows, n_units) or None: conditional biases, or a loss that decomposes over units.
+    init : None, array or Beliefs
+        Messages to start from, as in the result's `messages`; for mixed-product a visible
+        assignment. None: no message. An earlier result must have its messages.
+    damping : float in [0, 1), optional
+        Share of the old value in the normalised messages. None: undamped, until the residual of a
+        row has not improved for 16 sweeps; then just that row is damped by 1/2, 3/4, ... Has no
+        meaning for mixed-product, whose messages are hard decisions.
+    tol : float, default 1e-8
+        A row has converged when no belief (probability) changes by more in a sweep (before
+        damping); at least eps * sqrt(largest degree), what rounding leaves moving in float32.
+        0: always do `max_iter` sweeps, as conditional RBMs are trained with.
+    max_iter : int, default 1000
+    history : bool, default False
+        Keep the residual of every sweep.
+    messages : bool, default False
+        Keep the messages: n_rows * n_visible * n_hidden numbers.
+    pairwise : bool or "mean", default False
+        Compute expected products <v_i h_j>, of each row or their average (sum-product only).
+    polish : bool, default False
+        Improve the assignment of max- or mixed-product by flipping one visible unit after another
+        (sequential mixed-product) until no single flip helps. In NumPy, row by row.
+    certificate : bool, default False
+        Bound the spectral radius of Mooij and Kappen (2007).
+    n_threads : int, optional
+        Default: Numba's number of threads. Results do not depend on it.
+
+    Returns
+    -------
+    Beliefs
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of wrong shapes, types or ranges, and |weights| above 230 (of {0, 1} units).
+        Not converging is no error: it is said row by row in the result.
+
+    Notes
+    -----
+    Ping and Ihler (2017), Eqs. 8-18, in odds form: no exponential or logarithm of a message. A
+    sweep is all hidden beliefs, then all visible ones. A float32 model with |weights| above 28 is
+    computed in float64. Memory: exp(weights) and one array of messages for each thread, or for each
+    row if they are kept.
+    """
+    check.one_of("algorithm", algorithm, tuple(ALGORITHMS))
+    kind = ALGORITHMS[algorithm]
+    if damping is not None:
+        damping = check.number("damping", damping, 0, 1, below=True)
+        if damping and algorithm == "mixed":
+            raise ValueError("damping must be None or 0 for mixed-product: decisions are hard.")
+    tol = check.number("tol", tol, 0, np.inf)
+    max_iter = check.count("max_iter", max_iter)
+    if n_threads is not None:
+        n_threads = check.count("n_threads", n_threads)
+    check.one_of("pairwise", pairwise, (False, True, "mean"))
+    if polish and algorithm == "sum":
+        raise ValueError("polish needs algorithm='max' or 'mixed'.")
+    if pairwise and algorithm != "sum":
+        raise ValueError("pairwise needs algorithm='sum'.")
+    if messages and algorithm == "mixed":
+        raise ValueError("messages are not there for mixed-product: start it from an assignment.")
+    fields, n_rows = _fields(model, field)
+    bits = Bits(model, fields)
+    n, m = model.weights.shape
+    largest = float(abs(model.weights).max(initial=0)) * bits.factor
+    dtype = model.dtype if largest <= LARGEST[np.dtype(np.float32)] else np.dtype(np.float64)
+    if largest > LARGEST[dtype] and algorithm != "max":
+        raise ValueError(
+            f"weights must be at most {LARGEST[dtype] / bits.factor:g} in absolute value, "
+            f"got {largest / bits.factor:g}."
+        )
+    init, n_rows = _init(init, algorithm, bits, n, m, n_rows)
+    single, n_rows = n_rows is None, n_rows or 1
+
+    n_history = max_iter if history else 0
+    settings, problem, record = prepared(
+        kind, model, bits, dtype, n_rows, damping, tol, max_iter, n_history
+    )
+    n_padded = record.hidden.shape[1]
+    shared = n_rows == 1 and n * m > SHARED
+    n_workers = workers_for(n_rows, n_rows * n * m * 10, n_threads)
+    keep = bool(messages or pairwise or init is not None) and algorithm != "mixed"
+    n_seats = n_rows if keep or shared else n_workers
+    if algorithm == "mixed":
+        shape = n_seats, n, 0
+    else:
+        shape = n_seats, n, n_padded
+    with borrowed(shape, dtype) as ratios:
+        _start(kind, model, bits, init, ratios, record)
+        if shared:
+            _solve_shared(settings, problem, ratios, record, n_threads)
+        else:
+            n_blocks = -(-n // vocabulary.BLOCK)
+            partial = seats(n_workers, n_blocks, n_padded, dtype, kind)
+            queue = np.zeros(2, np.int64)
+            arguments = settings, problem, ratios, record, partial, queue
+            in_parallel(kernels.belief_propagation, arguments, n_workers)
+        pairs = _pairwise(pairwise, single, model, bits, problem, ratios, record, n_threads)
+        kept = None
+        if messages:
+            kept = ratios[:, :, :m].copy()
+            if algorithm == "sum":
+                np.log(kept, out=kept)
+    if polish:
+        _polish(algorithm, model, bits, record)
+    radius = spectral_radius(model.weights * bits.factor) if certificate else None
+    return _result(algorithm, model, bits, record, history, single, kept, pairs, radius)
+
+
+def _fields(model, field):
+    """Checked extra fields of both layers, and the number of rows."""
+    if not hasattr(model, "layers") or len(model.layers) != 2:
+        raise TypeError(f"model must be an RBM, got {type(model).__name__}.")
+    sizes = model.weights.shape
+    parts = [
+        check.rows("field", part, n, np.float64)
+        for part, n in zip(check.per_layer("field", field, sizes), sizes, strict=True)
+    ]
+    names = "visible field", "hidden field"
+    return parts, check.common_rows(zip(names, parts, strict=True))
+
+
+def _init(init, algorithm, bits, n, m, n_rows):
+    """Starting log-ratios (or visible bits), and the number of rows."""
+    if init is None:
+        return None, n_rows
+    if isinstance(init, Beliefs):
+        if algorithm == "mixed":
+            init = init.assignment[0]
+        elif init.messages is None:
+            raise ValueError("init must have messages: ask for them with messages=True.")
+        else:
+            init = init.messages
+    start = np.asarray(init)
+    shape = (n,) if algorithm == "mixed" else (n, m)
+    if start.dtype.kind not in "fiub":
+        raise TypeError(f"init must be an array of real numbers, got dtype {start.dtype}.")
+    if start.shape[-len(shape) :] != shape or start.ndim not in (len(shape), len(shape) + 1):
+        raise ValueError(f"init must have shape {shape} or (n_rows, *{shape}), got {start.shape}.")
+    if start.ndim > len(shape) and not len(start):
+        raise ValueError("init must have at least one row.")
+    if not np.isfinite(start).all():
+        raise ValueError("init must be finite, got NaN or infinity.")
+    if algorithm == "mixed":
+        start = start > bits.offsets[0] + bits.scales[0] / 2
+    if start.ndim > len(shape):
+        if n_rows not in (None, 1) and len(start) not in (1, n_rows):
+            raise ValueError(f"the numbers of rows differ: field {n_rows}, init {len(start)}.")
+        n_rows = max(n_rows or 1, len(start))
+    return start, n_rows
+
+
+def prepared(kind, model, bits, dtype, n_rows, damping, tol, max_iter, n_history):
+    """Settings, problem and fresh record for the kernels."""
+    largest = max(0.1, float(abs(model.weights).max(initial=0)) * bits.factor)
+    floor = np.finfo(dtype).eps * np.sqrt(max(model.weights.shape))
+    settings = Settings(
+        algorithm=kind,
+        adaptive=damping is None and kind != vocabulary.MIXED,
+        tol=max(tol, floor) if tol else -1.0,
+        max_iter=max_iter,
+        chunk=max(1, int(340 / (largest + 1.4))),
+        flush=max(1, int((80 if dtype == np.float32 else 690) / largest)),
+        refresh=max(1, int(690 / largest)),
+    )
+    problem = _problem(kind, model, bits, dtype)
+    n, n_padded = len(model.weights), problem.hidden_field.shape[1]
+    record = _record(n_rows, n, n_padded, n_history, damping)
+    record.hidden[:] = problem.hidden_field
+    return settings, problem, record
+
+
+def _problem(kind, model, bits, dtype):
+    n, m = model.weights.shape
+    n_padded = -(-m // vocabulary.PADDING) * vocabulary.PADDING
+    factor = dtype.type(bits.factor)
+    weights = exponentials = np.zeros((0, n_padded), dtype)
+    if kind != vocabulary.SUM:
+        weights = np.zeros((n, n_padded), dtype)
+        np.multiply(model.weights, factor, out=weights[:, :m], casting="same_kind")
+    if kind != vocabulary.MAX:
+        exponentials = np.ones((n, n_padded), dtype)
+        scaled = model.weights if factor == 1 else model.weights * factor
+        np.exp(scaled, out=exponentials[:, :m], dtype=dtype)
+    hidden = np.full((len(bits.fields[1]), n_padded), NEVER)
+    hidden[:, :m] = bits.fields[1]
+    sums = weights.sum(1, dtype=np.float64) if kind == vocabulary.MIXED else np.zeros(0)
+    return Problem(weights, exponentials, sums, bits.fields[0], hidden)
+
+
+def _record(n_rows, n, n_padded, n_history, damping):
+    return Record(
+        visible=np.zeros((n_rows, n)),
+        hidden=np.zeros((n_rows, n_padded)),
+        best=np.zeros((n_rows, n), bool),
+        objective=np.full(n_rows, -np.inf),
+        bethe=np.zeros(n_rows),
+        status=np.zeros(n_rows, np.int64),
+        n_iter=np.zeros(n_rows, np.int64),
+        residual=np.zeros(n_rows),
+        damping=np.full(n_rows, damping or 0.0),
+        smallest=np.full(n_rows, np.inf),
+        since=np.zeros(n_rows, np.int64),
+        history=np.zeros((n_rows, n_history) if n_history else (0, 0)),
+    )
+
+
+def seats(n_seats, n_blocks, n_padded, dtype, kind):
+    """Fresh `Partial` of so many seats."""
+    fields = n_seats if kind == vocabulary.MAX else 0
+    return Partial(
+        beliefs=np.zeros((n_seats, 3, n_padded), dtype),
+        logs=np.zeros((n_seats, n_blocks, n_padded)),
+        fields=np.zeros((fields, n_blocks, n_padded)),
+        change=np.zeros((n_seats, n_blocks)),
+        value=np.zeros((n_seats, n_blocks)),
+    )
+
+
+def _start(kind, model, bits, init, ratios, record):
+    """Messages to start from, and the hidden beliefs that belong to them."""
+    m = model.weights.shape[1]
+    if kind == vocabulary.MIXED:
+        if init is not None:
+            record.visible[:] = np.where(init, 1.0, -1.0)
+            record.hidden[:, :m] += (init @ model.weights.astype(np.float64)) * bits.factor
+        return
+    if len(ratios) == len(record.visible):  # each row has its own, and goes on from what is there
+        ratios[:] = 1 if kind == vocabulary.SUM else 0
+    if init is not None:
+        # Messages lie between 1 and exp(weight).
+        scaled = model.weights * bits.factor
+        logs = np.clip(init, np.minimum(scaled, 0), np.maximum(scaled, 0))
+        record.hidden[:, :m] += logs.sum(-2)
+        ratios[:, :, :m] = np.exp(logs) if kind == vocabulary.SUM else logs
+
+
+def _solve_shared(settings, problem, ratios, record, n_threads):
+    """Sweep a single row, all threads at it."""
+    n, n_padded = record.visible.shape[1], record.hidden.shape[1]
+    n_blocks = -(-n // vocabulary.BLOCK)
+    n_workers = workers_for(n_blocks, n * n_padded * 10, n_threads)
+    partial = seats(1, n_blocks, n_padded, ratios.dtype, settings.algorithm)
+    log_odds = record.hidden[0]
+    partial.beliefs[0] = *sigmoid_pair(log_odds), log_odds
+    queue = np.zeros(1, np.int64)
+    arguments = settings, problem, ratios, record, partial, queue
+    while record.status[0] == vocabulary.RUNNING:
+        queue[0] = 0
+        in_parallel(kernels.sweep_blocks, arguments, n_workers)
+        kernels.conclude_sweep(settings, problem, record, partial)
+    if settings.algorithm == vocabulary.SUM:
+        queue[0] = 0
+        in_parallel(kernels.sweep_blocks, arguments, n_workers)
+        kernels.conclude_sweep(settings, problem, record, partial)
+
+
+def _pairwise(wanted, single, model, bits, problem, ratios, record, n_threads):
+    if not wanted:
+        return None
+    n_rows, (n, m) = len(record.visible), model.weights.shape
+    mean = wanted == "mean"
+    out = np.zeros((1 if mean else n_rows, n, ratios.shape[2]), ratios.dtype)
+    scales = np.full(n_rows, 1 / n_rows if mean else 1.0)
+    n_tasks = -(-n // vocabulary.PAIR_BLOCK)
+    n_workers = workers_for(n_tasks, 10 * ratios.size, n_threads)
+    arguments = problem, ratios, record, scales, np.zeros(1, np.int64), out
+    in_parallel(kernels.pair_beliefs, arguments, n_workers)
+    out = out[:, :, :m]
+    if bits.factor != 1:
+        (ov, oh), (sv, sh) = bits.offsets, bits.scales
+        p = [sigmoid_pair(x)[0] for x in (record.visible, record.hidden[:, :m])]
+        if mean:
+            p = [x.mean(0, keepdims=True) for x in p]
+        out = ov * oh + ov * sh * p[1][:, None] + oh * sv * p[0][:, :, None] + sv * sh * out
+    out = np.ascontiguousarray(out, dtype=model.dtype)
+    return out[0] if mean or single else out
+
+
+def _polish(algorithm, model, bits, record):
+    """Make the best assignment of every row a local maximum."""
+    weights = model.weights.astype(np.float64) * bits.factor
+    for row, start in enumerate(record.best):
+        fields = (f[min(row, len(f) - 1)] for f in bits.fields)
+        best, objective = climb(weights, *fields, start, joint=algorithm == "max")
+        if objective > record.objective[row]:
+            record.best[row], record.objective[row] = best, objective
+
+
+def _result(algorithm, model, bits, record, history, single, messages, pairs, radius):
+    dtype, m = model.dtype, model.weights.shape[1]
+    log_odds = record.visible, record.hidden[:, :m]
+    means, variances = bits.means(log_odds)
+    if algorithm == "sum":
+        assignment, objective = tuple(x > 0 for x in log_odds), None
+        log_partition = record.bethe + bits.constant
+    else:
+        fields = bits.fields[1] + (record.best.astype(dtype) @ model.weights) * bits.factor
+        assignment = record.best, fields > 0
+        log_partition = objective = record.objective + bits.constant
+    trace = None
+    if history:
+        n_sweeps = int(record.n_iter.max())
+        last = np.minimum(np.arange(n_sweeps), record.n_iter[:, None] - 1)
+        trace = np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)
+    one = (lambda x: None if x is None else x[0]) if single else (lambda x: x)
+    tilts = [
+        x / s - prior.field for x, s, prior in zip(log_odds, bits.scales, model.layers, strict=True)
+    ]
+    cast = lambda parts: tuple(one(np.asarray(x, dtype)) for x in parts)  # noqa: E731
+    return Beliefs(
+        mean=cast(means),
+        var=cast(variances),
+        b=cast(tilts),
+        a=cast([np.zeros_like(x) for x in log_odds]),
+        log_partition=one(log_partition),
+        converged=one(record.status == vocabulary.CONVERGED),
+        n_iter=one(record.n_iter),
+        residual=one(record.residual),
+        message=one(np.array([MESSAGES[status] for status in record.status])),
+        history=one(trace),
+        assignment=cast(bits.values(k, x) for k, x in enumerate(assignment)),
+        objective=one(objective),
+        messages=one(messages),
+        pairwise=pairs,
+        damping=one(record.damping),
+        spectral_radius=radius,
+    )
