@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.step import State
@@ -23,12 +24,19 @@ def identity(settings, model, seed, *data):
     options = asdict(settings)
     if callable(settings.learning_rate):
         options["learning_rate"] = getattr(settings.learning_rate, "__qualname__", "callable")
-    digests = [hashlib.blake2b(np.ascontiguousarray(X), digest_size=16).hexdigest() for X in data]
+    digests = [_digest(X) for X in data]
     return options | {
         "seed": int(seed),
         "model": repr(model),
         "data": [f"{X.shape} {X.dtype} {d}" for X, d in zip(data, digests, strict=True)],
     }
+
+
+def _digest(X):
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (X.data, X.indices, X.indptr) if issparse(X) else (X,):
+        digest.update(np.ascontiguousarray(part))
+    return digest.hexdigest()
 
 
 def _with_prefix(prefix, arrays):

@@ -11,15 +11,12 @@ from fastmf.learning.starts import STARTS
 GRADIENTS = (*ORDERS, "cd", "pcd")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Options of gradient ascent on the log-likelihood.
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Options of stochastic gradient ascent, whatever it climbs.
 
     Parameters
     ----------
-    gradient : {"tap", "mean_field", "tap3", "cd", "pcd"}
-        Model averages from TAP solutions (second order), naive mean-field or third-order ones
-        (binary units), from short Gibbs chains started at the data, or from persistent chains.
     learning_rate : float, (start, end), (start, end, "linear") or callable
         Constant, geometric or linear from the first epoch to the last, or a function of the epoch
         (counted from 0).
@@ -28,48 +25,30 @@ class Settings:
     l2, l1 : float
         Weight decay: the step follows the gradient minus `l2 W + l1 sign(W)`.
     n_epochs, batch_size : int
-    n_starts : int or None
-        Mean-field solutions or Gibbs chains per step; None for as many as rows in the batch.
-    n_sweeps : int
-        TAP sweeps from each start, or Gibbs sweeps (the k of CD-k), per step.
-    starts : {"data", "noise", "persistent", "random"}
-        Where the mean-field solutions start; see `fastmf.learning.starts`.
-    noise : float
-        For "noise": probability of a flip, or standard deviations of the data.
     monitor_rows : int
-        Rows of data whose log-likelihood is computed after each epoch.
+        Rows of data that are followed after each epoch.
     early_stopping : bool
     patience : int
-        Epochs without an increase of the log-likelihood before training stops.
+        Epochs without a better score before training stops.
     """
 
-    gradient: str = "tap"
     learning_rate: object = 0.05
     momentum: float = 0.5
     l2: float = 0.001
     l1: float = 0.0
     n_epochs: int = 20
     batch_size: int = 100
-    n_starts: int | None = None
-    n_sweeps: int = 3
-    starts: str = "data"
-    noise: float = 0.1
     monitor_rows: int = 100
     early_stopping: bool = False
     patience: int = 5
 
     def __post_init__(self):
-        self._one_of("gradient", GRADIENTS)
-        self._one_of("starts", STARTS)
-        for name in ("batch_size", "n_sweeps", "monitor_rows", "patience"):
+        for name in ("batch_size", "monitor_rows", "patience"):
             self._integer(name, getattr(self, name), 1)
         self._integer("n_epochs", self.n_epochs, 0)
-        if self.n_starts is not None:
-            self._integer("n_starts", self.n_starts, 1)
         self._real("momentum", self.momentum, below=1)
         self._real("l2", self.l2)
         self._real("l1", self.l1)
-        self._real("noise", self.noise, below=1 if self.starts == "noise" else np.inf)
         rate(self, 0)
 
     def _one_of(self, name, choices):
@@ -89,6 +68,41 @@ class Settings:
             raise TypeError(f"{name} must be a number, got {value!r}.")
         if not 0 <= value < below:
             raise ValueError(f"{name} must be in [0, {below}), got {value}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Schedule):
+    """Options of gradient ascent on the log-likelihood of an RBM; see also `Schedule`.
+
+    Parameters
+    ----------
+    gradient : {"tap", "mean_field", "tap3", "cd", "pcd"}
+        Model averages from TAP solutions (second order), naive mean-field or third-order ones
+        (binary units), from short Gibbs chains started at the data, or from persistent chains.
+    n_starts : int or None
+        Mean-field solutions or Gibbs chains per step; None for as many as rows in the batch.
+    n_sweeps : int
+        TAP sweeps from each start, or Gibbs sweeps (the k of CD-k), per step.
+    starts : {"data", "noise", "persistent", "random"}
+        Where the mean-field solutions start; see `fastmf.learning.starts`.
+    noise : float
+        For "noise": probability of a flip, or standard deviations of the data.
+    """
+
+    gradient: str = "tap"
+    n_starts: int | None = None
+    n_sweeps: int = 3
+    starts: str = "data"
+    noise: float = 0.1
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._one_of("gradient", GRADIENTS)
+        self._one_of("starts", STARTS)
+        self._integer("n_sweeps", self.n_sweeps, 1)
+        if self.n_starts is not None:
+            self._integer("n_starts", self.n_starts, 1)
+        self._real("noise", self.noise, below=1 if self.starts == "noise" else np.inf)
 
 
 def rate(settings, epoch):

@@ -10,7 +10,7 @@ from fastmf.learning.gibbs import gibbs
 from fastmf.learning.gradients import ORDERS, data_average, solution_average
 from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.starts import starts
-from fastmf.models import DBM, RBM
+from fastmf.models import CRBM, DBM, RBM
 
 # No machine of any use has such weights, and their powers would overflow.
 LARGEST_WEIGHT = 1e9
@@ -22,7 +22,7 @@ class State:
 
     Parameters
     ----------
-    model : RBM or DBM
+    model : RBM, DBM or CRBM
     velocity : ModelParameters
         The previous step.
     epoch, batch : int
@@ -32,19 +32,19 @@ class State:
         until the first step needs them.
     history : dict of lists
         One entry an epoch.
-    best : RBM or DBM
-        With early stopping, the model with the largest log-likelihood so far.
+    best : RBM, DBM or CRBM
+        With early stopping, the model with the best score so far.
     waited : int
         Epochs since then.
     """
 
-    model: RBM | DBM
+    model: RBM | DBM | CRBM
     velocity: ModelParameters
     epoch: int = 0
     batch: int = 0
     chains: tuple = ()
     history: dict = field(default_factory=dict)
-    best: RBM | DBM | None = None
+    best: RBM | DBM | CRBM | None = None
     waited: int = 0
 
 
@@ -115,19 +115,27 @@ def step(state, X, settings, rate, rng, n_threads=None):
     order = ORDERS.get(settings.gradient, 1)
     slope = data_average(model, X, order, n_threads, **hidden_layers(model, settings))
     slope -= model_average(state, X, settings, rng, n_threads)
-    here = ModelParameters.of(model)
+    state.model = project(model, ascend(state, slope, settings, rate))
+
+
+def ascend(state, slope, settings, rate):
+    """Add a share of the slope, less decay, to what is left of the velocity, and move by it.
+
+    Returns the new parameters; raises FloatingPointError if couplings grow without bound.
+    """
+    here = ModelParameters.of(state.model)
     slope = slope.combine(lambda g, w: _decayed(g, w, settings), here)
     state.velocity = state.velocity.combine(
         lambda v, g: (settings.momentum * v + rate * g).astype(v.dtype, copy=False), slope
     )
     moved = here.combine(np.add, state.velocity)
     # Written so that NaN counts as diverged.
-    if not all(abs(couplings).max() < LARGEST_WEIGHT for couplings in moved.couplings()):
+    if not all(abs(w).max(initial=0) < LARGEST_WEIGHT for w in moved.couplings()):
         raise FloatingPointError(
             f"learning diverged in epoch {state.epoch}: weights exceed {LARGEST_WEIGHT:g}; "
             "a smaller learning_rate may help."
         )
-    state.model = project(model, moved)
+    return moved
 
 
 def _decayed(slope, values, settings):

@@ -5,6 +5,8 @@ interrupted needs nothing but its parameters to go on as if nothing had happened
 """
 
 import warnings
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,10 +30,45 @@ def stream(seed, epoch, batch=None):
     return np.random.default_rng([seed, epoch + 1, 0 if batch is None else batch + 1])
 
 
+class Family(NamedTuple):
+    """What the loop must know of a family of models: where moments come from, and what is followed.
+
+    Parameters
+    ----------
+    step : callable
+        `step(state, batch, settings, rate, rng, n_threads)` moves the state one step.
+    figures : callable
+        `figures(state, watched, validation, settings, n_threads)` gives the figures of an epoch, by
+        name.
+    score : str
+        Which of them early stopping raises, if `validation_` before it is not there.
+    label : str
+        What it is called on the line of progress.
+    """
+
+    step: Callable
+    figures: Callable
+    score: str
+    label: str
+
+
+def _rows(data, rows):
+    return tuple(part[rows] for part in data) if isinstance(data, tuple) else data[rows]
+
+
+def _length(data):
+    return (data[0] if isinstance(data, tuple) else data).shape[0]
+
+
+def _parts(data):
+    return data if isinstance(data, tuple) else (data,)
+
+
 def monitor_rows(X, settings, seed):
-    """The rows of data whose log-likelihood is followed: always the same ones."""
-    n = min(settings.monitor_rows, len(X))
-    return X[np.sort(np.random.default_rng([seed, 0, 1]).permutation(len(X))[:n])]
+    """The rows of data that are followed: always the same ones."""
+    n_rows = _length(X)
+    n = min(settings.monitor_rows, n_rows)
+    return _rows(X, np.sort(np.random.default_rng([seed, 0, 1]).permutation(n_rows)[:n]))
 
 
 def train(
@@ -46,20 +83,21 @@ def train(
     checkpoint_every=None,
     n_threads=None,
     verbose=0,
+    family=None,
 ):
-    """Climb the log-likelihood of data.
+    """Climb the log-likelihood of data, or another objective.
 
     Parameters
     ----------
-    model : RBM or DBM
+    model : RBM, DBM or CRBM
         Where to start.
-    X : array of shape (n_rows, n_visible)
+    X : array of shape (n_rows, n_visible), or tuple of arrays that lead with the rows
         Data, in the type of the model.
-    settings : Settings
+    settings : Settings or ConditionalSettings
     seed : int or None
         The result is a function of it; None draws one.
-    validation : array of shape (n_rows, n_visible) or None
-        Its log-likelihood is followed too, and decides on early stopping if given.
+    validation : like X, or None
+        It is followed too, and decides on early stopping if given.
     callbacks : sequence of callable
         Called as `callback(state)` after each epoch; training stops when one returns True.
     checkpoint : str, path or None
@@ -69,6 +107,8 @@ def train(
     n_threads : int or None
     verbose : int
         1 for a progress bar.
+    family : Family or None
+        None for that of the RBM.
 
     Returns
     -------
@@ -82,11 +122,12 @@ def train(
     FloatingPointError
         If learning diverges.
     """
+    family = family or RBM_FAMILY
     any_seed = seed is None
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if any_seed else int(seed)
     state = initial_state(model)
     if checkpoint is not None:
-        data = [X] if validation is None else [X, validation]
+        data = [*_parts(X), *(() if validation is None else _parts(validation))]
         run = files.identity(settings, model, seed, *data)
         found = files.read(checkpoint, run, any_seed=any_seed)
         if found:
@@ -98,24 +139,25 @@ def train(
             files.write(checkpoint, state, run)
 
     watched = monitor_rows(X, settings, seed)
-    n_batches = -(-len(X) // settings.batch_size)
+    n_batches = -(-_length(X) // settings.batch_size)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
     with progress(total, done, verbose) as bar:
         while state.epoch < settings.n_epochs and not _finished(state, settings):
             epoch = state.epoch
-            order = stream(seed, epoch).permutation(len(X))
+            order = stream(seed, epoch).permutation(_length(X))
             while state.batch < n_batches:
                 rows = order[state.batch * settings.batch_size :][: settings.batch_size]
                 rng = stream(seed, epoch, state.batch)
-                step(state, X[rows], settings, rate(settings, epoch), rng, n_threads)
+                batch = _rows(X, rows)
+                family.step(state, batch, settings, rate(settings, epoch), rng, n_threads)
                 state.batch += 1
                 bar.update()
                 if checkpoint_every and state.batch % checkpoint_every == 0:
                     keep()
             state.epoch, state.batch = epoch + 1, 0
-            _record(state, watched, validation, settings, n_threads)
+            _record(state, family, watched, validation, settings, n_threads)
             keep()
-            bar.set_postfix_str(_line(state.history))
+            bar.set_postfix_str(_line(state.history, family))
             # All are called, whatever the first says.
             if any([callback(state) is True for callback in callbacks]):
                 break
@@ -124,8 +166,33 @@ def train(
     return state
 
 
-def _record(state, watched, validation, settings, n_threads):
+def _record(state, family, watched, validation, settings, n_threads):
     """Append the figures of the epoch that has just ended to the history."""
+    entry = {"epoch": state.epoch, "learning_rate": rate(settings, state.epoch - 1)}
+    entry |= family.figures(state, watched, validation, settings, n_threads)
+    for name, value in entry.items():
+        state.history.setdefault(name, []).append(value)
+    if settings.early_stopping:
+        scores = state.history.get(f"validation_{family.score}", state.history[family.score])
+        if len(scores) == 1 or scores[-1] > max(scores[:-1]):
+            state.best, state.waited = state.model, 0
+        else:
+            state.waited += 1
+
+
+def _finished(state, settings):
+    return settings.early_stopping and state.waited >= settings.patience
+
+
+def _line(history, family):
+    text = f"epoch {history['epoch'][-1]}, {family.label} {history[family.score][-1]:.4f}"
+    if f"validation_{family.score}" in history:
+        text += f", validation {history[f'validation_{family.score}'][-1]:.4f}"
+    return text
+
+
+def _rbm_figures(state, watched, validation, settings, n_threads):
+    """Log-likelihoods per unit."""
     model = state.model
     size = sum(n_units(prior) for prior in model.layers)
     order = ORDERS.get(settings.gradient, 2)
@@ -139,38 +206,10 @@ def _record(state, watched, validation, settings, n_threads):
     def per_unit(X):
         return float(log_likelihood(model, X, log_partition, **options).mean()) / size
 
-    entry = {
-        "epoch": state.epoch,
-        "learning_rate": rate(settings, state.epoch - 1),
-        "log_likelihood": per_unit(watched),
-    }
+    figures = {"log_likelihood": per_unit(watched)}
     if validation is not None:
-        entry["validation_log_likelihood"] = per_unit(validation)
-    for name, value in entry.items():
-        state.history.setdefault(name, []).append(value)
-    if settings.early_stopping:
-        scores = _scores(state.history)
-        if len(scores) == 1 or scores[-1] > max(scores[:-1]):
-            state.best, state.waited = model, 0
-        else:
-            state.waited += 1
-
-
-def _scores(history):
-    return history.get("validation_log_likelihood", history["log_likelihood"])
-
-
-def _finished(state, settings):
-    return settings.early_stopping and state.waited >= settings.patience
-
-
-def _line(history):
-    text = (
-        f"epoch {history['epoch'][-1]}, log-likelihood per unit {history['log_likelihood'][-1]:.4f}"
-    )
-    if "validation_log_likelihood" in history:
-        text += f", validation {history['validation_log_likelihood'][-1]:.4f}"
-    return text
+        figures["validation_log_likelihood"] = per_unit(validation)
+    return figures
 
 
 def _warn_of_collapse(state, solutions):
@@ -182,5 +221,8 @@ def _warn_of_collapse(state, solutions):
             f"after epoch {state.epoch} the {len(state.chains[0])} persistent solutions have "
             f"collapsed to {alive}, where data lead to {reached}: they no longer represent the "
             "model. Unlike samples they are not driven apart by noise; use starts='noise'.",
-            stacklevel=4,
+            stacklevel=5,
         )
+
+
+RBM_FAMILY = Family(step, _rbm_figures, "log_likelihood", "log-likelihood per unit")

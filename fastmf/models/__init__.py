@@ -2,11 +2,23 @@
 
 from fastmf.models._io import MODELS, load
 from fastmf.models.boltzmann import BoltzmannMachine
+from fastmf.models.crbm import CRBM
 from fastmf.models.dbm import DBM
 from fastmf.models.exact import Exact, exact
 from fastmf.models.rbm import RBM
 from fastmf.models.sparse_linear import SparseLinearModel
 
-MODELS |= {class_.__name__: class_ for class_ in (RBM, DBM, BoltzmannMachine, SparseLinearModel)}
+MODELS |= {
+    class_.__name__: class_ for class_ in (RBM, DBM, CRBM, BoltzmannMachine, SparseLinearModel)
+}
 
-__all__ = ["DBM", "RBM", "BoltzmannMachine", "Exact", "SparseLinearModel", "exact", "load"]
+__all__ = [
+    "CRBM",
+    "DBM",
+    "RBM",
+    "BoltzmannMachine",
+    "Exact",
+    "SparseLinearModel",
+    "exact",
+    "load",
+]

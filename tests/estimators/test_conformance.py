@@ -6,6 +6,7 @@ from sklearn.preprocessing import Binarizer, MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmf.estimators import (
+    ConditionalRBM,
     DeepBoltzmannMachine,
     FullyVisibleBoltzmannMachine,
     GeneralizedRBM,
@@ -24,6 +25,7 @@ ESTIMATORS = [
     FullyVisibleBoltzmannMachine(threshold=0.0),
     FullyVisibleBoltzmannMachine(threshold=0.0, solver="bslm", l2=0.1),
     make_pipeline(Binarizer(), FullyVisibleBoltzmannMachine(l2=0.01)),
+    ConditionalRBM(3, n_epochs=20, batch_size=10, n_sweeps=5, random_state=0),
 ]
 
 

@@ -1,0 +1,185 @@
+"""What a trained conditional RBM can do: predict, score, and go to a file and back."""
+
+import json
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf.learning.conditional import infer
+from fastmf.models._io import model_from_arrays, model_to_arrays, read_arrays, write_arrays
+
+# How to train rather than what was learned; may hold anything.
+_FORGOTTEN = ("callbacks", "checkpoint", "random_state", "init")
+
+
+class TrainedCRBM(ClassifierMixin, BaseEstimator):
+    """Everything of `ConditionalRBM` but its learning."""
+
+    def predict(self, X, decode=None):
+        """Labels of each row.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        decode : {"marginal_modes", "joint_map", "marginal_map"} or None
+            The most probable value of each label (mean field or sum-product), the most probable
+            labels and hidden units together (max-product), or the most probable labels
+            (mixed-product). None for what belongs to `inference`. Hard decisions may cycle; the
+            best assignment of all iterations is what is returned.
+
+        Returns
+        -------
+        array of shape (n_samples, n_labels) or (n_samples,)
+        """
+        check_is_fitted(self)
+        inference = self._matched
+        if decode is not None:
+            modes = inference if inference in ("bp", "mean_field") else "bp"
+            known = {
+                "marginal_modes": modes,
+                "joint_map": "max_product",
+                "marginal_map": "mixed_product",
+            }
+            if decode not in known:
+                raise ValueError(f"decode must be one of {tuple(known)}, got {decode!r}.")
+            inference = known[decode]
+        found = self._infer(self._features(X), inference)
+        predicted = self.classes_[(found.visible > 0.5).astype(int)]
+        return predicted[:, 0] if self._one_column else predicted
+
+    def predict_proba(self, X):
+        """Marginal probability of the second value of each label.
+
+        By mean field if that is the inference, otherwise by sum-product belief propagation.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_labels)
+            Or (n_samples, 2), the probabilities of both values, if `Y` had one axis.
+        """
+        check_is_fitted(self)
+        inference = "mean_field" if self._matched == "mean_field" else "bp"
+        mean = self._infer(self._features(X), inference).visible
+        return np.column_stack([1 - mean, mean]) if self._one_column else mean
+
+    def score_samples(self, X, Y=None):
+        """Approximate log p(y | x) of each row, in nats.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        Y : array of shape (n_samples, n_labels) or (n_samples,), or None
+            None for the labels that `predict` gives.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            With the log-partition by mean field if that is the inference, which makes it an upper
+            bound at convergence, otherwise by Bethe.
+        """
+        check_is_fitted(self)
+        X = self._features(X)
+        Y = self._labels(self.predict(X) if Y is None else Y, X)
+        inference = "mean_field" if self._matched == "mean_field" else "bp"
+        found = self._infer(X, inference, log_partition=True)
+        return -self.model_.free_energy(Y, X) - found.log_partition
+
+    def score(self, X, y, sample_weight=None):
+        """Share of right labels, averaged over labels and rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        y : array of shape (n_samples, n_labels) or (n_samples,)
+        sample_weight : array of shape (n_samples,) or None
+
+        Returns
+        -------
+        float
+        """
+        right = self.predict(X) == np.asarray(y)
+        right = right.reshape(len(right), -1).mean(1)
+        return float(np.average(right, weights=sample_weight))
+
+    def save(self, path):
+        """Write the fitted estimator to `path` (.npz, without pickles, atomically)."""
+        check_is_fitted(self)
+        options = {k: v for k, v in self.get_params(deep=False).items() if k not in _FORGOTTEN}
+        fitted = {
+            "n_iter_": self.n_iter_,
+            "n_sweeps_": self.n_sweeps_,
+            "n_features_in_": self.n_features_in_,
+            "history_": self.history_,
+            "_one_column": self._one_column,
+        }
+        try:
+            text = [type(self).__name__, json.dumps(options), json.dumps(fitted)]
+        except TypeError as error:
+            raise TypeError(
+                f"an option cannot be saved ({error}); set it to a plain value."
+            ) from None
+        arrays = {"estimator": np.array(text), "classes": self.classes_}
+        if hasattr(self, "feature_names_in_"):
+            arrays["feature_names"] = np.array(self.feature_names_in_, dtype=str)
+        write_arrays(path, arrays | model_to_arrays(self.model_))
+
+    @classmethod
+    def load(cls, path):
+        """Read an estimator that was written by `save`.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or not such an estimator.
+        """
+        arrays = read_arrays(path)
+        try:
+            name, options, fitted = (str(text) for text in arrays["estimator"])
+            if name != cls.__name__:
+                raise ValueError(f"holds a {name}")
+            estimator = cls(**json.loads(options))
+            estimator.model_ = model_from_arrays(arrays)
+            estimator.classes_ = arrays["classes"]
+            if "feature_names" in arrays:
+                estimator.feature_names_in_ = arrays["feature_names"].astype(object)
+            for key, value in json.loads(fitted).items():
+                setattr(estimator, key, value)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is not a {cls.__name__} of fastmf: {error!r}") from error
+        return estimator
+
+    @property
+    def _matched(self):
+        return self._settings().matched
+
+    def _infer(self, X, inference, log_partition=False, rows=500):
+        """Beliefs, some rows at a time so that memory stays small."""
+        parts = []
+        for first in range(0, X.shape[0], rows):
+            fields = self.model_.fields(X[first : first + rows])
+            parts.append(
+                infer(
+                    self.model_, fields, inference, self.n_sweeps_, self.n_threads, log_partition
+                )._replace(pairs=None)
+            )
+        joined = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("visible", "hidden", "log_partition", "residual")
+        }
+        return parts[0]._replace(**joined)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = True
+        return tags

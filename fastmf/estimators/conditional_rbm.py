@@ -1,0 +1,269 @@
+"""Conditional restricted Boltzmann machine: a classifier of many labels at once."""
+
+import numpy as np
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, validate_data
+
+from fastmf.estimators._trained_crbm import TrainedCRBM
+from fastmf.learning.conditional import CRBM_FAMILY, ConditionalSettings, sweeps
+from fastmf.learning.trainer import train
+from fastmf.models import CRBM
+
+
+class ConditionalRBM(TrainedCRBM):
+    """Conditional RBM for structured and multi-label prediction.
+
+    Parameters
+    ----------
+    n_components : int
+        Hidden units; none are used by objective="logistic".
+    objective : {"likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm"}
+        Maximum likelihood with moments from `inference`; independent logistic regressions;
+        contrastive divergence; CD-PercLoss; latent and marginal structured support vector machine
+        (Hamming loss).
+    inference : {"bp", "mean_field", "max_product", "mixed_product"} or None
+        For prediction, and for objective="likelihood" also for learning. None: sum-product belief
+        propagation for "likelihood", max-product for "latent_svm", mixed-product for
+        "marginal_svm", mean field for the others.
+    n_gibbs : int
+        Gibbs sweeps of "cd" (CD-k) and "perceptron" (10 in the paper).
+    gibbs_start : {"data", "logistic", "random"}
+        Where the chains of "cd" start.
+    n_sweeps : int or None
+        Iterations of inference, undamped; None for 7 + epoch, as in the paper.
+    learning_rate, momentum, l2, l1, n_epochs, batch_size, monitor_rows, patience
+        See `fastmf.learning.settings.Schedule`. Weight decay acts on all three weight matrices.
+    early_stopping : bool
+        Keep the model with the smallest error of validation data, and stop when it no longer falls.
+    validation_fraction : float
+        Share of the data set aside for that, unless `fit` is given validation data.
+    weight_scale : float
+        Standard deviation of `weights` before learning; all else starts from 0.
+    init : CRBM or None
+        Where learning starts instead; without hidden units (a logistic regression), its weights and
+        biases of the labels are taken.
+    callbacks, checkpoint, checkpoint_every, n_threads, random_state, verbose
+        As for `GeneralizedRBM`.
+
+    Attributes
+    ----------
+    model_ : CRBM
+    classes_ : array of shape (2,)
+        The two values of the labels.
+    history_ : dict of lists
+        By epoch: "accuracy" (share of right labels), "converged" (share of rows of inference whose
+        last change is below 1e-3), both of `monitor_rows` rows of data, and "validation_accuracy".
+    n_iter_ : int
+        Epochs done.
+    n_sweeps_ : int
+        Iterations of inference in prediction: those of the epoch that the model is from.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Ping & Ihler (2017). float32 features are computed in float32, all other in float64.
+
+    Beside scikit-learn's ClassifierChain on synthetic labels, where the chain makes fewer errors
+    (0.23 against 0.27 when measured):
+
+    >>> import numpy as np, fastmf as mf
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.multioutput import ClassifierChain
+    >>> X, Y = make_multilabel_classification(600, n_classes=8, random_state=0)
+    >>> X = X / X.max()
+    >>> crbm = mf.ConditionalRBM(16, n_epochs=30, batch_size=20, random_state=0)
+    >>> wrong = (crbm.fit(X[:400], Y[:400]).predict(X[400:]) != Y[400:]).mean()
+    >>> chain = ClassifierChain(LogisticRegression()).fit(X[:400], Y[:400])
+    >>> bool(wrong < (chain.predict(X[400:]) != Y[400:]).mean() + 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components=256,
+        *,
+        objective="likelihood",
+        inference=None,
+        n_gibbs=1,
+        gibbs_start="data",
+        n_sweeps=None,
+        learning_rate=0.05,
+        momentum=0.0,
+        l2=0.0,
+        l1=0.0,
+        n_epochs=50,
+        batch_size=20,
+        monitor_rows=100,
+        early_stopping=False,
+        validation_fraction=0.1,
+        patience=5,
+        weight_scale=0.01,
+        init=None,
+        callbacks=None,
+        checkpoint=None,
+        checkpoint_every=None,
+        n_threads=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.objective = objective
+        self.inference = inference
+        self.n_gibbs = n_gibbs
+        self.gibbs_start = gibbs_start
+        self.n_sweeps = n_sweeps
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.l2 = l2
+        self.l1 = l1
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.monitor_rows = monitor_rows
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.weight_scale = weight_scale
+        self.init = init
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X, Y, validation_data=None):
+        """Learn from features and labels.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        Y : array of shape (n_samples, n_labels) or (n_samples,)
+            Labels of two values, the same two in all columns.
+        validation_data : tuple (X, Y) or None
+            Decides on early stopping.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For labels of more than two values, options out of range, or a checkpoint of another
+            run.
+        FloatingPointError
+            If learning diverges.
+        """
+        settings = self._settings()
+        X = self._features(X, reset=True)
+        Y = self._labels(Y, X, reset=True)
+        seed = None
+        if self.random_state is not None:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        validation = None
+        if validation_data is not None:
+            X_v = self._features(validation_data[0])
+            validation = self._labels(validation_data[1], X_v), X_v
+        elif self.early_stopping:
+            X, Y, validation = self._split(X, Y, seed or 0)
+        state = train(
+            self._initial_model(X, Y, seed or 0),
+            (Y, X),
+            settings,
+            seed=seed,
+            validation=validation,
+            callbacks=self.callbacks or (),
+            checkpoint=self.checkpoint,
+            checkpoint_every=self.checkpoint_every,
+            n_threads=self.n_threads,
+            verbose=self.verbose,
+            family=CRBM_FAMILY,
+        )
+        self.model_, self.history_, self.n_iter_ = state.model, state.history, state.epoch
+        from_epoch = state.epoch - (state.waited if self.early_stopping else 0)
+        self.n_sweeps_ = sweeps(settings, max(from_epoch - 1, 0))
+        return self
+
+    def _settings(self):
+        names = ConditionalSettings.__dataclass_fields__
+        settings = ConditionalSettings(**{name: getattr(self, name) for name in names})
+        settings._integer("n_components", self.n_components, 1)
+        settings._real("weight_scale", self.weight_scale)
+        return settings
+
+    def _features(self, X, reset=False):
+        dtype = [np.float64, np.float32] if reset else self._dtype
+        X = validate_data(self, X, reset=reset, dtype=dtype, order="C", accept_sparse="csr")
+        if reset:
+            self._dtype = X.dtype
+        return X
+
+    @property
+    def _dtype(self):
+        return self.model_.dtype if hasattr(self, "model_") else self._first_dtype
+
+    @_dtype.setter
+    def _dtype(self, dtype):
+        self.__dict__.pop("model_", None)
+        self._first_dtype = dtype
+
+    def _labels(self, Y, X, reset=False):
+        """Labels as 0 and 1, one row each."""
+        if Y is None:
+            raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
+        Y = check_array(Y, ensure_2d=False, dtype=None, input_name="y")
+        if len(Y) != X.shape[0]:
+            raise ValueError(f"X has {X.shape[0]} rows and y has {len(Y)}.")
+        if Y.ndim == 1 or Y.shape[1] == 1:
+            check_classification_targets(Y)
+        if reset:
+            values = np.unique(Y)
+            if len(values) > 2:
+                shown = ", ".join(map(str, values[:4]))
+                raise ValueError(
+                    "Only binary classification is supported: labels must have two values, the "
+                    f"same in all columns, got {len(values)} classes ({shown} ...)."
+                )
+            if np.isin(values, [0, 1]).all() if values.dtype.kind in "fiub" else False:
+                values = np.array([0, 1], values.dtype)
+            if len(values) < 2:
+                raise ValueError(f"labels must have two values, got one class: {values[0]!r}.")
+            self.classes_, self._one_column = values, Y.ndim == 1
+        elif not np.isin(Y, self.classes_).all():
+            raise ValueError(f"labels must be among {self.classes_}.")
+        Y = column_or_1d(Y)[:, None] if Y.ndim == 1 else Y
+        if hasattr(self, "model_") and Y.shape[1] != self.model_.n_visible:
+            raise ValueError(f"y must have {self.model_.n_visible} columns, got {Y.shape[1]}.")
+        return (Y == self.classes_[1]).astype(self._dtype)
+
+    def _split(self, X, Y, seed):
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(
+                f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}."
+            )
+        n = max(1, round(self.validation_fraction * len(Y)))
+        if n >= len(Y):
+            raise ValueError(f"early_stopping needs more than {len(Y)} sample to set some aside.")
+        order = np.random.default_rng([seed, 0, 2]).permutation(len(Y))
+        train, rest = order[n:], order[:n]
+        return X[train], Y[train], (Y[rest], X[rest])
+
+    def _initial_model(self, X, Y, seed):
+        n, f, dtype = Y.shape[1], X.shape[1], Y.dtype
+        m = 0 if self.objective == "logistic" else self.n_components
+        start = self.init
+        if start is not None:
+            if not isinstance(start, CRBM):
+                raise TypeError(f"init must be a CRBM or None, got {type(start).__name__}.")
+            if (start.n_visible, start.n_features) != (n, f) or start.n_hidden not in (0, m):
+                raise ValueError(f"init must have {n} labels, {f} features and {m} hidden units.")
+            if start.n_hidden == m:
+                return start
+        rng = np.random.default_rng([seed, 0, 3])
+        weights = rng.normal(scale=self.weight_scale, size=(n, m)).astype(dtype)
+        visible, bias = np.zeros((n, f), dtype), np.zeros(n, dtype)
+        if start is not None:
+            visible, bias = start.visible_weights, start.visible_bias
+        return CRBM(weights, visible, np.zeros((m, f), dtype), bias, np.zeros(m, dtype))

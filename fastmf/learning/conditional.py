@@ -1,0 +1,256 @@
+"""Gradients of the objectives of a conditional RBM: where its moments come from.
+
+Every objective has the same gradient, statistics at the labels minus statistics at what the model
+believes in, and differs only in the second: beliefs of belief propagation, mean-field means, Gibbs
+samples, or a competing labelling.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from fastmf.inference import belief_propagation, tap
+from fastmf.learning.parameters import ModelParameters
+from fastmf.learning.settings import Schedule
+from fastmf.learning.step import ascend
+from fastmf.learning.trainer import Family
+from fastmf.models import CRBM, RBM
+from fastmf.priors import Bernoulli
+
+OBJECTIVES = (
+    "likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm",
+)  # fmt: skip
+INFERENCES = ("bp", "mean_field", "max_product", "mixed_product")
+# The inference that belongs to each objective.
+MATCHED = {"latent_svm": "max_product", "marginal_svm": "mixed_product", "likelihood": "bp"}
+CONVERGED = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionalSettings(Schedule):
+    """Options of learning a conditional RBM; see also `Schedule`.
+
+    Parameters
+    ----------
+    objective : {"likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm"}
+    inference : {"bp", "mean_field", "max_product", "mixed_product"} or None
+        None for the one that belongs to the objective. For "likelihood" it gives the gradient too.
+    n_gibbs : int
+        Gibbs sweeps of "cd" and "perceptron".
+    gibbs_start : {"data", "logistic", "random"}
+        Where the chains of "cd" start; those of "perceptron" start at "logistic".
+    n_sweeps : int or None
+        Iterations of inference; None for 7 + epoch, the epochs being counted from 1.
+    """
+
+    objective: str = "likelihood"
+    inference: str | None = None
+    n_gibbs: int = 1
+    gibbs_start: str = "data"
+    n_sweeps: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._one_of("objective", OBJECTIVES)
+        if self.inference is not None:
+            self._one_of("inference", INFERENCES)
+        if self.objective == "likelihood" and self.inference in ("max_product", "mixed_product"):
+            raise ValueError(
+                f"inference={self.inference!r} gives no moments; with objective='likelihood' it "
+                "must be 'bp' or 'mean_field'."
+            )
+        self._one_of("gibbs_start", ("data", "logistic", "random"))
+        self._integer("n_gibbs", self.n_gibbs, 1)
+        if self.n_sweeps is not None:
+            self._integer("n_sweeps", self.n_sweeps, 1)
+
+    @property
+    def matched(self):
+        """The inference of prediction, which for "likelihood" is that of training."""
+        return self.inference or MATCHED.get(self.objective, "mean_field")
+
+
+def sweeps(settings, epoch):
+    """Iterations of inference in an epoch, counted from 0."""
+    return 8 + epoch if settings.n_sweeps is None else settings.n_sweeps
+
+
+class Moments(NamedTuple):
+    """Beliefs of labels and hidden units.
+
+    Parameters
+    ----------
+    visible, hidden : array of shape (n_rows, n_units)
+    pairs : array of shape (n_visible, n_hidden) or None
+        Mean over rows of the beliefs of (1, 1); None for the product of the means.
+    log_partition : array of shape (n_rows,)
+        Zero where the inference gives none.
+    residual : array of shape (n_rows,)
+    """
+
+    visible: np.ndarray
+    hidden: np.ndarray
+    pairs: np.ndarray | None
+    log_partition: np.ndarray
+    residual: np.ndarray
+
+
+def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=False):
+    """Beliefs under given fields; 0 or 1 for max-product, and for labels by mixed-product.
+
+    Parameters
+    ----------
+    model : CRBM
+    fields : tuple of arrays of shape (n_rows, n_units)
+        Of visible and hidden units, as `model.fields(X)` gives them.
+    inference : {"bp", "mean_field", "max_product", "mixed_product"}
+    n_sweeps : int
+    n_threads : int or None
+    log_partition : bool
+        Whether mean field computes it; belief propagation does anyway.
+
+    Returns
+    -------
+    Moments
+    """
+    b, c = fields
+    nothing = np.zeros(len(b))
+    if model.n_hidden == 0:
+        exact = np.logaddexp(0, b).sum(1, dtype=float)
+        return Moments(expit(b), np.zeros_like(c), None, exact, nothing)
+    units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
+    rbm = RBM(model.weights, *units)
+    options = {
+        "field": (b, c), "damping": 0.0, "tol": 0.0, "max_iter": n_sweeps, "n_threads": n_threads,
+    }  # fmt: skip
+    if inference == "mean_field":
+        found = tap(rbm, expit(b), order=1, free_energy=log_partition, **options)
+        return Moments(*found.mean, None, found.log_partition, found.residual)
+    if inference == "bp":
+        found = belief_propagation(rbm, pairwise="mean", **options)
+        return Moments(*found.mean, found.pairwise, found.log_partition, found.residual)
+    algorithm = {"max_product": "max", "mixed_product": "mixed"}[inference]
+    found = belief_propagation(rbm, algorithm=algorithm, **options)
+    visible, hidden = (part.astype(model.dtype, copy=False) for part in found.assignment)
+    if inference == "mixed_product":
+        hidden = hidden_means(model, visible, c)
+    return Moments(visible, hidden, None, nothing, found.residual)
+
+
+def hidden_means(model, visible, field):
+    """Means of the hidden units given the labels, under the field of the features."""
+    return expit(visible @ model.weights + field)
+
+
+def _gibbs(model, visible, fields, n_sweeps, rng):
+    """Labels after so many sweeps."""
+    b, c = fields
+    for _ in range(n_sweeps):
+        hidden = rng.random(c.shape, model.dtype) < hidden_means(model, visible, c)
+        mean = expit(hidden.astype(model.dtype) @ model.weights.T + b)
+        visible = (rng.random(b.shape, model.dtype) < mean).astype(model.dtype)
+    return visible
+
+
+def _free_energy(model, visible, fields):
+    b, c = fields
+    hidden = np.logaddexp(0, visible @ model.weights + c)
+    return -((visible * b).sum(1, dtype=float) + hidden.sum(1, dtype=float))
+
+
+def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
+    """Direction in which the objective improves, averaged over rows.
+
+    Parameters
+    ----------
+    model : CRBM
+    Y : array of shape (n_rows, n_visible)
+        Labels 0 and 1.
+    X : array or sparse matrix of shape (n_rows, n_features)
+    settings : ConditionalSettings
+    n_sweeps : int
+    rng : numpy Generator
+        For Gibbs sampling.
+    n_threads : int or None
+
+    Returns
+    -------
+    ModelParameters
+
+    Notes
+    -----
+    Ping & Ihler (2017), Eqs. 5-7 and Appendix A; the perceptron loss is that of Mnih, Larochelle &
+    Hinton (2011): no step where the search finds no labelling of lower free energy.
+    """
+    b, c = fields = model.fields(X)
+    at_labels = hidden_means(model, Y, c)
+    pairs, objective = None, settings.objective
+    if objective in ("likelihood", "logistic"):
+        found = infer(model, fields, settings.matched, n_sweeps, n_threads)
+        visible, hidden, pairs = found[:3]
+    elif objective == "cd":
+        start = Y
+        if settings.gibbs_start == "logistic":
+            start = (b > 0).astype(model.dtype)
+        elif settings.gibbs_start == "random":
+            start = (rng.random(b.shape) < 0.5).astype(model.dtype)
+        visible = _gibbs(model, start, fields, settings.n_gibbs, rng)
+        hidden = hidden_means(model, visible, c)
+    elif objective == "perceptron":
+        start = (b > 0).astype(model.dtype)
+        visible = _gibbs(model, start, fields, settings.n_gibbs, rng)
+        lower = _free_energy(model, visible, fields) < _free_energy(model, Y, fields)
+        visible = np.where(lower[:, None], visible, Y)
+        hidden = hidden_means(model, visible, c)
+    else:
+        augmented = b + (1 - 2 * Y), c
+        found = infer(model, augmented, MATCHED[objective], n_sweeps, n_threads)
+        visible, hidden = found.visible, found.hidden
+        if objective == "latent_svm":
+            at_labels = (at_labels > 0.5).astype(model.dtype)
+    n_rows = len(Y)
+    if pairs is None:
+        pairs = visible.T @ hidden / n_rows
+    off_visible, off_hidden = Y - visible, at_labels - hidden
+    return ModelParameters(
+        weights=Y.T @ at_labels / n_rows - pairs,
+        visible_weights=np.asarray(X.T @ off_visible).T / n_rows,
+        hidden_weights=np.asarray(X.T @ off_hidden).T / n_rows,
+        visible_bias=off_visible.mean(0),
+        hidden_bias=off_hidden.mean(0),
+    )
+
+
+def step(state, batch, settings, rate, rng, n_threads=None):
+    """Move `state` one step up the objective of a batch (Y, X).
+
+    Raises
+    ------
+    FloatingPointError
+        If the weights grow without bound.
+    """
+    model, n_sweeps = state.model, sweeps(settings, state.epoch)
+    slope = gradient(model, *batch, settings, n_sweeps=n_sweeps, rng=rng, n_threads=n_threads)
+    state.model = CRBM(**vars(ascend(state, slope, settings, rate)))
+
+
+def _figures(state, watched, validation, settings, n_threads):
+    """Share of right labels, and of rows whose inference has converged to 1e-3."""
+    n_sweeps = sweeps(settings, state.epoch - 1)
+
+    def accuracy(data):
+        Y, X = data
+        found = infer(state.model, state.model.fields(X), settings.matched, n_sweeps, n_threads)
+        right = float(((found.visible > 0.5) == (Y > 0.5)).mean())
+        return right, float((found.residual < CONVERGED).mean())
+
+    right, converged = accuracy(watched)
+    figures = {"accuracy": right, "converged": converged}
+    if validation is not None:
+        figures["validation_accuracy"] = accuracy(validation)[0]
+    return figures
+
+
+CRBM_FAMILY = Family(step, _figures, "accuracy", "share of right labels")

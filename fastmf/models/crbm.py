@@ -1,0 +1,171 @@
+"""Conditional restricted Boltzmann machine: binary layers whose fields are linear in features."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from fastmf.models import _checks, _io
+from fastmf.models.rbm import RBM
+from fastmf.priors import Bernoulli
+
+
+def _parameter(name, value, dtype):
+    """A read-only array of one or two axes; unlike other models a CRBM may lack hidden units."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}.")
+    if array.ndim != (1 if name.endswith("bias") else 2):
+        raise ValueError(f"{name} has the wrong number of axes: got shape {array.shape}.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity.")
+    array = np.array(array, dtype=dtype, order="C")
+    array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CRBM:
+    """Binary RBM conditioned on features: p(v, h | x) proportional to exp(v'Wh + v'b(x) + h'c(x)).
+
+    Parameters
+    ----------
+    weights : array of shape (n_visible, n_hidden)
+        W. Without hidden units (n_hidden = 0) the model is a logistic regression for each label.
+    visible_weights : array of shape (n_visible, n_features)
+        Of b(x) = visible_bias + visible_weights x.
+    hidden_weights : array of shape (n_hidden, n_features)
+        Of c(x) = hidden_bias + hidden_weights x.
+    visible_bias : array of shape (n_visible,)
+    hidden_bias : array of shape (n_hidden,)
+
+    Attributes
+    ----------
+    n_visible, n_hidden, n_features : int
+    dtype : numpy dtype
+        float32 if the weights are float32, float64 otherwise.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is not finite, not real, or its shape does not fit the others.
+
+    Notes
+    -----
+    Ping & Ihler (2017), Eqs. 2-4. Units have the values 0 and 1.
+    """
+
+    weights: np.ndarray
+    visible_weights: np.ndarray
+    hidden_weights: np.ndarray
+    visible_bias: np.ndarray
+    hidden_bias: np.ndarray
+
+    def __post_init__(self):
+        dtype = np.float32 if np.asarray(self.weights).dtype == np.float32 else np.float64
+        for field in fields(self):
+            value = _parameter(field.name, getattr(self, field.name), dtype)
+            object.__setattr__(self, field.name, value)
+        n, m, f = self.n_visible, self.n_hidden, self.n_features
+        if n == 0:
+            raise ValueError("weights must have at least one row, one for each visible unit.")
+        expected = (n, m), (n, f), (m, f), (n,), (m,)
+        for field, shape in zip(fields(self), expected, strict=True):
+            found = getattr(self, field.name).shape
+            if found != shape:
+                raise ValueError(f"{field.name} must have shape {shape}, got {found}.")
+
+    @property
+    def n_visible(self):
+        """Number of visible units (labels)."""
+        return self.weights.shape[0]
+
+    @property
+    def n_hidden(self):
+        """Number of hidden units."""
+        return self.weights.shape[1]
+
+    @property
+    def n_features(self):
+        """Number of features."""
+        return self.visible_weights.shape[1]
+
+    @property
+    def dtype(self):
+        """Floating type of all parameters."""
+        return self.weights.dtype
+
+    def __repr__(self):
+        return (
+            f"CRBM({self.n_visible} visible x {self.n_hidden} hidden, "
+            f"{self.n_features} features, {self.dtype})"
+        )
+
+    def fields(self, X):
+        """Fields of the visible and of the hidden units.
+
+        Parameters
+        ----------
+        X : array or SciPy sparse matrix of shape (n_rows, n_features)
+
+        Returns
+        -------
+        tuple of arrays of shape (n_rows, n_visible) and (n_rows, n_hidden)
+        """
+        if X.shape[-1] != self.n_features:
+            raise ValueError(f"X must have {self.n_features} features, got {X.shape[-1]}.")
+        visible = np.asarray(X @ self.visible_weights.T) + self.visible_bias
+        hidden = np.asarray(X @ self.hidden_weights.T) + self.hidden_bias
+        return visible.astype(self.dtype, copy=False), hidden.astype(self.dtype, copy=False)
+
+    def given(self, x):
+        """The RBM that is left for one row of features, for `exact`, `tap` and other solvers.
+
+        Parameters
+        ----------
+        x : array of shape (n_features,)
+
+        Returns
+        -------
+        RBM
+        """
+        visible, hidden = self.fields(np.asarray(x)[None])
+        return RBM(self.weights, Bernoulli(visible[0]), Bernoulli(hidden[0]))
+
+    def energy(self, visible, hidden, X):
+        """Energy -v'Wh - v'b(x) - h'c(x).
+
+        Parameters
+        ----------
+        visible : array of shape (n_rows, n_visible)
+        hidden : array of shape (n_rows, n_hidden)
+        X : array or sparse matrix of shape (n_rows, n_features)
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        visible = _checks.states("visible", visible, self.n_visible)
+        hidden = _checks.states("hidden", hidden, self.n_hidden)
+        b, c = self.fields(X)
+        return -(((visible @ self.weights + c) * hidden).sum(-1) + (visible * b).sum(-1))
+
+    def free_energy(self, visible, X):
+        """Minus the log of the sum over hidden states of exp(-energy) (Ping & Ihler, Eq. 4).
+
+        Parameters
+        ----------
+        visible : array of shape (n_rows, n_visible)
+        X : array or sparse matrix of shape (n_rows, n_features)
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        visible = _checks.states("visible", visible, self.n_visible)
+        b, c = self.fields(X)
+        hidden = np.logaddexp(0, visible @ self.weights + c)
+        return -((visible * b).sum(-1, dtype=float) + hidden.sum(-1, dtype=float))
+
+    def save(self, path):
+        """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
+        _io.save_model(path, self)

@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import make_multilabel_classification
+
+from fastmf.estimators import ConditionalRBM
+from fastmf.models import CRBM, exact
+
+METHODS = [
+    {"objective": "logistic"},
+    {"objective": "cd"},
+    {"objective": "cd", "n_gibbs": 10, "gibbs_start": "logistic"},
+    {"objective": "perceptron", "n_gibbs": 10},
+    {"objective": "likelihood", "inference": "mean_field"},
+    {"objective": "likelihood"},
+    {"objective": "latent_svm"},
+    {"objective": "marginal_svm"},
+]
+
+
+def copies(n=300, dtype=float):
+    """Six labels that all equal one hidden bit, of which every feature is a noisy sight."""
+    rng = np.random.default_rng(0)
+    bit = rng.integers(0, 2, (n, 1))
+    X = np.where(rng.random((n, 6)) < 0.15, 1 - bit, bit).astype(dtype)
+    return X, np.repeat(bit, 6, 1)
+
+
+def quick(**options):
+    options = {"n_epochs": 30, "batch_size": 10, "learning_rate": 0.1, "random_state": 0} | options
+    return ConditionalRBM(4, **options)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: "-".join(map(str, m.values())))
+def test_every_method_learns(method):
+    X, Y = copies()
+    machine = quick(**method).fit(X[:200], Y[:200])
+    assert machine.score(X[200:], Y[200:]) > 0.85
+    proba = machine.predict_proba(X[200:])
+    assert proba.shape == (100, 6) and (proba >= 0).all() and (proba <= 1).all()
+    assert np.isfinite(machine.score_samples(X, Y)).all()
+    assert machine.n_sweeps_ == 7 + 30
+    assert machine.model_.n_hidden == (0 if method["objective"] == "logistic" else 4)
+
+
+def test_hidden_units_raise_the_likelihood_above_logistic_regression():
+    X, Y = copies()
+    logistic, machine = quick(objective="logistic").fit(X, Y), quick().fit(X, Y)
+    scores = [m.score_samples(X, Y).mean() for m in (logistic, machine)]
+    assert scores[1] > scores[0] + 0.2
+
+
+def test_score_samples_is_near_the_exact_log_likelihood():
+    X, Y = make_multilabel_classification(60, n_classes=5, random_state=0)
+    X = X / X.max()
+    machine = quick(n_epochs=5).fit(X, Y)
+    log_partition = [exact(machine.model_.given(x)).log_partition for x in X]
+    expected = -machine.model_.free_energy(Y, X) - log_partition
+    np.testing.assert_allclose(machine.score_samples(X, Y), expected, atol=1e-3)
+
+
+def test_decoding():
+    X, Y = copies()
+    machine = quick().fit(X, Y)
+    # Hard decisions may cycle, and say less about labels that hang together as strongly as here.
+    for decode, least in (("marginal_modes", 0.9), ("joint_map", 0.8), ("marginal_map", 0.55)):
+        assert (machine.predict(X, decode) == Y).mean() > least
+    with pytest.raises(ValueError, match="decode must be one of"):
+        machine.predict(X, "best")
+
+
+def test_sparse_features_and_single_precision():
+    X, Y = copies()
+    dense, thin = quick().fit(X, Y), quick().fit(sparse.csr_matrix(X), Y)
+    np.testing.assert_allclose(thin.model_.weights, dense.model_.weights, atol=1e-10)
+    np.testing.assert_array_equal(thin.predict(sparse.csr_matrix(X)), dense.predict(X))
+    single = quick().fit(X.astype(np.float32), Y)
+    assert single.model_.dtype == np.float32
+    assert single.predict_proba(X).dtype == np.float32
+    np.testing.assert_allclose(single.predict_proba(X), dense.predict_proba(X), atol=1e-3)
+
+
+def test_labels_of_any_two_values():
+    X, Y = copies()
+    machine = quick().fit(X, Y)
+    signs = quick().fit(X, np.where(Y == 1, 1, -1))
+    np.testing.assert_array_equal(signs.predict(X) == 1, machine.predict(X) == 1)
+    words = quick(n_epochs=2).fit(X, np.where(Y[:, 0] == 1, "yes", "no"))
+    assert set(words.predict(X)) <= {"yes", "no"} and words.predict_proba(X).shape == (300, 2)
+    with pytest.raises(ValueError, match="two values"):
+        quick().fit(X, Y + np.arange(6))
+    with pytest.raises(ValueError, match="one class"):
+        quick().fit(X, np.full(len(X), 7))
+
+
+def test_early_stopping_and_start_from_a_logistic_regression():
+    X, Y = copies()
+    logistic = quick(objective="logistic").fit(X, Y)
+    machine = quick(init=logistic.model_, early_stopping=True, patience=2).fit(X, Y)
+    scores = machine.history_["validation_accuracy"]
+    assert machine.n_iter_ == len(scores) == np.argmax(scores) + 1 + 2
+    assert machine.n_sweeps_ == 7 + np.argmax(scores) + 1
+    still = quick(init=logistic.model_, n_epochs=0).fit(X, Y).model_
+    np.testing.assert_array_equal(still.visible_weights, logistic.model_.visible_weights)
+    with pytest.raises(ValueError, match="init must have 6 labels"):
+        quick(init=CRBM(np.ones((2, 4)), np.ones((2, 6)), np.ones((4, 6)), [0, 0], [0] * 4)).fit(
+            X, Y
+        )
+    with pytest.raises(TypeError, match="init must be a CRBM"):
+        quick(init=logistic).fit(X, Y)
+
+
+def test_files(tmp_path):
+    X, Y = copies()
+    for labels in (Y, Y[:, 0]):
+        machine = quick(n_epochs=2).fit(X, labels)
+        machine.save(tmp_path / "machine")
+        back = ConditionalRBM.load(tmp_path / "machine")
+        np.testing.assert_array_equal(back.predict_proba(X), machine.predict_proba(X))
+        np.testing.assert_array_equal(back.predict(X), machine.predict(X))
+        assert back.history_ == machine.history_
+    machine.model_.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="is not a ConditionalRBM"):
+        ConditionalRBM.load(tmp_path / "model")

@@ -1,0 +1,190 @@
+import numpy as np
+import pytest
+from scipy import sparse
+
+from fastmf.learning.conditional import (
+    CRBM_FAMILY,
+    ConditionalSettings,
+    _free_energy,
+    gradient,
+    infer,
+    sweeps,
+)
+from fastmf.learning.parameters import ModelParameters
+from fastmf.learning.trainer import train
+from fastmf.models import CRBM, exact
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(4, 2))
+Y = RNG.integers(0, 2, (4, 5)).astype(float)
+STATES = ((np.arange(32)[:, None] >> np.arange(5)) & 1).astype(float)
+
+
+def crbm(m, scale=1.0):
+    rng = np.random.default_rng(m)
+    shapes = (5, m), (5, 2), (m, 2), 5, m
+    return CRBM(*(scale * rng.normal(size=shape) for shape in shapes))
+
+
+def exact_log_likelihood(model):
+    log_partition = [exact(model.given(x)).log_partition for x in X]
+    return np.mean(-model.free_energy(Y, X) - log_partition)
+
+
+def approximate_log_likelihood(inference):
+    def value(model):
+        found = infer(model, model.fields(X), inference, 600, log_partition=True)
+        assert found.residual.max() < 1e-12
+        return np.mean(-model.free_energy(Y, X) - found.log_partition)
+
+    return value
+
+
+def minus_loss(joint):
+    """Structured hinge losses by enumeration; the labels' own hidden units are their best."""
+
+    def free(model, v, x):
+        if not joint:
+            return -model.free_energy(v, x)
+        b, c = model.fields(x)
+        return (v * b).sum(1) + np.maximum(0, v @ model.weights + c).sum(1)
+
+    def value(model):
+        total = 0.0
+        for y, x in zip(Y, X, strict=True):
+            values = free(model, STATES, np.tile(x, (32, 1))) + abs(STATES - y).sum(1)
+            total += free(model, y[None], x[None])[0] - values.max()
+        return total / len(Y)
+
+    return value
+
+
+def check(model, found, value):
+    for name, derivative in vars(found).items():
+        assert derivative.shape == getattr(model, name).shape
+        for unit in [np.unravel_index(k, derivative.shape) for k in (0, derivative.size - 1)]:
+            ends = []
+            for step in (1e-5, -1e-5):
+                parameters = vars(ModelParameters.of(model))
+                parameters[name] = parameters[name].copy()
+                parameters[name][unit] += step
+                ends.append(value(CRBM(**parameters)))
+            assert derivative[unit] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-7), name
+
+
+def test_belief_propagation_gives_the_exact_gradient_on_trees():
+    model = crbm(1)
+    check(model, gradient(model, Y, X, ConditionalSettings()), exact_log_likelihood)
+
+
+@pytest.mark.parametrize("inference", ["bp", "mean_field"])
+def test_the_gradient_of_the_approximate_likelihood(inference):
+    model = crbm(3, 0.7)
+    found = gradient(model, Y, X, ConditionalSettings(inference=inference), n_sweeps=600)
+    check(model, found, approximate_log_likelihood(inference))
+
+
+def test_bethe_is_close_to_exact_on_weak_couplings():
+    # What Bethe leaves out is of fourth order in the couplings, and mean field of second.
+    model = crbm(3, 0.15)
+    exactly = exact_log_likelihood(model)
+    errors = {
+        inference: abs(approximate_log_likelihood(inference)(model) - exactly)
+        for inference in ("bp", "mean_field")
+    }
+    assert errors["bp"] < 1e-4 < 10 * errors["mean_field"]
+    assert errors["bp"] < errors["mean_field"] / 10
+
+
+@pytest.mark.parametrize("objective, joint", [("latent_svm", True), ("marginal_svm", False)])
+def test_the_gradient_of_structured_losses_on_trees(objective, joint):
+    model = crbm(1)
+    found = gradient(model, Y, X, ConditionalSettings(objective=objective), n_sweeps=20)
+    check(model, found, minus_loss(joint))
+
+
+def test_logistic_regression_needs_no_hidden_units():
+    model = CRBM(np.zeros((5, 0)), *(crbm(1).visible_weights,), np.zeros((0, 2)), Y[0], [])
+
+    def log_likelihood(model):
+        b, _ = model.fields(X)
+        return np.mean((Y * b - np.logaddexp(0, b)).sum(1))
+
+    found = gradient(model, Y, X, ConditionalSettings(objective="logistic"))
+    for name in ("visible_weights", "visible_bias"):
+        derivative = getattr(found, name)
+        unit = np.unravel_index(1, derivative.shape)
+        ends = []
+        for step in (1e-5, -1e-5):
+            parameters = vars(ModelParameters.of(model))
+            parameters[name] = parameters[name].copy()
+            parameters[name][unit] += step
+            ends.append(log_likelihood(CRBM(**parameters)))
+        assert derivative[unit] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("start", ["data", "logistic", "random"])
+def test_long_chains_give_the_likelihood_gradient(start):
+    model, rows = crbm(2, 0.5), 4000
+    many_X, many_Y = np.tile(X[0], (rows, 1)), np.tile(Y[0], (rows, 1))
+    settings = ConditionalSettings(objective="cd", n_gibbs=20, gibbs_start=start)
+    found = gradient(model, many_Y, many_X, settings, rng=np.random.default_rng(0))
+    answer = exact(model.given(X[0]))
+    np.testing.assert_allclose(found.visible_bias, Y[0] - answer.mean[0], atol=0.035)
+
+
+def test_the_perceptron_moves_only_where_it_finds_a_lower_free_energy():
+    model = crbm(2, 3.0)
+    fields = model.fields(np.tile(X[0], (32, 1)))
+    best = STATES[_free_energy(model, STATES, fields).argmin()]
+    settings = ConditionalSettings(objective="perceptron", n_gibbs=5)
+    still = gradient(model, best[None], X[:1], settings, rng=np.random.default_rng(0))
+    assert all((part == 0).all() for part in still)
+    worst = STATES[_free_energy(model, STATES, fields).argmax()]
+    moved = gradient(model, worst[None], X[:1], settings, rng=np.random.default_rng(0))
+    # Along the gradient the free energy of the label falls against that of the other labelling.
+    assert sum((part**2).sum() for part in moved) > 0
+
+
+def test_sparse_features_give_the_same_gradient():
+    model = crbm(3)
+    dense = gradient(model, Y, X, ConditionalSettings())
+    other = gradient(model, Y, sparse.csr_matrix(X), ConditionalSettings())
+    for part, expected in zip(other, dense, strict=True):
+        np.testing.assert_allclose(part, expected, atol=1e-14)
+
+
+def test_sweeps_grow_by_one_an_epoch():
+    settings = ConditionalSettings()
+    assert [sweeps(settings, epoch) for epoch in (0, 1, 9)] == [8, 9, 17]
+    assert sweeps(ConditionalSettings(n_sweeps=3), 9) == 3
+
+
+@pytest.mark.parametrize("features", [np.asarray, sparse.csr_matrix])
+def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path, features):
+    data = Y, features(X)
+    settings = ConditionalSettings(n_epochs=4, batch_size=2, momentum=0.5, early_stopping=True)
+    options = {"seed": 1, "validation": data, "family": CRBM_FAMILY}
+    whole = train(crbm(3), data, settings, **options)
+    path = tmp_path / "run"
+    stop = [lambda state: state.epoch == 2]
+    train(crbm(3), data, settings, checkpoint=path, callbacks=stop, **options)
+    resumed = train(crbm(3), data, settings, checkpoint=path, **options)
+    assert resumed.history == whole.history
+    for name in vars(ModelParameters.of(whole.model)):
+        np.testing.assert_array_equal(getattr(resumed.model, name), getattr(whole.model, name))
+    with pytest.raises(ValueError, match="differs in data"):
+        train(crbm(3), (1 - Y, data[1]), settings, checkpoint=path, **options)
+
+
+def test_options_are_checked():
+    for options, error in (
+        ({"objective": "svm"}, ValueError),
+        ({"inference": "gibbs"}, ValueError),
+        ({"inference": "max_product"}, ValueError),
+        ({"n_gibbs": 0}, ValueError),
+        ({"n_sweeps": 1.5}, TypeError),
+        ({"gibbs_start": "noise"}, ValueError),
+    ):
+        with pytest.raises(error):
+            ConditionalSettings(**options)
