@@ -38,6 +38,7 @@ from kernel_cases.tap import tap_arguments  # isort: skip
 BEGIN, END = "<!-- speed table: begin -->", "<!-- speed table: end -->"
 THREADS = os.cpu_count() or 1
 TAP = case("tap.tap-blocked")
+PLAIN = {"acceleration": None}
 FAST = {"acceleration": "aitken", "onsager_every": 3}
 
 
@@ -198,8 +199,8 @@ def all_starts(n_hidden, repeats):
         found[name] = np.hstack(mf.tap(models[dtype], starts, n_threads=THREADS, **options).mean)
 
     variants = {
-        "plain, float64": ("float64", {}),
-        "plain, float32": ("float32", {}),
+        "plain, float64": ("float64", PLAIN),
+        "plain, float32": ("float32", PLAIN),
         "accelerated, float64": ("float64", FAST),
         "accelerated, float32": ("float32", FAST),
     }

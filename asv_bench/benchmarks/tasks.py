@@ -39,7 +39,7 @@ class Start:
         self.run(self.SOLVE)
 
 
-OPTIONS = {"plain": {}, "fast": {"acceleration": "aitken", "onsager_every": 3}}
+OPTIONS = {"plain": {"acceleration": None}, "fast": {"acceleration": "aitken", "onsager_every": 3}}
 
 
 class Solve:
