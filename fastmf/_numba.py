@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numba
@@ -21,7 +22,7 @@ import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  Numba would import it in the middle of the first call
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import intrinsic, overload, overload_method
 
 # Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
@@ -117,31 +118,49 @@ def _source_of_module(class_):
 
 
 class _SourceAwareCache(FunctionCache):
-    """Numba's cache, with the source of a user's own prior as part of the key.
+    """Numba's cache, with files of their own for users' own priors, named after their source.
 
     Numba knows a NamedTuple only by its name, and would go on running the old methods after an
     edit. A class that another process cannot import (defined in a script or in a function) is not
     cached at all: such entries would never be found again and pile up. Neither is a class whose
     file has changed since this process began, as in a notebook: the old methods would be kept as
-    the new ones. What a prior's module itself imports is not part of the key.
+    the new ones. What a prior's module itself imports is not part of the name.
     """
 
-    def _index_key(self, sig, codegen):
-        key = super()._index_key(sig, codegen)
+    @contextmanager
+    def _own_file(self, sig):
+        """While in use, entries go to a file of their own if a class is not this package's.
+
+        In the file of all others they would make it unreadable for every process that cannot import
+        the class. Numba holds its lock around whatever uses the cache.
+        """
         outside = sorted(_outside_classes(sig), key=lambda c: (c.__module__, c.__qualname__))
         if not outside:
-            return key
-        digest = hashlib.sha256(b"\0".join(map(_source_of_module, outside))).hexdigest()
-        return (*key, digest)
+            yield
+            return
+        digest = hashlib.sha256(b"\0".join(map(_source_of_module, outside)))
+        digest.update(repr([(c.__module__, c.__qualname__) for c in outside]).encode())
+        shared = self._cache_file
+        self._cache_file = IndexDataCacheFile(
+            cache_path=self._cache_path,
+            filename_base=f"{self._impl.filename_base}-{digest.hexdigest()[:16]}",
+            source_stamp=self._impl.locator.get_source_stamp(),
+        )
+        try:
+            yield
+        finally:
+            self._cache_file = shared
 
     def load_overload(self, sig, target_context):
         if all(map(_cacheable, _outside_classes(sig))):
-            return super().load_overload(sig, target_context)
+            with self._own_file(sig):
+                return super().load_overload(sig, target_context)
         return None
 
     def save_overload(self, sig, data):
         if all(map(_cacheable, _outside_classes(sig))):
-            super().save_overload(sig, data)
+            with self._own_file(sig):
+                super().save_overload(sig, data)
 
 
 def kernel(function=None, *, fastmath=False, inner=False):

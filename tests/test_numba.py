@@ -140,6 +140,23 @@ def test_an_edit_of_the_packages_own_prior_is_seen(workshop):
     assert run(workshop, ON_BERNOULLI) == [1.5, 0]
 
 
+def test_a_prior_of_one_project_does_not_get_in_the_way_of_another(workshop):
+    kernel_at = USER_MODULE.index("@kernel")
+    (workshop / "project").mkdir()
+    (workshop / "project" / "theirs.py").write_text(USER_MODULE[:kernel_at])
+    head = USER_MODULE[: USER_MODULE.index("class Constant")]
+    (workshop / "user.py").write_text(head + USER_MODULE[kernel_at:])
+    both = os.pathsep.join([str(workshop), str(workshop / "project")])
+    code = (
+        "import json, numpy as np; from theirs import *; from user import *; print(json.dumps({}))"
+    )
+    assert python(workshop, code.format(ON_USER_PRIOR), PYTHONPATH=both) == [3.0, 0]
+    assert python(workshop, code.format(ON_USER_PRIOR), PYTHONPATH=both) == [3.0, 1]
+    # Where `theirs` cannot be imported, nothing is lost.
+    assert run(workshop, ON_BERNOULLI) == [0.5, 0]
+    assert run(workshop, ON_BERNOULLI) == [0.5, 1]
+
+
 def test_a_prior_that_no_other_process_can_import_is_not_cached(workshop):
     call = "[run(type('Local', (Constant,), {'__module__': '__main__'})(np.array([3.0])))]"
     assert run(workshop, call) == [[3.0, 0]]
