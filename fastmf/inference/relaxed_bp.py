@@ -9,7 +9,7 @@ from fastmf.inference.tap import _result, _start_and_tilt
 from fastmf.kernels.relaxed_bp import Course, Side
 from fastmf.kernels.relaxed_bp import relaxed_bp as sweep_rows
 from fastmf.kernels.vocabulary import DIVERGED, Record
-from fastmf.models import RBM
+from fastmf.models import DBM, RBM
 
 
 def relaxed_bp(
@@ -29,7 +29,7 @@ def relaxed_bp(
 
     Parameters
     ----------
-    model : RBM or BoltzmannMachine
+    model : RBM, DBM or BoltzmannMachine
     init : None, int, array, pair (mean, var) or FixedPoint
         Where to start, as in `tap`: messages begin as the mean and variance of the unit that sends
         them.
@@ -112,6 +112,9 @@ def relaxed_bp(
 
 def _sides(model):
     """The two visits of a sweep."""
+    if isinstance(model, DBM):
+        # Its layout has the order of this RBM's: even layers, then odd ones.
+        return _sides(model.bipartite())
     if isinstance(model, RBM):
         n = model.n_visible
         return (

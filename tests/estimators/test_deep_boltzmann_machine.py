@@ -81,6 +81,7 @@ def test_files(trained, tmp_path):
     np.testing.assert_array_equal(again.transform(X), trained.transform(X))
 
 
+@pytest.mark.slow  # three kinds of layers compile for half a minute
 def test_layers_of_several_kinds(tmp_path):
     rows = RNG.normal(size=(60, 5))
     dbm = mf.DeepBoltzmannMachine(

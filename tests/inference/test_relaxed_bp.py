@@ -1,5 +1,7 @@
 """Relaxed belief propagation, against enumeration, trees, published numbers and TAP."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -102,7 +104,7 @@ def test_errors_are_of_third_order_in_the_couplings(hidden):
     "visible",
     [
         mf.TruncatedGaussian(np.linspace(-1, 1, 40), -2.0, 0.0, 1.0),
-        mf.GaussBernoulli(np.linspace(-1, 1, 40), 5.0, 0.2),
+        pytest.param(mf.GaussBernoulli(np.linspace(-1, 1, 40), 5.0, 0.2), marks=pytest.mark.slow),
     ],
 )
 def test_any_prior_close_to_tap_where_couplings_are_many_and_small(visible):
@@ -177,5 +179,20 @@ def test_bad_arguments():
         mf.relaxed_bp(model, damping=1.0)
     with pytest.raises(ValueError, match="init"):
         mf.relaxed_bp(model, np.zeros(3))
-    with pytest.raises(TypeError, match="RBM or a BoltzmannMachine"):
+    with pytest.raises(TypeError, match="DBM or a BoltzmannMachine"):
         mf.relaxed_bp("model")
+
+
+def test_a_deep_machine_is_that_rbm_with_its_layers_in_two_sides():
+    rng = np.random.default_rng(0)
+    sizes = (5, 4, 3, 2)
+    weights = tuple(rng.normal(size=shape) / 3 for shape in itertools.pairwise(sizes))
+    dbm = mf.DBM(weights, tuple(mf.Bernoulli(rng.normal(size=n)) for n in sizes))
+    fields = tuple(rng.normal(size=(3, n)) for n in sizes)
+    sides = tuple(np.hstack(fields[side::2]) for side in (0, 1))
+    deep = mf.relaxed_bp(dbm, field=fields, tol=1e-12)
+    wide = mf.relaxed_bp(dbm.bipartite(), field=sides, tol=1e-12)
+    assert deep.converged.all()
+    np.testing.assert_allclose(deep.log_partition, wide.log_partition, atol=1e-10)
+    for side in (0, 1):
+        np.testing.assert_allclose(np.hstack(deep.mean[side::2]), wide.mean[side], atol=1e-9)

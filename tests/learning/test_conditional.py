@@ -139,18 +139,18 @@ def test_the_perceptron_moves_only_where_it_finds_a_lower_free_energy():
     best = STATES[_free_energy(model, STATES, fields).argmin()]
     settings = ConditionalSettings(objective="perceptron", n_gibbs=5)
     still = gradient(model, best[None], X[:1], settings, rng=np.random.default_rng(0))
-    assert all((part == 0).all() for part in still)
+    assert all((part == 0).all() for part in vars(still).values())
     worst = STATES[_free_energy(model, STATES, fields).argmax()]
     moved = gradient(model, worst[None], X[:1], settings, rng=np.random.default_rng(0))
     # Along the gradient the free energy of the label falls against that of the other labelling.
-    assert sum((part**2).sum() for part in moved) > 0
+    assert sum((part**2).sum() for part in vars(moved).values()) > 0
 
 
 def test_sparse_features_give_the_same_gradient():
     model = crbm(3)
     dense = gradient(model, Y, X, ConditionalSettings())
     other = gradient(model, Y, sparse.csr_matrix(X), ConditionalSettings())
-    for part, expected in zip(other, dense, strict=True):
+    for part, expected in zip(vars(other).values(), vars(dense).values(), strict=True):
         np.testing.assert_allclose(part, expected, atol=1e-14)
 
 
