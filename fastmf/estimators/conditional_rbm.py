@@ -1,13 +1,13 @@
 """Conditional restricted Boltzmann machine: a classifier of many labels at once."""
 
 import numpy as np
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
+from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._trained_crbm import TrainedCRBM
 from fastmf.learning.conditional import CRBM_FAMILY, ConditionalSettings, sweeps
-from fastmf.learning.trainer import train
 from fastmf.models import CRBM
 
 
@@ -159,38 +159,23 @@ class ConditionalRBM(TrainedCRBM):
         settings = self._settings()
         X = self._features(X, reset=True)
         Y = self._labels(Y, X, reset=True)
-        seed = None
-        if self.random_state is not None:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = seed_of(self.random_state)
         validation = None
         if validation_data is not None:
             X_v = self._features(validation_data[0])
             validation = self._labels(validation_data[1], X_v), X_v
         elif self.early_stopping:
-            X, Y, validation = self._split(X, Y, seed or 0)
-        state = train(
-            self._initial_model(X, Y, seed or 0),
-            (Y, X),
-            settings,
-            seed=seed,
-            validation=validation,
-            callbacks=self.callbacks or (),
-            checkpoint=self.checkpoint,
-            checkpoint_every=self.checkpoint_every,
-            n_threads=self.n_threads,
-            verbose=self.verbose,
-            family=CRBM_FAMILY,
-        )
-        self.model_, self.history_, self.n_iter_ = state.model, state.history, state.epoch
+            rows, others = split(len(Y), self.validation_fraction, seed or 0)
+            X, Y, validation = X[rows], Y[rows], (Y[others], X[others])
+        model = self._initial_model(X, Y, seed or 0)
+        state = run(self, model, (Y, X), settings, seed, validation, CRBM_FAMILY)
         from_epoch = state.epoch - (state.waited if self.early_stopping else 0)
         self.n_sweeps_ = sweeps(settings, max(from_epoch - 1, 0))
         return self
 
     def _settings(self):
-        names = ConditionalSettings.__dataclass_fields__
-        settings = ConditionalSettings(**{name: getattr(self, name) for name in names})
+        settings = settings_of(self, ConditionalSettings)
         settings._integer("n_components", self.n_components, 1)
-        settings._real("weight_scale", self.weight_scale)
         return settings
 
     def _features(self, X, reset=False):
@@ -237,18 +222,6 @@ class ConditionalRBM(TrainedCRBM):
         if hasattr(self, "model_") and Y.shape[1] != self.model_.n_visible:
             raise ValueError(f"y must have {self.model_.n_visible} columns, got {Y.shape[1]}.")
         return (Y == self.classes_[1]).astype(self._dtype)
-
-    def _split(self, X, Y, seed):
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(
-                f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}."
-            )
-        n = max(1, round(self.validation_fraction * len(Y)))
-        if n >= len(Y):
-            raise ValueError(f"early_stopping needs more than {len(Y)} sample to set some aside.")
-        order = np.random.default_rng([seed, 0, 2]).permutation(len(Y))
-        train, rest = order[n:], order[:n]
-        return X[train], Y[train], (Y[rest], X[rest])
 
     def _initial_model(self, X, Y, seed):
         n, f, dtype = Y.shape[1], X.shape[1], Y.dtype

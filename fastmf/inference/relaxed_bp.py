@@ -3,12 +3,11 @@
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
-from fastmf.inference import _arguments as check
 from fastmf.inference._layout import layout_of
-from fastmf.inference.tap import _result, _start_and_tilt
+from fastmf.inference._rows import iteration, record_from, result, start_and_tilt
 from fastmf.kernels.relaxed_bp import Course, Side
 from fastmf.kernels.relaxed_bp import relaxed_bp as sweep_rows
-from fastmf.kernels.vocabulary import DIVERGED, Record
+from fastmf.kernels.vocabulary import DIVERGED
 from fastmf.models import DBM, RBM
 
 
@@ -69,26 +68,14 @@ def relaxed_bp(
     number of rows. The Bethe estimate is not stationary in the messages, so that its derivative by
     a coupling is not made of the marginals as TAP's is.
     """
-    if damping is not None:
-        damping = check.number("damping", damping, 0, 1, below=True)
-    tol = check.number("tol", tol, 0, np.inf)
-    max_iter = check.count("max_iter", max_iter)
-    if n_threads is not None:
-        n_threads = check.count("n_threads", n_threads)
+    damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     layout = layout_of(model, 1, "blocked")
     dtype = model.dtype
-    start, tilt, n_rows = _start_and_tilt(model, layout, init, field, precision, None, rng)
+    start, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, None, rng)
 
     single = n_rows is None
     n_rows = 1 if single else n_rows
-    record = Record(
-        state=np.zeros((4, n_rows, layout.n_units), dtype),
-        status=np.zeros(n_rows, np.int64),
-        n_iter=np.zeros(n_rows, np.int64),
-        residual=np.zeros(n_rows, dtype),
-        history=np.zeros((n_rows, max_iter) if history else (0, 0), dtype),
-    )
-    record.state[:2] = start
+    record = record_from(start, max_iter, history)
     first, second = _sides(model)
     course = Course(
         damping=0.0 if damping is None else damping,
@@ -107,7 +94,7 @@ def relaxed_bp(
     in_parallel(sweep_rows, arguments, n_workers)
     record.status[~np.isfinite(log_partition)] = DIVERGED
     log_partition[record.status == DIVERGED] = -np.inf
-    return _result(layout, record, log_partition, history, single)
+    return result(layout, record, log_partition, single)
 
 
 def _sides(model):

@@ -1,0 +1,58 @@
+"""What estimators that learn by the training loop have in common."""
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from fastmf.learning.trainer import train
+
+
+def seed_of(random_state):
+    """The seed of a run, or None to draw one."""
+    if random_state is None:
+        return None
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def split(n_rows, fraction, seed):
+    """Numbers of the rows to learn from, and of those set aside for early stopping.
+
+    Raises
+    ------
+    ValueError
+        If the fraction is not between 0 and 1, or no row would be left.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"validation_fraction must be between 0 and 1, got {fraction!r}.")
+    n = max(1, round(fraction * n_rows))
+    if n >= n_rows:
+        raise ValueError(f"early_stopping needs more than {n_rows} sample to set some aside.")
+    order = np.random.default_rng([seed, 0, 2]).permutation(n_rows)
+    return order[n:], order[:n]
+
+
+def settings_of(estimator, class_):
+    """The estimator's options as settings of this class, checked."""
+    names = class_.__dataclass_fields__
+    settings = class_(**{name: getattr(estimator, name) for name in names})
+    settings._real("weight_scale", estimator.weight_scale)
+    return settings
+
+
+def run(estimator, model, data, settings, seed, validation, family=None):
+    """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state."""
+    state = train(
+        model,
+        data,
+        settings,
+        seed=seed,
+        validation=validation,
+        callbacks=estimator.callbacks or (),
+        checkpoint=estimator.checkpoint,
+        checkpoint_every=estimator.checkpoint_every,
+        n_threads=estimator.n_threads,
+        verbose=estimator.verbose,
+        family=family,
+    )
+    estimator.model_, estimator.history_ = state.model, state.history
+    estimator.n_iter_ = state.epoch
+    return state
