@@ -20,7 +20,7 @@ MESSAGES = {
     "still move or cycle; raise max_iter, or leave damping=None",
 }
 # Largest |weight| between {0, 1} units for which all ratios are normal numbers of the type.
-LARGEST = {np.dtype(np.float32): 28.0, np.dtype(np.float64): 230.0}
+LARGEST = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
 # Field of padding units: 0 to all purposes, and still finite.
 NEVER = -1e4
 # A single row of fewer pairs is swept by one thread: waking another takes as long as the sweep.
@@ -88,13 +88,13 @@ def belief_propagation(
     Raises
     ------
     ValueError, TypeError
-        For arguments of wrong shapes, types or ranges, and |weights| above 230 (of {0, 1} units).
+        For arguments of wrong shapes, types or ranges, and |weights| above 340 (of {0, 1} units).
         Not converging is no error: it is said row by row in the result.
 
     Notes
     -----
     Ping and Ihler (2017), Eqs. 8-18, in odds form: no exponential or logarithm of a message. A
-    sweep is all hidden beliefs, then all visible ones. A float32 model with |weights| above 28 is
+    sweep is all hidden beliefs, then all visible ones. A float32 model with |weights| above 40 is
     computed in float64. Memory: exp(weights) and one array of messages for each thread, or for each
     row if they are kept.
     """
@@ -118,7 +118,7 @@ def belief_propagation(
     fields, n_rows = _fields(model, field)
     bits = Bits(model, fields)
     n, m = model.weights.shape
-    largest = float(abs(model.weights).max(initial=0)) * bits.factor
+    largest = _largest(model.weights) * bits.factor
     dtype = model.dtype if largest <= LARGEST[np.dtype(np.float32)] else np.dtype(np.float64)
     if largest > LARGEST[dtype] and algorithm != "max":
         raise ValueError(
@@ -130,7 +130,7 @@ def belief_propagation(
 
     n_history = max_iter if history else 0
     settings, problem, record = prepared(
-        kind, model, bits, dtype, n_rows, damping, tol, max_iter, n_history
+        kind, model, bits, dtype, n_rows, damping, tol, max_iter, n_history, n_threads
     )
     n_padded = record.hidden.shape[1]
     shared = n_rows == 1 and n * m > SHARED
@@ -206,27 +206,36 @@ def _init(init, algorithm, bits, n, m, n_rows):
     return start, n_rows
 
 
-def prepared(kind, model, bits, dtype, n_rows, damping, tol, max_iter, n_history):
+def _largest(weights):
+    """Largest absolute value, without an array of them."""
+    return float(max(weights.max(initial=0), -weights.min(initial=0)))
+
+
+def prepared(
+    kind, model, bits, dtype, n_rows, damping, tol, max_iter, n_history, n_threads=None
+):  # fmt: skip
     """Settings, problem and fresh record for the kernels."""
-    largest = max(0.1, float(abs(model.weights).max(initial=0)) * bits.factor)
+    largest = max(0.1, _largest(model.weights) * bits.factor)
+    limit = 80 if dtype == np.float32 else 690
     floor = np.finfo(dtype).eps * np.sqrt(max(model.weights.shape))
     settings = Settings(
         algorithm=kind,
         adaptive=damping is None and kind != vocabulary.MIXED,
         tol=max(tol, floor) if tol else -1.0,
         max_iter=max_iter,
-        chunk=max(1, int(340 / (largest + 1.4))),
-        flush=max(1, int((80 if dtype == np.float32 else 690) / largest)),
+        fold=4 * largest < limit,
+        chunk=max(1, int(690 / largest)),
+        flush=max(1, int(limit / largest)),
         refresh=max(1, int(690 / largest)),
     )
-    problem = _problem(kind, model, bits, dtype)
+    problem = _problem(kind, model, bits, dtype, n_threads)
     n, n_padded = len(model.weights), problem.hidden_field.shape[1]
     record = _record(n_rows, n, n_padded, n_history, damping)
     record.hidden[:] = problem.hidden_field
     return settings, problem, record
 
 
-def _problem(kind, model, bits, dtype):
+def _problem(kind, model, bits, dtype, n_threads):
     n, m = model.weights.shape
     n_padded = -(-m // vocabulary.PADDING) * vocabulary.PADDING
     factor = dtype.type(bits.factor)
@@ -235,9 +244,10 @@ def _problem(kind, model, bits, dtype):
         weights = np.zeros((n, n_padded), dtype)
         np.multiply(model.weights, factor, out=weights[:, :m], casting="same_kind")
     if kind != vocabulary.MAX:
-        exponentials = np.ones((n, n_padded), dtype)
-        scaled = model.weights if factor == 1 else model.weights * factor
-        np.exp(scaled, out=exponentials[:, :m], dtype=dtype)
+        exponentials = np.empty((n, n_padded), dtype)
+        arguments = model.weights, float(bits.factor), np.zeros(1, np.int64), exponentials
+        n_workers = workers_for(-(-n // vocabulary.BLOCK), 4 * n * m, n_threads)
+        in_parallel(kernels.exponentials, arguments, n_workers)
     hidden = np.full((len(bits.fields[1]), n_padded), NEVER)
     hidden[:, :m] = bits.fields[1]
     sums = weights.sum(1, dtype=np.float64) if kind == vocabulary.MIXED else np.zeros(0)

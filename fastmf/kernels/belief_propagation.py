@@ -3,14 +3,14 @@
 Units are {0, 1}. The one stored message is that of visible unit i to hidden unit j: the ratio
 s = m(1) / m(0), for max-product its logarithm. The belief of a hidden unit is kept as the pair of
 probabilities p, q = sigmoid(log-odds), sigmoid(-log-odds). The message of hidden unit j to visible
-unit i is then a ratio n / d,
+unit i is then the ratio
 
-    n = s q + e^W p,    d = s q + p,    log-odds_i = field_i + sum_j log(n / d),
+    r = (s q + e^W p) / (s q + p),    log-odds_i = field_i + sum_j log(r),
 
 and, with the new belief P, Q of the visible unit, the message back is
-(n Q + e^W d P) / (n Q + d P): one division for each pair
-of units, and logarithms of products only. Nothing is subtracted, so that saturated beliefs are
-harmless while e^(3 |W|) is a number of the type. Couplings and messages are padded with hidden
+(r Q + e^W P) / (r Q + P): two divisions for each pair of units, and logarithms of products only.
+All messages lie between 1 and e^W and nothing is subtracted, so that saturated beliefs are harmless
+while e^(2 |W|) is a number of the type. Couplings and messages are padded with hidden
 units of no coupling that are certainly 0.
 
 A row (one set of fields) is owned by one thread from start to end; the sweeps of a single large row
@@ -42,13 +42,14 @@ from fastmf.kernels.odds import (
     from_on,
     gather,
     incoming,
-    log_ratio_of_products,
+    log_of_product,
     outgoing,
     outgoing_damped,
+    pair_ratios,
     take_logs,
     total_of,
 )
-from fastmf.special import sigmoid_pair, softplus
+from fastmf.special import exp, sigmoid_pair, softplus
 
 
 @kernel(inner=True)
@@ -60,8 +61,8 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
     visible, beliefs = record.visible[row], partial.beliefs[seat]
     p, q, odds = beliefs[0], beliefs[1], beliefs[2]
     logs, wide = partial.logs[seat, block], work.wide
-    n, d, product, ones = work.narrow[0], work.narrow[1], work.narrow[2], work.narrow[3]
-    real = n.dtype.type
+    r, product, quarter = work.narrow[0], work.narrow[1], work.quarter
+    real = r.dtype.type
     old_share, new_share = real(damping), real(1 - damping)
     logs[:] = 0
     change, value = 0.0, 0.0
@@ -69,19 +70,19 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
         partial.fields[seat, block][:] = 0
         product[:] = 0
     else:
-        product[:], wide[:], ones[:] = 1, 1, 1
+        product[:], wide[:] = 1, 1
     since_flush = since_refresh = 0
     for i in range(first, min(first + BLOCK, n_visible)):
         old = visible[i]
         if settings.algorithm == SUM:
             e, s = problem.exponentials[i], messages[i]
-            incoming(e, s, p, q, n, d)
-            new = fields[i] + log_ratio_of_products(n, d, settings.chunk)
+            incoming(e, s, p, q, r)
+            new = fields[i] + log_of_product(r, quarter, settings.fold, settings.chunk)
             yes, no = sigmoid_pair(new)
             if damping == 0:
-                outgoing(e, n, d, real(yes), real(no), s, product)
+                outgoing(e, r, real(yes), real(no), s, product)
             else:
-                outgoing_damped(e, n, d, real(yes), real(no), old_share, new_share, s, product)
+                outgoing_damped(e, r, real(yes), real(no), old_share, new_share, s, product)
             since_flush += 1
             since_refresh += 1
             if since_flush == settings.flush:
@@ -92,21 +93,21 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
                     since_refresh = 0
         elif settings.algorithm == MAX:
             w, message = problem.weights[i], messages[i]
-            clipped(w, message, odds, n)
-            new = fields[i] + total_of(n)
+            clipped(w, message, odds, r)
+            new = fields[i] + total_of(r)
             yes = sigmoid_pair(new)[0]
-            clipped_back(w, n, real(new), old_share, new_share, message, product)
+            clipped_back(w, r, real(new), old_share, new_share, message, product)
             if new > 0:
                 add(w, partial.fields[seat, block])
         else:
             e = problem.exponentials[i]
             if old > 0:
-                from_on(e, p, q, n)
+                from_on(e, p, q, r)
                 new = fields[i] + problem.row_sums[i]
-                new -= log_ratio_of_products(n, ones, settings.chunk)
+                new -= log_of_product(r, quarter, settings.fold, settings.chunk)
             else:
-                from_off(e, p, q, n)
-                new = fields[i] + log_ratio_of_products(n, ones, settings.chunk)
+                from_off(e, p, q, r)
+                new = fields[i] + log_of_product(r, quarter, settings.fold, settings.chunk)
             yes = sigmoid_pair(new)[0]
             if new > 0:
                 add(problem.weights[i], logs)
@@ -126,13 +127,14 @@ class Work(NamedTuple):
     """Rows that one worker writes on."""
 
     narrow: np.ndarray
+    quarter: np.ndarray
     wide: np.ndarray
 
 
 @kernel(inner=True)
 def _work(beliefs):
-    n_padded = beliefs.shape[2]
-    return Work(np.ones((4, n_padded), beliefs.dtype), np.ones(n_padded, np.float64))
+    n, kind = beliefs.shape[2], beliefs.dtype
+    return Work(np.ones((2, n), kind), np.ones(n // 4, kind), np.ones(n, np.float64))
 
 
 @kernel(inner=True)
@@ -198,17 +200,16 @@ def _bethe_block(settings, problem, row, block, messages, partial, seat, work):
     """Contribution of a block of visible units, and their pairs, to the Bethe log-partition."""
     fields = problem.visible_field[min(row, problem.visible_field.shape[0] - 1)]
     p, q = partial.beliefs[seat, 0], partial.beliefs[seat, 1]
-    n, d = work.narrow[0], work.narrow[1]
-    real = n.dtype.type
+    r = work.narrow[0]
+    real = r.dtype.type
     total = 0.0
     for i in range(block * BLOCK, min((block + 1) * BLOCK, messages.shape[0])):
-        incoming(problem.exponentials[i], messages[i], p, q, n, d)
-        log_odds = fields[i] + log_ratio_of_products(n, d, settings.chunk)
+        incoming(problem.exponentials[i], messages[i], p, q, r)
+        log_odds = fields[i] + log_of_product(r, work.quarter, settings.fold, settings.chunk)
         yes, no = sigmoid_pair(log_odds)
-        yes, no = real(yes), real(no)
-        for j in range(n.shape[0]):
-            d[j] = n[j] * no + d[j] * yes
-        total += softplus(log_odds) - log_ratio_of_products(n, d, settings.chunk)
+        pair_ratios(r, real(yes), real(no))
+        total += softplus(log_odds)
+        total += log_of_product(r, work.quarter, settings.fold, settings.chunk)
     return total
 
 
@@ -310,9 +311,34 @@ def conclude_sweep(settings, problem, record, partial):
         record.bethe[0] = total
 
 
+@kernel
+def exponentials(weights, factor, queue, out):
+    """exp(factor * weights), and 1 for the padding.
+
+    Parameters
+    ----------
+    weights : array of shape (n_visible, n_hidden)
+    factor : float
+    queue : int64 array of shape (1,)
+        Next block that nobody has taken; shared by all threads that call this.
+    out : array of shape (n_visible, n_padded)
+        Filled, in the type of which is computed.
+    """
+    n_visible, n_hidden = weights.shape
+    real = out.dtype.type
+    while True:
+        first = fetch_and_increment(queue) * BLOCK
+        if first >= n_visible:
+            break
+        for i in range(first, min(first + BLOCK, n_visible)):
+            for j in range(n_hidden):
+                out[i, j] = exp(real(factor) * real(weights[i, j]))
+            out[i, n_hidden:] = 1
+
+
 @kernel(fastmath=REORDER)
 def pair_beliefs(problem, messages, record, scales, queue, out):
-    """Probabilities that both units of a pair are 1: P e^W p / n.
+    """Probabilities that both units of a pair are 1: P e^W p / (s q + e^W p).
 
     Parameters
     ----------

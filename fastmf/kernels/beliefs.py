@@ -9,7 +9,7 @@ BLOCK = 256
 # Visible units of one task of `pair_beliefs`.
 PAIR_BLOCK = 16
 # Hidden units are padded to a multiple of this.
-PADDING = 16
+PADDING = 32
 # Sweeps without a new smallest residual after which a row is damped (more).
 WINDOW = 16
 MOST_DAMPING = 0.97
@@ -51,6 +51,8 @@ class Settings(NamedTuple):
         Whether rows that make no progress are damped.
     tol : float
     max_iter : int
+    fold : bool
+        Whether four factors of a product fit in the type of the messages.
     chunk, flush, refresh : int
         So many factors of a row's product fit in a float64, so many of a column's product in the
         type of the messages, and so many in a float64.
@@ -60,6 +62,7 @@ class Settings(NamedTuple):
     adaptive: bool
     tol: float
     max_iter: int
+    fold: bool
     chunk: int
     flush: int
     refresh: int

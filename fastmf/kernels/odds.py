@@ -8,16 +8,25 @@ from fastmf.special import log
 
 
 @kernel(fastmath=REORDER, inner=True)
-def log_ratio_of_products(top, bottom, chunk):
-    """log(product of top / product of bottom), of so many factors at a time."""
+def log_of_product(factors, quarter, fold, chunk):
+    """Logarithm of a product; factors are multiplied by fours first if they may be."""
+    if not fold:
+        return _log_in_chunks(factors, chunk)
+    n = quarter.shape[0]
+    for j in range(n):
+        quarter[j] = (factors[j] * factors[j + n]) * (factors[j + 2 * n] * factors[j + 3 * n])
+    return _log_in_chunks(quarter, chunk // 4)
+
+
+@kernel(fastmath=REORDER, inner=True)
+def _log_in_chunks(factors, chunk):
     total = 0.0
-    for start in range(0, top.shape[0], chunk):
-        over, under = top[start : start + chunk], bottom[start : start + chunk]
-        x, y = 1.0, 1.0
-        for j in range(over.shape[0]):
-            x *= over[j]
-            y *= under[j]
-        total += log(x / y)
+    for start in range(0, factors.shape[0], chunk):
+        some = factors[start : start + chunk]
+        product = 1.0
+        for j in range(some.shape[0]):
+            product *= some[j]
+        total += log(product)
     return total
 
 
@@ -31,36 +40,42 @@ def total_of(values):
 
 
 @kernel(fastmath=REORDER, inner=True)
-def incoming(e, s, p, q, n, d):
-    """Messages n / d from the hidden units."""
-    for j in range(n.shape[0]):
+def incoming(e, s, p, q, r):
+    """Messages from the hidden units."""
+    for j in range(r.shape[0]):
         t = s[j] * q[j]
-        n[j] = t + e[j] * p[j]
-        d[j] = t + p[j]
+        r[j] = (t + e[j] * p[j]) / (t + p[j])
 
 
 @kernel(fastmath=REORDER, inner=True)
-def outgoing(e, n, d, big_p, big_q, s, product):
+def outgoing(e, r, yes, no, s, product):
     """Messages back to the hidden units, and products of them over visible units."""
-    for j in range(n.shape[0]):
-        a, b = n[j] * big_q, d[j] * big_p
-        new = (a + e[j] * b) / (a + b)
+    for j in range(r.shape[0]):
+        off = r[j] * no
+        new = (off + e[j] * yes) / (off + yes)
         s[j] = new
         product[j] *= new
 
 
 @kernel(fastmath=REORDER, inner=True)
-def outgoing_damped(e, n, d, big_p, big_q, old_share, new_share, s, product):
+def outgoing_damped(e, r, yes, no, old_share, new_share, s, product):
     """The same, averaged with the old messages."""
     # The normalised messages s / (1 + s) are averaged, here with all denominators multiplied out.
     one = s.dtype.type(1)
-    for j in range(n.shape[0]):
-        a, b = n[j] * big_q, d[j] * big_p
-        yes, no = a + e[j] * b, a + b
-        scale, both = new_share * (one + s[j]), old_share * (yes + no)
-        new = (yes * scale + both * s[j]) / (no * scale + both)
+    for j in range(r.shape[0]):
+        off = r[j] * no
+        m1, m0 = off + e[j] * yes, off + yes
+        scale, both = new_share * (one + s[j]), old_share * (m1 + m0)
+        new = (m1 * scale + both * s[j]) / (m0 * scale + both)
         s[j] = new
         product[j] *= new
+
+
+@kernel(fastmath=REORDER, inner=True)
+def pair_ratios(r, yes, no):
+    """Normalisers of the beliefs of pairs, relative to those of the messages."""
+    for j in range(r.shape[0]):
+        r[j] = no + yes / r[j]
 
 
 @kernel(fastmath=REORDER, inner=True)
@@ -108,14 +123,14 @@ def clipped_back(w, incoming, log_odds, old_share, new_share, message, total):
 
 
 @kernel(fastmath=REORDER, inner=True)
-def from_off(e, p, q, n):
+def from_off(e, p, q, r):
     """Messages of mixed-product from the hidden units to one that was decoded as 0."""
-    for j in range(n.shape[0]):
-        n[j] = q[j] + e[j] * p[j]
+    for j in range(r.shape[0]):
+        r[j] = q[j] + e[j] * p[j]
 
 
 @kernel(fastmath=REORDER, inner=True)
-def from_on(e, p, q, n):
-    """The same to one that was decoded as 1, without the factor exp(sum of its weights)."""
-    for j in range(n.shape[0]):
-        n[j] = e[j] * q[j] + p[j]
+def from_on(e, p, q, r):
+    """The same to one that was decoded as 1, inverted and without exp(sum of its weights)."""
+    for j in range(r.shape[0]):
+        r[j] = e[j] * q[j] + p[j]

@@ -18,9 +18,9 @@ def _blocks(record):
 
 
 def _incoming(e, s, hidden):
-    """Numerators and denominators of the messages from hidden to visible units."""
+    """Messages from hidden to visible units."""
     p, q = sigmoid_pair(hidden.astype(e.dtype))
-    return s * q + e * p, s * q + p
+    return (s * q + e * p) / (s * q + p)
 
 
 def _clipped(w, log_odds):
@@ -34,11 +34,10 @@ def _sweep_block(settings, problem, row, block, units, messages, record, partial
     damping = record.damping[row]
     if settings.algorithm == SUM:
         e, s = problem.exponentials[units], messages[units]
-        n, d = _incoming(e, s, hidden)
-        new = fields + np.log(n / d).sum(1, dtype=float)
+        r = _incoming(e, s, hidden)
+        new = fields + np.log(r).sum(1, dtype=float)
         p, q = (x.astype(e.dtype)[:, None] for x in sigmoid_pair(new))
-        a, b = n * q, d * p
-        yes, no = a + e * b, a + b
+        yes, no = r * q + e * p, r * q + p
         if damping == 0:
             s[:] = yes / no
         else:
@@ -106,10 +105,10 @@ def _conclude(settings, problem, row, record, partial, seat):
 
 def _bethe_block(problem, row, units, messages, record):
     fields = problem.visible_field[min(row, len(problem.visible_field) - 1), units]
-    n, d = _incoming(problem.exponentials[units], messages[units], record.hidden[row])
-    log_odds = fields + np.log(n / d).sum(1, dtype=float)
-    p, q = (x.astype(n.dtype)[:, None] for x in sigmoid_pair(log_odds))
-    return softplus(log_odds).sum() - np.log(n / (n * q + d * p)).sum(dtype=float)
+    r = _incoming(problem.exponentials[units], messages[units], record.hidden[row])
+    log_odds = fields + np.log(r).sum(1, dtype=float)
+    p, q = (x.astype(r.dtype)[:, None] for x in sigmoid_pair(log_odds))
+    return softplus(log_odds).sum() + np.log(q + p / r).sum(dtype=float)
 
 
 def belief_propagation(settings, problem, messages, record, partial, queue):
@@ -148,11 +147,19 @@ def conclude_sweep(settings, problem, record, partial):
         record.bethe[0] = softplus(record.hidden[0]).sum() + partial.value[0].sum()
 
 
+def exponentials(weights, factor, queue, out):
+    """exp(factor * weights), and 1 for the padding."""
+    m = weights.shape[1]
+    np.exp(weights.astype(out.dtype) * out.dtype.type(factor), out=out[:, :m])
+    out[:, m:] = 1
+
+
 def pair_beliefs(problem, messages, record, scales, queue, out):
-    """Probabilities that both units of a pair are 1: P e^W p / n."""
+    """Probabilities that both units of a pair are 1: P e^W p / (s q + e^W p)."""
     out[:] = 0
     for row, scale in enumerate(scales):
-        n, _ = _incoming(problem.exponentials, messages[row], record.hidden[row])
-        p = sigmoid(record.hidden[row].astype(out.dtype))
-        big_p = sigmoid(record.visible[row].astype(out.dtype))[:, None]
-        out[min(row, len(out) - 1)] += out.dtype.type(scale) * big_p * problem.exponentials * p / n
+        p, q = sigmoid_pair(record.hidden[row].astype(out.dtype))
+        both = problem.exponentials * p
+        yes = sigmoid(record.visible[row].astype(out.dtype))[:, None]
+        probability = yes * both / (messages[row] * q + both)
+        out[min(row, len(out) - 1)] += out.dtype.type(scale) * probability

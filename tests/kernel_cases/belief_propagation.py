@@ -65,6 +65,13 @@ def pair_arguments(size, dtype, rows=None, mean=False):
     return problem, messages, record, scales, queue[:1], out
 
 
+def exponential_arguments(size, dtype, rows=None):
+    """Arguments of `exponentials`, of so many visible units."""
+    weights = rbm(size, dtype).weights[chosen(rows, size.n_rows)]
+    out = np.zeros((len(weights), size.n_hidden + 3), dtype)
+    return weights, 2.0, np.zeros(1, np.int64), out
+
+
 def of_record(arguments):
     """What the rows end with."""
     names = ("visible", "hidden", "best", "objective", "bethe", "status", "n_iter", "residual",
@@ -102,6 +109,8 @@ CASES = [
     Case("belief_propagation.sweep_blocks", "bethe",
          with_options(shared_arguments, status=kernels.CONVERGED), of_sweep, CLOSE),
     Case("belief_propagation.conclude_sweep", "sum", conclusion_arguments, of_conclusion, CLOSE),
+    Case("belief_propagation.exponentials", "weights", exponential_arguments,
+         lambda arguments: {"out": arguments[-1]}, {"float64": 1e-13, "float32": 1e-5}),
     Case("belief_propagation.pair_beliefs", "rows", pair_arguments,
          lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-5}),
 ]  # fmt: skip
