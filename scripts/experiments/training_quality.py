@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""How good machines are that learn without sampling, beside sampling, for the same time.
+
+Trains an RBM on binary MNIST by each method, and evaluates it after some of the epochs by annealed
+importance sampling: the log-likelihood of test images in nats, from below and above. Writes into a
+folder quality.csv, quality.png (log-likelihood by seconds of training), and prints a table.
+"""
+
+import argparse
+import csv
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import fastmf as mf
+from fastmf.datasets import load_mnist
+from fastmf.evaluation import log_likelihood
+
+EPILOG = """\
+examples:
+  python scripts/experiments/training_quality.py --quick
+      1,000 images, 10 hidden units, two epochs: does it run?
+  python scripts/experiments/training_quality.py --methods "TAP" "PCD-1 (scikit-learn)"
+      two of the methods, all else as published in training_quality.md
+
+MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA.
+"""
+
+PCD = "PCD-1 (scikit-learn)"
+NOISE = {"starts": "noise", "noise": 0.1}
+METHODS = {
+    "TAP": {"n_sweeps": 3},
+    "TAP, 10 sweeps": {"n_sweeps": 10},
+    "TAP, flipped starts": {"n_sweeps": 3, **NOISE},
+    "TAP, flipped starts, 10 sweeps": {"n_sweeps": 10, **NOISE},
+    "TAP, persistent": {"n_sweeps": 3, "starts": "persistent"},
+    "TAP, falling rate": {"n_sweeps": 3, "learning_rate": (0.1, 0.005)},
+    "TAP, momentum 0.9": {"n_sweeps": 3, "momentum": 0.9, "learning_rate": 0.01},
+    "TAP, no decay": {"n_sweeps": 3, "l2": 0.0},
+    "third order": {"gradient": "tap3", "n_sweeps": 3},
+    "naive mean field": {"gradient": "mean_field", "n_sweeps": 3},
+    "CD-1": {"gradient": "cd", "n_sweeps": 1},
+    "PCD-1": {"gradient": "pcd", "n_sweeps": 1},
+    PCD: {},
+}
+FIELDS = ("method", "epoch", "seconds", "from_below", "error", "from_above")
+
+
+def main(argv=None):
+    options = parser().parse_args(argv)
+    if options.quick:
+        options.rows, options.test_rows, options.hidden = 1000, 100, 10
+        options.epochs, options.chains, options.steps = [1, 2], 20, 50
+    folder = options.output or Path("results") / "training-quality"
+    folder.mkdir(parents=True, exist_ok=True)
+    train, test = (
+        load_mnist(options.data, split=split, binary=True).X for split in ("train", "test")
+    )
+    rows = np.random.default_rng(options.seed).permutation(len(train))[: options.rows]
+    X, test = train[rows], test[: options.test_rows]
+    results = []
+    for name in options.methods:
+        follow = scikit_learn if name == PCD else fastmf
+        try:
+            machines = follow(METHODS[name], X, options)
+        except ImportError:
+            print(f"{name}: left out, scikit-learn is not installed")
+            continue
+        for epoch, seconds, model in machines:
+            results.append((name, epoch, seconds, *quality(model, test, X, options)))
+            print(line(results[-1]), flush=True)
+    with open(folder / "quality.csv", "w", newline="") as file:
+        csv.writer(file).writerows([FIELDS, *results])
+    draw(results, folder / "quality.png")
+
+
+def parser():
+    whole = argparse.ArgumentParser(
+        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = whole.add_argument
+    add("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME",
+        help="of " + ", ".join(f'"{name}"' for name in METHODS) + " [all]")  # fmt: skip
+    add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
+    add("--rows", type=int, default=10_000, metavar="N", help="training images [10000]")
+    add("--test-rows", type=int, default=10_000, metavar="N", help="test images [10000]")
+    add("--epochs", type=int, nargs="+", default=[1, 2, 5, 10, 20], metavar="N",
+        help="epochs after which to evaluate; the last ends training [1 2 5 10 20]")  # fmt: skip
+    add("--learning-rate", type=float, default=0.05, metavar="RATE", help="[0.05]")
+    add("--chains", type=int, default=100, metavar="N", help="of the evaluation [100]")
+    add("--steps", type=int, default=1000, metavar="N", help="of the evaluation [1000]")
+    add("--threads", type=int, metavar="N", help="[all]")
+    add("--seed", type=int, default=0, metavar="N", help="[0]")
+    add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
+    add("--output", type=Path, metavar="FOLDER", help="[results/training-quality]")
+    add("--quick", action="store_true", help="10 hidden units, 1000 images, 2 epochs")
+    return whole
+
+
+def fastmf(settings, X, options):
+    """(epoch, seconds, model) after each of the epochs, by this package."""
+    machines = []
+
+    def look(state):
+        if state.epoch in options.epochs:
+            machines.append((state.epoch, time.perf_counter() - start, state.model))
+
+    def learner(n_epochs, callbacks):
+        return mf.GeneralizedRBM(
+            options.hidden,
+            **{"learning_rate": options.learning_rate, **settings},
+            n_epochs=n_epochs,
+            callbacks=callbacks,
+            n_threads=options.threads,
+            random_state=options.seed,
+        )
+
+    learner(1, []).fit(X[:200])  # compiles
+    start = time.perf_counter()
+    learner(max(options.epochs), [look]).fit(X)
+    return machines
+
+
+def scikit_learn(settings, X, options):
+    """The same by scikit-learn's BernoulliRBM."""
+    from sklearn.neural_network import BernoulliRBM
+
+    rng = np.random.default_rng(options.seed)
+    learner = BernoulliRBM(
+        options.hidden, learning_rate=options.learning_rate, random_state=options.seed
+    )
+    machines, start = [], time.perf_counter()
+    for epoch in range(1, max(options.epochs) + 1):
+        order = rng.permutation(len(X))
+        for first in range(0, len(X), 100):
+            learner.partial_fit(X[order[first : first + 100]])
+        if epoch in options.epochs:
+            visible, hidden = learner.intercept_visible_, learner.intercept_hidden_
+            parts = learner.components_.T, mf.Bernoulli(visible), mf.Bernoulli(hidden)
+            machines.append((epoch, time.perf_counter() - start, mf.RBM(*parts)))
+    return machines
+
+
+def quality(model, test, X, options):
+    """Log-likelihood of the test images by annealing from both ends, and its error."""
+    found = mf.annealed_importance_sampling(
+        model, options.chains, options.steps, data=X[: options.chains], rng=options.seed,
+        n_threads=options.threads,
+    )  # fmt: skip
+    numerator = log_likelihood(model, test, 0.0).mean()
+    error = np.hypot(found.error, found.reverse_error)
+    return numerator - found.reverse, error, numerator - found.log_partition
+
+
+def line(result):
+    """One result as a row of the table."""
+    name, epoch, seconds, below, error, above = result
+    return f"| {name} | {epoch} | {seconds:.1f} | {below:.1f} | {above:.1f} | {error:.2f} |"
+
+
+def draw(results, path):
+    """Log-likelihood by seconds of training."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    _, ax = plt.subplots(figsize=(8, 5), layout="constrained")
+    for name in dict.fromkeys(result[0] for result in results):
+        points = [(r[2], (r[3] + r[5]) / 2) for r in results if r[0] == name]
+        ax.plot(*zip(*points, strict=True), marker="o", label=name)
+    ax.set(xscale="log", xlabel="seconds of training", ylabel="log-likelihood of test images, nats")
+    ax.legend(fontsize=8)
+    ax.figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (FileNotFoundError, ValueError, ImportError) as error:
+        sys.exit(f"error: {error}")

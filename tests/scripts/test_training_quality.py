@@ -1,0 +1,48 @@
+import csv
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+
+SCRIPT = Path(mf.__file__).parent.parent / "scripts" / "experiments" / "training_quality.py"
+
+
+@pytest.fixture(scope="module")
+def script():
+    pytest.importorskip("matplotlib")
+    spec = importlib.util.spec_from_file_location("training_quality", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_two_methods_side_by_side(script, mnist, capsys):
+    folder = mnist / "quality"
+    script.main(
+        ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "1", "2",
+         "--chains", "5", "--steps", "20", "--methods", "TAP", script.PCD]
+    )  # fmt: skip
+    assert (folder / "quality.png").read_bytes().startswith(b"\x89PNG")
+    with open(folder / "quality.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["method"], row["epoch"]) for row in rows] == [
+        (name, epoch) for name in ("TAP", script.PCD) for epoch in ("1", "2")
+    ]
+    assert "| TAP | 2 |" in capsys.readouterr().out
+
+
+def test_the_likelihood_is_that_of_enumeration(script):
+    rng = np.random.default_rng(0)
+    model = mf.RBM(
+        rng.normal(size=(9, 4)) / 2, mf.Bernoulli(rng.normal(size=9)), mf.Bernoulli(np.zeros(4))
+    )
+    X = rng.integers(0, 2, size=(50, 9)).astype(float)
+    options = script.parser().parse_args(["--steps", "500"])
+    below, error, above = script.quality(model, X, X, options)
+    exact = mf.evaluation.log_likelihood(model, X, mf.exact(model).log_partition).mean()
+    assert error < 0.1
+    assert below == pytest.approx(exact, abs=4 * error)
+    assert above == pytest.approx(exact, abs=4 * error)
