@@ -2,6 +2,7 @@
 
 import numpy as np
 from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
 
 from fastmf.learning.trainer import train
 
@@ -40,19 +41,22 @@ def settings_of(estimator, class_):
 
 def run(estimator, model, data, settings, seed, validation, family=None):
     """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state."""
-    state = train(
-        model,
-        data,
-        settings,
-        seed=seed,
-        validation=validation,
-        callbacks=estimator.callbacks or (),
-        checkpoint=estimator.checkpoint,
-        checkpoint_every=estimator.checkpoint_every,
-        n_threads=estimator.n_threads,
-        verbose=estimator.verbose,
-        family=family,
-    )
+    # The products of one batch are small. Threads of BLAS that spin between them would take the
+    # cores from the kernels, and on a busy machine each product would wait for all of them.
+    with threadpool_limits(1, user_api="blas"):
+        state = train(
+            model,
+            data,
+            settings,
+            seed=seed,
+            validation=validation,
+            callbacks=estimator.callbacks or (),
+            checkpoint=estimator.checkpoint,
+            checkpoint_every=estimator.checkpoint_every,
+            n_threads=estimator.n_threads,
+            verbose=estimator.verbose,
+            family=family,
+        )
     estimator.model_, estimator.history_ = state.model, state.history
     estimator.n_iter_ = state.epoch
     return state

@@ -36,6 +36,7 @@ CORE = {"numba", "llvmlite", "numpy", "scipy"}
 # Optional package -> (parts that may import it at the top, parts that may do so in a function).
 OPTIONAL = {
     "sklearn": ({"estimators"}, {"estimators", "datasets", "evaluation", "cli"}),
+    "threadpoolctl": ({"estimators"}, set()),
     "matplotlib": ({"plotting"}, {"plotting", "cli"}),
     "tqdm": (set(), {"inference", "learning", "estimators", "evaluation", "cli"}),
     "dask": (set(), {"learning", "estimators", "evaluation", "cli"}),
