@@ -104,8 +104,11 @@ class Layout:
 
 
 def _powers(couplings, order):
-    none = np.zeros((0, 0, panel_width(couplings.dtype)), couplings.dtype)
-    return [pack(couplings, power) if power <= order else none for power in (1, 2, 3)]
+    """Packed couplings, their squares and their cubes, as far as they are needed."""
+    first = pack(couplings)
+    none = np.zeros((0, *first.shape[1:]), first.dtype)
+    squares = first * first if order >= 2 else none
+    return first, squares, squares * first if order >= 3 else none
 
 
 def _pieces(layer, step):

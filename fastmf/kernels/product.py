@@ -30,14 +30,13 @@ def panel_width(dtype):
     return TILE_VECTORS * VECTOR_BYTES // np.dtype(dtype).itemsize
 
 
-def pack(matrix, power=1):
-    """Cut the powers of a matrix's entries into panels of columns, for `product`.
+def pack(matrix):
+    """Cut a matrix into panels of columns, for `product`.
 
     Parameters
     ----------
     matrix : array of shape (n_rows, n_columns)
         C- or Fortran-contiguous.
-    power : {1, 2, 3}
 
     Returns
     -------
@@ -45,7 +44,7 @@ def pack(matrix, power=1):
         The last panel is padded with zeros.
     """
     panels = np.zeros(packed_shape(*matrix.shape, matrix.dtype), matrix.dtype)
-    fill_panels(matrix, power, panels)
+    fill_panels(matrix, panels)
     return panels
 
 
@@ -56,25 +55,16 @@ def packed_shape(n_rows, n_columns, dtype):
 
 
 @kernel
-def fill_panels(matrix, power, panels):
-    """Set panels[p, k, c] to matrix[k, p * width + c] ** power."""
+def fill_panels(matrix, panels):
+    """Set panels[p, k, c] to matrix[k, p * width + c]."""
     n_panels, n_rows, width = panels.shape
     for panel in range(n_panels):
         first = panel * width
         n_here = min(width, matrix.shape[1] - first)
         for row in range(n_rows):
             target = panels[panel, row]
-            # One loop for each power, so that each is a plain pass over memory.
-            if power == 1:
-                for c in range(n_here):
-                    target[c] = matrix[row, first + c]
-            elif power == 2:
-                for c in range(n_here):
-                    target[c] = matrix[row, first + c] * matrix[row, first + c]
-            else:
-                for c in range(n_here):
-                    value = matrix[row, first + c]
-                    target[c] = value * value * value
+            for c in range(n_here):
+                target[c] = matrix[row, first + c]
 
 
 def product(states, n_rows, source, packed, panel, out, column):

@@ -28,6 +28,7 @@ examples:
 MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA.
 """
 
+BATCH = 100
 PCD = "PCD-1 (scikit-learn)"
 NOISE = {"starts": "noise", "noise": 0.1}
 METHODS = {
@@ -111,6 +112,7 @@ def fastmf(settings, X, options):
         return mf.GeneralizedRBM(
             options.hidden,
             **{"learning_rate": options.learning_rate, **settings},
+            batch_size=BATCH,
             n_epochs=n_epochs,
             callbacks=callbacks,
             n_threads=options.threads,
@@ -128,14 +130,15 @@ def scikit_learn(settings, X, options):
     from sklearn.neural_network import BernoulliRBM
 
     rng = np.random.default_rng(options.seed)
-    learner = BernoulliRBM(
-        options.hidden, learning_rate=options.learning_rate, random_state=options.seed
-    )
+    learner = BernoulliRBM(  # its number of chains is batch_size, also where it is given batches
+        options.hidden, learning_rate=options.learning_rate, batch_size=BATCH,
+        random_state=options.seed,
+    )  # fmt: skip
     machines, start = [], time.perf_counter()
     for epoch in range(1, max(options.epochs) + 1):
         order = rng.permutation(len(X))
-        for first in range(0, len(X), 100):
-            learner.partial_fit(X[order[first : first + 100]])
+        for first in range(0, len(X), BATCH):
+            learner.partial_fit(X[order[first : first + BATCH]])
         if epoch in options.epochs:
             visible, hidden = learner.intercept_visible_, learner.intercept_hidden_
             parts = learner.components_.T, mf.Bernoulli(visible), mf.Bernoulli(hidden)

@@ -60,8 +60,7 @@ def test_source_and_order_of_the_matrix(dtype):
     np.testing.assert_array_equal(run(states, np.asfortranarray(matrix), source=7), expected)
 
 
-@pytest.mark.parametrize("power", [1, 2, 3])
-def test_packing_loses_nothing(power):
+def test_packing_loses_nothing():
     matrix = np.random.default_rng(3).normal(size=(11, 29))
-    np.testing.assert_allclose(unpacked(pack(matrix, power), 29), matrix**power, rtol=1e-15)
-    assert (pack(matrix, power)[-1, :, 29 % WIDTH[np.float64] :] == 0).all()
+    np.testing.assert_array_equal(unpacked(pack(matrix), 29), matrix)
+    assert (pack(matrix)[-1, :, 29 % WIDTH[np.float64] :] == 0).all()
