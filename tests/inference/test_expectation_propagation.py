@@ -9,7 +9,6 @@ import fastmf as mf
 import fastmf.inference.inner_loop as inner_loop
 import fastmf.inference.parallel as parallel
 
-
 SCHEDULES = ("parallel", "sequential", "convergent", "auto")
 
 
