@@ -151,8 +151,9 @@ def solution_average(model, solutions, order=2, n_threads=None):
     ----------
     model : RBM or DBM
     solutions : FixedPoint
-        One solution a row, as `tap` and `adaptive_tap` return them. The approximate log-partition is stationary in
-        means and variances at a fixed point, so these derivatives are exact there and only there.
+        One solution a row, as `tap` and `adaptive_tap` return them. The approximate log-partition
+        is stationary in means and variances at a fixed point, so these derivatives are exact there
+        and only there.
     order : {1, 2, 3}
         The order of the expansion that was solved; solutions of adaptive TAP have none.
 
