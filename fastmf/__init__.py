@@ -12,8 +12,8 @@ the code, follow the picture:
 5. `fastmf.estimators`: all of it with the manners of scikit-learn.
 6. `fastmf.special` and `fastmf._numba`: what it all compiles to, and how that is cached.
 
-`FROM_EQUATION_TO_CODE.md`, beside this file, leads from each equation of the papers to the code that
-computes it and the test that checks it.
+`FROM_EQUATION_TO_CODE.md`, beside this file, leads from each equation of the papers to the code
+that computes it and the test that checks it.
 """
 
 from importlib import import_module
