@@ -11,6 +11,9 @@ the code, follow the picture:
 4. `fastmf.learning`: gradients made of these marginals, and the loop that follows them.
 5. `fastmf.estimators`: all of it with the manners of scikit-learn.
 6. `fastmf.special` and `fastmf._numba`: what it all compiles to, and how that is cached.
+
+`FROM_EQUATION_TO_CODE.md`, beside this file, leads from each equation of the papers to the code
+that computes it and the test that checks it.
 """
 
 from importlib import import_module

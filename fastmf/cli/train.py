@@ -70,10 +70,10 @@ def add(commands):
     )
     learning.add_argument(
         "--gradient",
-        choices=("tap", "mean_field", "tap3", "cd", "pcd"),
+        choices=("tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"),
         default="tap",
         help="how averages over the model are computed: mean-field solutions of second, first or "
-        "third order, or Gibbs chains from the data or persistent [tap]",
+        "third order or of adaptive TAP, or Gibbs chains from the data or persistent [tap]",
     )
     learning.add_argument(
         "--validation-share", type=float, metavar="R", help="share of rows to set aside and follow"

@@ -20,7 +20,7 @@ class GeneralizedRBM(Learner):
         A name such as "bernoulli", "ising", "gaussian", "truncated_gaussian", "gauss_bernoulli" or
         "truncated_gauss_bernoulli"; visible units given by name or class are fitted to the columns
         of the data first. Bernoulli units accept values in [0, 1], as probabilities.
-    gradient : {"tap", "mean_field", "tap3", "cd", "pcd"}
+    gradient : {"tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"}
         How averages over the model are computed; see `fastmf.learning.settings.Settings`, which
         documents the following options up to `patience` in detail.
     learning_rate : float, (start, end), (start, end, "linear") or callable

@@ -1,20 +1,29 @@
-"""Expectation propagation for sparse linear models, and adaptive TAP on the same engine."""
+"""Expectation propagation for sparse linear models."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from fastmf.inference import _arguments as check
+from fastmf.inference._rows import iteration
 from fastmf.inference.convergent import double_loop
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.gaussian import gaussian_side
+from fastmf.inference.parallel import (
+    CONVERGED,
+    OUT_OF_ITERATIONS,
+    alone,
+    nearing,
+    proper_start,
+    sweeps,
+)
 from fastmf.inference.sequential import sequential
-from fastmf.inference.sites import Problem, Trace, energy, proper_start, state_of
-from fastmf.models import RBM, BoltzmannMachine, SparseLinearModel
+from fastmf.inference.sites import Problem, Trace, energy, first_sites, state_of
+from fastmf.models import SparseLinearModel
+from fastmf.priors._protocol import as_dtype
 
-CONVERGED = "converged"
-OUT_OF_ITERATIONS = "not converged: max_iter iterations done while still moving; raise max_iter"
-STUCK = "not converged: no step leaves a proper Gaussian; try schedule='convergent'"
+# Dampings of the parallel schedule without progress after which the double loop takes over.
+RETREATS = 3
 SCHEDULES: dict = {}
 
 
@@ -100,98 +109,39 @@ def expectation_propagation(
     """
     if not isinstance(model, SparseLinearModel):
         raise TypeError(f"model must be a SparseLinearModel, got {type(model).__name__}.")
-    return solve(model, init, schedule, damping, site_precision_min, tol, max_iter, history,
-                 n_threads)  # fmt: skip
-
-
-def adaptive_tap(
-    model,
-    init=None,
-    *,
-    schedule="auto",
-    damping=None,
-    tol=1e-8,
-    max_iter=1000,
-    history=False,
-    n_threads=None,
-):
-    """Solve the adaptive TAP equations of a Boltzmann machine or RBM with any unit priors.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine or RBM
-    init, schedule, damping, tol, max_iter, history, n_threads
-        As in `expectation_propagation`. Sites of an RBM are visible units first, then hidden ones;
-        it cannot be swept sequentially.
-
-    Returns
-    -------
-    ExpectationPropagation
-        `mean`, `var`, `b` and `a` are tuples (visible, hidden) for an RBM.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For arguments of wrong shapes, types or ranges. Not converging is no error.
-
-    Notes
-    -----
-    Opper & Winther (2005); Tramel et al. (2018), Algorithm 3, with the corrections that its second
-    half uses the fields of the step before, and that B2 = a1 / c1 - B1 in general. This is
-    expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the
-    sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. For an RBM only a
-    matrix of the size of the smaller layer is factorised. Exact for Gaussian units.
-    """
-    if not isinstance(model, BoltzmannMachine | RBM):
-        raise TypeError(f"model must be a BoltzmannMachine or RBM, got {type(model).__name__}.")
-    result = solve(model, init, schedule, damping, None, tol, max_iter, history, n_threads)
-    if len(model.layers) == 1:
-        return result
-    n = model.n_visible
-    parts = {k: (v[:n], v[n:]) for k in ("mean", "var", "b", "a") for v in [getattr(result, k)]}
-    return replace(result, **parts)
-
-
-def solve(model, init, schedule, damping, least, tol, max_iter, history, n_threads):
-    """Check the arguments, run a schedule, and put the result together."""
     check.one_of("schedule", schedule, tuple(SCHEDULES))
-    if damping is not None:
-        damping = check.number("damping", damping, 0, 1, below=True)
-    least = -np.inf if least is None else check.number("site_precision_min", least, -np.inf, np.inf)
-    if n_threads is not None:
-        n_threads = check.count("n_threads", n_threads)
-    side, prior = gaussian_side(model), _joined(model.layers)
+    least = -np.inf
+    if site_precision_min is not None:
+        least = check.number("site_precision_min", site_precision_min, -np.inf, np.inf)
+    damping, *options = iteration(damping, tol, max_iter, n_threads)
+    side, prior = gaussian_side(model), as_dtype(model.prior, np.float64)
+    problem = problem_of(side, prior, least, *options)
+    trace = Trace(bool(history))
+    state, message, ran = SCHEDULES[schedule](problem, _start(problem, init), damping, trace)
+    return result(problem, state, message, ran, trace, history)
+
+
+def problem_of(side, prior, least, tol, max_iter, n_threads):
+    """A `Problem` and the scale of its units."""
     zero = np.zeros(side.n_units)
     mean, var = prior.moments(zero, zero)
     second = mean * mean + var
-    problem = Problem(
+    return Problem(
         side=side,
         prior=prior,
         least=least,
-        tol=check.number("tol", tol, 0, np.inf),
-        max_iter=check.count("max_iter", max_iter),
+        tol=tol,
+        max_iter=max_iter,
         n_threads=n_threads,
         own=1 / np.where(np.isfinite(second) & (second > 0), second, np.ones(side.n_units)),
         evaluations=[0],
     )
-    state = _start(problem, init)
-    trace = Trace(bool(history))
-    state, message, ran = SCHEDULES[schedule](problem, state, damping, trace)
-    return _result(problem, state, message, ran, trace, history)
-
-
-def _joined(layers):
-    """One prior for all units of all layers, in double precision."""
-    from fastmf.priors import Concatenated
-    from fastmf.priors._protocol import as_dtype
-
-    layers = [as_dtype(prior, np.float64) for prior in layers]
-    return layers[0] if len(layers) == 1 else Concatenated(*layers)
 
 
 def _start(problem, init):
     if init is None:
-        return proper_start(problem)
+        mean, var = problem.prior.moments(*np.zeros((2, problem.side.n_units)))
+        return alone(problem, proper_start(*first_sites(problem, mean, var)))
     sites = getattr(init, "sites", init)
     sites = check.rows("init", sites, problem.side.n_units, np.dtype(np.float64))
     if sites.shape != (2, problem.side.n_units):
@@ -202,7 +152,8 @@ def _start(problem, init):
     return state
 
 
-def _result(problem, state, message, ran, trace, history):
+def result(problem, state, message, ran, trace, history):
+    """What is returned of a state."""
     log_partition = -energy(problem, state)
     zero = np.zeros(problem.side.n_units)
     normaliser = problem.prior.log_partition(zero, zero).sum()
@@ -227,57 +178,12 @@ def _result(problem, state, message, ran, trace, history):
     )
 
 
-# --- regular expectation propagation --------------------------------------------------------------
-
-# Adaptive damping: where it starts, where it ends, and the iterations in which the residual must
-# have fallen to a new low.
-FIRST_DAMPING, STRONGEST_DAMPING, PATIENCE = 0.1, 0.95, 8
-HALVINGS = 30
-# Parallel steps before the double loop.
-NEARING = 50
+# --- schedules ------------------------------------------------------------------------------------
 
 
-def parallel(problem, state, damping, trace, patience=None):
-    """All sites at once: the fixed point, or the best state on the way.
-
-    Gives up after so many dampings without progress if `patience` is set.
-    """
-    adaptive = damping is None
-    share = FIRST_DAMPING if adaptive else damping
-    best, since, raised = np.inf, 0, 0
-    closest, least = state, np.inf
-    for _ in range(problem.max_iter):
-        residual = state.residual()
-        trace.add(residual, lambda state=state: energy(problem, state))
-        if residual <= problem.tol:
-            return state, CONVERGED, "parallel"
-        if residual < least:
-            closest, least = state, residual
-        if residual < 0.95 * best:
-            best, since = residual, 0
-        else:
-            since += 1
-        if since >= PATIENCE and adaptive and share < STRONGEST_DAMPING:
-            share, since, best = min((1 + share) / 2, STRONGEST_DAMPING), 0, residual
-            raised += 1
-        if patience is not None and (raised > patience or since >= 4 * PATIENCE):
-            break
-        new = _step(problem, state, share)
-        if new is None:
-            return closest, STUCK, "parallel"
-        state = new
-    return closest, OUT_OF_ITERATIONS, "parallel"
-
-
-def _step(problem, state, share):
-    """A damped step, halved until it leaves a proper Gaussian; None if none does."""
-    length = 1 - share
-    for _ in range(HALVINGS):
-        new = state_of(problem, state.site + length * (state.proposal - state.site))
-        if new is not None:
-            return new
-        length /= 2
-    return None
+def parallel(problem, state, damping, trace):
+    """All sites at once."""
+    return alone(problem, sweeps(problem, state, damping, trace))
 
 
 def one_by_one(problem, state, damping, trace):
@@ -288,30 +194,15 @@ def one_by_one(problem, state, damping, trace):
 
 def convergent(problem, state, damping, trace):
     """The double loop, from where some damped parallel steps have led."""
-    start = _near(problem, state, 0.5 if damping is None else damping)
+    start = alone(problem, nearing(problem, state, 0.5 if damping is None else damping))
     state, converged = double_loop(problem, start, trace)
     return state, CONVERGED if converged else OUT_OF_ITERATIONS, "convergent"
 
 
-def _near(problem, state, share):
-    """The best of a few parallel steps."""
-    best, least = state, state.residual()
-    for _ in range(NEARING):
-        state = _step(problem, state, share)
-        if state is None or least <= problem.tol:
-            break
-        residual = state.residual()
-        if residual < least:
-            best, least = state, residual
-    return best
-
-
 def auto(problem, state, damping, trace):
     """The parallel schedule as long as it makes progress, then the double loop."""
-    tried, message, ran = parallel(problem, state, damping, trace, patience=3)
-    if message == CONVERGED:
-        return tried, message, ran
-    return convergent(problem, state, damping, trace)
+    tried = alone(problem, sweeps(problem, state, damping, trace, RETREATS))
+    return tried if tried[1] == CONVERGED else convergent(problem, tried[0], damping, trace)
 
 
 SCHEDULES |= {

@@ -20,7 +20,6 @@ from scipy.linalg.blas import dgemm, dgemv, dsyrk, dtrmm, dtrmv
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri
 
 from fastmf.kernels.sites import column_products
-from fastmf.models import RBM, SparseLinearModel
 
 # Up to so many units, matrices of units are cheaper than anything cleverer, and more precise.
 SMALL = 64
@@ -47,25 +46,20 @@ class Moments(NamedTuple):
 
 
 def gaussian_side(model):
-    """The Gaussian side of a model, of the kind that suits its shape."""
-    if isinstance(model, SparseLinearModel):
-        n, d = model.X.shape
-        if n < d and d > SMALL:
-            return LowRank(model.X, model.y, model.noise_variance)
-        X = model.X.astype(np.float64, copy=False)
-        return Dense(
-            X.T @ X / model.noise_variance,
-            X.T @ model.y / model.noise_variance,
-            -(model.y @ model.y / model.noise_variance
-              + n * np.log(2 * np.pi * model.noise_variance)) / 2,
-        )  # fmt: skip
-    if isinstance(model, RBM):
-        return Bipartite(model.weights.astype(np.float64))
-    couplings = model.couplings.astype(np.float64)
-    return Dense(-couplings, np.zeros(len(couplings)), 0.0)
+    """The Gaussian side of a linear model, of the kind that suits its shape."""
+    n, d = model.X.shape
+    if n < d and d > SMALL:
+        return LowRank(model.X, model.y, model.noise_variance)
+    X = model.X.astype(np.float64, copy=False)
+    return Dense(
+        X.T @ X / model.noise_variance,
+        X.T @ model.y / model.noise_variance,
+        -(model.y @ model.y / model.noise_variance
+          + n * np.log(2 * np.pi * model.noise_variance)) / 2,
+    )  # fmt: skip
 
 
-def _cholesky(matrix):
+def cholesky(matrix):
     """Lower factor, and half the log-determinant; (None, -inf) if not positive definite."""
     factor, failed = dpotrf(matrix, lower=1, clean=1, overwrite_a=1)
     if failed or not np.isfinite(diagonal := factor.diagonal()).all():
@@ -86,6 +80,11 @@ class Dense:
     def __init__(self, precision, field, constant):
         self.precision, self.field, self.constant = precision, field, constant
         self.n_units = len(field)
+
+    def tilted(self, tilt):
+        """The same with a tilt exp(b w - a w^2 / 2) of each unit, (b, a), from outside."""
+        precision = self.precision + np.diag(tilt[1]) if tilt[1].any() else self.precision
+        return Dense(precision, self.field + tilt[0], self.constant)
 
     def moments(self, site):
         """Means, variances and log-partition with these sites; None if there is no Gaussian."""
@@ -115,7 +114,7 @@ class Dense:
     def _factor(self, site):
         precision = np.array(self.precision, order="F")
         precision.flat[:: self.n_units + 1] += site[1]
-        return _cholesky(precision)
+        return cholesky(precision)
 
 
 class LowRank:
@@ -233,7 +232,7 @@ class LowRank:
         if not (precision > 0).all():
             return None
         B, rest = self.data_covariance(precision, t1)
-        factor, half_log_determinant = _cholesky(B)
+        factor, half_log_determinant = cholesky(B)
         if factor is None:
             return None
         whiten = dtrtri(factor, lower=1, overwrite_c=1)[0]
@@ -253,7 +252,7 @@ class LowRank:
         inverse.flat[:: low.size + 1] += 1 / p
         S = -inverse
         S.flat[:: low.size + 1] += 1 / gap
-        factor, half_log_determinant = _cholesky(np.asfortranarray(S))
+        factor, half_log_determinant = cholesky(np.asfortranarray(S))
         if factor is None:
             return None
         whiten_low = dtrtri(factor, lower=1, overwrite_c=1)[0]
@@ -328,63 +327,3 @@ class _Correction(NamedTuple):
         along = dgemm(1.0, self.directions, Y.T, trans_b=1)
         squares -= np.einsum("ij,ij->j", along, along)
         products -= self.pull @ along
-
-
-class Bipartite:
-    """Couplings between two layers, by the Schur complement of the smaller one.
-
-    Parameters
-    ----------
-    weights : array of shape (n_visible, n_hidden)
-    """
-
-    def __init__(self, weights):
-        n_visible, n_hidden = weights.shape
-        self.n_units = n_visible + n_hidden
-        self.flipped = n_visible < n_hidden
-        self.weights = np.ascontiguousarray(weights.T if self.flipped else weights)
-        first, second = slice(0, n_visible), slice(n_visible, self.n_units)
-        self.large, self.small = (second, first) if self.flipped else (first, second)
-
-    def moments(self, site):
-        """Means, variances and log-partition with these sites; None if there is no Gaussian."""
-        whiten, half_log_determinant = self._schur(site)
-        if whiten is None:
-            return None
-        (t1, t2), (s1, _) = site[:, self.large], site[:, self.small]
-        mean, var = np.empty(self.n_units), np.empty(self.n_units)
-        linear = s1 + (t1 / t2) @ self.weights
-        pull = dtrmv(whiten, linear, lower=1)
-        mean[self.small] = dtrmv(whiten, pull, lower=1, trans=1)
-        var[self.small] = np.einsum("ij,ij->j", whiten, whiten)
-        mean[self.large] = (t1 + self.weights @ mean[self.small]) / t2
-        across = dtrmm(1.0, whiten, self.weights.T, lower=1)
-        var[self.large] = (1 + np.einsum("ij,ij->j", across, across) / t2) / t2
-        log_partition = (t1 * t1 / t2 - np.log(t2)).sum() / 2 + pull @ pull / 2
-        log_partition += self.n_units * np.log(2 * np.pi) / 2 - half_log_determinant
-        return Moments(np.stack([mean, var]), log_partition)
-
-    def covariance(self, site, units):
-        """The covariance of some units with these sites; None if there is no Gaussian."""
-        whiten, _ = self._schur(site)
-        if whiten is None:
-            return None
-        t2 = site[1, self.large]
-        half = np.empty((len(whiten), self.n_units))
-        half[:, self.small] = whiten
-        half[:, self.large] = (whiten @ self.weights.T) / t2
-        half, own = half[:, units], np.zeros(self.n_units)
-        own[self.large] = 1 / t2
-        return half.T @ half + np.diag(own[units])
-
-    def _schur(self, site):
-        """Inverse Cholesky factor of the Schur complement, and half the log-determinant."""
-        t2, s2 = site[1, self.large], site[1, self.small]
-        if not (t2 > 0).all():
-            return None, -np.inf
-        schur = dsyrk(-1.0, (self.weights / np.sqrt(t2)[:, None]).T, lower=1)
-        schur.flat[:: len(s2) + 1] += s2
-        factor, half_log_determinant = _cholesky(schur)
-        if factor is None:
-            return None, -np.inf
-        return dtrtri(factor, lower=1, overwrite_c=1)[0], half_log_determinant

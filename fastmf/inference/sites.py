@@ -91,14 +91,18 @@ def per_unit(kernel, problem, n_units, *arguments):
     in_parallel(kernel, (problem.prior, *arguments), n_workers)
 
 
-def state_of(problem, site, damping=0.0):
+def state_of(problem, site):
     """Everything that follows from the sites; None if they leave no proper Gaussian."""
-    moments = problem.side.moments(site)
+    return state_from(problem, site, problem.side.moments(site))
+
+
+def state_from(problem, site, moments):
+    """The same, given the moments of the Gaussian."""
     if moments is None or not (moments.marginal[1] > 0).all():
         return None
     cavity, tilted, proposal = np.empty((3, *site.shape))
     out = None, cavity, tilted, proposal
-    per_unit(match_sites, problem, site.shape[1], problem.own, moments.marginal, site, damping,
+    per_unit(match_sites, problem, site.shape[1], problem.own, moments.marginal, site, 0.0,
              problem.least, *out)  # fmt: skip
     return State(site, moments.marginal, cavity, tilted, moments.log_partition, proposal)
 
@@ -124,22 +128,14 @@ def energy(problem, state):
     return float(value) if np.isfinite(value) else np.inf
 
 
-def first_sites(problem):
-    """Sites with the moments of the uncoupled units, as far as these exist."""
-    zero = np.zeros(problem.side.n_units)
-    mean, var = (np.broadcast_to(m, zero.shape) for m in problem.prior.moments(zero, zero))
+def first_sites(problem, mean, var, cavity=0.0):
+    """Sites that give the units these moments under their cavities, and the means.
+
+    Where moments do not exist the sites have mean 0 and precision 1.
+    """
+    mean, var = (np.broadcast_to(m, (problem.side.n_units,)) for m in (mean, var))
     proper = np.isfinite(var) & (var > 0)
     precision = np.where(proper, 1 / np.where(proper, var, 1.0), 1.0)
     precision = np.maximum(np.minimum(precision, 1e6), problem.least)
-    return np.stack([np.where(proper, mean, 0.0) * precision, precision])
-
-
-def proper_start(problem, damping=0.0):
-    """The state of the first sites, made precise enough for a proper Gaussian if need be."""
-    site = first_sites(problem)
-    for _ in range(60):
-        state = state_of(problem, site, damping)
-        if state is not None:
-            return state
-        site = np.stack([site[0], np.maximum(2 * site[1], 1e-3)])
-    raise ValueError("the model has no Gaussian side that any sites make proper.")
+    mean = np.where(proper, mean, 0.0)
+    return np.stack([mean * precision, precision]) - cavity, mean

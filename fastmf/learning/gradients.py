@@ -9,6 +9,8 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference._layout import layout_of
+from fastmf.inference.adaptive_tap import mean_covariance
+from fastmf.inference.expectation_propagation import ExpectationPropagation
 from fastmf.kernels import statistics as kernels
 from fastmf.kernels.product import fill_panels, packed_shape
 from fastmf.learning.parameters import ModelParameters, chain, unchained
@@ -18,6 +20,8 @@ from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
 
 ORDERS = {"mean_field": 1, "tap": 2, "tap3": 3}
+# Gradients that are made of fixed points.
+MEAN_FIELD = (*ORDERS, "adaptive_tap")
 
 
 def pair_averages(weights, terms, n_threads=None):
@@ -120,11 +124,16 @@ def data_average(model, X, order=2, n_threads=None, **options):
 
 def _averages(model, solutions, order, n_threads):
     weights, layers = chain(model)
+    adaptive = isinstance(solutions, ExpectationPropagation)
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
     slopes = []
     for k, w in enumerate(weights):
         (_, _, m, c), (_, _, m_above, c_above) = parts[k], parts[k + 1]
         terms = [(m, m_above, 1, 0)]
+        if adaptive:
+            covariance = mean_covariance(model, solutions).astype(w.dtype)
+            slopes.append(pair_averages(w, terms, n_threads) + covariance)
+            continue
         if order >= 2:
             terms += [(c, c_above, 1, 1)]
         if order == 3:
@@ -142,10 +151,11 @@ def solution_average(model, solutions, order=2, n_threads=None):
     ----------
     model : RBM or DBM
     solutions : FixedPoint
-        One solution a row, as `tap` returns them. The approximate log-partition is stationary in
-        means and variances at a fixed point, so these derivatives are exact there and only there.
+        One solution a row, as `tap` and `adaptive_tap` return them. The approximate log-partition
+        is stationary in means and variances at a fixed point, so these derivatives are exact there
+        and only there.
     order : {1, 2, 3}
-        The order of the expansion that was solved.
+        The order of the expansion that was solved; solutions of adaptive TAP have none.
 
     Returns
     -------
@@ -154,7 +164,8 @@ def solution_average(model, solutions, order=2, n_threads=None):
     Notes
     -----
     Tramel et al. (2018), second terms of Eqs. 40-42 and 126-129; the third order is that of Gabrie
-    et al. (2015) for binary units, with the third cumulants k: <W^2 k_v k_h> / 2.
+    et al. (2015) for binary units, with the third cumulants k: <W^2 k_v k_h> / 2. Adaptive TAP has
+    the covariance of the Gaussian side, a a + C2, in the place of a a + W c c.
     """
     return unchained(model, *_averages(model, solutions, order, n_threads))
 
@@ -168,7 +179,8 @@ def gradient(model, X, solutions, order=2, **options):
     X : array of shape (n_rows, n_visible)
         Data.
     solutions : FixedPoint
-        Any number of converged solutions of `tap(model, ..., order=order)`, weighted equally.
+        Any number of converged solutions of `tap(model, ..., order=order)` or of `adaptive_tap`,
+        weighted equally.
     order : {1, 2, 3}
     **options
         Of `tap`, for the hidden layers of a DBM given data.

@@ -5,10 +5,10 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from fastmf.learning.gradients import ORDERS
+from fastmf.learning.gradients import MEAN_FIELD
 from fastmf.learning.starts import STARTS
 
-GRADIENTS = (*ORDERS, "cd", "pcd")
+GRADIENTS = (*MEAN_FIELD, "cd", "pcd")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +76,15 @@ class Settings(Schedule):
 
     Parameters
     ----------
-    gradient : {"tap", "mean_field", "tap3", "cd", "pcd"}
+    gradient : {"tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"}
         Model averages from TAP solutions (second order), naive mean-field or third-order ones
-        (binary units), from short Gibbs chains started at the data, or from persistent chains.
+        (binary units), from those of adaptive TAP, from short Gibbs chains started at the data, or
+        from persistent chains.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step; None for as many as rows in the batch.
     n_sweeps : int
-        TAP sweeps from each start, or Gibbs sweeps (the k of CD-k), per step.
+        TAP sweeps or iterations of adaptive TAP from each start, or Gibbs sweeps (the k of CD-k),
+        per step.
     starts : {"data", "noise", "persistent", "random"}
         Where the mean-field solutions start; see `fastmf.learning.starts`.
     noise : float

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fastmf.inference import tap
+from fastmf.inference import adaptive_tap, tap
 from fastmf.learning.domain import project
 from fastmf.learning.gibbs import gibbs
-from fastmf.learning.gradients import ORDERS, data_average, solution_average
+from fastmf.learning.gradients import MEAN_FIELD, ORDERS, data_average, solution_average
 from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.starts import starts
 from fastmf.models import CRBM, DBM, RBM
@@ -59,22 +59,19 @@ def model_average(state, X, settings, rng, n_threads=None):
     Persistent chains in `state` move on.
     """
     model, n_starts = state.model, settings.n_starts or len(X)
-    if settings.gradient in ORDERS:
-        order = ORDERS[settings.gradient]
+    if settings.gradient in MEAN_FIELD:
+        order = ORDERS.get(settings.gradient, 2)
         persistent = settings.starts == "persistent"
         if persistent and state.chains:
             n_layers = len(model.layers)
             init = state.chains[:n_layers], state.chains[n_layers:]
         else:
             init = starts(settings.starts, model, X, n_starts, settings.noise, rng)
-        solutions = tap(
-            model,
-            init,
-            order=order,
-            max_iter=settings.n_sweeps,
-            free_energy=False,
-            n_threads=n_threads,
-        )
+        options = {"max_iter": settings.n_sweeps, "n_threads": n_threads}
+        if settings.gradient == "adaptive_tap":
+            solutions = adaptive_tap(model, init, schedule="parallel", **options)
+        else:
+            solutions = tap(model, init, order=order, free_energy=False, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)
         return solution_average(model, solutions, order, n_threads)

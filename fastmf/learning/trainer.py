@@ -12,7 +12,7 @@ import numpy as np
 
 from fastmf.inference import tap
 from fastmf.learning import checkpoint as files
-from fastmf.learning.gradients import ORDERS
+from fastmf.learning.gradients import MEAN_FIELD, ORDERS
 from fastmf.learning.landscape import merge
 from fastmf.learning.likelihood import log_likelihood, log_partition_estimate
 from fastmf.learning.progress import progress
@@ -198,7 +198,7 @@ def _rbm_figures(state, watched, validation, settings, n_threads):
     order = ORDERS.get(settings.gradient, 2)
     solutions = tap(model, watched, order=order, n_threads=n_threads, **MONITOR)
     log_partition = log_partition_estimate(solutions)
-    if settings.gradient in ORDERS and settings.starts == "persistent":
+    if settings.gradient in MEAN_FIELD and settings.starts == "persistent":
         _warn_of_collapse(state, solutions)
 
     options = MONITOR | {"order": order, "n_threads": n_threads} if isinstance(model, DBM) else {}

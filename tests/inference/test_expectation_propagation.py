@@ -1,4 +1,3 @@
-import importlib
 import itertools
 from typing import NamedTuple
 
@@ -8,9 +7,7 @@ from kernel_cases.regression import exact, inclusion, problem
 
 import fastmf as mf
 import fastmf.inference.inner_loop as inner_loop
-
-# The function of the same name hides the module.
-ep = importlib.import_module("fastmf.inference.expectation_propagation")
+import fastmf.inference.parallel as parallel
 
 SCHEDULES = ("parallel", "sequential", "convergent", "auto")
 
@@ -220,7 +217,7 @@ def test_energy_of_the_double_loop_on_its_own():
     energies = []
     for newton in (150, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ep, "NEARING", 0)
+            patch.setattr(parallel, "NEARING", 0)
             patch.setattr(inner_loop, "NEWTON", newton)
             result = mf.expectation_propagation(model, schedule="convergent", history=True)
         assert result.converged

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fastmf.inference import gaussian
-from fastmf.inference.gaussian import Bipartite, Dense, LowRank
+from fastmf.inference import bipartite, gaussian
+from fastmf.inference.bipartite import Bipartite
+from fastmf.inference.gaussian import Dense, LowRank
 
 
 def linear(n, d, dtype=np.float64, noise_variance=0.3):
@@ -72,6 +73,25 @@ def test_no_gaussian_is_said():
         assert side.moments(sites(90, ((unit, -1e4),))) is None
     assert bipartite.moments(np.ones((2, 7))) is None
     assert bipartite.moments(-np.ones((2, 7))) is None
+
+
+@pytest.mark.parametrize("shape", [(30, 23), (23, 30)])
+def test_rows_are_computed_together_as_they_are_alone(monkeypatch, shape):
+    rng = np.random.default_rng(4)
+    weights, n_rows = rng.normal(size=shape) / 5, 30
+    monkeypatch.setattr(bipartite, "ROOM", 13 * 23 * 23)  # several groups of rows
+    sites = np.stack([rng.normal(size=(n_rows, 53)), 3 + rng.gamma(2.0, size=(n_rows, 53))], 1)
+    sites[3, 1, 0], sites[5, 1, -1] = -1, 0.01  # no Gaussian
+    side = Bipartite(weights)
+    together = side.moments_of_rows(sites)
+    assert [row for row in range(n_rows) if together[row] is None] == [3, 5]
+    for site, moments in zip(sites, together, strict=True):
+        if moments is not None:
+            agree(moments, side.moments(site), 1e-11)
+            assert type(moments.log_partition) is float
+    proper = np.delete(sites, [3, 5], 0)
+    whole = [side.covariance(site, slice(None))[: shape[0], shape[0] :] for site in proper]
+    np.testing.assert_allclose(side.mean_covariance(proper), np.mean(whole, axis=0), atol=1e-13)
 
 
 @pytest.mark.parametrize("low", [(), ((0, -0.04), (50, 0.0))])

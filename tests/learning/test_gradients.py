@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastmf.inference import tap
+from fastmf.inference import adaptive_tap, tap
 from fastmf.learning.gradients import data_average, gradient
 from fastmf.learning.likelihood import log_likelihood
 from fastmf.models import RBM
@@ -41,6 +41,9 @@ CASES = [
     (1, "bernoulli", "gaussian"),
     (2, "bernoulli", "gaussian"),
     (2, "bernoulli", "rectified"),
+    ("adaptive", "bernoulli", "bernoulli"),
+    ("adaptive", "bernoulli", "gaussian"),
+    pytest.param("adaptive", "truncated spike", "bernoulli", marks=pytest.mark.slow),
 ]
 
 
@@ -86,12 +89,15 @@ def test_gradient_is_the_derivative_through_reconverged_fixed_points(order, visi
     starts = X[:4]
 
     def solve(model):
+        if order == "adaptive":
+            return adaptive_tap(model, starts, tol=1e-13)
         return tap(model, starts, order=order, tol=1e-14, max_iter=3000)
 
     def average_log_likelihood(model):
         return log_likelihood(model, X, solve(model).log_partition.mean()).mean()
 
-    derivatives = gradient(model, X, solve(model), order)
+    options = () if order == "adaptive" else (order,)
+    derivatives = gradient(model, X, solve(model), *options)
     step, scale = 1e-3, max(1e-2, abs(derivatives.weights).max())
     places = [("weights", None, (0, 0)), ("weights", None, (4, 2))]
     places += [

@@ -1,0 +1,202 @@
+"""The Gaussian side of machines of two layers, for one row of sites or many at once."""
+
+import copy
+
+import numpy as np
+from scipy.linalg.blas import dsyrk, dtrmm, dtrmv
+from scipy.linalg.lapack import dpotri, dpotrs, dtrtri
+
+from fastmf.inference.gaussian import Moments, cholesky
+
+# Products of pairs of weights, which rows share, pay for being read from so many rows on, and up to
+# so many numbers: with 784 units up to 140, with 100 units up to 400 in the small layer.
+SHARED, KEPT = 12, 1 << 23
+# Units of the small layer whose products make a block, and numbers that hold matrices of rows.
+BLOCK, ROOM = 10, 1 << 22
+
+
+class Bipartite:
+    """Couplings between two layers, by the Schur complement of the smaller one.
+
+    Parameters
+    ----------
+    weights : array of shape (n_visible, n_hidden)
+
+    Attributes
+    ----------
+    tilt : array of shape (2, n_units), or 0
+        A tilt exp(b w - a w^2 / 2) of each unit from outside, which is added to all sites.
+    """
+
+    def __init__(self, weights):
+        n_visible, n_hidden = weights.shape
+        self.n_units = n_visible + n_hidden
+        self.flipped = n_visible < n_hidden
+        self.weights = np.ascontiguousarray(weights.T if self.flipped else weights)
+        first, second = slice(0, n_visible), slice(n_visible, self.n_units)
+        self.large, self.small = (second, first) if self.flipped else (first, second)
+        self.tilt, self._products = 0.0, _Products(self.weights)
+
+    def tilted(self, tilt):
+        """The same couplings with another tilt from outside."""
+        other = copy.copy(self)
+        other.tilt = tilt
+        return other
+
+    def moments(self, site):
+        """Means, variances and log-partition with these sites; None if there is no Gaussian."""
+        site = site + self.tilt
+        whiten, half_log_determinant = self._schur(site)
+        if whiten is None:
+            return None
+        (t1, t2), (s1, _) = site[:, self.large], site[:, self.small]
+        mean, var = np.empty(self.n_units), np.empty(self.n_units)
+        linear = s1 + (t1 / t2) @ self.weights
+        pull = dtrmv(whiten, linear, lower=1)
+        mean[self.small] = dtrmv(whiten, pull, lower=1, trans=1)
+        var[self.small] = np.einsum("ij,ij->j", whiten, whiten)
+        mean[self.large] = (t1 + self.weights @ mean[self.small]) / t2
+        across = dtrmm(1.0, whiten, self.weights.T, lower=1)
+        var[self.large] = (1 + np.einsum("ij,ij->j", across, across) / t2) / t2
+        log_partition = (t1 * t1 / t2 - np.log(t2)).sum() / 2 + pull @ pull / 2
+        log_partition += self.n_units * np.log(2 * np.pi) / 2 - half_log_determinant
+        return Moments(np.stack([mean, var]), log_partition)
+
+    def covariance(self, site, units):
+        """The covariance of some units with these sites; None if there is no Gaussian."""
+        site = site + self.tilt
+        whiten, _ = self._schur(site)
+        if whiten is None:
+            return None
+        t2 = site[1, self.large]
+        half = np.empty((len(whiten), self.n_units))
+        half[:, self.small] = whiten
+        half[:, self.large] = (whiten @ self.weights.T) / t2
+        half, own = half[:, units], np.zeros(self.n_units)
+        own[self.large] = 1 / t2
+        return half.T @ half + np.diag(own[units])
+
+    def moments_of_rows(self, sites):
+        """The same for many rows: what their Schur complements share is computed for all at once.
+
+        Parameters
+        ----------
+        sites : array of shape (n_rows, 2, n_units)
+            Tilts from outside included.
+
+        Returns
+        -------
+        list of (Moments or None)
+        """
+        if len(sites) < SHARED or self.weights.size * self.weights.shape[1] / 2 > KEPT:
+            plain = self.tilted(0.0)
+            return [plain.moments(site) for site in sites]
+        step = max(SHARED, ROOM // self.weights.shape[1] ** 2)
+        parts = [self._moments_of_rows(sites[k : k + step]) for k in range(0, len(sites), step)]
+        return [moments for part in parts for moments in part]
+
+    def _moments_of_rows(self, sites):
+        (t1, t2), (s1, s2) = (
+            np.moveaxis(sites[:, :, units], 1, 0) for units in (self.large, self.small)
+        )
+        proper = (t2 > 0).all(1)
+        var = 1 / np.where(proper[:, None], t2, 1.0)
+        schur = self._products.weighted(-var)
+        diagonal = np.einsum("rii->ri", schur)
+        diagonal += s2
+        linear = s1 + (t1 * var) @ self.weights
+        marginal = np.empty((len(sites), 2, self.n_units))
+        mean = np.zeros_like(linear)
+        half_log_determinant = np.empty(len(sites))
+        for row, matrix in enumerate(schur):
+            # In place: the upper triangle of the rows is the lower one of the columns.
+            factor, half_log_determinant[row] = cholesky(matrix.T)
+            if factor is None:
+                matrix[:], proper[row] = 0, False
+                continue
+            mean[row] = dpotrs(factor, linear[row], lower=1)[0]
+            dpotri(factor, lower=1, overwrite_c=1)
+        marginal[:, 0, self.small], marginal[:, 1, self.small] = mean, diagonal
+        marginal[:, 0, self.large] = (t1 + mean @ self.weights.T) * var
+        diagonal /= 2
+        marginal[:, 1, self.large] = (1 + 2 * self._products.summed(schur) * var) * var
+        log_partition = (t1 * t1 * var + np.log(var)).sum(1) / 2 + (linear * mean).sum(1) / 2
+        log_partition += self.n_units * np.log(2 * np.pi) / 2 - half_log_determinant
+        return [
+            Moments(of_row, float(value)) if good else None
+            for of_row, value, good in zip(marginal, log_partition, proper, strict=True)
+        ]
+
+    def mean_covariance(self, sites):
+        """Covariances of visible with hidden units, averaged over rows.
+
+        Parameters
+        ----------
+        sites : array of shape (n_rows, 2, n_units)
+            Each leaves a proper Gaussian; tilts from outside included.
+
+        Returns
+        -------
+        array of shape (n_visible, n_hidden)
+        """
+        total = np.zeros(self.weights.shape)
+        for site in sites:
+            whiten, _ = self._schur(site)
+            total += (self.weights / site[1, self.large, None]) @ (whiten.T @ whiten)
+        total /= len(sites)
+        return total.T if self.flipped else total
+
+    def _schur(self, site):
+        """Inverse Cholesky factor of the Schur complement, and half the log-determinant."""
+        t2, s2 = site[1, self.large], site[1, self.small]
+        if not (t2 > 0).all():
+            return None, -np.inf
+        schur = dsyrk(-1.0, (self.weights / np.sqrt(t2)[:, None]).T, lower=1)
+        schur.flat[:: len(s2) + 1] += s2
+        factor, half_log_determinant = cholesky(schur)
+        if factor is None:
+            return None, -np.inf
+        return dtrtri(factor, lower=1, overwrite_c=1)[0], half_log_determinant
+
+
+class _Products:
+    """Products of the columns of a matrix by twos, which all rows of sites weight differently.
+
+    Every pair is taken once, in blocks of columns with all that follow, so that sums over rows of
+    the matrix, and over pairs, are products of large matrices.
+
+    Parameters
+    ----------
+    weights : array of shape (n_large, n_small)
+    """
+
+    def __init__(self, weights):
+        self.weights, self._blocks = weights, None
+
+    def _of_blocks(self):
+        """First and last column of each block, and (n_large, pairs) products."""
+        if self._blocks is None:
+            w, (n, m) = self.weights, self.weights.shape
+            bounds = [slice(k, min(k + BLOCK, m)) for k in range(0, m, BLOCK)]
+            self._blocks = [
+                (some, (w[:, some, None] * w[:, None, some.start :]).reshape(n, -1))
+                for some in bounds
+            ]
+        return self._blocks
+
+    def weighted(self, scale):
+        """W' diag(scale_r) W for every row r of scales, upper triangles (the lower are not set)."""
+        n_rows, m = len(scale), self.weights.shape[1]
+        out = np.zeros((n_rows, m, m))
+        for columns, products in self._of_blocks():
+            shape = n_rows, columns.stop - columns.start, m - columns.start
+            out[:, columns, columns.start :] = (scale @ products).reshape(shape)
+        return out
+
+    def summed(self, matrices):
+        """w_i' M_r w_i for every row i of W and r, summed over the upper triangles alone."""
+        out = np.zeros((len(matrices), len(self.weights)))
+        for columns, products in self._of_blocks():
+            pairs = matrices[:, columns, columns.start :].reshape(len(matrices), -1)
+            out += pairs @ products.T
+        return out

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""TAP and adaptive TAP in training: Fig. 10 of Tramel et al., Phys. Rev. X 8 (2018) 041006.
+
+Writes, as PNG and CSV, into a folder:
+
+  cost      milliseconds per iteration and batch, by the number of starts in the batch
+  training  pseudo-likelihood per unit by epoch of machines trained by either method with so many
+            iterations a step, and the log-likelihood per unit by annealed importance sampling
+"""
+
+import argparse
+import csv
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import fastmf as mf
+from fastmf import plotting
+from fastmf.datasets import load_mnist
+from fastmf.evaluation import Tracker, log_likelihood
+
+EPILOG = """\
+examples:
+  python scripts/experiments/adaptive_tap.py --quick
+      500 images, 30 hidden units: does it run?
+  python scripts/experiments/adaptive_tap.py --rows 2000 --epochs 5 --iterations 3 10
+      what three iterations miss, in about five minutes
+  python scripts/experiments/adaptive_tap.py
+      hours, most of them for 100 iterations of adaptive TAP
+
+MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA. Times
+are of this machine and moment: compare the two methods, not machines.
+"""
+
+METHODS = {"tap": "TAP", "adaptive_tap": "adaptive TAP"}
+# Test images on which machines are measured after each epoch, and repetitions of a timing.
+TEST_ROWS, REPEATS = 200, 3
+
+
+def main(argv=None):
+    options = parser().parse_args(argv)
+    if options.quick:
+        options.rows, options.hidden, options.epochs = 500, 30, 3
+        options.iterations, options.batch_sizes = [3, 10], [1, 10, 50]
+    folder = options.output or Path("results") / "adaptive-tap"
+    folder.mkdir(parents=True, exist_ok=True)
+    X, test = (load_mnist(options.data, split=split, binary=True).X for split in ("train", "test"))
+    X, test = X[: options.rows].astype(float), test[:TEST_ROWS].astype(float)
+    first = cost(X, options, folder)
+    print(f"at {options.batch_sizes[-1]} starts adaptive TAP takes {first:.1f} times as long")
+    training(X, test, options, folder)
+
+
+def parser():
+    whole = argparse.ArgumentParser(
+        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = whole.add_argument
+    add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
+    add("--epochs", type=int, default=10, metavar="N", help="[10]")
+    add("--rows", type=int, default=5000, metavar="N", help="training images [5000]")
+    add("--learning-rate", type=float, default=0.05, metavar="RATE", help="[0.05]")
+    several = {"type": int, "nargs": "+", "metavar": "N"}
+    add("--iterations", default=[3, 10, 100], help="of a step of learning [3 10 100]", **several)
+    add("--batch-sizes", default=[1, 3, 10, 30, 100], help="timed [1 3 10 30 100]", **several)
+    add("--seed", type=int, default=0, metavar="N", help="[0]")
+    add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
+    add("--output", type=Path, metavar="FOLDER", help="[results/adaptive-tap]")
+    add("--quick", action="store_true", help="30 hidden units, 3 epochs, 500 images")
+    return whole
+
+
+def learner(method, iterations, options, **others):
+    return mf.GeneralizedRBM(
+        options.hidden,
+        gradient=method,
+        n_sweeps=iterations,
+        learning_rate=options.learning_rate,
+        random_state=options.seed,
+        **others,
+    )
+
+
+def cost(X, options, folder):
+    """Time of an iteration by batch size, in a machine of one epoch; adaptive TAP over TAP."""
+    model = learner("tap", 3, options, n_epochs=1).fit(X).model_
+    solvers = {
+        "tap": lambda starts, n: mf.tap(model, starts, max_iter=n, tol=0, free_energy=False),
+        "adaptive_tap": lambda starts, n: mf.adaptive_tap(
+            model, starts, max_iter=n, tol=0, schedule="parallel"
+        ),
+    }
+    curves = {name: [] for name in METHODS.values()}
+    for size in options.batch_sizes:
+        starts = X[np.arange(size) % len(X)]
+        for method, name in METHODS.items():
+            # The difference leaves what is done once out.
+            few, many = (seconds(solvers[method], starts, n) for n in (2, 12))
+            curves[name].append(1e3 * max(many - few, 0) / 10)
+    ax = plotting.curves_by_epoch(options.batch_sizes, curves)
+    ax.set(xlabel="starts", ylabel="milliseconds per iteration", xscale="log", yscale="log")
+    save(ax, folder / "cost.png")
+    rows = zip(options.batch_sizes, *curves.values(), strict=True)
+    table(folder / "cost.csv", ("starts", *curves), rows)
+    tap, adaptive = (curve[-1] for curve in curves.values())
+    return adaptive / max(tap, 1e-9)
+
+
+def seconds(solve, starts, n_iter):
+    solve(starts, 1)
+    times = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        solve(starts, n_iter)
+        times.append(time.perf_counter() - begin)
+    return np.median(times)
+
+
+def training(X, test, options, folder):
+    """Machines by epoch."""
+    n_units = X.shape[1] + options.hidden
+    curves, rows = {}, []
+    for method, name in METHODS.items():
+        for n in options.iterations:
+            tracker = Tracker(
+                pseudo=lambda model: mf.pseudo_log_likelihood(model, test).mean(),
+                unnormalised=lambda model: log_likelihood(model, test, 0.0).mean(),
+                annealed=lambda model: (
+                    mf.annealed_importance_sampling(
+                        model, n_steps=300, data=X[:100], rng=options.seed
+                    ).log_partition
+                ),
+            )
+            begin = time.perf_counter()
+            machine = learner(method, n, options, n_epochs=options.epochs, callbacks=[tracker])
+            machine.fit(X)
+            pseudo, unnormalised, annealed = (
+                np.array(tracker.values[key]) for key in ("pseudo", "unnormalised", "annealed")
+            )
+            label = f"{name}, {n} iterations"
+            curves[label] = pseudo / n_units
+            likelihood = unnormalised - annealed
+            rows += [(name, n, *row) for row in zip(tracker.epoch, pseudo, likelihood, strict=True)]
+            print(
+                f"{label:28} pseudo-likelihood {pseudo[-1]:8.2f}, log-likelihood (AIS) "
+                f"{likelihood[-1]:8.2f}, {time.perf_counter() - begin:.0f} s",
+                flush=True,
+            )
+    label = "pseudo-likelihood per unit (nats)"
+    ax = plotting.curves_by_epoch(tracker.epoch, curves, label=label)
+    save(ax, folder / "training.png")
+    header = "method", "iterations", "epoch", "pseudo_likelihood", "log_likelihood"
+    table(folder / "training.csv", header, rows)
+
+
+def save(ax, path):
+    ax.figure.savefig(path, dpi=120)
+
+
+def table(path, header, rows):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (FileNotFoundError, ValueError, ImportError) as error:
+        sys.exit(f"error: {error}")

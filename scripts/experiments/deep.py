@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Deep Boltzmann machines on MNIST: Fig. 11 of Tramel et al., Phys. Rev. X 8 (2018) 041006.
+
+Trains machines of two and three hidden layers, layer by layer and then together, and writes, as PNG
+and CSV, into a folder:
+
+  likelihood     TAP log-likelihood per unit by epoch of joint training; dashed: test images
+  fields-SIZES   receptive fields of the first hidden layer
+  samples-SIZES  test images, and below each what 50 Gibbs sweeps of the machine make of it
+
+and each machine as dbm-SIZES.npz.
+"""
+
+import argparse
+import csv
+import sys
+import time
+from pathlib import Path
+
+import fastmf as mf
+from fastmf import plotting
+from fastmf.datasets import load_mnist
+
+EPILOG = """\
+examples:
+  python scripts/experiments/deep.py --quick
+      machines of 30-15 and 30-15-10 units, 2,000 images, a few epochs: does it run?
+  python scripts/experiments/deep.py --rows 10000
+      in some minutes
+  python scripts/experiments/deep.py --layers 500,500 500,500,500 --epochs 100
+      large machines, all images
+
+MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA.
+"""
+
+# Test images that samples start from, and sweeps.
+N_SAMPLES, SWEEPS = 20, 50
+
+
+def main(argv=None):
+    options = parser().parse_args(argv)
+    if options.quick:
+        options.layers = [(30, 15), (30, 15, 10)]
+        options.rows, options.epochs, options.pretraining = 2000, 5, 3
+    folder = options.output or Path("results") / "deep"
+    folder.mkdir(parents=True, exist_ok=True)
+    train, test = (
+        load_mnist(options.data, split=split, binary=True) for split in ("train", "test")
+    )
+    X, X_test = train.X[: options.rows], test.X[: options.test_rows]
+    figure, rows = None, []
+    for sizes in options.layers:
+        machine = trained(sizes, X, X_test, options)
+        name = "-".join(map(str, sizes))
+        machine.save(folder / f"dbm-{name}.npz")
+        history = machine.history_
+        figure = plotting.learning_curve(history, label=name, ax=figure.axes[0] if figure else None)
+        columns = (history[c] for c in ("epoch", "log_likelihood", "validation_log_likelihood"))
+        rows += [(name, *row) for row in zip(*columns, strict=True)]
+        save(plotting.receptive_fields(machine.weights_[0], train.shape), folder, f"fields-{name}")
+        samples(machine, X_test[:N_SAMPLES], train.shape, folder, name, options.seed)
+    save(figure, folder, "likelihood")
+    with open(folder / "likelihood.csv", "w", newline="") as file:
+        header = "layers", "epoch", "log_likelihood_per_unit", "validation"
+        csv.writer(file).writerows([header, *rows])
+
+
+def parser():
+    whole = argparse.ArgumentParser(
+        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = whole.add_argument
+    add(
+        "--layers",
+        type=sizes_of,
+        nargs="+",
+        default=[(100, 50), (100, 50, 25)],
+        metavar="N,N",
+        help="hidden units of each layer, machine by machine [100,50 100,50,25]",
+    )
+    add("--epochs", type=int, default=20, metavar="N", help="of all layers together [20]")
+    add("--pretraining", type=int, default=5, metavar="N", help="epochs of each layer alone [5]")
+    add("--rows", type=int, metavar="N", help="training images [all 60,000]")
+    add("--test-rows", type=int, default=1000, metavar="N", help="test images [1000]")
+    add("--learning-rate", type=float, default=0.02, metavar="RATE", help="[0.02]")
+    add("--seed", type=int, default=0, metavar="N", help="[0]")
+    add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
+    add("--output", type=Path, metavar="FOLDER", help="[results/deep]")
+    add("--quick", action="store_true", help="small machines, 2000 images, 5 epochs")
+    add("--quiet", action="store_true", help="no progress bars")
+    return whole
+
+
+def sizes_of(text):
+    return tuple(int(part) for part in text.split(","))
+
+
+def trained(sizes, X, X_test, options):
+    begin = time.perf_counter()
+    machine = mf.DeepBoltzmannMachine(
+        sizes,
+        pretraining_epochs=options.pretraining,
+        learning_rate=options.learning_rate,
+        n_epochs=options.epochs,
+        random_state=options.seed,
+        verbose=int(not options.quiet),
+    ).fit(X, validation_data=X_test)
+    history = machine.history_
+    print(
+        f"layers {sizes}: log-likelihood per unit {history['log_likelihood'][0]:.4f} after the "
+        f"first epoch, {history['log_likelihood'][-1]:.4f} after the last "
+        f"(test {history['validation_log_likelihood'][-1]:.4f}), "
+        f"{time.perf_counter() - begin:.0f} s",
+        flush=True,
+    )
+    return machine
+
+
+def samples(machine, starts, shape, folder, name, seed):
+    """Images, and where Gibbs sampling leads from them."""
+    after = machine.sample(len(starts), n_sweeps=SWEEPS, init=starts, random_state=seed)
+    rows = {"test images": starts, f"{SWEEPS} sweeps later": after}
+    save(plotting.image_rows(rows, shape), folder, f"samples-{name}")
+
+
+def save(figure, folder, name):
+    figure.savefig(folder / f"{name}.png", dpi=120)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (FileNotFoundError, ValueError, ImportError) as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,25 @@
+import csv
+import importlib.util
+from pathlib import Path
+
+import fastmf
+
+SCRIPT = Path(fastmf.__file__).parent.parent / "scripts" / "experiments" / "adaptive_tap.py"
+
+
+def test_a_small_run_gives_both_figures(mnist, capsys):
+    spec = importlib.util.spec_from_file_location("adaptive_tap", SCRIPT)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    folder = mnist / "out"
+    script.main(
+        ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",
+         "--iterations", "2", "3", "--batch-sizes", "1", "13"]
+    )  # fmt: skip
+    for name in ("cost", "training"):
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    with open(folder / "cost.csv", newline="") as file:
+        assert [row[0] for row in csv.reader(file)] == ["starts", "1", "13"]
+    with open(folder / "training.csv", newline="") as file:
+        assert len(list(csv.reader(file))) == 1 + 2 * 2 * 2
+    assert "adaptive TAP, 3 iterations" in capsys.readouterr().out

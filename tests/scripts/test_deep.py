@@ -1,0 +1,28 @@
+import csv
+import importlib.util
+from pathlib import Path
+
+import fastmf
+
+SCRIPT = Path(fastmf.__file__).parent.parent / "scripts" / "experiments" / "deep.py"
+
+
+def test_a_small_run_gives_all_figures(mnist, capsys):
+    spec = importlib.util.spec_from_file_location("deep", SCRIPT)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    folder = mnist / "out"
+    script.main(
+        ["--data", str(mnist), "--output", str(folder), "--layers", "3,2", "4,3",
+         "--epochs", "2", "--pretraining", "1", "--quiet"]
+    )  # fmt: skip
+    names = [f"{kind}-{sizes}" for kind in ("fields", "samples") for sizes in ("3-2", "4-3")]
+    for name in ["likelihood", *names]:
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    with open(folder / "likelihood.csv", newline="") as file:
+        assert [row[:2] for row in csv.reader(file)][1:] == [
+            [name, epoch] for name in ("3-2", "4-3") for epoch in ("1", "2")
+        ]
+    machine = fastmf.DeepBoltzmannMachine.load(folder / "dbm-4-3.npz")
+    assert [w.shape for w in machine.weights_] == [(16, 4), (4, 3)]
+    assert "layers (4, 3)" in capsys.readouterr().out

@@ -1,0 +1,82 @@
+"""The page "from equation to code" names code and tests that exist."""
+
+import ast
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import fastmf
+
+PAGE = Path(fastmf.__file__).parent / "FROM_EQUATION_TO_CODE.md"
+TESTS = Path(__file__).parent
+ROW = re.compile(r"\| (?P<where>[^|]*) \| [^|]* \| `(?P<code>[\w.]+)` \| `(?P<test>[\w./:]+)` \|")
+
+
+def rows():
+    """(where, code, test) of every row of every table."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    in_tables = [line for line in lines if line.startswith("|")]
+    found = [
+        match.group("where", "code", "test") for line in in_tables if (match := ROW.match(line))
+    ]
+    heads = sum(line.startswith("| where") for line in in_tables)
+    assert len(found) + 2 * heads == len(in_tables)  # all but heads and rules are understood
+    return found
+
+
+def resolve(name):
+    """The object that a dotted name, from `fastmf` on, stands for."""
+    parts = name.split(".")
+    for n in range(len(parts), -1, -1):
+        try:
+            value = import_module(".".join(["fastmf", *parts[:n]]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[n:]:
+            value = getattr(value, part)
+        return value
+    return None
+
+
+def functions(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("name", sorted({code for _, code, _ in rows()}))
+def test_the_code_exists(name):
+    assert callable(resolve(name))
+
+
+@pytest.mark.parametrize("name", sorted({test for *_, test in rows()}))
+def test_the_test_exists(name):
+    file, _, function = name.partition("::")
+    assert function.startswith("test_") and function in functions(TESTS / file)
+
+
+def test_a_name_that_does_not_exist_is_noticed():
+    with pytest.raises(AttributeError):
+        resolve("models.rbm.RBM.enthalpy")
+
+
+def test_algorithms_and_main_equations_are_there():
+    tramel = PAGE.read_text(encoding="utf-8").partition("## Belief propagation in conditional")[0]
+    where = " ".join(line.split("|")[1] for line in tramel.splitlines() if line.startswith("| "))
+    assert set(re.findall(r"Algorithm (\d)", where)) == set("1234")
+    listed = set()
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", re.sub(r"Algorithm \d", "", where)):
+        listed |= set(range(int(first), int(last or first) + 1))
+    # Model, expansion, learning, denoising, messages, units, deep machines.
+    needed = {
+        9,
+        11,
+        *range(12, 16),
+        *range(33, 48),
+        *range(57, 66),
+        *range(83, 91),
+        93,
+        *range(96, 99),
+    }
+    assert needed | {*range(106, 119), 119, 121, *range(125, 130)} <= listed
