@@ -221,7 +221,7 @@ class SpikeSlabRegressor(RegressorMixin, BaseEstimator):
         model = Hyperparameters(noise_variance / unit**2, 1.0, zeros[2]).model(
             self._rows, np.zeros(len(self._rows)), np.zeros(len(sites[0]), int)
         )
-        spread = gaussian_side(model).variance_along(sites, rows)
+        spread = gaussian_side(model).inverse(sites[1]).variance_along(rows)
         return np.sqrt(noise_variance * constant + spread * unit**2)
 
     # --- arguments --------------------------------------------------------------------------------
