@@ -6,6 +6,7 @@ import numpy as np
 
 from fastmf.inference import _arguments as check
 from fastmf.inference.convergent import double_loop
+from fastmf.inference.descent import descend
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.sequential import sequential
@@ -62,8 +63,9 @@ def expectation_propagation(
         Sites to start from. None: those that match the prior's own moments.
     schedule : {"parallel", "sequential", "convergent", "auto"}, default "parallel"
         Parallel: all sites at once, then the Gaussian anew. Sequential: one site after another,
-        each seeing the newest values (exact rank-one updates). Convergent: a double loop whose
-        energy never increases. Auto: parallel, and convergent from where it was if that fails.
+        each seeing the newest values (exact rank-one updates). Convergent: after a few parallel
+        steps, descent on an energy that never increases, see Notes. Auto: parallel for longer, and
+        convergent from where it was if that makes no progress.
     damping : float in [0, 1), optional
         Share of the old sites in the new ones. None: chosen, and raised when the residual does not
         fall (parallel); 0 (sequential). The convergent schedule needs none.
@@ -78,7 +80,7 @@ def expectation_propagation(
         Keep the residual and the energy of every iteration.
     n_threads : int, optional
         Threads of the compiled kernels; those of BLAS, which does most of the work, are the user's
-        to set (threadpoolctl). Results do not depend on the former.
+        to set (threadpoolctl; one is best on a busy machine). Results do not depend on the former.
 
     Returns
     -------
@@ -92,7 +94,11 @@ def expectation_propagation(
 
     Notes
     -----
-    Hernández-Lobato & Hernández-Lobato (2011). With n_samples < n_features the cost of an iteration
+    Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on the energy as a
+    function of the moments (`fastmf.inference.descent`), with the same stationary points and the
+    same values there as the energy of their double loop; the double loop itself
+    (`fastmf.inference.convergent`) serves units of which the variance follows from the mean, and
+    bounded site precisions. There may be several minima. With n_samples < n_features the cost of an iteration
     is O(n_samples^2 n_features), otherwise O(n_features^3). Rules for negative precisions: a unit
     whose tilted moments do not exist keeps its site; a parallel step after which the Gaussian would
     not be proper is halved until it is; in a sequential sweep a single update that would do so is
@@ -160,24 +166,22 @@ def solve(model, init, schedule, damping, least, tol, max_iter, history, n_threa
     least = -np.inf if least is None else check.number("site_precision_min", least, -np.inf, np.inf)
     if n_threads is not None:
         n_threads = check.count("n_threads", n_threads)
-    side, prior = gaussian_side(model), _joined(model.layers)
-    zero = np.zeros(side.n_units)
-    mean, var = prior.moments(zero, zero)
-    second = mean * mean + var
-    problem = Problem(
-        side=side,
-        prior=prior,
-        least=least,
-        tol=check.number("tol", tol, 0, np.inf),
-        max_iter=check.count("max_iter", max_iter),
-        n_threads=n_threads,
-        own=1 / np.where(np.isfinite(second) & (second > 0), second, np.ones(side.n_units)),
-        evaluations=[0],
-    )
+    tol, max_iter = check.number("tol", tol, 0, np.inf), check.count("max_iter", max_iter)
+    problem = prepare(model, least, tol, max_iter, n_threads)
     state = _start(problem, init)
     trace = Trace(bool(history))
     state, message, ran = SCHEDULES[schedule](problem, state, damping, trace)
     return _result(problem, state, message, ran, trace, history)
+
+
+def prepare(model, least=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
+    """The problem that a model poses."""
+    side, prior = gaussian_side(model), _joined(model.layers)
+    zero = np.zeros(side.n_units)
+    mean, var = prior.moments(zero, zero)
+    second = mean * mean + var
+    own = 1 / np.where(np.isfinite(second) & (second > 0), second, np.ones(side.n_units))
+    return Problem(side, prior, least, tol, max_iter, n_threads, own, evaluations=[0])
 
 
 def _joined(layers):
@@ -233,8 +237,6 @@ def _result(problem, state, message, ran, trace, history):
 # have fallen to a new low.
 FIRST_DAMPING, STRONGEST_DAMPING, PATIENCE = 0.1, 0.95, 8
 HALVINGS = 30
-# Parallel steps before the double loop.
-NEARING = 50
 
 
 def parallel(problem, state, damping, trace, patience=None):
@@ -287,31 +289,22 @@ def one_by_one(problem, state, damping, trace):
 
 
 def convergent(problem, state, damping, trace):
-    """The double loop, from where some damped parallel steps have led."""
-    start = _near(problem, state, 0.5 if damping is None else damping)
-    state, converged = double_loop(problem, start, trace)
-    return state, CONVERGED if converged else OUT_OF_ITERATIONS, "convergent"
-
-
-def _near(problem, state, share):
-    """The best of a few parallel steps."""
-    best, least = state, state.residual()
-    for _ in range(NEARING):
-        state = _step(problem, state, share)
-        if state is None or least <= problem.tol:
-            break
-        residual = state.residual()
-        if residual < least:
-            best, least = state, residual
-    return best
+    """Descent on the energy, from where the parallel schedule has led."""
+    start, _, _ = parallel(problem, state, damping, Trace(False), patience=1)
+    return _descent(problem, start, trace)
 
 
 def auto(problem, state, damping, trace):
-    """The parallel schedule as long as it makes progress, then the double loop."""
+    """The parallel schedule as long as it makes progress, then descent on the energy."""
     tried, message, ran = parallel(problem, state, damping, trace, patience=3)
-    if message == CONVERGED:
-        return tried, message, ran
-    return convergent(problem, state, damping, trace)
+    return (tried, message, ran) if message == CONVERGED else _descent(problem, tried, trace)
+
+
+def _descent(problem, state, trace):
+    """By the moments, or by the double loop for units and bounds that allow of nothing else."""
+    found = descend(problem, state, trace) if problem.least == -np.inf else None
+    state, converged = double_loop(problem, state, trace) if found is None else found
+    return state, CONVERGED if converged else OUT_OF_ITERATIONS, "convergent"
 
 
 SCHEDULES |= {

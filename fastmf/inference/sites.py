@@ -91,16 +91,21 @@ def per_unit(kernel, problem, n_units, *arguments):
     in_parallel(kernel, (problem.prior, *arguments), n_workers)
 
 
-def state_of(problem, site, damping=0.0):
+def state_of(problem, site):
     """Everything that follows from the sites; None if they leave no proper Gaussian."""
     moments = problem.side.moments(site)
     if moments is None or not (moments.marginal[1] > 0).all():
         return None
+    return state_from(problem, site, moments.marginal, moments.log_partition)
+
+
+def state_from(problem, site, gaussian, log_partition):
+    """Everything that follows from the sites and the Gaussian that they leave."""
     cavity, tilted, proposal = np.empty((3, *site.shape))
     out = None, cavity, tilted, proposal
-    per_unit(match_sites, problem, site.shape[1], problem.own, moments.marginal, site, damping,
-             problem.least, *out)  # fmt: skip
-    return State(site, moments.marginal, cavity, tilted, moments.log_partition, proposal)
+    per_unit(match_sites, problem, site.shape[1], problem.own, gaussian, site, 0.0, problem.least,
+             *out)  # fmt: skip
+    return State(site, gaussian, cavity, tilted, log_partition, proposal)
 
 
 def tilt(problem, cavity):
@@ -134,11 +139,11 @@ def first_sites(problem):
     return np.stack([np.where(proper, mean, 0.0) * precision, precision])
 
 
-def proper_start(problem, damping=0.0):
+def proper_start(problem):
     """The state of the first sites, made precise enough for a proper Gaussian if need be."""
     site = first_sites(problem)
     for _ in range(60):
-        state = state_of(problem, site, damping)
+        state = state_of(problem, site)
         if state is not None:
             return state
         site = np.stack([site[0], np.maximum(2 * site[1], 1e-3)])
