@@ -98,11 +98,11 @@ def expectation_propagation(
     function of the moments (`fastmf.inference.descent`), with the same stationary points and the
     same values there as the energy of their double loop; the double loop itself
     (`fastmf.inference.convergent`) serves units of which the variance follows from the mean, and
-    bounded site precisions. There may be several minima. With n_samples < n_features the cost of an iteration
-    is O(n_samples^2 n_features), otherwise O(n_features^3). Rules for negative precisions: a unit
-    whose tilted moments do not exist keeps its site; a parallel step after which the Gaussian would
-    not be proper is halved until it is; in a sequential sweep a single update that would do so is
-    not made.
+    bounded site precisions. There may be several minima. With n_samples < n_features the cost of an
+    iteration is O(n_samples^2 n_features), otherwise O(n_features^3). Rules for negative
+    precisions: a unit whose tilted moments do not exist keeps its site; a parallel step after which
+    the Gaussian would not be proper is halved until it is; in a sequential sweep a single update
+    that would do so is not made.
     """
     if not isinstance(model, SparseLinearModel):
         raise TypeError(f"model must be a SparseLinearModel, got {type(model).__name__}.")
