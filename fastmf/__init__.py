@@ -47,6 +47,7 @@ _HOME = {
     "DeepBoltzmannMachine": "estimators",
     "FullyVisibleBoltzmannMachine": "estimators",
     "GeneralizedRBM": "estimators",
+    "SpikeSlabClassifier": "estimators",
     "SpikeSlabRegressor": "estimators",
     "annealed_importance_sampling": "evaluation",
     "log_partition_report": "evaluation",

@@ -1,19 +1,16 @@
 """Spike-and-slab linear regression, as a scikit-learn estimator."""
 
-import warnings
-from numbers import Real
-
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fastmf.estimators._spike_slab import SpikeSlabEstimator
 from fastmf.inference.gaussian import gaussian_side
-from fastmf.learning.evidence import Hyperparameters, maximise_evidence, robust_solution
+from fastmf.learning.evidence import Hyperparameters, Regression
 from fastmf.special import sigmoid
 
 
-class SpikeSlabRegressor(RegressorMixin, BaseEstimator):
+class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     """Linear regression in which most coefficients are exactly zero, by expectation propagation.
 
     Parameters
@@ -32,7 +29,7 @@ class SpikeSlabRegressor(RegressorMixin, BaseEstimator):
         Whether to fit a constant, with a flat prior.
     standardize : bool
         Whether to bring all features to standard deviation 1 first, so that one slab suits all.
-    solver : {"convergent", "auto", "parallel", "sequential"}
+    solver : {"auto", "convergent", "parallel", "sequential"}
         Schedule of `fastmf.expectation_propagation`.
     damping : float or None
     tol : float
@@ -87,25 +84,27 @@ class SpikeSlabRegressor(RegressorMixin, BaseEstimator):
         groups=None,
         fit_intercept=True,
         standardize=True,
-        solver="convergent",
+        solver="auto",
         damping=None,
         tol=1e-6,
         max_iter=1000,
         max_evidence_iter=50,
         n_threads=None,
     ):
+        super().__init__(
+            slab_variance=slab_variance,
+            inclusion_probability=inclusion_probability,
+            groups=groups,
+            fit_intercept=fit_intercept,
+            standardize=standardize,
+            solver=solver,
+            damping=damping,
+            tol=tol,
+            max_iter=max_iter,
+            max_evidence_iter=max_evidence_iter,
+            n_threads=n_threads,
+        )
         self.noise_variance = noise_variance
-        self.slab_variance = slab_variance
-        self.inclusion_probability = inclusion_probability
-        self.groups = groups
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.solver = solver
-        self.damping = damping
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_evidence_iter = max_evidence_iter
-        self.n_threads = n_threads
 
     def __sklearn_tags__(self):
         """Tags: several targets are welcome."""
@@ -129,19 +128,9 @@ class SpikeSlabRegressor(RegressorMixin, BaseEstimator):
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True,
             ensure_min_samples=2,
         )  # fmt: skip
-        self._check()
+        self._check(dict(noise_variance=np.inf, slab_variance=np.inf, inclusion_probability=1.0))
         groups, n_groups = self._groups(X.shape[1])
-        self._offset = X.mean(0, dtype=np.float64) if self.fit_intercept else np.zeros(X.shape[1])
-        self._scale = np.ones(X.shape[1])
-        if self.standardize:
-            spread = np.sqrt(((X - self._offset) ** 2).mean(0, dtype=np.float64))
-            # Rounding makes constant columns look like noise.
-            constant = spread <= 10 * np.finfo(X.dtype).eps * abs(self._offset)
-            self._scale = np.where(constant | (spread == 0), 1.0, spread)
-            X = np.where(constant, 0, X - self._offset) / self._scale
-        else:
-            X = X - self._offset
-        X = X.astype(self._dtype(X), copy=False)
+        X = self._standardised(X)
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
         fits = [self._fit_one(X, column, groups, n_groups) for column in targets.T]
         one = np.ndim(y) == 1
@@ -151,30 +140,14 @@ class SpikeSlabRegressor(RegressorMixin, BaseEstimator):
         self._rows = X
         return self
 
-    @staticmethod
-    def _dtype(X):
-        return np.float32 if X.dtype == np.float32 else np.float64
-
     def _fit_one(self, X, y, groups, n_groups):
         """The fitted attributes for one target."""
         center = y.mean() if self.fit_intercept else 0.0
         unit = np.sqrt(((y - center) ** 2).mean()) or 1.0
         y = (y - center) / unit
-        start, fixed = self._hyperparameters(X.shape, unit, n_groups)
-        options = dict(tol=self.tol, n_threads=self.n_threads)
-        best = maximise_evidence(
-            X, y, start, fixed, groups, max_iter=self.max_evidence_iter, **options
+        best, model, result = self._solution(
+            Regression(X, y, groups), *self._hyperparameters(X.shape, unit, n_groups)
         )
-        model = best.model(X, y, groups)
-        result = robust_solution(
-            model, schedule=self.solver, damping=self.damping, max_iter=self.max_iter, **options
-        )
-        if not result.converged:
-            warnings.warn(
-                f"Expectation propagation has {result.message} (residual {result.residual:.2g}).",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
         ratio = unit / self._scale
         coefficients = result.mean * ratio
         return {
@@ -209,7 +182,7 @@ class SpikeSlabRegressor(RegressorMixin, BaseEstimator):
         mean = X @ self.coef_.T + self.intercept_
         if not return_std:
             return mean
-        rows = (X - self._offset) / self._scale
+        rows = self._rescaled(X)
         if self.coef_.ndim == 1:
             return mean, self._deviation(rows, self.noise_variance_, self.sites_, self._unit)
         each = zip(self.noise_variance_, self.sites_, self._unit, strict=True)
@@ -217,44 +190,16 @@ class SpikeSlabRegressor(RegressorMixin, BaseEstimator):
 
     def _deviation(self, rows, noise_variance, sites, unit):
         constant = 1 + (1 / len(self._rows) if self.fit_intercept else 0)
-        zeros = np.zeros(len(sites[0])), np.ones(1), np.zeros(1)
-        model = Hyperparameters(noise_variance / unit**2, 1.0, zeros[2]).model(
-            self._rows, np.zeros(len(self._rows)), np.zeros(len(sites[0]), int)
-        )
-        spread = gaussian_side(model).variance_along(sites, rows)
+        start = Hyperparameters(noise_variance / unit**2, 1.0, np.zeros(1))
+        zeros = np.zeros(len(self._rows)), np.zeros(len(sites[0]), int)
+        model = Regression(self._rows, *zeros).model(start)
+        spread = gaussian_side(model).inverse(sites[1]).variance_along(rows)
         return np.sqrt(noise_variance * constant + spread * unit**2)
-
-    # --- arguments --------------------------------------------------------------------------------
-
-    def _check(self):
-        for name, high in (
-            ("noise_variance", np.inf), ("slab_variance", np.inf), ("inclusion_probability", 1.0)
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, Real):
-                raise TypeError(f"{name} must be a number or None, got {value!r:.40}.")
-            if not 0 < value < high:
-                raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
-
-    def _groups(self, n_features):
-        """The number of every feature's group, and how many there are."""
-        if self.groups is None:
-            return np.zeros(n_features, np.int64), 1
-        labels, groups = np.unique(np.asarray(self.groups), return_inverse=True)
-        if groups.shape != (n_features,):
-            raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
-        return groups, len(labels)
 
     def _hyperparameters(self, shape, unit, n_groups):
         """Where learning starts, for y of variance 1, and what is not learned."""
-        n, d = shape
-        share = self.inclusion_probability
-        if share is None:
-            share = min(0.5, max(1.0, n / 10) / d)
-        slab = self.slab_variance
-        slab = min(1.0, 1 / (share * d)) if slab is None else slab / unit**2
+        share, slab = self._share(shape), self.slab_variance
+        slab = min(1.0, 1 / (share * shape[1])) if slab is None else slab / unit**2
         noise = 0.3 if self.noise_variance is None else self.noise_variance / unit**2
         fixed = Hyperparameters(
             self.noise_variance is not None,

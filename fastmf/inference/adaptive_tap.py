@@ -7,22 +7,19 @@ import numpy as np
 from fastmf.inference import _arguments as check
 from fastmf.inference._layout import layout_of
 from fastmf.inference._rows import iteration, start_and_tilt
-from fastmf.inference.bipartite import Bipartite
 from fastmf.inference.expectation_propagation import (
     RETREATS,
     SCHEDULES,
     ExpectationPropagation,
-    convergent,
-    problem_of,
+    descent_from,
+    prepare,
     result,
 )
-from fastmf.inference.gaussian import Dense
+from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.parallel import CONVERGED, alone, proper_start, sweeps, together
 from fastmf.inference.sites import Trace, first_sites
 from fastmf.inference.tap import tap
 from fastmf.models import RBM, BoltzmannMachine
-from fastmf.priors import Concatenated
-from fastmf.priors._protocol import as_dtype
 
 
 def adaptive_tap(
@@ -84,10 +81,8 @@ def adaptive_tap(
     sites, init = getattr(init, "sites", None), None if hasattr(init, "sites") else init
     start, tilt, single = _start_and_tilt(model, init, sites, field, precision, rng)
 
-    one = _side(model)
-    priors = [as_dtype(prior, np.float64) for prior in model.layers]
-    prior = priors[0] if len(priors) == 1 else Concatenated(*priors)
-    common = problem_of(one, prior, -np.inf, *options)
+    common = prepare(model, -np.inf, *options)
+    one = common.side
     problems = [common._replace(side=one.tilted(of_row), evaluations=[0]) for of_row in tilt]
     if sites is None:
         starts = [_first_sites(common, of_row) for of_row in np.moveaxis(start, 1, 0)]
@@ -127,15 +122,7 @@ def mean_covariance(model, solutions, precision=0.0):
     """
     sites = np.array(solutions.sites).reshape(-1, 2, sum(model.weights.shape))
     sites[:, 1] += precision
-    return _side(model).mean_covariance(sites)
-
-
-def _side(model):
-    """The Gaussian side of couplings."""
-    if isinstance(model, RBM):
-        return Bipartite(model.weights.astype(np.float64))
-    couplings = model.couplings.astype(np.float64)
-    return Dense(-couplings, np.zeros(len(couplings)), 0.0)
+    return gaussian_side(model).mean_covariance(sites)
 
 
 def _start_and_tilt(model, init, sites, field, precision, rng):
@@ -192,7 +179,7 @@ def _ended(problems, starts, schedule, damping, traces):
     if schedule == "parallel":
         return ended
     return [
-        end if end[1] == CONVERGED else convergent(problem, end[0], damping, trace)
+        end if end[1] == CONVERGED else descent_from(problem, end[0], trace)
         for end, (problem, _, trace) in zip(ended, rows, strict=True)
     ]
 

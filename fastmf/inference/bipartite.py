@@ -1,12 +1,13 @@
 """The Gaussian side of machines of two layers, for one row of sites or many at once."""
 
 import copy
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dsyrk, dtrmm, dtrmv
 from scipy.linalg.lapack import dpotri, dpotrs, dtrtri
 
-from fastmf.inference.gaussian import Moments, cholesky
+from fastmf.inference._normal import Moments, Side, cholesky
 
 # Products of pairs of weights, which rows share, pay for being read from so many rows on, and up to
 # so many numbers: with 784 units up to 140, with 100 units up to 400 in the small layer.
@@ -15,7 +16,7 @@ SHARED, KEPT = 12, 1 << 23
 BLOCK, ROOM = 10, 1 << 22
 
 
-class Bipartite:
+class Bipartite(Side):
     """Couplings between two layers, by the Schur complement of the smaller one.
 
     Parameters
@@ -24,7 +25,7 @@ class Bipartite:
 
     Attributes
     ----------
-    tilt : array of shape (2, n_units), or 0
+    tilt : array of shape (2, n_units)
         A tilt exp(b w - a w^2 / 2) of each unit from outside, which is added to all sites.
     """
 
@@ -35,7 +36,7 @@ class Bipartite:
         self.weights = np.ascontiguousarray(weights.T if self.flipped else weights)
         first, second = slice(0, n_visible), slice(n_visible, self.n_units)
         self.large, self.small = (second, first) if self.flipped else (first, second)
-        self.tilt, self._products = 0.0, _Products(self.weights)
+        self.tilt, self._products = np.zeros((2, self.n_units)), _Products(self.weights)
 
     def tilted(self, tilt):
         """The same couplings with another tilt from outside."""
@@ -43,38 +44,19 @@ class Bipartite:
         other.tilt = tilt
         return other
 
-    def moments(self, site):
-        """Means, variances and log-partition with these sites; None if there is no Gaussian."""
-        site = site + self.tilt
-        whiten, half_log_determinant = self._schur(site)
-        if whiten is None:
+    def inverse(self, precision):
+        """A^-1 with sites of these precisions; None if A is not positive definite."""
+        precision = precision + self.tilt[1]
+        t2, s2 = precision[self.large], precision[self.small]
+        if not (t2 > 0).all():
             return None
-        (t1, t2), (s1, _) = site[:, self.large], site[:, self.small]
-        mean, var = np.empty(self.n_units), np.empty(self.n_units)
-        linear = s1 + (t1 / t2) @ self.weights
-        pull = dtrmv(whiten, linear, lower=1)
-        mean[self.small] = dtrmv(whiten, pull, lower=1, trans=1)
-        var[self.small] = np.einsum("ij,ij->j", whiten, whiten)
-        mean[self.large] = (t1 + self.weights @ mean[self.small]) / t2
-        across = dtrmm(1.0, whiten, self.weights.T, lower=1)
-        var[self.large] = (1 + np.einsum("ij,ij->j", across, across) / t2) / t2
-        log_partition = (t1 * t1 / t2 - np.log(t2)).sum() / 2 + pull @ pull / 2
-        log_partition += self.n_units * np.log(2 * np.pi) / 2 - half_log_determinant
-        return Moments(np.stack([mean, var]), log_partition)
-
-    def covariance(self, site, units):
-        """The covariance of some units with these sites; None if there is no Gaussian."""
-        site = site + self.tilt
-        whiten, _ = self._schur(site)
-        if whiten is None:
+        schur = dsyrk(-1.0, (self.weights / np.sqrt(t2)[:, None]).T, lower=1)
+        schur.flat[:: len(s2) + 1] += s2
+        factor, half_log_determinant = cholesky(schur)
+        if factor is None:
             return None
-        t2 = site[1, self.large]
-        half = np.empty((len(whiten), self.n_units))
-        half[:, self.small] = whiten
-        half[:, self.large] = (whiten @ self.weights.T) / t2
-        half, own = half[:, units], np.zeros(self.n_units)
-        own[self.large] = 1 / t2
-        return half.T @ half + np.diag(own[units])
+        whiten = dtrtri(factor, lower=1, overwrite_c=1)[0]
+        return BipartiteInverse(self, t2, whiten, half_log_determinant)
 
     def moments_of_rows(self, sites):
         """The same for many rows: what their Schur complements share is computed for all at once.
@@ -89,7 +71,7 @@ class Bipartite:
         list of (Moments or None)
         """
         if len(sites) < SHARED or self.weights.size * self.weights.shape[1] / 2 > KEPT:
-            plain = self.tilted(0.0)
+            plain = self.tilted(np.zeros_like(self.tilt))
             return [plain.moments(site) for site in sites]
         step = max(SHARED, ROOM // self.weights.shape[1] ** 2)
         parts = [self._moments_of_rows(sites[k : k + step]) for k in range(0, len(sites), step)]
@@ -140,23 +122,68 @@ class Bipartite:
         array of shape (n_visible, n_hidden)
         """
         total = np.zeros(self.weights.shape)
-        for site in sites:
-            whiten, _ = self._schur(site)
-            total += (self.weights / site[1, self.large, None]) @ (whiten.T @ whiten)
+        plain = self.tilted(np.zeros_like(self.tilt))
+        for _, precision in sites:
+            whiten = plain.inverse(precision).whiten
+            total += (self.weights / precision[self.large, None]) @ (whiten.T @ whiten)
         total /= len(sites)
         return total.T if self.flipped else total
 
-    def _schur(self, site):
-        """Inverse Cholesky factor of the Schur complement, and half the log-determinant."""
-        t2, s2 = site[1, self.large], site[1, self.small]
-        if not (t2 > 0).all():
-            return None, -np.inf
-        schur = dsyrk(-1.0, (self.weights / np.sqrt(t2)[:, None]).T, lower=1)
-        schur.flat[:: len(s2) + 1] += s2
-        factor, half_log_determinant = cholesky(schur)
-        if factor is None:
-            return None, -np.inf
-        return dtrtri(factor, lower=1, overwrite_c=1)[0], half_log_determinant
+
+class BipartiteInverse(NamedTuple):
+    """A^-1 of `Bipartite`.
+
+    Parameters
+    ----------
+    side : Bipartite
+    precision : array of shape (n_large,)
+        Those of the units of the larger layer, tilt included.
+    whiten : array of shape (n_small, n_small)
+        Inverse Cholesky factor of the Schur complement.
+    half_log_determinant : float
+        Of the Schur complement.
+    """
+
+    side: Bipartite
+    precision: np.ndarray
+    whiten: np.ndarray
+    half_log_determinant: float
+
+    def moments(self, linear):
+        """Means, variances and log-partition with sites of these linear coefficients."""
+        side, t2, linear = self.side, self.precision, linear + self.side.tilt[0]
+        t1 = linear[side.large]
+        mean, pull = self._solve(linear)
+        var = np.empty(side.n_units)
+        var[side.small] = np.einsum("ij,ij->j", self.whiten, self.whiten)
+        across = dtrmm(1.0, self.whiten, side.weights.T, lower=1)
+        var[side.large] = (1 + np.einsum("ij,ij->j", across, across) / t2) / t2
+        log_partition = (t1 * t1 / t2 - np.log(t2)).sum() / 2 + pull @ pull / 2
+        log_partition += side.n_units * np.log(2 * np.pi) / 2 - self.half_log_determinant
+        return Moments(np.stack([mean, var]), log_partition)
+
+    def solve(self, right):
+        """The product with a vector."""
+        return self._solve(right)[0]
+
+    def _solve(self, right):
+        """The product with a vector, and its whitened half."""
+        side, t2, t1 = self.side, self.precision, right[self.side.large]
+        solution = np.empty(side.n_units)
+        pull = dtrmv(self.whiten, right[side.small] + (t1 / t2) @ side.weights, lower=1)
+        solution[side.small] = dtrmv(self.whiten, pull, lower=1, trans=1)
+        solution[side.large] = (t1 + side.weights @ solution[side.small]) / t2
+        return solution, pull
+
+    def covariance(self, units):
+        """The block of some units."""
+        side, t2 = self.side, self.precision
+        half = np.empty((len(self.whiten), side.n_units))
+        half[:, side.small] = self.whiten
+        half[:, side.large] = (self.whiten @ side.weights.T) / t2
+        half, own = half[:, units], np.zeros(side.n_units)
+        own[side.large] = 1 / t2
+        return half.T @ half + np.diag(own[units])
 
 
 class _Products:

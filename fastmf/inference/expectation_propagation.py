@@ -7,22 +7,23 @@ import numpy as np
 from fastmf.inference import _arguments as check
 from fastmf.inference._rows import iteration
 from fastmf.inference.convergent import double_loop
+from fastmf.inference.descent import descend
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.parallel import (
     CONVERGED,
     OUT_OF_ITERATIONS,
     alone,
-    nearing,
     proper_start,
     sweeps,
 )
 from fastmf.inference.sequential import sequential
 from fastmf.inference.sites import Problem, Trace, energy, first_sites, state_of
 from fastmf.models import SparseLinearModel
+from fastmf.priors import Concatenated
 from fastmf.priors._protocol import as_dtype
 
-# Dampings of the parallel schedule without progress after which the double loop takes over.
+# Dampings of the parallel schedule without progress after which descent takes over.
 RETREATS = 3
 SCHEDULES: dict = {}
 
@@ -71,8 +72,9 @@ def expectation_propagation(
         Sites to start from. None: those that match the prior's own moments.
     schedule : {"parallel", "sequential", "convergent", "auto"}, default "parallel"
         Parallel: all sites at once, then the Gaussian anew. Sequential: one site after another,
-        each seeing the newest values (exact rank-one updates). Convergent: a double loop whose
-        energy never increases. Auto: parallel, and convergent from where it was if that fails.
+        each seeing the newest values (exact rank-one updates). Convergent: after a few parallel
+        steps, descent on an energy that never increases, see Notes. Auto: parallel for longer, and
+        convergent from where it was if that makes no progress.
     damping : float in [0, 1), optional
         Share of the old sites in the new ones. None: chosen, and raised when the residual does not
         fall (parallel); 0 (sequential). The convergent schedule needs none.
@@ -87,7 +89,7 @@ def expectation_propagation(
         Keep the residual and the energy of every iteration.
     n_threads : int, optional
         Threads of the compiled kernels; those of BLAS, which does most of the work, are the user's
-        to set (threadpoolctl). Results do not depend on the former.
+        to set (threadpoolctl; one is best on a busy machine). Results do not depend on the former.
 
     Returns
     -------
@@ -101,11 +103,15 @@ def expectation_propagation(
 
     Notes
     -----
-    Hernández-Lobato & Hernández-Lobato (2011). With n_samples < n_features the cost of an iteration
-    is O(n_samples^2 n_features), otherwise O(n_features^3). Rules for negative precisions: a unit
-    whose tilted moments do not exist keeps its site; a parallel step after which the Gaussian would
-    not be proper is halved until it is; in a sequential sweep a single update that would do so is
-    not made.
+    Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on the energy as a
+    function of the moments (`fastmf.inference.descent`), with the same stationary points and the
+    same values there as the energy of their double loop; the double loop itself
+    (`fastmf.inference.convergent`) serves units of which the variance follows from the mean, and
+    bounded site precisions. There may be several minima. With n_samples < n_features the cost of an
+    iteration is O(n_samples^2 n_features), otherwise O(n_features^3). Rules for negative
+    precisions: a unit whose tilted moments do not exist keeps its site; a parallel step after which
+    the Gaussian would not be proper is halved until it is; in a sequential sweep a single update
+    that would do so is not made.
     """
     if not isinstance(model, SparseLinearModel):
         raise TypeError(f"model must be a SparseLinearModel, got {type(model).__name__}.")
@@ -114,31 +120,30 @@ def expectation_propagation(
     if site_precision_min is not None:
         least = check.number("site_precision_min", site_precision_min, -np.inf, np.inf)
     damping, *options = iteration(damping, tol, max_iter, n_threads)
-    side, prior = gaussian_side(model), as_dtype(model.prior, np.float64)
-    problem = problem_of(side, prior, least, *options)
+    problem = prepare(model, least, *options)
     trace = Trace(bool(history))
-    state, message, ran = SCHEDULES[schedule](problem, _start(problem, init), damping, trace)
+    state, message, ran = SCHEDULES[schedule](problem, start_of(problem, init), damping, trace)
     return result(problem, state, message, ran, trace, history)
 
 
-def problem_of(side, prior, least, tol, max_iter, n_threads):
-    """A `Problem` and the scale of its units."""
+def prepare(model, least=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
+    """The problem that a model poses."""
+    side, prior = gaussian_side(model), _joined(model.layers)
     zero = np.zeros(side.n_units)
     mean, var = prior.moments(zero, zero)
     second = mean * mean + var
-    return Problem(
-        side=side,
-        prior=prior,
-        least=least,
-        tol=tol,
-        max_iter=max_iter,
-        n_threads=n_threads,
-        own=1 / np.where(np.isfinite(second) & (second > 0), second, np.ones(side.n_units)),
-        evaluations=[0],
-    )
+    own = 1 / np.where(np.isfinite(second) & (second > 0), second, np.ones(side.n_units))
+    return Problem(side, prior, least, tol, max_iter, n_threads, own, evaluations=[0])
 
 
-def _start(problem, init):
+def _joined(layers):
+    """One prior for all units of all layers, in double precision."""
+    layers = [as_dtype(prior, np.float64) for prior in layers]
+    return layers[0] if len(layers) == 1 else Concatenated(*layers)
+
+
+def start_of(problem, init=None):
+    """The state at these sites, or at the first ones."""
     if init is None:
         mean, var = problem.prior.moments(*np.zeros((2, problem.side.n_units)))
         return alone(problem, proper_start(*first_sites(problem, mean, var)))
@@ -193,16 +198,22 @@ def one_by_one(problem, state, damping, trace):
 
 
 def convergent(problem, state, damping, trace):
-    """The double loop, from where some damped parallel steps have led."""
-    start = alone(problem, nearing(problem, state, 0.5 if damping is None else damping))
-    state, converged = double_loop(problem, start, trace)
-    return state, CONVERGED if converged else OUT_OF_ITERATIONS, "convergent"
+    """Descent on the energy, from where the parallel schedule has led."""
+    start, _, _ = alone(problem, sweeps(problem, state, damping, Trace(False), patience=1))
+    return descent_from(problem, start, trace)
 
 
 def auto(problem, state, damping, trace):
-    """The parallel schedule as long as it makes progress, then the double loop."""
+    """The parallel schedule as long as it makes progress, then descent on the energy."""
     tried = alone(problem, sweeps(problem, state, damping, trace, RETREATS))
-    return tried if tried[1] == CONVERGED else convergent(problem, tried[0], damping, trace)
+    return tried if tried[1] == CONVERGED else descent_from(problem, tried[0], trace)
+
+
+def descent_from(problem, state, trace):
+    """By the moments, or by the double loop for units and bounds that allow of nothing else."""
+    found = descend(problem, state, trace) if problem.least == -np.inf else None
+    state, converged = double_loop(problem, state, trace) if found is None else found
+    return state, CONVERGED if converged else OUT_OF_ITERATIONS, "convergent"
 
 
 SCHEDULES |= {

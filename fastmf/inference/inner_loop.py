@@ -19,7 +19,7 @@ from fastmf.inference.sites import gap, tilt
 # Up to so many units the steps are Newton's.
 NEWTON = 150
 # With more, so many of them are taken together in the curvature.
-JOINT = 128
+JOINT = 200
 STEPS, MEMORY, HALVINGS = 200, 12, 40
 
 
@@ -101,10 +101,14 @@ def centred(mean, vector):
 
 
 def active_units(problem, point):
-    """The units whose couplings the curvature knows: those least certain, at most JOINT."""
+    """The units whose couplings the curvature knows: those that the Gaussian side knows best.
+
+    At most JOINT: the shares 1 - t2 v of the precision that is not the unit's own sum to the number
+    of rows of a linear model, or less.
+    """
     if few_units(problem) or problem.side.n_units <= JOINT:
         return np.arange(problem.side.n_units)
-    share = point.gaussian[1] * problem.own
+    share = abs(1 - point.site[1] * point.gaussian[1])
     return np.sort(np.argpartition(-share, JOINT)[:JOINT])
 
 

@@ -17,8 +17,6 @@ STUCK = "not converged: no step leaves a proper Gaussian; try schedule='converge
 # have fallen to a new low.
 FIRST_DAMPING, STRONGEST_DAMPING, PATIENCE = 0.1, 0.95, 8
 HALVINGS = 30
-# Parallel steps before the double loop.
-NEARING = 50
 
 
 def alone(problem, course):
@@ -97,19 +95,6 @@ def sweeps(problem, state, damping, trace, patience=None):
             return closest, STUCK, "parallel"
         state = new
     return closest, OUT_OF_ITERATIONS, "parallel"
-
-
-def nearing(problem, state, share):
-    """The best of a few parallel steps."""
-    best, least = state, state.residual()
-    for _ in range(NEARING):
-        state = yield from _step(state, share)
-        if state is None or least <= problem.tol:
-            break
-        residual = state.residual()
-        if residual < least:
-            best, least = state, residual
-    return best
 
 
 def _step(state, share):

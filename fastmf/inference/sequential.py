@@ -50,7 +50,9 @@ class _DataCovariance:
         site[1] = np.where(abs(site[1]) < floor, floor, site[1])
         X, positive = self.side.X, np.maximum(site[1], 0)
         negative = np.flatnonzero(site[1] < 0)
-        B, rest = self.side.data_covariance(np.where(site[1] > 0, positive, np.inf), site[0])
+        precision = np.where(site[1] > 0, positive, np.inf)
+        B = self.side.data_covariance(precision)
+        rest = self.side.y - self.side.predict(site[0] / precision)
         B = B + np.tril(B, -1).T
         if negative.size:
             columns = X[:, negative].astype(np.float64)

@@ -16,6 +16,10 @@ UNITS = 256
 # A unit that the tilt pins down gets at most so many times the precision of its cavity (or of its
 # prior, if the cavity has less): beyond, the cavity would be lost in the rounding of the marginal.
 STIFFEST = 1e9
+# Matching moments: largest number of Newton's steps, and of trials in each; the relative gap that
+# ends them, and the one that is good enough if rounding stops them earlier.
+MATCHING, HALVINGS = 60, 30
+CLOSEST, CLOSE = 1e-12, 1e-7
 
 
 @kernel
@@ -91,6 +95,89 @@ def match_sites(prior, own, gaussian, site, damping, least, queue, cavity, tilte
                 t1 = (1 - damping) * (m * precision - c1) + damping * t1
                 t2 = (1 - damping) * (precision - c2) + damping * t2
             proposal[0, i], proposal[1, i] = t1, t2
+
+
+@kernel
+def match_cavities(prior, own, marginal, queue, cavity, log_partition):
+    """Cavities under which the units have given means and variances.
+
+    Parameters
+    ----------
+    prior : unit prior
+    own : array of shape (n_units,)
+        Precisions of the uncoupled units: the scale of each.
+    marginal : array of shape (2, n_units)
+        Means and variances wanted.
+    queue : int64 array of shape (1,)
+        Next block of units that nobody has taken; shared by all threads that call this.
+    cavity : array of shape (2, n_units)
+        On entry where to start; filled with the tilts exp(c1 w - c2 w^2 / 2).
+    log_partition : array of shape (n_units,)
+        Filled with the log-partitions of the tilted units; NaN where no tilt gives such moments.
+
+    Notes
+    -----
+    The cavity maximises the concave c1 m - c2 (m^2 + v) / 2 - log Zhat(c), unit by unit: Newton's
+    method, with a line search. Third and fourth cumulants are differences of variances.
+    """
+    n_units = cavity.shape[1]
+    b, a, log_z = np.empty(1), np.empty(1), np.empty(1)
+    mean, var, none, up, down = np.empty((5, 1))
+    while True:
+        first = fetch_and_increment(queue) * UNITS
+        if first >= n_units:
+            break
+        for i in range(first, min(first + UNITS, n_units)):
+            m, v = marginal[0, i], marginal[1, i]
+            b[0], a[0] = cavity[0, i], cavity[1, i]
+            tilted_moments(prior, i, b, a, mean, var)
+            log_z[0] = tilted_log_partition(prior, i, b, a)
+            if not (np.isfinite(log_z[0]) and np.isfinite(mean[0]) and 0 < var[0] < np.inf):
+                b[0], a[0] = m / v, 1 / v
+                tilted_moments(prior, i, b, a, mean, var)
+                log_z[0] = tilted_log_partition(prior, i, b, a)
+            gap, matched = np.inf, False
+            for _ in range(MATCHING):
+                gap = max(abs(mean[0] - m) / np.sqrt(v), abs(var[0] - v) / v)
+                matched = gap <= CLOSE
+                if gap <= CLOSEST or not gap < np.inf:
+                    break
+                # Covariance of (w - mean, -(w - mean)^2 / 2), and the gradient likewise centred.
+                weak = 1 / (abs(a[0]) + 1e-12)
+                scale = min((b[0] * weak) ** 2 + weak, 100 * (1 / own[i] + mean[0] ** 2 + var[0]))
+                h, centre = 1e-3 / np.sqrt(scale), b[0]
+                b[0] = centre + h
+                tilted_moments(prior, i, b, a, none, up)
+                b[0] = centre - h
+                tilted_moments(prior, i, b, a, none, down)
+                mixed = -(up[0] - down[0]) / (4 * h)
+                square = ((up[0] - 2 * var[0] + down[0]) / h**2 + 2 * var[0] ** 2) / 4
+                square = max(square, (1 + 1e-6) * mixed**2 / var[0])
+                error = m - mean[0]
+                second = -(error * error + v - var[0]) / 2
+                determinant = var[0] * square - mixed**2
+                step2 = (var[0] * second - mixed * error) / determinant
+                step1 = (square * error - mixed * second) / determinant + mean[0] * step2
+                slope = error * (step1 - mean[0] * step2) + second * step2
+                value = centre * m - a[0] * (m * m + v) / 2 - log_z[0]
+                precision, length, better = a[0], 1.0, False
+                for _ in range(HALVINGS):
+                    b[0], a[0] = centre + length * step1, precision + length * step2
+                    tilted_moments(prior, i, b, a, mean, var)
+                    log_z[0] = tilted_log_partition(prior, i, b, a)
+                    new = b[0] * m - a[0] * (m * m + v) / 2 - log_z[0]
+                    left = max(abs(mean[0] - m) / np.sqrt(v), abs(var[0] - v) / v)
+                    better = new >= value + 1e-4 * length * slope or left < gap / 2
+                    if better and var[0] > 0 and np.isfinite(log_z[0]):
+                        break
+                    better = False
+                    length /= 3
+                if not better:
+                    b[0], a[0] = centre, precision
+                    log_z[0] = tilted_log_partition(prior, i, b, a)
+                    break
+            cavity[0, i], cavity[1, i] = b[0], a[0]
+            log_partition[i] = log_z[0] if matched else np.nan
 
 
 @kernel

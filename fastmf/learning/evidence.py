@@ -1,4 +1,4 @@
-"""Learning the hyper-parameters of a sparse linear model by maximising its evidence."""
+"""Learning the hyper-parameters of spike-and-slab models by maximising their evidence."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,16 @@ import numpy as np
 
 from fastmf.inference.expectation_propagation import expectation_propagation
 from fastmf.models import SparseLinearModel
-from fastmf.priors import GaussBernoulli
+from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
+
+# Log-odds of what is never zero.
+CERTAIN = 40.0
+# Precision of a latent variable that has no prior but a half-line to be on.
+FLAT = 1e-10
 
 
 class Hyperparameters(NamedTuple):
-    """Hyper-parameters of a spike-and-slab regression.
+    """Hyper-parameters of a spike-and-slab model.
 
     Parameters
     ----------
@@ -23,12 +28,88 @@ class Hyperparameters(NamedTuple):
     slab_variance: float
     log_odds: np.ndarray
 
-    def model(self, X, y, groups):
-        """The model with these hyper-parameters; `groups` holds the group of every feature."""
+    def prior(self, groups):
+        """The prior of the coefficients; `groups` holds the group of every feature."""
+        log_odds = np.asarray(self.log_odds)[groups]
+        return GaussBernoulli(np.zeros(len(groups)), 1 / self.slab_variance, log_odds)
+
+
+class Regression(NamedTuple):
+    """What the hyper-parameters of a linear regression are learned from.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    y : array of shape (n_samples,)
+        Centred.
+    groups : int array of shape (n_features,)
+        Group of every feature: features of a group share their log-odds.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    groups: np.ndarray
+
+    @property
+    def scale(self):
+        """Variance of what is to be explained."""
+        return max(float(self.y @ self.y) / len(self.y), 1e-300)
+
+    def model(self, hyperparameters):
+        """The model with these hyper-parameters."""
+        prior = hyperparameters.prior(self.groups)
+        return SparseLinearModel(self.X, self.y, hyperparameters.noise_variance, prior)
+
+
+class Classification(NamedTuple):
+    """The same for two classes with a probit likelihood.
+
+    A class is the sign of u = X w + noise of variance 1. Latent u are units like the coefficients,
+    Gaussian on the half-line where they must be, and almost flat; so 0 = X w - u + noise is a
+    linear regression of coefficients and latent variables together.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features + n_others + n_samples)
+        Features and whatever else has no spike, with the signs of the classes, and the latent
+        variables' own columns: see `of`.
+    groups : int array of shape (n_features,)
+    others : array of shape (n_others,)
+        Precisions of the Gaussian priors of coefficients without a spike.
+    """
+
+    X: np.ndarray
+    groups: np.ndarray
+    others: np.ndarray
+
+    @property
+    def scale(self):
+        """Variance of the noise."""
+        return 1.0
+
+    @classmethod
+    def of(cls, X, signs, groups, others=()):
+        """From features, further columns last, and classes -1 and 1."""
+        columns = -np.eye(len(X), dtype=X.dtype)
+        X = np.concatenate([X * signs[:, None].astype(X.dtype), columns], axis=1)
+        return cls(X, groups, np.asarray(others, float))
+
+    def model(self, hyperparameters):
+        """The model with these hyper-parameters."""
+        n, prior = len(self.X), hyperparameters.prior(self.groups)
+        # Those without a spike have one too, of no weight: so they are not another kind of unit.
         prior = GaussBernoulli(
-            np.zeros(X.shape[1]), 1 / self.slab_variance, np.asarray(self.log_odds)[groups]
+            np.append(prior.field, 0 * self.others),
+            np.append(prior.precision, self.others),
+            np.append(prior.log_odds, CERTAIN + 0 * self.others),
         )
-        return SparseLinearModel(X, y, self.noise_variance, prior)
+        latent = TruncatedGaussian(np.zeros(n), FLAT, 0.0, np.inf)
+        prior = Concatenated(prior, latent)
+        return SparseLinearModel(self.X, np.zeros(n), hyperparameters.noise_variance, prior)
+
+    def log_evidence(self, result):
+        """Log-probability of the classes: latent variables have no prior to be normalised."""
+        return result.log_evidence + len(self.X) * (np.log(2 * np.pi / FLAT) / 2 - np.log(2))
 
 
 def robust_solution(model, init=None, **options):
@@ -63,27 +144,23 @@ def evidence_gradient(model, result, groups, n_groups):
     # tr(X A^-1 X') from A A^-1 = 1, without a matrix of features.
     spread = model.noise_variance * (1 - result.sites[1] * result.var).sum()
     by_noise = ((error @ error + spread) / model.noise_variance - model.n_samples) / 2
-    zero = np.zeros(model.n_features)
-    tilted = model.prior.gradient(result.b, result.a)
-    plain = model.prior.gradient(zero, zero)
-    by_slab = -((tilted.precision - plain.precision) * model.prior.precision).sum()
-    by_odds = np.bincount(groups, tilted.log_odds - plain.log_odds, n_groups)
+    prior, n = getattr(model.prior, "parts", (model.prior,))[0], len(groups)
+    zero, units = np.zeros_like(prior.field), slice(len(prior.field))
+    tilted, plain = prior.gradient(result.b[units], result.a[units]), prior.gradient(zero, zero)
+    by_slab = -((tilted.precision - plain.precision) * prior.precision)[:n].sum()
+    by_odds = np.bincount(groups, (tilted.log_odds - plain.log_odds)[:n], n_groups)
     return by_noise, by_slab, by_odds
 
 
-def maximise_evidence(X, y, start, fixed, groups, *, tol, max_iter, n_threads=None):
+def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     """Hyper-parameters of largest evidence, by L-BFGS-B on their logarithms and log-odds.
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
-    y : array of shape (n_samples,)
-        Centred.
+    task : Regression or Classification
     start : Hyperparameters
     fixed : Hyperparameters of bool
         Which ones to leave as they are.
-    groups : int array of shape (n_features,)
-        Group of every feature: features of a group share their log-odds.
     tol : float
         Of the fixed points.
     max_iter : int
@@ -96,14 +173,14 @@ def maximise_evidence(X, y, start, fixed, groups, *, tol, max_iter, n_threads=No
     """
     from scipy.optimize import minimize  # costs more than all else at import
 
-    n_groups, scale = len(start.log_odds), max(float(y @ y) / len(y), 1e-300)
+    n_groups, scale = len(start.log_odds), task.scale
     free = np.array([not fixed.noise_variance, not fixed.slab_variance]
                     + [not fixed.log_odds] * n_groups)  # fmt: skip
     whole = np.concatenate(
         [[np.log(start.noise_variance), np.log(start.slab_variance)], start.log_odds]
     )
     # Beyond these the evidence is flat, or rewards noise that rounding cannot tell from none.
-    rarest = -np.log(10.0 * X.shape[1])
+    rarest = -np.log(10.0 * len(task.groups))
     bounds = np.array([(np.log(1e-5 * scale), np.log(2 * scale)),
                        (np.log(1e-6 * scale), np.log(1e4 * scale)),
                        *[(rarest, 3.0)] * n_groups])  # fmt: skip
@@ -119,13 +196,13 @@ def maximise_evidence(X, y, start, fixed, groups, *, tol, max_iter, n_threads=No
 
     def objective(x):
         nonlocal last
-        model = hyperparameters(x).model(X, y, groups)
+        model = task.model(hyperparameters(x))
         options = dict(tol=tol, max_iter=100, n_threads=n_threads)
         result = robust_solution(model, last, **options)
         if not np.isfinite(result.log_evidence):
             return 1e10, np.zeros(free.sum())
         last = result.sites if result.converged else None
-        by_noise, by_slab, by_odds = evidence_gradient(model, result, groups, n_groups)
+        by_noise, by_slab, by_odds = evidence_gradient(model, result, task.groups, n_groups)
         gradient = np.concatenate([[by_noise, by_slab], by_odds])[free]
         return -result.log_evidence, -gradient
 

@@ -21,6 +21,54 @@ def match_sites(prior, own, gaussian, site, damping, least, queue, cavity, tilte
     _, proposal[:] = _new_sites(own, cavity, tilted, site, damping, least)
 
 
+def match_cavities(prior, own, marginal, queue, cavity, log_partition):
+    """Cavities under which the units have given means and variances."""
+    m, v = marginal
+
+    def at(b, a):
+        mean, var = prior.moments(b, a)
+        log_z = prior.log_partition(b, a)
+        gap = np.maximum(abs(mean - m) / np.sqrt(v), abs(var - v) / v)
+        exist = np.isfinite(gap) & np.isfinite(log_z) & (var > 0)
+        value = np.where(exist, b * m - a * (m * m + v) / 2 - log_z, -np.inf)
+        return mean, var, np.where(exist, gap, np.inf), value
+
+    proper = at(*cavity)[3] > -np.inf
+    b, a = np.where(proper, cavity, [m / v, 1 / v])
+    for _ in range(60):
+        mean, var, gap, value = at(b, a)
+        moving = (gap > 1e-12) & (gap < np.inf)
+        if not moving.any():
+            break
+        weak = 1 / (abs(a) + 1e-12)
+        scale = np.minimum((b * weak) ** 2 + weak, 100 * (1 / own + mean**2 + var))
+        h = 1e-3 / np.sqrt(scale)
+        up, down = prior.moments(b + h, a)[1], prior.moments(b - h, a)[1]
+        mixed = -(up - down) / (4 * h)
+        square = ((up - 2 * var + down) / h**2 + 2 * var**2) / 4
+        square = np.maximum(square, (1 + 1e-6) * mixed**2 / var)
+        error = m - mean
+        second = -(error * error + v - var) / 2
+        determinant = var * square - mixed**2
+        step2 = (var * second - mixed * error) / determinant
+        step1 = (square * error - mixed * second) / determinant
+        slope = error * step1 + second * step2
+        step1 += mean * step2
+        length = np.where(moving, 1.0, 0.0)
+        for _ in range(30):
+            _, _, left, new = at(b + length * step1, a + length * step2)
+            worse = (new < value + 1e-4 * length * slope) & (left >= gap / 2) & (length > 0)
+            if not worse.any():
+                break
+            length = np.where(worse, length / 3, length)
+        length = np.where(worse, 0, length)
+        b, a = b + length * step1, a + length * step2
+        if not length.any():
+            break
+    cavity[:] = b, a
+    log_partition[:] = np.where(at(b, a)[2] <= 1e-7, prior.log_partition(b, a), np.nan)
+
+
 def _new_sites(own, cavity, tilted, site, damping, least):
     (mean, var), (c1, c2) = tilted, cavity
     exist = np.isfinite(mean) & (var < np.inf)

@@ -1,3 +1,4 @@
+import importlib
 import itertools
 from typing import NamedTuple
 
@@ -7,7 +8,8 @@ from kernel_cases.regression import exact, inclusion, problem
 
 import fastmf as mf
 import fastmf.inference.inner_loop as inner_loop
-import fastmf.inference.parallel as parallel
+
+ep = importlib.import_module("fastmf.inference.expectation_propagation")
 
 SCHEDULES = ("parallel", "sequential", "convergent", "auto")
 
@@ -192,14 +194,14 @@ def paper_problem(seed):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_double_loop_converges_and_its_energy_never_rises(seed):
+def test_convergent_schedule_converges_and_its_energy_never_rises(seed):
     result = mf.expectation_propagation(paper_problem(seed), schedule="convergent", history=True)
     assert result.converged and result.residual <= 1e-8
     # The energy's terms are a million times larger than itself.
     assert (np.diff(result.energies) <= 1e-8).all()
 
 
-def test_double_loop_converges_where_parallel_does_not():
+def test_convergent_schedule_converges_where_parallel_does_not():
     failed = 0
     for seed in range(12):
         model = paper_problem(seed)
@@ -211,18 +213,32 @@ def test_double_loop_converges_where_parallel_does_not():
     assert failed > 0
 
 
-def test_energy_of_the_double_loop_on_its_own():
-    """From the first sites, where there is a long way to fall, by every kind of inner solver."""
+def from_the_first_sites(patch):
+    """Leave out the parallel steps that come before, so that there is a long way to fall."""
+
+    def none(problem, state, *_, **__):
+        return state, "", ""
+        yield
+
+    patch.setattr(ep, "sweeps", none)
+
+
+@pytest.mark.parametrize("newton", [150, 0])
+def test_double_loop_and_descent_on_the_moments_are_one_minimisation(newton):
+    """Two algorithms, one of them with two inner solvers, that share the energy only."""
     model, _ = problem(20, 30, share=0.1)
     energies = []
-    for newton in (150, 0):
+    for other in ({}, {"descend": lambda *_: None}):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(parallel, "NEARING", 0)
+            from_the_first_sites(patch)
             patch.setattr(inner_loop, "NEWTON", newton)
+            for name, function in other.items():
+                patch.setattr(ep, name, function)
             result = mf.expectation_propagation(model, schedule="convergent", history=True)
         assert result.converged
         assert len(result.energies) > 3
         assert (np.diff(result.energies) <= 1e-9).all()
         assert result.energies[0] > result.energies[-1] + 0.1
         energies.append(result.energies[-1])
-    np.testing.assert_allclose(*energies, rtol=1e-6)
+        np.testing.assert_allclose(-result.log_partition, result.energies[-1], rtol=1e-8)
+    np.testing.assert_allclose(*energies, rtol=1e-8)

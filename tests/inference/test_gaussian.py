@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from fastmf.inference import bipartite, gaussian
+from fastmf.inference import bipartite
+from fastmf.inference import low_rank as module_of_low_rank
 from fastmf.inference.bipartite import Bipartite
-from fastmf.inference.gaussian import Dense, LowRank
+from fastmf.inference.gaussian import Dense
+from fastmf.inference.low_rank import LowRank
 
 
 def linear(n, d, dtype=np.float64, noise_variance=0.3):
@@ -36,7 +38,9 @@ def agree(one, other, close=1e-9):
 )
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_low_rank_is_dense(monkeypatch, low, dtype):
-    monkeypatch.setattr(gaussian, "CHUNK", 20 * 64)  # several chunks, the last one shorter
+    monkeypatch.setattr(
+        module_of_low_rank, "CHUNK", 20 * 64
+    )  # several chunks, the last one shorter
     low_rank, dense = linear(20, 90, dtype)
     agree(low_rank.moments(sites(90, low)), dense.moments(sites(90, low)), 1e-8)
 
@@ -99,8 +103,8 @@ def test_variance_along_rows(low):
     low_rank, dense = linear(20, 90)
     site, rows = sites(90, low), np.random.default_rng(3).normal(size=(4, 90))
     expected = np.einsum("ij,jk,ik->i", rows, dense.covariance(site), rows)
-    np.testing.assert_allclose(dense.variance_along(site, rows), expected, rtol=1e-9)
-    np.testing.assert_allclose(low_rank.variance_along(site, rows), expected, rtol=1e-7)
+    np.testing.assert_allclose(dense.inverse(site[1]).variance_along(rows), expected, rtol=1e-9)
+    np.testing.assert_allclose(low_rank.inverse(site[1]).variance_along(rows), expected, rtol=1e-7)
 
 
 def test_blocks_of_the_covariance():
@@ -120,3 +124,19 @@ def test_blocks_of_the_covariance():
         np.testing.assert_allclose(
             Bipartite(weights).covariance(site, some), expected[some][:, some], atol=1e-12
         )
+
+
+@pytest.mark.parametrize("low", [(), ((0, -0.04), (50, 0.0))])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_solving(low, dtype):
+    low_rank, dense = linear(20, 90, dtype)
+    site, right = sites(90, low), np.random.default_rng(3).normal(size=90)
+    A = dense.precision + np.diag(site[1])
+    for side in (low_rank, dense):
+        solution = side.inverse(site[1]).solve(right)
+        np.testing.assert_allclose(A @ solution, right, atol=1e-7)
+    bipartite, site = Bipartite(np.random.default_rng(2).normal(size=(50, 40)) / 9), sites(90)
+    site[1] += 2
+    inverse = bipartite.inverse(site[1])
+    expected = inverse.covariance(np.arange(90)) @ right
+    np.testing.assert_allclose(inverse.solve(right), expected, atol=1e-12)

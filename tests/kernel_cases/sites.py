@@ -42,6 +42,15 @@ def match_arguments(size, dtype, rows=None, least=-np.inf):
     )
 
 
+def cavity_arguments(size, dtype, rows=None):
+    """Arguments of `match_cavities`: moments of known tilts, sought from elsewhere."""
+    prior, gaussian, site = machine(size, rows)
+    tilt = np.stack([gaussian[0] / 2, gaussian[1] * 4])
+    wanted = np.stack(prior.moments(*tilt))
+    cavity = np.stack([0.5 * tilt[0], tilt[1] * 1.5])
+    return prior, 0.5 + 0 * site[0], wanted, np.zeros(1, np.int64), cavity, 0 * site[0]
+
+
 def block_arguments(size, dtype, rows=None, low_rank=False):
     """Arguments of `visit_block`: units later in the block see the earlier ones."""
     prior, _, site = machine(size, None)
@@ -87,6 +96,9 @@ CASES = [
             ("free", match_arguments), ("bounded", with_options(match_arguments, least=0.5))
         )
     ),
+    Case("sites.match_cavities", "spike_and_slab", cavity_arguments,
+         lambda arguments: {"cavity": arguments[4].T, "log_partition": arguments[5]},
+         {"float64": 1e-7}, dtypes=("float64",)),
     *(
         Case("sites.visit_block", name, with_options(block_arguments, low_rank=low_rank),
              block_results, CLOSE, dtypes=("float64",))

@@ -3,18 +3,38 @@ import pytest
 from kernel_cases.regression import problem
 
 import fastmf as mf
-from fastmf.learning.evidence import Hyperparameters, evidence_gradient, maximise_evidence
+from fastmf.learning.evidence import (
+    Classification,
+    Hyperparameters,
+    Regression,
+    evidence_gradient,
+    maximise_evidence,
+)
 
 
-@pytest.mark.parametrize("shape", [(30, 12), (25, 90)])
-def test_gradient_against_finite_differences(shape):
+def regression(shape, groups):
     model, _ = problem(*shape, seed=1, noise=0.3, share=3 / shape[1])
+    return Regression(model.X, model.y, groups)
+
+
+def classification(shape, groups):
+    """Two classes, and a constant without a spike."""
+    model = problem(*shape, seed=1, share=3 / shape[1])[0]
+    X = np.concatenate([model.X, np.ones((len(model.X), 1))], axis=1)
+    return Classification.of(X, np.where(model.y > 0.3, 1.0, -1.0), groups, [0.01])
+
+
+@pytest.mark.parametrize(
+    "make, shape", [(regression, (30, 12)), (regression, (25, 90)), (classification, (40, 30))]
+)
+def test_gradient_against_finite_differences(make, shape):
     groups = np.arange(shape[1]) % 2
-    centre = np.array([np.log(0.1), np.log(0.8), -2.0, -3.0])
+    task = make(shape, groups)
+    centre = np.array([np.log(0.1 if make is regression else 1.0), np.log(0.8), -2.0, -3.0])
 
     def solve(x):
-        found = Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:]).model(model.X, model.y, groups)
-        result = mf.expectation_propagation(found, tol=1e-11)
+        found = task.model(Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:]))
+        result = mf.expectation_propagation(found, tol=1e-11, damping=0.2)
         assert result.converged
         return found, result
 
@@ -32,8 +52,9 @@ def test_learned_values_are_a_maximum_and_near_the_truth():
     groups = np.zeros(60, int)
     start = Hyperparameters(1.0, 1.0, np.zeros(1))
     fixed = Hyperparameters(False, False, False)
-    best = maximise_evidence(model.X, model.y, start, fixed, groups, tol=1e-9, max_iter=100)
-    found = best.model(model.X, model.y, groups)
+    task = Regression(model.X, model.y, groups)
+    best = maximise_evidence(task, start, fixed, tol=1e-9, max_iter=100)
+    found = task.model(best)
     result = mf.expectation_propagation(found, tol=1e-9)
     assert np.abs(np.hstack(evidence_gradient(found, result, groups, 1))).max() < 0.01
     assert abs(np.log(best.noise_variance / 0.25)) < 0.3

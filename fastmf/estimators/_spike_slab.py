@@ -1,0 +1,102 @@
+"""What spike-and-slab regression and classification have in common."""
+
+import warnings
+from numbers import Real
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+
+from fastmf.learning.evidence import maximise_evidence, robust_solution
+
+
+class SpikeSlabEstimator(BaseEstimator):
+    """Parameters of both, standardised features, and learning."""
+
+    def __init__(
+        self,
+        *,
+        slab_variance=None,
+        inclusion_probability=None,
+        groups=None,
+        fit_intercept=True,
+        standardize=True,
+        solver="auto",
+        damping=None,
+        tol=1e-6,
+        max_iter=1000,
+        max_evidence_iter=50,
+        n_threads=None,
+    ):
+        self.slab_variance = slab_variance
+        self.inclusion_probability = inclusion_probability
+        self.groups = groups
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.solver = solver
+        self.damping = damping
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_evidence_iter = max_evidence_iter
+        self.n_threads = n_threads
+
+    def _standardised(self, X):
+        """Centred and scaled features, in their own precision; remembers by what."""
+        self._offset = X.mean(0, dtype=np.float64) if self.fit_intercept else np.zeros(X.shape[1])
+        self._scale = np.ones(X.shape[1])
+        dtype = np.float32 if X.dtype == np.float32 else np.float64
+        if self.standardize:
+            spread = np.sqrt(((X - self._offset) ** 2).mean(0, dtype=np.float64))
+            # Rounding makes constant columns look like noise.
+            constant = spread <= 10 * np.finfo(X.dtype).eps * abs(self._offset)
+            self._scale = np.where(constant | (spread == 0), 1.0, spread)
+            X = np.where(constant, 0, X - self._offset) / self._scale
+        else:
+            X = X - self._offset
+        return X.astype(dtype, copy=False)
+
+    def _rescaled(self, X):
+        """Other rows in the same way."""
+        return (X - self._offset) / self._scale
+
+    def _solution(self, task, start, fixed):
+        """Hyper-parameters, the model that they make, and its fixed point."""
+        options = dict(tol=self.tol, n_threads=self.n_threads)
+        best = maximise_evidence(task, start, fixed, max_iter=self.max_evidence_iter, **options)
+        model = task.model(best)
+        result = robust_solution(
+            model, schedule=self.solver, damping=self.damping, max_iter=self.max_iter, **options
+        )
+        if not result.converged:
+            warnings.warn(
+                f"Expectation propagation has {result.message} (residual {result.residual:.2g}).",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return best, model, result
+
+    def _check(self, limits):
+        """Raise unless every parameter of these names is None or between 0 and its limit."""
+        for name, high in limits.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise TypeError(f"{name} must be a number or None, got {value!r:.40}.")
+            if not 0 < value < high:
+                raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+
+    def _groups(self, n_features):
+        """The number of every feature's group, and how many there are."""
+        if self.groups is None:
+            return np.zeros(n_features, np.int64), 1
+        labels, groups = np.unique(np.asarray(self.groups), return_inverse=True)
+        if groups.shape != (n_features,):
+            raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
+        return groups, len(labels)
+
+    def _share(self, shape):
+        """The inclusion probability that learning starts from."""
+        n, d = shape
+        share = self.inclusion_probability
+        return min(0.5, max(1.0, n / 10) / d) if share is None else share

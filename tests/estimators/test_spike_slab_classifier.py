@@ -1,0 +1,89 @@
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fastmf as mf
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([mf.SpikeSlabClassifier(max_evidence_iter=3)])
+def test_conformance(estimator, check):
+    check(estimator)
+
+
+def data(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, 2 * X[:, 0] - X[:, 1] + rng.normal(size=n) > 0, rng
+
+
+def exact(X, signs, slab, share, rows):
+    """Evidence, means, inclusion and predictive probabilities: patterns times quadrature."""
+    d = X.shape[1]
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    total, mean, included, ahead = 0.0, np.zeros(d), np.zeros(d), np.zeros(len(rows))
+    for pattern in itertools.product([0, 1], repeat=d):
+        z = np.array(pattern, bool)
+        k = z.sum()
+        grid = np.zeros((len(nodes) ** k, d))
+        grid[:, z] = np.sqrt(slab) * np.array(list(itertools.product(nodes, repeat=k)))
+        weight = np.array(list(itertools.product(weights / weights.sum(), repeat=k))).prod(1)
+        weight = weight * share**k * (1 - share) ** (d - k) * ndtr(grid @ X.T * signs).prod(1)
+        total += weight.sum()
+        mean += weight @ grid
+        included += weight.sum() * z
+        ahead += weight @ ndtr(grid @ rows.T)
+    return np.log(total), mean / total, included / total, ahead / total
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_known_hyperparameters_against_enumeration(seed):
+    X, y, rng = data(12, 3, seed)
+    rows = rng.normal(size=(5, 3))
+    fitted = mf.SpikeSlabClassifier(
+        slab_variance=2.0, inclusion_probability=0.4, fit_intercept=False, standardize=False,
+        tol=1e-9,
+    ).fit(X, y)  # fmt: skip
+    evidence, mean, included, ahead = exact(X, np.where(y, 1.0, -1.0), 2.0, 0.4, rows)
+    np.testing.assert_allclose(fitted.log_evidence_, evidence, rtol=0.01)
+    np.testing.assert_allclose(fitted.coef_[0], mean, atol=0.05)  # deviations are about 0.7
+    np.testing.assert_allclose(fitted.inclusion_probability_, included, atol=0.02)
+    np.testing.assert_allclose(fitted.predict_proba(rows)[:, 1], ahead, atol=0.02)
+
+
+def test_learning_finds_the_features_and_good_probabilities():
+    X, y, _ = data(400, 60)
+    names = np.where(y, "yes", "no")
+    fitted = mf.SpikeSlabClassifier().fit(X[:150].astype(np.float32), names[:150])
+    np.testing.assert_array_equal(np.flatnonzero(fitted.inclusion_probability_ > 0.5), [0, 1])
+    np.testing.assert_allclose(fitted.coef_[0, :2] / fitted.coef_[0, 0], [1, -0.5], atol=0.2)
+    assert list(fitted.classes_) == ["no", "yes"]
+    p = fitted.predict_proba(X[150:])
+    np.testing.assert_allclose(p.sum(1), 1)
+    np.testing.assert_array_equal(fitted.classes_[p.argmax(1)], fitted.predict(X[150:]))
+    # The coefficients that made the data say this at best.
+    best = ndtr(2 * X[150:, 0] - X[150:, 1])
+    loss, least = (-np.log(np.where(y[150:], q, 1 - q)).mean() for q in (p[:, 1], best))
+    assert least - 0.03 < loss < least + 0.05
+
+
+def test_swapped_classes_and_units_do_not_matter():
+    X, y, _ = data(60, 10)
+    options = dict(slab_variance=2.0, inclusion_probability=0.2, tol=1e-9)
+    plain = mf.SpikeSlabClassifier(**options).fit(X, y)
+    other = mf.SpikeSlabClassifier(**options).fit(100 * X + 7, ~y)
+    np.testing.assert_allclose(-100 * other.coef_, plain.coef_, atol=1e-6)
+    np.testing.assert_allclose(other.log_evidence_, plain.log_evidence_, rtol=1e-7)
+    np.testing.assert_allclose(
+        other.predict_proba(100 * X + 7)[:, 0], plain.predict_proba(X)[:, 1], atol=1e-6
+    )
+
+
+def test_three_classes_are_refused():
+    X, _, rng = data(30, 3)
+    with pytest.raises(ValueError, match="Only binary classification is supported"):
+        mf.SpikeSlabClassifier().fit(X, rng.integers(3, size=30))
