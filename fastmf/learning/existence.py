@@ -68,11 +68,12 @@ def certified(objective, parameters):
         factor = linalg.cho_factor(hessian, check_finite=False)
     except linalg.LinAlgError:
         return False
-    inverse = linalg.cho_solve(factor, np.eye(len(slope)), check_finite=False)
-    largest = np.linalg.norm(inverse)
-    if not np.isfinite(largest) or largest * np.linalg.norm(hessian) > _CONDITION:
+    # The trace of the inverse is a bound on its largest eigenvalue.
+    inverse_factor, failed = linalg.lapack.dtrtri(factor[0], lower=factor[1])
+    largest = np.linalg.norm(np.triu(inverse_factor)) ** 2
+    if failed or not np.isfinite(largest) or largest * np.linalg.norm(hessian) > _CONDITION:
         return False
-    decrement = np.sqrt(max(slope @ inverse @ slope, 0))
+    decrement = np.sqrt(max(slope @ linalg.cho_solve(factor, slope, check_finite=False), 0))
     return bool(2 * decrement * np.sqrt(objective.n_units * largest) < 0.5)
 
 
@@ -84,8 +85,7 @@ def _least_curvature(objective, parameters, budget=2e11):
         return 0.0
     # Equally spaced: the rows may be sorted.
     rows = np.linspace(0, len(objective.weights) - 1, n_rows).astype(int)
-    couplings, field = objective.unpacked(parameters)
-    slopes = objective.slopes(couplings, field, rows)
+    slopes = objective.slopes(parameters, rows)
     with_one = np.hstack([np.ones((n_rows, 1)), objective.rows.states[rows]])
     least = np.inf
     for j in range(d):

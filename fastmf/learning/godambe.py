@@ -29,6 +29,14 @@ class CouplingTests(NamedTuple):
     adjusted: np.ndarray
 
 
+def inverse_of(hessian):
+    """Inverse of a positive definite matrix."""
+    factor, _ = linalg.cho_factor(hessian, lower=True, check_finite=False)
+    inverse, _ = linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
+    lower = np.tril(inverse)
+    return lower + np.tril(lower, -1).T
+
+
 def sandwich(objective, parameters):
     """Covariance H^-1 J H^-1 / n of the estimate (Godambe 1960; White 1982).
 
@@ -42,9 +50,8 @@ def sandwich(objective, parameters):
     -------
     array of shape (n_parameters, n_parameters)
     """
-    factor = linalg.cho_factor(objective.hessian(parameters), check_finite=False)
-    half = linalg.cho_solve(factor, objective.score_covariance(parameters), check_finite=False)
-    return linalg.cho_solve(factor, half.T, check_finite=False) / objective.total
+    inverse = inverse_of(objective.hessian(parameters))
+    return inverse @ objective.score_covariance(parameters) @ inverse / objective.total
 
 
 def adjusted(p_values, method):
