@@ -96,7 +96,7 @@ def pair_tables(codes, n_codes, first, second, values, queue, sums):
     """Sums of values over the rows where two groups of units are in given states.
 
     Sums over rows of values times x_j x_k follow from such tables for all pairs of units in the two
-    groups at once: with four units in each, a sixteenth of the work (the "method of four Russians").
+    groups at once: with four units in each, a sixteenth of the work ("method of four Russians").
 
     Parameters
     ----------
@@ -126,6 +126,42 @@ def pair_tables(codes, n_codes, first, second, values, queue, sums):
 def _add(total, values):
     for c in range(total.shape[0]):
         total[c] += values[c]
+
+
+@kernel
+def scores(states, residuals, queue, out):
+    """Derivatives of rows' log-pseudo-likelihoods by the fields and by the couplings.
+
+    Parameters
+    ----------
+    states : array of shape (n_rows, n_units)
+        Of -1 and +1.
+    residuals : array of shape (n_rows, n_units)
+        x - tanh eta, times whatever the scores are to be multiplied by.
+    queue : int64 array of shape (1,)
+        Next group of rows that nobody has taken; shared by all threads that call this.
+    out : array of shape (n_rows, n_units (n_units + 1) / 2)
+        Filled: fields, then couplings of units j < k in lexicographic order.
+    """
+    n_rows, n_units = states.shape
+    while True:
+        first = fetch_and_increment(queue) * ROWS
+        if first >= n_rows:
+            break
+        for i in range(first, min(first + ROWS, n_rows)):
+            x, r, out_i = states[i], residuals[i], out[i]
+            out_i[:n_units] = r
+            place = n_units
+            for j in range(n_units - 1):
+                n_left = n_units - 1 - j
+                _pair_scores(x[j], r[j], x[j + 1 :], r[j + 1 :], out_i[place : place + n_left])
+                place += n_left
+
+
+@kernel(inner=True)
+def _pair_scores(x_j, r_j, x, r, out):
+    for k in range(out.shape[0]):
+        out[k] = x_j * r[k] + r_j * x[k]
 
 
 @kernel(inner=True, fastmath=REORDER)

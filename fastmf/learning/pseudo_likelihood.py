@@ -199,13 +199,17 @@ class PseudoLikelihood:
     def score_covariance(self, parameters):
         """Mean outer product of the rows' scores (not of their mean: it vanishes at a maximum)."""
         total = np.zeros((self.n_parameters, self.n_parameters), order="F")
-        first, second = self.pairs
         size = max(256, 8 * _BLOCK // self.n_parameters)
         for i in range(0, len(self.weights), size):
-            rows = slice(i, i + size)
-            x, residuals = self.rows.states[rows].T, self._residuals_of(parameters, rows)
-            # Scores times the square root of their weight.
-            r = (residuals / np.sqrt(self.weights[rows, None])).T
-            scores = np.concatenate([r, x[first] * r[second] + r[first] * x[second]])
-            total = blas.dsyrk(1.0, scores.T, 1.0, total, trans=1, lower=1, overwrite_c=1)
+            scores = self._scores(parameters, slice(i, i + size))
+            total = blas.dsyrk(1.0, scores.T, 1.0, total, lower=1, overwrite_c=1)
         return total + np.tril(total, -1).T
+
+    def _scores(self, parameters, rows):
+        """Scores of rows times the square root of their weights."""
+        states, residuals = self.rows.states[rows], self._residuals_of(parameters, rows)
+        residuals = residuals / np.sqrt(self.weights[rows, None])
+        scores = np.empty((len(states), self.n_parameters))
+        n_workers = workers_for(-(-len(states) // kernels.ROWS), 2 * scores.size, self.n_threads)
+        in_parallel(kernels.scores, (states, residuals, np.zeros(1, np.int64), scores), n_workers)
+        return scores

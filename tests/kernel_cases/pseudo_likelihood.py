@@ -21,6 +21,16 @@ def residual_arguments(size, dtype, rows=None):
     )
 
 
+def score_arguments(size, dtype, rows=None):
+    """Arguments of `scores`."""
+    rng = np.random.default_rng(5)
+    states = np.where(rng.random((size.n_rows, size.n_visible)) < 0.5, -1, 1).astype(dtype)
+    residuals = rng.normal(size=states.shape).astype(dtype)
+    wanted = chosen(rows, size.n_rows)
+    out = np.zeros((len(states[wanted]), size.n_visible * (size.n_visible + 1) // 2), dtype)
+    return states[wanted], residuals[wanted], np.zeros(1, np.int64), out
+
+
 def table_arguments(size, dtype, rows=None):
     """Arguments of `pair_tables`: `size.n_rows` tables of pairs of five groups of four units."""
     rng = np.random.default_rng(4)
@@ -62,6 +72,10 @@ def _residuals(arguments):
     return {"out": arguments[-2], "value": arguments[-1]}
 
 
+def _scores(arguments):
+    return {"out": arguments[-1]}
+
+
 def _sums(arguments):
     return {"sums": arguments[-1]}
 
@@ -71,6 +85,8 @@ def _sums(arguments):
 CASES = [
     Case("pseudo_likelihood.residuals", "plain", residual_arguments, _residuals,
          {"float64": 1e-12, "float32": 1e-4}, large=True),
+    Case("pseudo_likelihood.scores", "plain", score_arguments, _scores, {"float64": 1e-14},
+         dtypes=("float64",)),
     Case("pseudo_likelihood.pair_tables", "plain", table_arguments, _sums, {"float64": 1e-12},
          large=True, dtypes=("float64",)),
     Case("pseudo_likelihood.bslm", "plain", bslm_arguments, _fit, {"float64": 1e-9},
