@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from fastmf.estimators._fitted_machine import INVERSIONS, FittedMachine
-from fastmf.estimators._spins import binary_values
+from fastmf.estimators._spins import binary_values, coded
 from fastmf.inference._arguments import count, number, one_of
 from fastmf.learning import maximisation
 from fastmf.learning.existence import LARGEST, Existence, existence
@@ -141,8 +141,12 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         """
         solver = self._checked_solver()
         X = validate_data(self, X, dtype=np.float64, order="C")
-        self.values_ = binary_values(X) if self.threshold is None else (-1.0, 1.0)
-        states = self._spins(X)
+        if self.threshold is None:
+            self.values_ = binary_values(X)
+            states = coded(X, self.values_)
+        else:
+            self.values_ = (-1.0, 1.0)
+            states = self._spins(X)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True

@@ -69,8 +69,11 @@ class ProductSums:
             g, h = places[first][:, :, None], places[second][:, None, :]
             out[g, h] = found
             out[h, g] = found
-            for table, other in zip(sums[first == 0], second[first == 0], strict=True):
-                both = np.concatenate([[0], places[0], places[other]])
-                found = (self._all @ table).reshape(len(both), len(both), n_columns)
-                out[np.ix_(both, both)] = found
+            whole = sums[: np.count_nonzero(first == 0)]
+            if len(whole):
+                both = np.zeros((len(whole), 1 + 2 * size), np.int64)
+                both[:, 1 : 1 + size] = places[0]
+                both[:, 1 + size :] = places[second[: len(whole)]]
+                found = (self._all @ whole).reshape(*both.shape, both.shape[1], n_columns)
+                out[both[:, :, None], both[:, None, :]] = found
         return out[: self.n_units + 1, : self.n_units + 1]

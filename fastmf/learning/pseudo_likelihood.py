@@ -91,8 +91,8 @@ class PseudoLikelihood:
         states, weights = self.rows.states[rows], self.weights[rows]
         products = states @ couplings
         value = np.empty(len(states))
-        # A tanh and a softplus are worth some twenty multiply-adds each.
-        n_workers = workers_for(-(-len(states) // kernels.ROWS), 40 * products.size, self.n_threads)
+        # A tanh and a softplus are worth some six multiply-adds each.
+        n_workers = workers_for(-(-len(states) // kernels.ROWS), 12 * products.size, self.n_threads)
         queue = np.zeros(1, np.int64)
         in_parallel(
             kernels.residuals,
