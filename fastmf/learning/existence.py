@@ -26,6 +26,8 @@ from fastmf.learning.maximisation import newton
 LARGEST = 6000
 # Products of the condition number beyond which an inverse in double precision proves nothing.
 _CONDITION = 1e12
+# Rows times cubed units up to which more rows are looked at for a bound on the curvature.
+_BUDGET = 5e10
 
 
 class Existence(NamedTuple):
@@ -61,8 +63,14 @@ def certified(objective, parameters):
     """
     slope = objective.value_and_gradient(parameters)[1]
     if objective.n_parameters > LARGEST:
-        least = _least_curvature(objective, parameters)
-        return bool(2 * np.linalg.norm(slope) * np.sqrt(objective.n_units) < 0.5 * least)
+        needed = 4 * np.linalg.norm(slope) * np.sqrt(objective.n_units)
+        n_rows = 4 * objective.n_units
+        while True:
+            if needed < _least_curvature(objective, parameters, n_rows):
+                return True
+            if n_rows >= len(objective.weights) or n_rows * objective.n_units**3 > _BUDGET:
+                return False
+            n_rows *= 4
     hessian = objective.hessian(parameters)
     try:
         factor = linalg.cho_factor(hessian, check_finite=False)
@@ -77,12 +85,10 @@ def certified(objective, parameters):
     return bool(2 * decrement * np.sqrt(objective.n_units * largest) < 0.5)
 
 
-def _least_curvature(objective, parameters, budget=2e11):
-    """Lower bound on the smallest eigenvalue of the Hessian; zero if it would take too long."""
+def _least_curvature(objective, parameters, n_rows):
+    """Lower bound on the smallest eigenvalue of the Hessian, from so many of the rows."""
     d = objective.n_units
-    n_rows = min(len(objective.weights), int(budget / d**3))
-    if n_rows < 2 * d:
-        return 0.0
+    n_rows = min(len(objective.weights), n_rows)
     # Equally spaced: the rows may be sorted.
     rows = np.linspace(0, len(objective.weights) - 1, n_rows).astype(int)
     slopes = objective.slopes(parameters, rows)

@@ -8,6 +8,7 @@ from scipy import linalg, optimize
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import pseudo_likelihood as kernels
 from fastmf.learning import inverse_ising
+from fastmf.special import log_2_cosh
 
 # Newton's method keeps a Hessian whose last step shrank the rise to expect by such a factor.
 _KEEP = 1e-5
@@ -57,8 +58,12 @@ def starting_point(objective, how):
         inverse_ising.tap_inversion)  # fmt: skip
     found = objective.packed(*invert(mean, covariance))
     if how == "auto":
-        candidates = (independent, found)
-        return max(candidates, key=lambda start: objective.value_and_gradient(start)[0])
+        # Uncoupled units have the same field in every row.
+        field = independent[: objective.n_units]
+        value = (
+            objective.mean * field - log_2_cosh(field)
+        ).sum() - objective.l2 / 2 * field @ field
+        return independent if value > objective.value_and_gradient(found)[0] else found
     return found
 
 

@@ -21,12 +21,12 @@ _KEPT, _KEPT_HESSIAN = 1 << 22, 1300
 
 
 class _Point(NamedTuple):
-    """Value, gradient and residuals at some parameters."""
+    """Value, gradient and, of rows that are not too many, residuals at some parameters."""
 
     parameters: np.ndarray
     value: float
     gradient: np.ndarray
-    residuals: np.ndarray
+    residuals: np.ndarray | None
 
 
 class PseudoLikelihood:
@@ -103,32 +103,26 @@ class PseudoLikelihood:
 
     def value_and_gradient(self, parameters):
         """Penalised value and its gradient: two matrix products."""
-        if self.rows.states.size <= _KEPT:
-            point = self._at(parameters)
-            return point.value, point.gradient.copy()
+        point = self._at(parameters)
+        return point.value, point.gradient.copy()
+
+    def _at(self, parameters):
+        """What the latest parameters gave is kept."""
+        if self._point is not None and np.array_equal(self._point.parameters, parameters):
+            return self._point
         couplings, field = self.unpacked(parameters)
         value, of_field = 0.0, np.zeros(self.n_units)
         of_couplings = np.zeros((self.n_units, self.n_units))
-        for block in self.blocks():
+        kept = self.rows.states.size <= _KEPT
+        for block in [slice(None)] if kept else self.blocks():
             residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
             of_field += residuals.sum(0)
             of_couplings += self.rows.states[block].T @ residuals
-        return self._penalised(parameters, value, of_couplings, of_field)
-
-    def _penalised(self, parameters, value, of_couplings, of_field):
+        value -= self.l2 / 2 * (parameters @ parameters)
         gradient = self.packed(of_couplings + of_couplings.T, of_field) - self.l2 * parameters
-        return value - self.l2 / 2 * (parameters @ parameters), gradient
-
-    def _at(self, parameters):
-        """All residuals at once; those of the latest parameters are kept."""
-        point = self._point
-        if point is None or not np.array_equal(point.parameters, parameters):
-            residuals, values = self.residuals(*self.unpacked(parameters))
-            of_couplings, of_field = self.rows.states.T @ residuals, residuals.sum(0)
-            found = self._penalised(parameters, values.sum(), of_couplings, of_field)
-            point = self._point = _Point(np.array(parameters), *found, residuals)
-        return point
+        self._point = _Point(np.array(parameters), value, gradient, residuals if kept else None)
+        return self._point
 
     def _residuals_of(self, parameters, rows):
         if self.rows.states.size <= _KEPT:
