@@ -171,30 +171,57 @@ class FittedMachine(BaseEstimator):
             If there is no maximum, or the fit has no such errors (`l1`, mean-field inversions), or
             for more than 6,000 parameters.
         """
+        objective = self._maximum()
+        if objective.n_parameters > LARGEST:
+            gigabytes = 8e-9 * objective.n_parameters**2
+            raise ValueError(
+                f"the covariance is for up to {LARGEST} parameters (109 units), got "
+                f"{objective.n_parameters}, whose three matrices would take {gigabytes:.1f} GB each: "
+                "ask for the standard errors of some `pairs`."
+            )
+        return godambe.sandwich(objective, self._parameters)
+
+    def _maximum(self):
+        """The objective, if it was maximised."""
         check_is_fitted(self)
-        objective = self._objective
         if self.solver in INVERSIONS or self.l1:
             raise ValueError("standard errors are for maxima without l1: fit with another solver.")
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
-        if objective.n_parameters > LARGEST:
-            raise ValueError(
-                f"standard errors are for up to {LARGEST} parameters (109 units), got "
-                f"{objective.n_parameters}."
-            )
-        return godambe.sandwich(objective, self._parameters)
+        return self._objective
 
-    def standard_errors(self):
+    def standard_errors(self, pairs=None):
         """Standard errors by the sandwich covariance.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+            Only the errors of these couplings, or of the field where both units are the same.
+            Beyond 109 units, where the covariance is not made, each takes some tens of products
+            with the Hessian, which cost what a gradient costs, and memory for one more copy of the
+            rows.
 
         Returns
         -------
         couplings : array of shape (n_features, n_features)
             Symmetric, with zero diagonal.
         field : array of shape (n_features,)
+            Instead of both, with `pairs` an array of shape (n_pairs,).
         """
-        errors = np.sqrt(self.covariance().diagonal())
-        return self._objective.unpacked(errors)
+        if pairs is None:
+            errors = np.sqrt(self.covariance().diagonal())
+            return self._objective.unpacked(errors)
+        objective, d = self._maximum(), self.n_features_in_
+        pairs = np.asarray(pairs)
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+            raise ValueError(f"pairs must be integers of shape (n_pairs, 2), got {pairs!r}.")
+        if not ((pairs >= 0) & (pairs < d)).all():
+            raise ValueError(f"pairs must name units from 0 to {d - 1}.")
+        first, second = pairs.T
+        places = objective.index[first, np.where(first == second, 0, second + 1)]
+        if objective.n_parameters <= LARGEST:
+            return np.sqrt(self.covariance().diagonal()[places])
+        return godambe.sandwich_errors(objective, self._parameters, places)
 
     def confint(self, level=0.95):
         """Confidence intervals from the normal distribution, each by itself.

@@ -8,6 +8,7 @@ from scipy import linalg, optimize
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import pseudo_likelihood as kernels
 from fastmf.learning import inverse_ising
+from fastmf.learning.coordinates import Coordinates
 from fastmf.special import log_2_cosh
 
 # Newton's method keeps a Hessian whose last step shrank the rise to expect by such a factor.
@@ -199,40 +200,25 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
 
 
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
-    """L-BFGS of SciPy in coordinates that make the Hessian of weakly coupled units the identity.
+    """L-BFGS of SciPy in the coordinates of `Coordinates`.
 
-    The field is replaced by the one at the mean of the others, and every coordinate is scaled by
-    its curvature for independent units. With `l1` the couplings are differences of two non-negative
-    parts, for L-BFGS-B. Stops when half the squared gradient, the rise to expect, is below
-    tol / 100.
+    With `l1` the couplings are differences of two non-negative parts, for L-BFGS-B. Stops when half
+    the squared gradient, the rise to expect, is below tol / 100.
     """
-    d, (first, second), mean = objective.n_units, objective.pairs, objective.mean
-    variance = np.maximum(1 - mean**2, 1e-3)
-    scale = np.sqrt(np.concatenate([variance, 2 * variance[first] * variance[second]]))
+    d, coordinates = objective.n_units, Coordinates(objective)
+    n, penalty = len(start), l1 / coordinates.scale[objective.n_units :]
     history, gradients = [], {}
 
     def to_parameters(x):
-        z = x[: len(scale)] / scale
-        if l1:
-            z[d:] -= x[len(scale) :] / scale[d:]
-        shift = np.bincount(first, z[d:] * mean[second], d)
-        shift += np.bincount(second, z[d:] * mean[first], d)
-        return np.concatenate([z[:d] - shift, z[d:]])
-
-    def to_coordinates(parameters):
-        z = np.array(parameters)
-        z[:d] += np.bincount(first, z[d:] * mean[second], d)
-        z[:d] += np.bincount(second, z[d:] * mean[first], d)
-        x = z * scale
-        return np.concatenate([x[:d], np.maximum(x[d:], 0), np.maximum(-x[d:], 0)]) if l1 else x
+        z = x[:n].copy()
+        z[d:] -= x[n:] if l1 else 0
+        return coordinates.to_parameters(z)
 
     def loss(x):
         value, slope = objective.value_and_gradient(to_parameters(x))
-        slope[d:] -= mean[second] * slope[first] + mean[first] * slope[second]
-        slope = -slope / scale
+        slope = -coordinates.gradient(slope)
         if l1:
-            penalty = l1 / scale[d:]
-            value -= penalty @ (x[d : len(scale)] + x[len(scale) :])
+            value -= penalty @ (x[d:n] + x[n:])
             slope = np.concatenate([slope[:d], slope[d:] + penalty, penalty - slope[d:]])
         gradients["last"] = slope
         return -value, slope
@@ -245,7 +231,9 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
         if objective.total * (slope @ slope) / 2 < tol / 100:
             raise StopIteration
 
-    x = to_coordinates(start)
+    x = coordinates.from_parameters(start)
+    if l1:
+        x = np.concatenate([x[:d], np.maximum(x[d:], 0), np.maximum(-x[d:], 0)])
     bounds = [(None, None)] * d + [(0, None)] * (len(x) - d) if l1 else None
     result = optimize.minimize(
         loss, x, jac=True, method="L-BFGS-B", bounds=bounds, callback=callback,

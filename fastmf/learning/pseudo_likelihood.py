@@ -177,6 +177,25 @@ class PseudoLikelihood:
         slopes *= residuals
         return slopes
 
+    def curvatures(self, parameters):
+        """The Hessian as a function of vectors, for more parameters than matrices are made for."""
+        slopes = np.empty_like(self.rows.states)
+        for block in self.blocks():
+            slopes[block] = self.slopes(parameters, block)
+
+        def times(vector):
+            couplings, field = self.unpacked(vector)
+            of_couplings, of_field = np.zeros_like(couplings), np.zeros_like(field)
+            for block in self.blocks():
+                changes = self.rows.states[block] @ couplings
+                changes += field
+                changes *= slopes[block]
+                of_field += changes.sum(0)
+                of_couplings += self.rows.states[block].T @ changes
+            return self.packed(of_couplings + of_couplings.T, of_field) + self.l2 * vector
+
+        return times
+
     def leverages(self, inverse, rows=slice(None)):
         """z_ij' inverse z_ij of the features of eta_ij, (n_rows, n_units)."""
         states = self.rows.states[rows]
@@ -198,6 +217,18 @@ class PseudoLikelihood:
             scores = self._scores(parameters, slice(i, i + size))
             total = blas.dsyrk(1.0, scores.T, 1.0, total, lower=1, overwrite_c=1)
         return total + np.tril(total, -1).T
+
+    def score_variances(self, parameters, vectors):
+        """Mean square of the rows' scores along each of some vectors."""
+        unpacked = [self.unpacked(vector) for vector in vectors]
+        total = np.zeros(len(vectors))
+        for block in self.blocks():
+            residuals = self._residuals_of(parameters, block)
+            states, weights = self.rows.states[block], self.weights[block]
+            for v, (couplings, field) in enumerate(unpacked):
+                along = ((states @ couplings + field) * residuals).sum(1)
+                total[v] += along @ (along / weights)
+        return total
 
     def _scores(self, parameters, rows):
         """Scores of rows times the square root of their weights."""

@@ -129,6 +129,21 @@ def test_standard_errors_against_the_spread_of_estimates():
     assert np.mean(np.array(inside)[:, upper[0], upper[1]]) == pytest.approx(0.9, abs=0.025)
 
 
+def test_standard_errors_of_some_pairs(fitted, monkeypatch):
+    couplings, field = fitted.standard_errors()
+    expected = [couplings[1, 3], field[2], couplings[4, 0]]
+    pairs = [[1, 3], [2, 2], [4, 0]]
+    np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-12)
+    # As beyond 109 units.
+    monkeypatch.setattr("fastmf.estimators._fitted_machine.LARGEST", 3)
+    np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"GB each.*pairs"):
+        fitted.standard_errors()
+    for bad in ([0, 1], [[0, 5]], [[0.0, 1.0]]):
+        with pytest.raises(ValueError, match="pairs must"):
+            fitted.standard_errors(bad)
+
+
 def test_tests_of_couplings(fitted):
     found = fitted.test_couplings("bonferroni")
     np.testing.assert_array_equal(found.coupling, fitted.couplings_[found.first, found.second])

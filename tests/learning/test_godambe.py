@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.godambe import adjusted, sandwich, wald_tests
+from fastmf.learning.godambe import adjusted, sandwich, sandwich_errors, wald_tests
 from fastmf.learning.maximisation import newton, starting_point
 from fastmf.learning.pseudo_likelihood import PseudoLikelihood
 from fastmf.learning.rows import Rows
@@ -50,3 +50,23 @@ def test_wald():
     found = wald_tests(np.array([1.96, 0.0]), np.array([1.0, 2.0]), ([0, 0], [1, 2]), "bonferroni")
     np.testing.assert_allclose(found.p_value, [0.04999579, 1.0], rtol=1e-6)
     np.testing.assert_allclose(found.adjusted, [0.09999158, 1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.05])
+def test_errors_of_a_few_parameters_are_those_of_the_whole_covariance(l2):
+    rng = np.random.default_rng(6)
+    states = np.where(rng.random((900, 12)) < 0.4, -1.0, 1.0)
+    states[:, 1:] *= np.where(rng.random((900, 11)) < 0.4, states[:, :-1] * states[:, 1:], 1)
+    objective = PseudoLikelihood(Rows(states, rng.random(900) + 0.1), l2)
+    parameters = newton(objective, starting_point(objective, "independent")).parameters
+    places = np.array([0, 7, 12, 40, 77])
+    expected = np.sqrt(sandwich(objective, parameters).diagonal()[places])
+    found = sandwich_errors(objective, parameters, places)
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
+def test_a_singular_hessian_is_reported():
+    states = np.repeat(all_states(2), 2, axis=1)
+    objective = PseudoLikelihood(Rows(states, np.ones(4)))
+    with pytest.raises(ValueError, match="nearly singular"):
+        sandwich_errors(objective, np.zeros(10), np.array([5]))
