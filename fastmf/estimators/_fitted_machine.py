@@ -175,9 +175,9 @@ class FittedMachine(BaseEstimator):
         if objective.n_parameters > LARGEST:
             gigabytes = 8e-9 * objective.n_parameters**2
             raise ValueError(
-                f"the covariance is for up to {LARGEST} parameters (109 units), got "
-                f"{objective.n_parameters}, whose three matrices would take {gigabytes:.1f} GB each: "
-                "ask for the standard errors of some `pairs`."
+                f"the covariance is for up to {LARGEST} parameters (109 units); of "
+                f"{objective.n_parameters} parameters its three matrices take {gigabytes:.1f} GB "
+                "each: ask for the standard errors of some `pairs`."
             )
         return godambe.sandwich(objective, self._parameters)
 
