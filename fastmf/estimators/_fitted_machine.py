@@ -211,17 +211,21 @@ class FittedMachine(BaseEstimator):
         if pairs is None:
             errors = np.sqrt(self.covariance().diagonal())
             return self._objective.unpacked(errors)
-        objective, d = self._maximum(), self.n_features_in_
-        pairs = np.asarray(pairs)
+        objective = self._maximum()
+        places = self._places(pairs)
+        if objective.n_parameters <= LARGEST:
+            return np.sqrt(self.covariance().diagonal()[places])
+        return godambe.sandwich_errors(objective, self._parameters, places)
+
+    def _places(self, pairs):
+        """Where, among the parameters, pairs of units are."""
+        pairs, d = np.asarray(pairs), self.n_features_in_
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
             raise ValueError(f"pairs must be integers of shape (n_pairs, 2), got {pairs!r}.")
         if not ((pairs >= 0) & (pairs < d)).all():
             raise ValueError(f"pairs must name units from 0 to {d - 1}.")
         first, second = pairs.T
-        places = objective.index[first, np.where(first == second, 0, second + 1)]
-        if objective.n_parameters <= LARGEST:
-            return np.sqrt(self.covariance().diagonal()[places])
-        return godambe.sandwich_errors(objective, self._parameters, places)
+        return self._objective.index[first, np.where(first == second, 0, second + 1)]
 
     def confint(self, level=0.95):
         """Confidence intervals from the normal distribution, each by itself.
@@ -263,3 +267,41 @@ class FittedMachine(BaseEstimator):
         errors = np.sqrt(self.covariance().diagonal())
         objective, d = self._objective, self._objective.n_units
         return godambe.wald_tests(self._parameters[d:], errors[d:], objective.pairs, adjust)
+
+    def compare_without(self, pairs=None):
+        """Composite likelihood-ratio test of the machine without some of its couplings.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+            Couplings that the smaller machine has not; default all, that is, independent units.
+
+        Returns
+        -------
+        RatioTest
+            `statistic`, `p_value`, the `weights` of the chi-squared variables of which the
+            statistic is the sum, and `parameters`, the smaller machine's, fields first.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or a penalty, or for more than 6,000 parameters.
+
+        Notes
+        -----
+        Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
+        chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
+        """
+        objective = self._maximum()
+        if self.l2 or self.penalty:
+            raise ValueError("ratios are of maxima without penalties: fit without l2 and penalty.")
+        if objective.n_parameters > LARGEST:
+            raise ValueError(f"ratio tests are for up to {LARGEST} parameters (109 units).")
+        if pairs is None:
+            pairs = np.transpose(objective.pairs)
+        places = np.unique(self._places(pairs))
+        if not len(places) or (places < objective.n_units).any():
+            raise ValueError(
+                "pairs must name couplings, each of two different units, at least one."
+            )
+        return godambe.ratio_test(objective, self._parameters, places)

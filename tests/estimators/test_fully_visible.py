@@ -152,6 +152,21 @@ def test_tests_of_couplings(fitted):
     np.testing.assert_allclose(found.adjusted, np.minimum(10 * found.p_value, 1))
 
 
+def test_comparison_with_smaller_machines(fitted):
+    independent = fitted.compare_without()
+    assert len(independent.weights) == 10 and independent.p_value < 1e-10
+    one = fitted.compare_without([[3, 1]])
+    # For one coupling, near Wald's test.
+    wald = fitted.test_couplings()
+    z = wald.z[(wald.first == 1) & (wald.second == 3)]
+    assert one.statistic / one.weights[0] == pytest.approx(float(z[0]) ** 2, rel=0.1)
+    assert one.parameters[fitted._objective.index[1, 4]] == 0
+    with pytest.raises(ValueError, match="couplings"):
+        fitted.compare_without([[2, 2]])
+    with pytest.raises(ValueError, match="l2"):
+        mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(rows()).compare_without()
+
+
 def separated():
     X = rows()
     X[:, 3] = X[:, 1]
