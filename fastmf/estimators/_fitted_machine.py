@@ -7,10 +7,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from fastmf.estimators._files import Saved
 from fastmf.estimators._spins import to_spins
 from fastmf.inference._arguments import count, number, one_of
 from fastmf.learning import godambe, inverse_ising, spins
-from fastmf.learning.existence import LARGEST
+from fastmf.learning.existence import LARGEST, Existence
 from fastmf.learning.pseudo_likelihood import PseudoLikelihood
 from fastmf.learning.rows import Rows
 
@@ -22,7 +23,7 @@ INVERSIONS = {
 _ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
 
 
-class FittedMachine(BaseEstimator):
+class FittedMachine(Saved, BaseEstimator):
     """Everything of `FullyVisibleBoltzmannMachine` but its fit."""
 
     # --- probabilities --------------------------------------------------------------------------
@@ -154,6 +155,27 @@ class FittedMachine(BaseEstimator):
             self.model_, self._rows(X, missing=True), n_threads=self.n_threads
         )
         return self._original(means)
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _saved(self):
+        names = ("values_", "n_iter_", "converged_", "gradient_norm_", "n_features_in_")
+        fitted = {name: getattr(self, name) for name in (*names, "existence_")}
+        rows = self._objective.rows
+        # Standard errors need the rows.
+        bits = np.packbits(rows.states > 0, axis=1)
+        return fitted, {"history_": self.history_, "rows": bits, "weights": rows.weights}
+
+    def _restore(self, arrays):
+        self.values_ = tuple(self.values_)
+        exists, units, message = self.existence_
+        self.existence_ = Existence(exists, tuple(units), message)
+        self.history_ = arrays["history_"]
+        self.couplings_, self.field_ = self.model_.couplings, self.model_.prior.field
+        bits = np.unpackbits(arrays["rows"], axis=1, count=self.n_features_in_)
+        rows = Rows(2.0 * bits - 1, arrays["weights"])
+        self._objective = PseudoLikelihood(rows, float(self.l2), self.n_threads)
+        self._parameters = self._objective.packed(self.couplings_, self.field_)
 
     # --- errors ---------------------------------------------------------------------------------
 

@@ -275,6 +275,34 @@ def test_pickle_keeps_everything_but_work_space(fitted):
     assert len(pickle.dumps(fitted)) < 20_000
 
 
+def test_saved_and_loaded(tmp_path, fitted):
+    path = tmp_path / "machine"
+    for machine in (fitted, mf.FullyVisibleBoltzmannMachine(l2=0.1).fit((rows() + 1) / 2)):
+        machine.save(path)
+        back = mf.FullyVisibleBoltzmannMachine.load(path)
+        for name, value in vars(machine).items():
+            if name.endswith("_") and name not in ("model_", "existence_"):
+                np.testing.assert_array_equal(getattr(back, name), value, err_msg=name)
+        assert back.get_params() == machine.get_params()
+        assert back.existence_ == machine.existence_ and back.values_ == machine.values_
+        np.testing.assert_array_equal(back.covariance(), machine.covariance())
+        drawn = machine.sample(20, random_state=0)
+        np.testing.assert_array_equal(back.score_samples(drawn), machine.score_samples(drawn))
+    fitted.model_.save(path)
+    with pytest.raises(ValueError, match="is not a FullyVisibleBoltzmannMachine"):
+        mf.FullyVisibleBoltzmannMachine.load(path)
+
+
+@pytest.mark.parametrize("solver", [mf.relaxed_bp, mf.adaptive_tap])
+def test_the_model_goes_into_relaxed_bp_and_adaptive_tap(solver):
+    weak = probabilities(machine(scale=0.1))
+    found = mf.FullyVisibleBoltzmannMachine().fit(all_states(5), sample_weight=weak)
+    solved, exact = solver(found.model_), mf.exact(found.model_)
+    assert solved.converged
+    np.testing.assert_allclose(solved.mean, exact.mean, atol=0.01)
+    assert solved.log_partition == pytest.approx(exact.log_partition, abs=0.01)
+
+
 def test_a_machine_of_many_units():
     """More units than packed keys are exact for; L-BFGS, bounded curvature, Gibbs, mean field."""
     d, rng = 60, np.random.default_rng(0)
