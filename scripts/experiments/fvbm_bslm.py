@@ -106,8 +106,8 @@ def simulation(options, folder):
             "asymptotic_variance_mean": mean(good, "asymptotic_variance"),
             "asymptotic_variance_median": median(good, "asymptotic_variance"),
             "sweeps": median(rows, "bslm_sweeps"), "ms_per_sweep": median(rows, "ms_per_sweep"),
-            "short_of_maximum": median(rows, "bslm_short_of_maximum"), "newton_ms": median(rows, "newton_ms"),
-            "distinct_rows": median(rows, "distinct_rows"),
+            "short_of_maximum": median(rows, "bslm_short_of_maximum"),
+            "newton_ms": median(rows, "newton_ms"), "distinct_rows": median(rows, "distinct_rows"),
         })  # fmt: skip
     write(folder / "existence.csv", summary)
     for name in summary[0]:
