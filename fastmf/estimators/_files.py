@@ -3,20 +3,17 @@
 import json
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from fastmf.models._io import (
     field_from_arrays,
     field_to_arrays,
     model_from_arrays,
     model_to_arrays,
-    prior_from_arrays,
-    prior_to_arrays,
     read_arrays,
     write_arrays,
 )
 
-_ARRAYS = ("starts_",)
-_NUMBERS = ("n_iter_", "n_features_in_")
 # Options that say how to train rather than what was learned, and may hold anything.
 _FORGOTTEN = ("callbacks", "checkpoint", "random_state")
 
@@ -46,44 +43,73 @@ def _plain(value):
     raise TypeError
 
 
-def save(path, estimator):
-    """Write a fitted estimator."""
-    options, arrays = _options(estimator)
-    fitted = {name: getattr(estimator, name) for name in _NUMBERS}
-    fitted["history_"] = estimator.history_
-    arrays |= model_to_arrays(estimator.model_)
-    arrays |= prior_to_arrays("pointwise", estimator.pointwise_)
-    arrays |= {name: getattr(estimator, name) for name in _ARRAYS}
-    arrays["estimator"] = np.array(
-        [type(estimator).__name__, json.dumps(options), json.dumps(fitted)]
-    )
-    if hasattr(estimator, "feature_names_in_"):
-        arrays["feature_names"] = np.array(estimator.feature_names_in_, dtype=str)
-    write_arrays(path, arrays)
+class Saved:
+    """Estimators that go to a file and back: what they have learned, and their options."""
 
+    # Subclasses say what more there is: plain values (attributes), and arrays to make others of.
+    def _saved(self):
+        raise NotImplementedError
 
-def load(path, class_):
-    """Read a fitted estimator."""
-    arrays = read_arrays(path)
-    try:
-        name, options, fitted = (str(text) for text in arrays["estimator"])
-        if name != class_.__name__:
-            raise ValueError(f"holds a {name}")
-        options = json.loads(options)
-        for layer in ("visible", "hidden"):
-            if f"option.{layer}" in arrays:
-                options[layer] = field_from_arrays(f"option.{layer}", arrays)
-        # JSON knows lists only.
-        options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-        estimator = class_(**options)
-        estimator.model_ = model_from_arrays(arrays)
-        estimator.pointwise_ = prior_from_arrays("pointwise", arrays)
-        for key, value in json.loads(fitted).items():
-            setattr(estimator, key, value)
-        for key in _ARRAYS:
-            setattr(estimator, key, arrays[key])
-        if "feature_names" in arrays:
-            estimator.feature_names_in_ = arrays["feature_names"].astype(object)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not a {class_.__name__} of fastmf: {error!r}") from error
-    return estimator
+    def _restore(self, arrays):
+        raise NotImplementedError
+
+    def save(self, path):
+        """Write the fitted estimator to `path` (.npz, without pickles, atomically).
+
+        Parameters
+        ----------
+        path : str or path
+
+        Raises
+        ------
+        TypeError
+            If an option or a prior cannot be written without a pickle.
+        """
+        check_is_fitted(self)
+        options, arrays = _options(self)
+        fitted, more = self._saved()
+        arrays |= model_to_arrays(self.model_) | more
+        names = [type(self).__name__, json.dumps(options), json.dumps(fitted, default=_plain)]
+        arrays["estimator"] = np.array(names)
+        if hasattr(self, "feature_names_in_"):
+            arrays["feature_names"] = np.array(self.feature_names_in_, dtype=str)
+        write_arrays(path, arrays)
+
+    @classmethod
+    def load(cls, path):
+        """Read an estimator that was written by `save`.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Returns
+        -------
+        estimator of this class
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or not such an estimator.
+        """
+        arrays = read_arrays(path)
+        try:
+            name, options, fitted = (str(text) for text in arrays["estimator"])
+            if name != cls.__name__:
+                raise ValueError(f"holds a {name}")
+            options = json.loads(options)
+            for layer in ("visible", "hidden"):
+                if f"option.{layer}" in arrays:
+                    options[layer] = field_from_arrays(f"option.{layer}", arrays)
+            # JSON knows lists only.
+            options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+            estimator = cls(**options)
+            estimator.model_ = model_from_arrays(arrays)
+            for key, value in json.loads(fitted).items():
+                setattr(estimator, key, value)
+            estimator._restore(arrays)
+            if "feature_names" in arrays:
+                estimator.feature_names_in_ = arrays["feature_names"].astype(object)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is not a {cls.__name__} of fastmf: {error!r}") from error
+        return estimator

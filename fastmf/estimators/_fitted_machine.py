@@ -7,10 +7,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from fastmf.estimators._files import Saved
 from fastmf.estimators._spins import to_spins
 from fastmf.inference._arguments import count, number, one_of
 from fastmf.learning import godambe, inverse_ising, spins
-from fastmf.learning.existence import LARGEST
+from fastmf.learning.existence import LARGEST, Existence
 from fastmf.learning.pseudo_likelihood import PseudoLikelihood
 from fastmf.learning.rows import Rows
 
@@ -22,7 +23,7 @@ INVERSIONS = {
 _ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
 
 
-class FittedMachine(BaseEstimator):
+class FittedMachine(Saved, BaseEstimator):
     """Everything of `FullyVisibleBoltzmannMachine` but its fit."""
 
     # --- probabilities --------------------------------------------------------------------------
@@ -155,6 +156,27 @@ class FittedMachine(BaseEstimator):
         )
         return self._original(means)
 
+    # --- files ----------------------------------------------------------------------------------
+
+    def _saved(self):
+        names = ("values_", "n_iter_", "converged_", "gradient_norm_", "n_features_in_")
+        fitted = {name: getattr(self, name) for name in (*names, "existence_")}
+        rows = self._objective.rows
+        # Standard errors need the rows.
+        bits = np.packbits(rows.states > 0, axis=1)
+        return fitted, {"history_": self.history_, "rows": bits, "weights": rows.weights}
+
+    def _restore(self, arrays):
+        self.values_ = tuple(self.values_)
+        exists, units, message = self.existence_
+        self.existence_ = Existence(exists, tuple(units), message)
+        self.history_ = arrays["history_"]
+        self.couplings_, self.field_ = self.model_.couplings, self.model_.prior.field
+        bits = np.unpackbits(arrays["rows"], axis=1, count=self.n_features_in_)
+        rows = Rows(2.0 * bits - 1, arrays["weights"])
+        self._objective = PseudoLikelihood(rows, float(self.l2), self.n_threads)
+        self._parameters = self._objective.packed(self.couplings_, self.field_)
+
     # --- errors ---------------------------------------------------------------------------------
 
     def covariance(self):
@@ -171,30 +193,61 @@ class FittedMachine(BaseEstimator):
             If there is no maximum, or the fit has no such errors (`l1`, mean-field inversions), or
             for more than 6,000 parameters.
         """
+        objective = self._maximum()
+        if objective.n_parameters > LARGEST:
+            gigabytes = 8e-9 * objective.n_parameters**2
+            raise ValueError(
+                f"the covariance is for up to {LARGEST} parameters (109 units); of "
+                f"{objective.n_parameters} parameters its three matrices take {gigabytes:.1f} GB "
+                "each: ask for the standard errors of some `pairs`."
+            )
+        return godambe.sandwich(objective, self._parameters)
+
+    def _maximum(self):
+        """The objective, if it was maximised."""
         check_is_fitted(self)
-        objective = self._objective
         if self.solver in INVERSIONS or self.l1:
             raise ValueError("standard errors are for maxima without l1: fit with another solver.")
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
-        if objective.n_parameters > LARGEST:
-            raise ValueError(
-                f"standard errors are for up to {LARGEST} parameters (109 units), got "
-                f"{objective.n_parameters}."
-            )
-        return godambe.sandwich(objective, self._parameters)
+        return self._objective
 
-    def standard_errors(self):
+    def standard_errors(self, pairs=None):
         """Standard errors by the sandwich covariance.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+            Only the errors of these couplings, or of the field where both units are the same.
+            Beyond 109 units, where the covariance is not made, each takes some tens of products
+            with the Hessian, which cost what a gradient costs, and memory for one more copy of the
+            rows.
 
         Returns
         -------
         couplings : array of shape (n_features, n_features)
             Symmetric, with zero diagonal.
         field : array of shape (n_features,)
+            Instead of both, with `pairs` an array of shape (n_pairs,).
         """
-        errors = np.sqrt(self.covariance().diagonal())
-        return self._objective.unpacked(errors)
+        if pairs is None:
+            errors = np.sqrt(self.covariance().diagonal())
+            return self._objective.unpacked(errors)
+        objective = self._maximum()
+        places = self._places(pairs)
+        if objective.n_parameters <= LARGEST:
+            return np.sqrt(self.covariance().diagonal()[places])
+        return godambe.sandwich_errors(objective, self._parameters, places)
+
+    def _places(self, pairs):
+        """Where, among the parameters, pairs of units are."""
+        pairs, d = np.asarray(pairs), self.n_features_in_
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+            raise ValueError(f"pairs must be integers of shape (n_pairs, 2), got {pairs!r}.")
+        if not ((pairs >= 0) & (pairs < d)).all():
+            raise ValueError(f"pairs must name units from 0 to {d - 1}.")
+        first, second = pairs.T
+        return self._objective.index[first, np.where(first == second, 0, second + 1)]
 
     def confint(self, level=0.95):
         """Confidence intervals from the normal distribution, each by itself.
@@ -236,3 +289,41 @@ class FittedMachine(BaseEstimator):
         errors = np.sqrt(self.covariance().diagonal())
         objective, d = self._objective, self._objective.n_units
         return godambe.wald_tests(self._parameters[d:], errors[d:], objective.pairs, adjust)
+
+    def compare_without(self, pairs=None):
+        """Composite likelihood-ratio test of the machine without some of its couplings.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+            Couplings that the smaller machine has not; default all, that is, independent units.
+
+        Returns
+        -------
+        RatioTest
+            `statistic`, `p_value`, the `weights` of the chi-squared variables of which the
+            statistic is the sum, and `parameters`, the smaller machine's, fields first.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or a penalty, or for more than 6,000 parameters.
+
+        Notes
+        -----
+        Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
+        chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
+        """
+        objective = self._maximum()
+        if self.l2 or self.penalty:
+            raise ValueError("ratios are of maxima without penalties: fit without l2 and penalty.")
+        if objective.n_parameters > LARGEST:
+            raise ValueError(f"ratio tests are for up to {LARGEST} parameters (109 units).")
+        if pairs is None:
+            pairs = np.transpose(objective.pairs)
+        places = np.unique(self._places(pairs))
+        if not len(places) or (places < objective.n_units).any():
+            raise ValueError(
+                "pairs must name couplings, each of two different units, at least one."
+            )
+        return godambe.ratio_test(objective, self._parameters, places)

@@ -13,12 +13,11 @@ def binary_values(X):
     ValueError
         If there are other values.
     """
-    if (abs(X) == 1).all():
-        return _CODINGS[0]
-    if ((X == 0) | (X == 1)).all():
-        return _CODINGS[1]
     # Of data with all of -1, 0 and 1 the zeros are what is wrong.
-    allowed = (X == 0) | (X == 1) if X.min() >= 0 else abs(X) == 1
+    values = _CODINGS[1 if 0 <= X.min() < 1 else 0]
+    allowed = X * X == (1 if values[0] else X)
+    if allowed.all():
+        return values
     raise _refusal(X, "in {-1, 1}, or all in {0, 1}", allowed)
 
 
@@ -46,4 +45,9 @@ def to_spins(X, values, threshold):
     allowed = (X == low) | (X == high) | np.isnan(X)
     if not allowed.all():
         raise _refusal(X, f"in {{{low:g}, {high:g}}}, as in fit", allowed)
-    return X if low == -1 else 2 * X - 1
+    return coded(X, values)
+
+
+def coded(X, values):
+    """Data that have these two values as -1 and +1."""
+    return X if values[0] == -1 else 2 * X - 1

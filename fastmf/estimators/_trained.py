@@ -5,18 +5,20 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastmf.estimators import _files, denoising
+from fastmf.estimators import denoising
+from fastmf.estimators._files import Saved
 from fastmf.estimators._units import check_support, visible_prior
 from fastmf.inference import tap
 from fastmf.learning.gradients import ORDERS
 from fastmf.learning.landscape import merged
 from fastmf.learning.likelihood import log_likelihood, log_partition_estimate
+from fastmf.models._io import prior_from_arrays, prior_to_arrays
 from fastmf.priors._protocol import n_units
 
 _DTYPES = [np.float64, np.float32]
 
 
-class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator):
     """Everything that layered machines have in common but their learning."""
 
     @property
@@ -189,39 +191,14 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     # --- files ----------------------------------------------------------------------------------
 
-    def save(self, path):
-        """Write the fitted estimator to `path` (.npz, without pickles, atomically).
+    def _saved(self):
+        names = ("n_iter_", "n_features_in_", "history_")
+        arrays = prior_to_arrays("pointwise", self.pointwise_) | {"starts_": self.starts_}
+        return {name: getattr(self, name) for name in names}, arrays
 
-        Parameters
-        ----------
-        path : str or path
-
-        Raises
-        ------
-        TypeError
-            If an option or a prior cannot be written without a pickle.
-        """
-        check_is_fitted(self)
-        _files.save(path, self)
-
-    @classmethod
-    def load(cls, path):
-        """Read an estimator that was written by `save`.
-
-        Parameters
-        ----------
-        path : str or path
-
-        Returns
-        -------
-        estimator of this class
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged or not such an estimator.
-        """
-        return _files.load(path, cls)
+    def _restore(self, arrays):
+        self.pointwise_ = prior_from_arrays("pointwise", arrays)
+        self.starts_ = arrays["starts_"]
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "model_")

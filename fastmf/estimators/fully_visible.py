@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from fastmf.estimators._fitted_machine import INVERSIONS, FittedMachine
-from fastmf.estimators._spins import binary_values
+from fastmf.estimators._spins import binary_values, coded
 from fastmf.inference._arguments import count, number, one_of
 from fastmf.learning import maximisation
 from fastmf.learning.existence import LARGEST, Existence, existence
@@ -46,7 +46,8 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         Penalty per row, l1 sum_jk |J_jk| + l2 (sum_jk J_jk^2 + sum_j h_j^2) / 2 over pairs. With
         `l2` the maximum always exists.
     init : {"auto", "independent", "naive_mean_field", "tap"} or (couplings, field)
-        Where to start; "auto" is the better of uncoupled units and TAP inversion.
+        Where to start; "auto" is uncoupled units for Newton's method, and else the better of these
+        and TAP inversion.
     step : float
         Of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
         log-pseudo-likelihood never decreases; more warns, though it still does not.
@@ -140,8 +141,12 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         """
         solver = self._checked_solver()
         X = validate_data(self, X, dtype=np.float64, order="C")
-        self.values_ = binary_values(X) if self.threshold is None else (-1.0, 1.0)
-        states = self._spins(X)
+        if self.threshold is None:
+            self.values_ = binary_values(X)
+            states = coded(X, self.values_)
+        else:
+            self.values_ = (-1.0, 1.0)
+            states = self._spins(X)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
@@ -200,7 +205,7 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
                 f"{objective.n_parameters}: take solver 'lbfgs'."
             )
         options = {"tol": self.tol, "max_iter": self.max_iter or maximisation.MAX_ITER[solver]}
-        start = self._start()
+        start = self._start(solver)
         if solver == "bslm":
             (found,) = maximisation.bslm(objective, [start], l1=self.l1, step=self.step, **options)
         elif solver == "gradient":
@@ -253,9 +258,12 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         self.history_ = np.array([objective.total * value])
         self.n_iter_, self.converged_, self.existence_ = 1, True, Existence(None)
 
-    def _start(self):
+    def _start(self, solver):
         if isinstance(self.init, str):
-            return maximisation.starting_point(self._objective, self.init)
+            # Inversions of strong couplings saturate units, which Newton's method hates.
+            newton = solver == "newton" and self.init == "auto"
+            how = "independent" if newton else self.init
+            return maximisation.starting_point(self._objective, how)
         couplings, field = self.init
         d = self._objective.n_units
         field = np.asarray(field, float)

@@ -41,36 +41,127 @@ def residuals(products, field, states, weights, queue, out, value):
         Filled with weight * log-pseudo-likelihood.
     """
     n_rows, n_units = out.shape
-    one = out.dtype.type(1)
+    tiled = np.empty((ROWS, n_units), out.dtype)
+    tiled[:] = field
+    above, factors, errors = np.empty_like(tiled), np.empty_like(tiled), np.empty_like(tiled)
+    while True:
+        first = fetch_and_increment(queue) * ROWS
+        if first >= n_rows:
+            break
+        last = min(first + ROWS, n_rows)
+        # As one long row: a loop over a few units would hardly vectorise, nor in place.
+        _certainties(
+            products[first:last].reshape(-1), tiled[: last - first].reshape(-1),
+            states[first:last].reshape(-1), errors[: last - first].reshape(-1),
+            above[: last - first].reshape(-1), factors[: last - first].reshape(-1),
+        )  # fmt: skip
+        for i in range(first, last):
+            above_i, factors_i, errors_i = above[i - first], factors[i - first], errors[i - first]
+            surprise, out_i = out.dtype.type(0), out[i]
+            for start in range(0, n_units, FACTORS):
+                end = min(n_units, start + FACTORS)
+                surprise += _surprises(
+                    above_i[start:end], factors_i[start:end], errors_i[start:end], 2 * weights[i],
+                    out_i[start:end],
+                )  # fmt: skip
+            value[i] = -weights[i] * surprise
+
+
+@kernel(inner=True)
+def _certainties(products, field, states, errors, above, factors):
+    """x sigmoid(t), max(t, 0) and 1 + exp(-|t|) for t = -2 x eta."""
+    one = constant(1.0, products[0])
+    for j in range(errors.shape[0]):
+        t = -2 * states[j] * (products[j] + field[j])
+        e = exp(-abs(t))
+        large = one / (one + e)
+        above[j] = max(t, 0 * one)
+        factors[j] = one + e
+        errors[j] = states[j] * (large if t > 0 else e * large)
+
+
+@kernel(inner=True, fastmath=REORDER)
+def _surprises(above, factors, errors, weight, out):
+    """Sum of softplus(t) of a few units of a row; `out` gets the errors times the weight."""
+    total, product = 0 * weight, constant(1.0, weight)
+    for j in range(out.shape[0]):
+        total += above[j]
+        product *= factors[j]
+        out[j] = weight * errors[j]
+    return total + log(product)
+
+
+@kernel
+def pair_tables(codes, n_codes, first, second, values, queue, sums):
+    """Sums of values over the rows where two groups of units are in given states.
+
+    Sums over rows of values times x_j x_k follow from such tables for all pairs of units in the two
+    groups at once: with four units in each, a sixteenth of the work ("method of four Russians").
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n_groups, n_rows)
+        State of every group of units as a number.
+    n_codes : int
+        How many states a group has.
+    first, second : int64 array of shape (n_tables,)
+        The two groups of every table.
+    values : array of shape (n_rows, n_columns)
+    queue : int64 array of shape (1,)
+        Next table that nobody has taken; shared by all threads that call this.
+    sums : array of shape (n_tables, n_codes^2, n_columns)
+        Filled; the state of the second group alternates fastest.
+    """
+    while True:
+        t = fetch_and_increment(queue)
+        if t >= sums.shape[0]:
+            break
+        table, codes_1, codes_2 = sums[t], codes[first[t]], codes[second[t]]
+        table[:] = 0
+        for i in range(values.shape[0]):
+            _add(table[codes_1[i] * n_codes + codes_2[i]], values[i])
+
+
+@kernel(inner=True)
+def _add(total, values):
+    for c in range(total.shape[0]):
+        total[c] += values[c]
+
+
+@kernel
+def scores(states, residuals, queue, out):
+    """Derivatives of rows' log-pseudo-likelihoods by the fields and by the couplings.
+
+    Parameters
+    ----------
+    states : array of shape (n_rows, n_units)
+        Of -1 and +1.
+    residuals : array of shape (n_rows, n_units)
+        x - tanh eta, times whatever the scores are to be multiplied by.
+    queue : int64 array of shape (1,)
+        Next group of rows that nobody has taken; shared by all threads that call this.
+    out : array of shape (n_rows, n_units (n_units + 1) / 2)
+        Filled: fields, then couplings of units j < k in lexicographic order.
+    """
+    n_rows, n_units = states.shape
     while True:
         first = fetch_and_increment(queue) * ROWS
         if first >= n_rows:
             break
         for i in range(first, min(first + ROWS, n_rows)):
-            products_i, states_i, out_i, weight = products[i], states[i], out[i], weights[i]
-            surprise = 0 * one
-            for start in range(0, n_units, FACTORS):
-                last = min(n_units, start + FACTORS)
-                surprise += _surprises(
-                    products_i[start:last], field[start:last], states_i[start:last], 2 * weight,
-                    out_i[start:last],
-                )  # fmt: skip
-            value[i] = -weight * surprise
+            x, r, out_i = states[i], residuals[i], out[i]
+            out_i[:n_units] = r
+            place = n_units
+            for j in range(n_units - 1):
+                n_left = n_units - 1 - j
+                _pair_scores(x[j], r[j], x[j + 1 :], r[j + 1 :], out_i[place : place + n_left])
+                place += n_left
 
 
-@kernel(inner=True, fastmath=REORDER)
-def _surprises(products, field, states, weight, out):
-    """Sum of softplus(t), t = -2 x eta, of a few units of a row; `out` gets weight x sigmoid(t)."""
-    one = constant(1.0, weight)
-    above, factors = 0 * one, one
-    for j in range(out.shape[0]):
-        t = -2 * states[j] * (products[j] + field[j])
-        e = exp(-abs(t))
-        large = one / (one + e)
-        above += max(t, 0 * one)
-        factors *= one + e
-        out[j] = weight * states[j] * (large if t > 0 else e * large)
-    return above + log(factors)
+@kernel(inner=True)
+def _pair_scores(x_j, r_j, x, r, out):
+    for k in range(out.shape[0]):
+        out[k] = x_j * r[k] + r_j * x[k]
 
 
 @kernel(inner=True, fastmath=REORDER)

@@ -4,6 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, stats
+from scipy.sparse.linalg import LinearOperator, cg
+
+from fastmf.learning.chi_squares import survival
+from fastmf.learning.coordinates import Coordinates
+from fastmf.learning.maximisation import newton, starting_point
 
 
 class CouplingTests(NamedTuple):
@@ -29,6 +34,14 @@ class CouplingTests(NamedTuple):
     adjusted: np.ndarray
 
 
+def inverse_of(hessian):
+    """Inverse of a positive definite matrix."""
+    factor, _ = linalg.cho_factor(hessian, lower=True, check_finite=False)
+    inverse, _ = linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
+    lower = np.tril(inverse)
+    return lower + np.tril(lower, -1).T
+
+
 def sandwich(objective, parameters):
     """Covariance H^-1 J H^-1 / n of the estimate (Godambe 1960; White 1982).
 
@@ -42,9 +55,132 @@ def sandwich(objective, parameters):
     -------
     array of shape (n_parameters, n_parameters)
     """
-    factor = linalg.cho_factor(objective.hessian(parameters), check_finite=False)
-    half = linalg.cho_solve(factor, objective.score_covariance(parameters), check_finite=False)
-    return linalg.cho_solve(factor, half.T, check_finite=False) / objective.total
+    inverse = inverse_of(objective.hessian(parameters))
+    return inverse @ objective.score_covariance(parameters) @ inverse / objective.total
+
+
+class RatioTest(NamedTuple):
+    """Composite likelihood-ratio test of a machine without some couplings against one with them.
+
+    Parameters
+    ----------
+    statistic : float
+        Twice the fall of the log-pseudo-likelihood of all rows together.
+    p_value : float
+    weights : array of shape (n_couplings,)
+        Without those couplings the statistic is, in many rows, the sum of these times independent
+        chi-squared variables of one degree of freedom. They were all one if it were a likelihood.
+    parameters : array of shape (n_parameters,)
+        Of the machine without those couplings.
+    """
+
+    statistic: float
+    p_value: float
+    weights: np.ndarray
+    parameters: np.ndarray
+
+
+class _Restricted:
+    """An objective with some parameters held at zero."""
+
+    def __init__(self, objective, free):
+        self._objective, self._free, self.total = objective, free, objective.total
+
+    def whole(self, parameters):
+        out = np.zeros(self._objective.n_parameters)
+        out[self._free] = parameters
+        return out
+
+    def value_and_gradient(self, parameters):
+        value, slope = self._objective.value_and_gradient(self.whole(parameters))
+        return value, slope[self._free]
+
+    def hessian(self, parameters):
+        return self._objective.hessian(self.whole(parameters))[np.ix_(self._free, self._free)]
+
+
+def ratio_test(objective, parameters, places):
+    """Test whether some parameters are zero.
+
+    Parameters
+    ----------
+    objective : PseudoLikelihood
+        Without penalty.
+    parameters : array of shape (n_parameters,)
+        Its maximum.
+    places : int array of shape (n_places,)
+        Parameters that the smaller machine has not, each once.
+
+    Returns
+    -------
+    RatioTest
+
+    Notes
+    -----
+    The weights are the eigenvalues of G V^-1, with the blocks of `places` of the sandwich G and of
+    the inverse Hessian V (Kent 1982; Varin, Reid & Firth 2011, section 2.3).
+    """
+    parameters = newton(objective, parameters).parameters
+    inverse = inverse_of(objective.hessian(parameters))
+    whole = inverse[places] @ objective.score_covariance(parameters) @ inverse[:, places]
+    weights = linalg.eigh(whole, inverse[np.ix_(places, places)], eigvals_only=True)
+    value = objective.value_and_gradient(parameters)[0]
+    free = np.ones(len(parameters), bool)
+    free[places] = False
+    smaller = _Restricted(objective, free)
+    found = newton(smaller, starting_point(objective, "independent")[free])
+    fallen = value - smaller.value_and_gradient(found.parameters)[0]
+    statistic = float(2 * objective.total * max(fallen, 0))
+    weights = np.maximum(weights[::-1], 0)
+    # Rounding may leave nothing of weights that are next to none.
+    p_value = survival(statistic, weights[weights > 1e-12 * weights[0]])
+    return RatioTest(statistic, p_value, weights, smaller.whole(found.parameters))
+
+
+def sandwich_errors(objective, parameters, places, tol=1e-6):
+    """Standard errors of a few parameters, without any matrix of all parameters.
+
+    Each takes the solution of H v = e by preconditioned conjugate gradients, some tens of products
+    with H that cost what a gradient costs.
+
+    Parameters
+    ----------
+    objective : PseudoLikelihood
+    parameters : array of shape (n_parameters,)
+    places : int array of shape (n_places,)
+        Which parameters.
+    tol : float
+        Residual of the equations, relative.
+
+    Returns
+    -------
+    array of shape (n_places,)
+
+    Raises
+    ------
+    ValueError
+        If the Hessian is so near to singular that the equations are not solved.
+    """
+    n, coordinates = len(parameters), Coordinates(objective)
+    times = objective.curvatures(parameters)
+    # In coordinates z, parameters = T z, that make the matrix T'HT nearly the identity.
+    matrix = LinearOperator(
+        (n, n), dtype=float,
+        matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
+    )  # fmt: skip
+    directions = []
+    for place in places:
+        unit = np.zeros(n)
+        unit[place] = 1
+        with np.errstate(all="ignore"):
+            found, failed = cg(matrix, coordinates.gradient(unit), rtol=tol, maxiter=1000)
+        if failed or not np.isfinite(found).all():
+            raise ValueError(
+                f"the standard error of parameter {place} was not found in 1000 iterations of "
+                "conjugate gradients: the Hessian is nearly singular; fit with a penalty l2."
+            )
+        directions.append(coordinates.to_parameters(found))
+    return np.sqrt(objective.score_variances(parameters, directions) / objective.total)
 
 
 def adjusted(p_values, method):

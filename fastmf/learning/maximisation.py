@@ -8,7 +8,11 @@ from scipy import linalg, optimize
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import pseudo_likelihood as kernels
 from fastmf.learning import inverse_ising
+from fastmf.learning.coordinates import Coordinates
+from fastmf.special import log_2_cosh
 
+# Newton's method keeps a Hessian whose last step shrank the rise to expect by such a factor.
+_KEEP = 1e-5
 MAX_ITER = {"bslm": 10_000, "gradient": 10_000, "newton": 100, "lbfgs": 1000}
 
 
@@ -55,8 +59,12 @@ def starting_point(objective, how):
         inverse_ising.tap_inversion)  # fmt: skip
     found = objective.packed(*invert(mean, covariance))
     if how == "auto":
-        candidates = (independent, found)
-        return max(candidates, key=lambda start: objective.value_and_gradient(start)[0])
+        # Uncoupled units have the same field in every row.
+        field = independent[: objective.n_units]
+        value = (
+            objective.mean * field - log_2_cosh(field)
+        ).sum() - objective.l2 / 2 * field @ field
+        return independent if value > objective.value_and_gradient(found)[0] else found
     return found
 
 
@@ -116,7 +124,7 @@ def _firth(objective, parameters):
     couplings, field = objective.unpacked(parameters)
     inverse = linalg.cho_solve(factor, np.eye(len(parameters)), check_finite=False)
     states = objective.rows.states
-    terms = objective.slopes(couplings, field) * np.tanh(states @ couplings + field)
+    terms = objective.slopes(parameters) * np.tanh(states @ couplings + field)
     terms *= -objective.leverages(inverse) / objective.total
     of_couplings = states.T @ terms
     return value, objective.packed(of_couplings + of_couplings.T, terms.sum(0)), factor
@@ -125,9 +133,10 @@ def _firth(objective, parameters):
 def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton"]):
     """Newton's method with step halving: quadratic convergence to machine precision.
 
-    Stops when the quadratic model promises a rise below tol^2, after a last step; with `firth` the
-    objective has half the log-determinant of its Hessian added (Firth 1993), and the steps are
-    those of scoring, without the second derivatives of the determinant.
+    The Hessian is kept while steps by the last one still shrink the gradient fast. Stops when the
+    quadratic model promises a rise below tol^2, after a last step; with `firth` the objective has
+    half the log-determinant of its Hessian added (Firth 1993), and the steps are those of scoring,
+    without the second derivatives of the determinant.
     """
     parameters, history = np.array(start), []
     value, slope = objective.value_and_gradient(parameters)
@@ -135,13 +144,24 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
     if firth:
         extra, more, factor = _firth(objective, parameters)
         value, slope = value + extra, slope + more
-    for _ in range(max_iter):
-        if not firth:
-            hessian = objective.hessian(parameters)
-            factor = factorised(hessian, ridge)
+    fresh, last_promise = firth, 0.0
+
+    def solved():
         step = linalg.cho_solve(factor, slope, check_finite=False)
-        promise = step @ slope
-        share, before = 1.0, value
+        return step, step @ slope
+
+    def renewed():
+        hessian = objective.hessian(parameters)
+        return hessian, factorised(hessian, ridge)
+
+    for _ in range(max_iter):
+        if factor is not None:
+            step, promise = solved()
+        if not firth and (factor is None or ridge or promise > _KEEP * last_promise):
+            hessian, factor = renewed()
+            fresh = True
+            step, promise = solved()
+        share, before, last_promise = 1.0, value, promise
         while True:
             candidate = parameters + share * step
             value, new_slope = objective.value_and_gradient(candidate)
@@ -151,60 +171,54 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
             # Near the top rises drown in rounding.
             if value >= before + 1e-4 * share * promise - 4e-16 * max(1, abs(before)):
                 break
+            if not fresh:
+                hessian, factor = renewed()
+                fresh = True
+                step, promise = solved()
+                continue
             share /= 2
             if share < 0.1 and not firth and ridge < 1:
                 # Saturated units bend so little that their step is far too long: shorten it alone.
                 ridge, share = max(30 * ridge, 1e-5), 1.0
-                step = linalg.cho_solve(factorised(hessian, ridge), slope, check_finite=False)
-                promise = step @ slope
+                factor = factorised(hessian, ridge)
+                step, promise = solved()
             elif share < 1e-10:
                 history.append(objective.total * before)
                 return Fit(parameters, history, objective.total * promise / 2 < tol)
-        parameters, slope = candidate, new_slope
-        ridge = ridge / 10 if ridge > 1e-12 else 0.0
+        # A kept Hessian leaves more behind.
+        enough = tol**2 if fresh else (_KEEP * tol) ** 2
+        parameters, slope, fresh = candidate, new_slope, firth
+        shifted, ridge = ridge > 1e-10, ridge / 10 if ridge > 1e-12 else 0.0
         if firth:
             factor = new_factor
+        elif share < 1:
+            factor = None
         history.append(objective.total * value)
-        if ridge < 1e-10 and objective.total * promise / 2 < tol**2:
+        if not shifted and objective.total * promise / 2 < enough:
             return Fit(parameters, history, True)
     return Fit(parameters, history, False)
 
 
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
-    """L-BFGS of SciPy in coordinates that make the Hessian of weakly coupled units the identity.
+    """L-BFGS of SciPy in the coordinates of `Coordinates`.
 
-    The field is replaced by the one at the mean of the others, and every coordinate is scaled by
-    its curvature for independent units. With `l1` the couplings are differences of two non-negative
-    parts, for L-BFGS-B. Stops when half the squared gradient, the rise to expect, is below
-    tol / 100.
+    With `l1` the couplings are differences of two non-negative parts, for L-BFGS-B. Stops when half
+    the squared gradient, the rise to expect, is below tol / 100.
     """
-    d, (first, second), mean = objective.n_units, objective.pairs, objective.mean
-    variance = np.maximum(1 - mean**2, 1e-3)
-    scale = np.sqrt(np.concatenate([variance, 2 * variance[first] * variance[second]]))
+    d, coordinates = objective.n_units, Coordinates(objective)
+    n, penalty = len(start), l1 / coordinates.scale[objective.n_units :]
     history, gradients = [], {}
 
     def to_parameters(x):
-        z = x[: len(scale)] / scale
-        if l1:
-            z[d:] -= x[len(scale) :] / scale[d:]
-        shift = np.bincount(first, z[d:] * mean[second], d)
-        shift += np.bincount(second, z[d:] * mean[first], d)
-        return np.concatenate([z[:d] - shift, z[d:]])
-
-    def to_coordinates(parameters):
-        z = np.array(parameters)
-        z[:d] += np.bincount(first, z[d:] * mean[second], d)
-        z[:d] += np.bincount(second, z[d:] * mean[first], d)
-        x = z * scale
-        return np.concatenate([x[:d], np.maximum(x[d:], 0), np.maximum(-x[d:], 0)]) if l1 else x
+        z = x[:n].copy()
+        z[d:] -= x[n:] if l1 else 0
+        return coordinates.to_parameters(z)
 
     def loss(x):
         value, slope = objective.value_and_gradient(to_parameters(x))
-        slope[d:] -= mean[second] * slope[first] + mean[first] * slope[second]
-        slope = -slope / scale
+        slope = -coordinates.gradient(slope)
         if l1:
-            penalty = l1 / scale[d:]
-            value -= penalty @ (x[d : len(scale)] + x[len(scale) :])
+            value -= penalty @ (x[d:n] + x[n:])
             slope = np.concatenate([slope[:d], slope[d:] + penalty, penalty - slope[d:]])
         gradients["last"] = slope
         return -value, slope
@@ -217,7 +231,9 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
         if objective.total * (slope @ slope) / 2 < tol / 100:
             raise StopIteration
 
-    x = to_coordinates(start)
+    x = coordinates.from_parameters(start)
+    if l1:
+        x = np.concatenate([x[:d], np.maximum(x[d:], 0), np.maximum(-x[d:], 0)])
     bounds = [(None, None)] * d + [(0, None)] * (len(x) - d) if l1 else None
     result = optimize.minimize(
         loss, x, jac=True, method="L-BFGS-B", bounds=bounds, callback=callback,

@@ -5,14 +5,28 @@ order. Everything is per unit of weight: the mean over rows of Nguyen & Wood's E
 """
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import blas
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import pseudo_likelihood as kernels
+from fastmf.learning.products import ProductSums
 
 # Numbers in a block of rows, so that what one pass leaves the next finds in the cache.
 _BLOCK = 1 << 17
+# Residuals (numbers) and Hessians (rows) up to such a size are kept until parameters change.
+_KEPT, _KEPT_HESSIAN = 1 << 22, 1300
+
+
+class _Point(NamedTuple):
+    """Value, gradient and, of rows that are not too many, residuals at some parameters."""
+
+    parameters: np.ndarray
+    value: float
+    gradient: np.ndarray
+    residuals: np.ndarray | None
 
 
 class PseudoLikelihood:
@@ -33,11 +47,12 @@ class PseudoLikelihood:
         self.mean, self.second = rows.moments()
         self.pairs = np.triu_indices(self.n_units, 1)
         self.n_parameters = self.n_units + len(self.pairs[0])
+        self._point = self._hessian = None
 
     def __getstate__(self):
         # What is kept for speed is not worth a pickle.
-        kept = dict(self.__dict__)
-        for name in ("_all_column_products", "_places", "_columns"):
+        kept = dict(self.__dict__) | {"_point": None, "_hessian": None}
+        for name in ("_product_sums", "_places"):
             kept.pop(name, None)
         return kept
 
@@ -76,8 +91,8 @@ class PseudoLikelihood:
         states, weights = self.rows.states[rows], self.weights[rows]
         products = states @ couplings
         value = np.empty(len(states))
-        # A tanh and a softplus are worth some twenty multiply-adds each.
-        n_workers = workers_for(-(-len(states) // kernels.ROWS), 40 * products.size, self.n_threads)
+        # A tanh and a softplus are worth some six multiply-adds each.
+        n_workers = workers_for(-(-len(states) // kernels.ROWS), 12 * products.size, self.n_threads)
         queue = np.zeros(1, np.int64)
         in_parallel(
             kernels.residuals,
@@ -88,42 +103,47 @@ class PseudoLikelihood:
 
     def value_and_gradient(self, parameters):
         """Penalised value and its gradient: two matrix products."""
+        point = self._at(parameters)
+        return point.value, point.gradient.copy()
+
+    def _at(self, parameters):
+        """What the latest parameters gave is kept."""
+        if self._point is not None and np.array_equal(self._point.parameters, parameters):
+            return self._point
         couplings, field = self.unpacked(parameters)
         value, of_field = 0.0, np.zeros(self.n_units)
         of_couplings = np.zeros((self.n_units, self.n_units))
-        for block in self.blocks():
+        kept = self.rows.states.size <= _KEPT
+        for block in [slice(None)] if kept else self.blocks():
             residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
             of_field += residuals.sum(0)
             of_couplings += self.rows.states[block].T @ residuals
-        gradient = self.packed(of_couplings + of_couplings.T, of_field)
         value -= self.l2 / 2 * (parameters @ parameters)
-        return value, gradient - self.l2 * parameters
+        gradient = self.packed(of_couplings + of_couplings.T, of_field) - self.l2 * parameters
+        self._point = _Point(np.array(parameters), value, gradient, residuals if kept else None)
+        return self._point
+
+    def _residuals_of(self, parameters, rows):
+        if self.rows.states.size <= _KEPT:
+            return self._at(parameters).residuals[rows]
+        return self.residuals(*self.unpacked(parameters), rows)[0]
 
     # --- second derivatives ---------------------------------------------------------------------
 
     @cached_property
-    def _columns(self):
-        """Pairs k <= l of columns of [1, x]."""
-        return np.triu_indices(self.n_units + 1)
+    def _product_sums(self):
+        return ProductSums(self.rows.states, self.n_threads)
 
     @cached_property
     def _places(self):
-        """Places in the flat Hessian of the terms of every unit: (unit and pair, place)."""
-        k, l = self._columns
+        """Places in the flat Hessian of products k, l of unit j's features, and where they are."""
+        d = self.n_units
+        k, l = np.nonzero(~np.eye(d + 1, dtype=bool))
         first, second = self.index[:, k], self.index[:, l]
-        used = (first >= 0) & (second >= 0)
-        low, high = np.minimum(first, second)[used], np.maximum(first, second)[used]
-        return used, low * self.n_parameters + high
-
-    def _column_products(self, rows):
-        with_one = np.vstack([np.ones((1, len(self.weights[rows]))), self.rows.states[rows].T])
-        k, l = self._columns
-        return with_one[k] * with_one[l]
-
-    @cached_property
-    def _all_column_products(self):
-        return self._column_products(slice(None))
+        j, pair = np.nonzero((first >= 0) & (second >= 0))
+        places = first[j, pair] * self.n_parameters + second[j, pair]
+        return places, (k[pair] * (d + 1) + l[pair]) * d + j
 
     def hessian(self, parameters):
         """Negative Hessian, penalty included, (n_parameters, n_parameters).
@@ -131,34 +151,50 @@ class PseudoLikelihood:
         Notes
         -----
         The terms of unit j are those of a logistic regression on the others, the sum over rows of
-        w_i s_ij z_i z_i' with s = sech^2 eta and z = [1, x]. For all units at once this is one
-        matrix product with the products of columns, half the work of d products of the rows with
-        themselves.
+        w_i s_ij z_i z_i' with s = sech^2 eta and z = [1, x]. Those of all units come from
+        `ProductSums`; only the diagonal has two of them.
         """
-        couplings, field = self.unpacked(parameters)
-        n_pairs = len(self._columns[0])
-        terms = np.zeros((self.n_units, n_pairs))
-        if len(self.weights) * n_pairs <= 16 * _BLOCK:
-            blocks, products = [slice(None)], lambda rows: self._all_column_products
-        else:
-            size = max(64, 2 * _BLOCK // n_pairs)
-            blocks = [slice(i, i + size) for i in range(0, len(self.weights), size)]
-            products = self._column_products
-        for rows in blocks:
-            slopes = self.slopes(couplings, field, rows)
-            terms += slopes.T @ products(rows).T
-        used, places = self._places
-        flat = np.bincount(places, terms[used], self.n_parameters**2)
-        hessian = flat.reshape(self.n_parameters, self.n_parameters)
-        hessian = hessian + np.triu(hessian, 1).T
-        hessian[np.diag_indices_from(hessian)] += self.l2
+        if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
+            return self._hessian[1]
+        sums = self._product_sums(self.slopes(parameters))
+        hessian = np.zeros((self.n_parameters, self.n_parameters))
+        places, of_sums = self._places
+        hessian.reshape(-1)[places] = sums.reshape(-1)[of_sums]
+        of_fields = sums[0, 0]
+        of_couplings = of_fields[self.pairs[0]] + of_fields[self.pairs[1]]
+        np.fill_diagonal(hessian, np.concatenate([of_fields, of_couplings]) + self.l2)
+        if self.n_parameters <= _KEPT_HESSIAN:
+            hessian.flags.writeable = False
+            self._hessian = np.array(parameters), hessian
         return hessian
 
-    def slopes(self, couplings, field, rows=slice(None)):
+    def slopes(self, parameters, rows=slice(None)):
         """weight * sech^2 eta of rows."""
-        eta = self.rows.states[rows] @ couplings + field
-        e = np.exp(-2 * abs(eta))
-        return self.weights[rows, None] * 4 * e / (1 + e) ** 2
+        residuals = abs(self._residuals_of(parameters, rows))
+        # With u = |x - tanh eta| this is u (2 - u).
+        slopes = residuals / self.weights[rows, None]
+        np.subtract(2, slopes, out=slopes)
+        slopes *= residuals
+        return slopes
+
+    def curvatures(self, parameters):
+        """The Hessian as a function of vectors, for more parameters than matrices are made for."""
+        slopes = np.empty_like(self.rows.states)
+        for block in self.blocks():
+            slopes[block] = self.slopes(parameters, block)
+
+        def times(vector):
+            couplings, field = self.unpacked(vector)
+            of_couplings, of_field = np.zeros_like(couplings), np.zeros_like(field)
+            for block in self.blocks():
+                changes = self.rows.states[block] @ couplings
+                changes += field
+                changes *= slopes[block]
+                of_field += changes.sum(0)
+                of_couplings += self.rows.states[block].T @ changes
+            return self.packed(of_couplings + of_couplings.T, of_field) + self.l2 * vector
+
+        return times
 
     def leverages(self, inverse, rows=slice(None)):
         """z_ij' inverse z_ij of the features of eta_ij, (n_rows, n_units)."""
@@ -175,17 +211,30 @@ class PseudoLikelihood:
 
     def score_covariance(self, parameters):
         """Mean outer product of the rows' scores (not of their mean: it vanishes at a maximum)."""
-        couplings, field = self.unpacked(parameters)
-        total = np.zeros((self.n_parameters, self.n_parameters))
-        first, second = self.pairs
-        size = max(64, _BLOCK // self.n_parameters)
+        total = np.zeros((self.n_parameters, self.n_parameters), order="F")
+        size = max(256, 8 * _BLOCK // self.n_parameters)
         for i in range(0, len(self.weights), size):
-            rows = slice(i, i + size)
-            weights = self.weights[rows, None]
-            residuals = self.residuals(couplings, field, rows)[0] / weights
-            x, r = self.rows.states[rows].T, residuals.T
-            scores = np.concatenate([r, x[first] * r[second] + r[first] * x[second]])
-            # The square root on both sides lets BLAS see a product with itself.
-            scores *= np.sqrt(weights.T)
-            total += scores @ scores.T
+            scores = self._scores(parameters, slice(i, i + size))
+            total = blas.dsyrk(1.0, scores.T, 1.0, total, lower=1, overwrite_c=1)
+        return total + np.tril(total, -1).T
+
+    def score_variances(self, parameters, vectors):
+        """Mean square of the rows' scores along each of some vectors."""
+        unpacked = [self.unpacked(vector) for vector in vectors]
+        total = np.zeros(len(vectors))
+        for block in self.blocks():
+            residuals = self._residuals_of(parameters, block)
+            states, weights = self.rows.states[block], self.weights[block]
+            for v, (couplings, field) in enumerate(unpacked):
+                along = ((states @ couplings + field) * residuals).sum(1)
+                total[v] += along @ (along / weights)
         return total
+
+    def _scores(self, parameters, rows):
+        """Scores of rows times the square root of their weights."""
+        states, residuals = self.rows.states[rows], self._residuals_of(parameters, rows)
+        residuals = residuals / np.sqrt(self.weights[rows, None])
+        scores = np.empty((len(states), self.n_parameters))
+        n_workers = workers_for(-(-len(states) // kernels.ROWS), 2 * scores.size, self.n_threads)
+        in_parallel(kernels.scores, (states, residuals, np.zeros(1, np.int64), scores), n_workers)
+        return scores

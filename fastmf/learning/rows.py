@@ -30,8 +30,13 @@ class Rows(NamedTuple):
     def moments(self):
         """Weighted means of x_j and of x_j x_k."""
         mean = self.weights @ self.states / self.total
-        second = self.states.T @ (self.weights[:, None] * self.states) / self.total
-        return mean, second
+        second = np.zeros(2 * mean.shape)
+        # In blocks: a copy of all rows would double the memory.
+        size = max(256, (1 << 20) // len(mean))
+        for i in range(0, len(self.weights), size):
+            states = self.states[i : i + size]
+            second += states.T @ (self.weights[i : i + size, None] * states)
+        return mean, second / self.total
 
 
 def merged(states, weights=None):

@@ -12,6 +12,23 @@ def residuals(products, field, states, weights, queue, out, value):
     out[:] = 2 * weights[:, None] * states * sigmoid(t)
 
 
+def pair_tables(codes, n_codes, first, second, values, queue, sums):
+    """Sums of values over the rows where two groups of units are in given states."""
+    for table, g, h in zip(sums, first, second, strict=True):
+        keys = codes[g].astype(np.int64) * n_codes + codes[h]
+        for c, column in enumerate(values.T):
+            table[:, c] = np.bincount(keys, column, n_codes**2)
+
+
+def scores(states, residuals, queue, out):
+    """Derivatives of rows' log-pseudo-likelihoods by the fields and by the couplings."""
+    n_units = states.shape[1]
+    first, second = np.triu_indices(n_units, 1)
+    out[:, :n_units] = residuals
+    out[:, n_units:] = states[:, first] * residuals[:, second]
+    out[:, n_units:] += residuals[:, first] * states[:, second]
+
+
 def _maximiser(old, gradient, curvature, l1, l2):
     target = old + (gradient - l2 * old) / (curvature + l2)
     return np.sign(target) * max(abs(target) - l1 / (curvature + l2), 0)

@@ -129,12 +129,42 @@ def test_standard_errors_against_the_spread_of_estimates():
     assert np.mean(np.array(inside)[:, upper[0], upper[1]]) == pytest.approx(0.9, abs=0.025)
 
 
+def test_standard_errors_of_some_pairs(fitted, monkeypatch):
+    couplings, field = fitted.standard_errors()
+    expected = [couplings[1, 3], field[2], couplings[4, 0]]
+    pairs = [[1, 3], [2, 2], [4, 0]]
+    np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-12)
+    # As beyond 109 units.
+    monkeypatch.setattr("fastmf.estimators._fitted_machine.LARGEST", 3)
+    np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"GB each.*pairs"):
+        fitted.standard_errors()
+    for bad in ([0, 1], [[0, 5]], [[0.0, 1.0]]):
+        with pytest.raises(ValueError, match="pairs must"):
+            fitted.standard_errors(bad)
+
+
 def test_tests_of_couplings(fitted):
     found = fitted.test_couplings("bonferroni")
     np.testing.assert_array_equal(found.coupling, fitted.couplings_[found.first, found.second])
     errors = fitted.standard_errors()[0]
     np.testing.assert_array_equal(found.standard_error, errors[found.first, found.second])
     np.testing.assert_allclose(found.adjusted, np.minimum(10 * found.p_value, 1))
+
+
+def test_comparison_with_smaller_machines(fitted):
+    independent = fitted.compare_without()
+    assert len(independent.weights) == 10 and independent.p_value < 1e-10
+    one = fitted.compare_without([[3, 1]])
+    # For one coupling, near Wald's test.
+    wald = fitted.test_couplings()
+    z = wald.z[(wald.first == 1) & (wald.second == 3)]
+    assert one.statistic / one.weights[0] == pytest.approx(float(z[0]) ** 2, rel=0.1)
+    assert one.parameters[fitted._objective.index[1, 4]] == 0
+    with pytest.raises(ValueError, match="couplings"):
+        fitted.compare_without([[2, 2]])
+    with pytest.raises(ValueError, match="l2"):
+        mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(rows()).compare_without()
 
 
 def separated():
@@ -243,6 +273,34 @@ def test_pickle_keeps_everything_but_work_space(fitted):
     copy = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copy.covariance(), fitted.covariance())
     assert len(pickle.dumps(fitted)) < 20_000
+
+
+def test_saved_and_loaded(tmp_path, fitted):
+    path = tmp_path / "machine"
+    for machine in (fitted, mf.FullyVisibleBoltzmannMachine(l2=0.1).fit((rows() + 1) / 2)):
+        machine.save(path)
+        back = mf.FullyVisibleBoltzmannMachine.load(path)
+        for name, value in vars(machine).items():
+            if name.endswith("_") and name not in ("model_", "existence_"):
+                np.testing.assert_array_equal(getattr(back, name), value, err_msg=name)
+        assert back.get_params() == machine.get_params()
+        assert back.existence_ == machine.existence_ and back.values_ == machine.values_
+        np.testing.assert_array_equal(back.covariance(), machine.covariance())
+        drawn = machine.sample(20, random_state=0)
+        np.testing.assert_array_equal(back.score_samples(drawn), machine.score_samples(drawn))
+    fitted.model_.save(path)
+    with pytest.raises(ValueError, match="is not a FullyVisibleBoltzmannMachine"):
+        mf.FullyVisibleBoltzmannMachine.load(path)
+
+
+@pytest.mark.parametrize("solver", [mf.relaxed_bp, mf.adaptive_tap])
+def test_the_model_goes_into_relaxed_bp_and_adaptive_tap(solver):
+    weak = probabilities(machine(scale=0.1))
+    found = mf.FullyVisibleBoltzmannMachine().fit(all_states(5), sample_weight=weak)
+    solved, exact = solver(found.model_), mf.exact(found.model_)
+    assert solved.converged
+    np.testing.assert_allclose(solved.mean, exact.mean, atol=0.01)
+    assert solved.log_partition == pytest.approx(exact.log_partition, abs=0.01)
 
 
 def test_a_machine_of_many_units():

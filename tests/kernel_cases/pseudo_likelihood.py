@@ -21,6 +21,27 @@ def residual_arguments(size, dtype, rows=None):
     )
 
 
+def score_arguments(size, dtype, rows=None):
+    """Arguments of `scores`."""
+    rng = np.random.default_rng(5)
+    states = np.where(rng.random((size.n_rows, size.n_visible)) < 0.5, -1, 1).astype(dtype)
+    residuals = rng.normal(size=states.shape).astype(dtype)
+    wanted = chosen(rows, size.n_rows)
+    out = np.zeros((len(states[wanted]), size.n_visible * (size.n_visible + 1) // 2), dtype)
+    return states[wanted], residuals[wanted], np.zeros(1, np.int64), out
+
+
+def table_arguments(size, dtype, rows=None):
+    """Arguments of `pair_tables`: `size.n_rows` tables of pairs of five groups of four units."""
+    rng = np.random.default_rng(4)
+    codes = rng.integers(16, size=(5, 40 * size.n_rows)).astype(np.uint8)
+    wanted = chosen(rows, size.n_rows)
+    first, second = rng.integers(5, size=(2, size.n_rows))[:, wanted]
+    values = rng.normal(size=(codes.shape[1], 7)).astype(dtype)
+    sums = np.full((len(first), 256, 7), np.nan, dtype)
+    return codes, 16, first, second, values, np.zeros(1, np.int64), sums
+
+
 def bslm_arguments(size, dtype, rows=None, *, n_units=None, step=1.0, l1=0.0, l2=0.0, n_iter=6):
     """Arguments of `bslm`: `size.n_rows` starts on 40 times as many rows of data."""
     n_units = n_units or min(size.n_visible, 12)
@@ -51,11 +72,23 @@ def _residuals(arguments):
     return {"out": arguments[-2], "value": arguments[-1]}
 
 
+def _scores(arguments):
+    return {"out": arguments[-1]}
+
+
+def _sums(arguments):
+    return {"sums": arguments[-1]}
+
+
 # Parameters are estimates with errors far above float32's, but their sums over rows are not: what
 # is computed from binary data is computed in double precision.
 CASES = [
     Case("pseudo_likelihood.residuals", "plain", residual_arguments, _residuals,
          {"float64": 1e-12, "float32": 1e-4}, large=True),
+    Case("pseudo_likelihood.scores", "plain", score_arguments, _scores, {"float64": 1e-14},
+         dtypes=("float64",)),
+    Case("pseudo_likelihood.pair_tables", "plain", table_arguments, _sums, {"float64": 1e-12},
+         large=True, dtypes=("float64",)),
     Case("pseudo_likelihood.bslm", "plain", bslm_arguments, _fit, {"float64": 1e-9},
          exact=("n_iter",), large=True, dtypes=("float64",)),
     Case("pseudo_likelihood.bslm", "penalised",

@@ -76,9 +76,10 @@ def test_certificate_of_many_parameters(monkeypatch):
     states = np.where(rng.random((400, 5)) < 0.5, 1.0, -1.0)
     objective, parameters = solved(states)
     exact = np.linalg.eigvalsh(objective.hessian(parameters))[0]
-    bound = module._least_curvature(objective, parameters)
-    assert 0.1 * exact < bound <= exact
-    assert 0 < module._least_curvature(objective, parameters, budget=20 * 5**3) < bound
+    bounds = [module._least_curvature(objective, parameters, size) for size in (1, 2, 5)]
+    assert 0.1 * exact < bounds[2] < bounds[1] < bounds[0] <= exact
+    few = module._least_curvature(objective, parameters, 5, budget=1250 + 20 * 25)
+    assert 0 < few < bounds[2]
     monkeypatch.setattr(module, "LARGEST", 3)
     assert certified(objective, parameters)
     assert not certified(objective, parameters + 1)

@@ -4,6 +4,7 @@ import csv
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "experiments" / "fvbm_bslm.py"
@@ -22,4 +23,9 @@ def test_a_small_simulation(tmp_path, capsys):
         # The mean over six parameters of a squared error is a few times its variance at most.
         assert float(row["asymptotic_variance"]) >= 1 / 2000
         assert float(row["newton_mse"]) < 10 * float(row["asymptotic_variance"])
+    with open(tmp_path / "existence.csv") as file:
+        (summary,) = csv.DictReader(file)
+    errors = [float(row["newton_mse"]) for row in rows]
+    assert float(summary["newton_mse_mean_where_exists"]) == pytest.approx(np.mean(errors))
+    assert float(summary["newton_mse_median_where_exists"]) == pytest.approx(np.median(errors))
     assert "Senate is left out" in capsys.readouterr().out
