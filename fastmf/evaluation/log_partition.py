@@ -1,12 +1,13 @@
 """Estimates of the log-partition of one model, side by side."""
 
 import time
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf.evaluation.annealed import annealed_importance_sampling
-from fastmf.inference import tap
+from fastmf.inference import adaptive_tap, tap
 from fastmf.inference._arguments import rows
 from fastmf.learning.landscape import distinct
 from fastmf.learning.likelihood import log_partition_estimate
@@ -71,7 +72,15 @@ class LogPartitionReport(tuple):
 
 
 def log_partition_report(
-    model, X=None, *, n_chains=100, n_steps=1000, include_exact=None, n_threads=None, rng=0
+    model,
+    X=None,
+    *,
+    n_chains=100,
+    n_steps=1000,
+    include_exact=None,
+    include_adaptive=False,
+    n_threads=None,
+    rng=0,
 ):
     """Estimate the log-partition of an RBM by every method there is.
 
@@ -87,16 +96,20 @@ def log_partition_report(
     include_exact : bool, optional
         Enumerate the smaller layer. Default: if it has at most 16 two-valued units; up to 20 are
         possible, in a minute.
+    include_adaptive : bool, default False
+        Solve by adaptive TAP, too: often much closer than TAP, at about a hundred times the cost
+        (10 s for 100 starts on a machine of 784 x 100 units).
     n_threads : int, optional
     rng : numpy.random.Generator or int, default 0
 
     Returns
     -------
     LogPartitionReport
-        Entries "exact" (if possible), "AIS", "reverse AIS", and for NMF, TAP2 and (binary units)
-        TAP3 each: "TAP2, log-sum-exp" over the distinct solutions as if each were a phase of its
-        own, "TAP2, largest", and "TAP2, mean" over distinct solutions as in the figures of Tramel
-        et al. (2018). A method that fails says so in the remark, with a NaN.
+        Entries "exact" (if possible), "AIS", "reverse AIS", and for NMF, TAP2, (binary units) TAP3
+        and (on demand) adaptive TAP each: "TAP2, log-sum-exp" over the distinct solutions as if
+        each were a phase of its own, "TAP2, largest", and "TAP2, mean" over distinct solutions as
+        in the figures of Tramel et al. (2018). A method that fails says so in the remark, with a
+        NaN.
 
     Raises
     ------
@@ -105,7 +118,7 @@ def log_partition_report(
 
     See Also
     --------
-    annealed_importance_sampling, fastmf.exact, fastmf.tap
+    annealed_importance_sampling, fastmf.exact, fastmf.tap, fastmf.adaptive_tap
     """
     rng = np.random.default_rng(rng)
     entries, clock = [], time.perf_counter
@@ -128,11 +141,15 @@ def log_partition_report(
     ]  # fmt: skip
 
     starts = ais.samples if X is None else rows("X", X, model.n_visible, model.dtype)
-    for order, name in ORDERS.items():
-        if order == 3 and not all(hasattr(prior, "third_cumulant") for prior in model.layers):
-            continue
+    solvers = {name: partial(tap, order=order) for order, name in ORDERS.items()}
+    if not all(hasattr(prior, "third_cumulant") for prior in model.layers):
+        del solvers[ORDERS[3]]
+    if include_adaptive:
+        # A row that does not converge is not worth the double loop.
+        solvers["adaptive TAP"] = partial(adaptive_tap, schedule="parallel", max_iter=300)
+    for name, solve in solvers.items():
         start = clock()
-        solutions = tap(model, np.atleast_2d(starts), order=order, n_threads=n_threads)
+        solutions = solve(model, np.atleast_2d(starts), n_threads=n_threads)
         found = distinct(solutions)[0]
         seconds = clock() - start
         values = np.asarray(solutions.log_partition)[found]

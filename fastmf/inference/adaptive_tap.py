@@ -42,8 +42,8 @@ def adaptive_tap(
     ----------
     model : BoltzmannMachine or RBM
     init : None, int, array, pair (mean, var) or FixedPoint
-        Where to start, as in `tap`: one sweep of TAP from there gives the first sites. From a
-        result of `adaptive_tap` its sites are taken.
+        Where to start, as in `tap`: one sweep of TAP from there gives the first sites, without
+        `init` the uncoupled units do. From a result of `adaptive_tap` its sites are taken.
     schedule : {"auto", "parallel", "sequential", "convergent"}, default "auto"
         As in `expectation_propagation`. An RBM cannot be swept sequentially.
     field, precision : array or tuple of arrays, optional
@@ -72,7 +72,8 @@ def adaptive_tap(
     expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the
     sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. For an RBM only a
     matrix of the size of the smaller layer is factorised; rows are iterated in step, so that what
-    their Schur complements share is computed once. Exact for Gaussian units.
+    their Schur complements share is computed once (a row is the same alone up to rounding). About
+    one millisecond per start and iteration at 784 x 100. Exact for Gaussian units.
     """
     if not isinstance(model, BoltzmannMachine | RBM):
         raise TypeError(f"model must be a BoltzmannMachine or RBM, got {type(model).__name__}.")
@@ -126,7 +127,7 @@ def mean_covariance(model, solutions, precision=0.0):
 
 
 def _start_and_tilt(model, init, sites, field, precision, rng):
-    """Moments and tilts after a sweep, tilts from outside, and whether there are no rows."""
+    """Moments and tilts to start from, tilts from outside, and whether there are no rows."""
     layout = layout_of(model, 2, "blocked")
     start, outside, n_rows = start_and_tilt(model, layout, init, field, precision, None, rng)
     if sites is not None:
@@ -141,6 +142,10 @@ def _start_and_tilt(model, init, sites, field, precision, rng):
             tilt[:, k] = part
     if sites is not None:
         return None, tilt, n_rows is None
+    if init is None:
+        uncoupled = np.zeros((4, *tilt[:, 0].shape))
+        uncoupled[:2] = start
+        return uncoupled, tilt, n_rows is None
     moments = tuple(layout.split(part) for part in start)
     options = {"max_iter": 1, "acceleration": None, "free_energy": False}
     swept = tap(model, moments, field=field, precision=precision, **options)

@@ -101,9 +101,8 @@ def cost(X, options, folder):
             curves[name].append(1e3 * max(many - few, 0) / 10)
     ax = plotting.curves_by_epoch(options.batch_sizes, curves)
     ax.set(xlabel="starts", ylabel="milliseconds per iteration", xscale="log", yscale="log")
-    save(ax, folder / "cost.png")
     rows = zip(options.batch_sizes, *curves.values(), strict=True)
-    table(folder / "cost.csv", ("starts", *curves), rows)
+    report(folder, "cost", ax, ("starts", *curves), rows)
     tap, adaptive = (curve[-1] for curve in curves.values())
     return adaptive / max(tap, 1e-9)
 
@@ -150,17 +149,14 @@ def training(X, test, options, folder):
             )
     label = "pseudo-likelihood per unit (nats)"
     ax = plotting.curves_by_epoch(tracker.epoch, curves, label=label)
-    save(ax, folder / "training.png")
     header = "method", "iterations", "epoch", "pseudo_likelihood", "log_likelihood"
-    table(folder / "training.csv", header, rows)
+    report(folder, "training", ax, header, rows)
 
 
-def save(ax, path):
-    ax.figure.savefig(path, dpi=120)
-
-
-def table(path, header, rows):
-    with open(path, "w", newline="") as file:
+def report(folder, name, ax, header, rows):
+    """The picture and the numbers in it."""
+    ax.figure.savefig(folder / f"{name}.png", dpi=120)
+    with open(folder / f"{name}.csv", "w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
 
 

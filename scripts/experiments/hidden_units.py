@@ -44,7 +44,7 @@ KINDS = {
     "spike-and-slab": "gauss_bernoulli",
 }
 VISIBLE = {"mnist": "bernoulli", "faces": "truncated_gaussian"}
-RATES = {"mnist": 0.05, "faces": 0.005}
+RATES = {"mnist": 0.02, "faces": 0.01}
 
 
 def main(argv=None):
@@ -79,7 +79,7 @@ def parser():
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
     add("--epochs", type=int, default=20, metavar="N", help="[20]")
     add("--rows", type=int, metavar="N", help="training images [all]")
-    add("--learning-rate", type=float, metavar="RATE", help="[0.05 for mnist, 0.005 for faces]")
+    add("--learning-rate", type=float, metavar="RATE", help="[0.02 for mnist, 0.01 for faces]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
     add("--data", metavar="FOLDER", help="where the data are [$FASTMF_DATA]")
     add("--output", type=Path, metavar="FOLDER", help="[results/hidden-units-DATASET]")

@@ -15,20 +15,21 @@ def planted(n_visible, n_hidden, strength):
 
 def test_all_methods_side_by_side():
     model = planted(60, 10, 2.5)
-    report = mf.log_partition_report(model, n_chains=100, n_steps=300)
+    report = mf.log_partition_report(model, n_chains=100, n_steps=300, include_adaptive=True)
     truth = mf.exact(model).log_partition
     names = [entry.name for entry in report]
     assert names[:3] == ["exact", "AIS", "reverse AIS"]
     assert report["exact"].log_partition == pytest.approx(truth, rel=1e-13)
     for name in ("AIS", "reverse AIS"):
         assert abs(report[name].log_partition - truth) < 4 * report[name].error + 0.02
-    for method in ("NMF", "TAP2", "TAP3"):
+    for method in ("NMF", "TAP2", "TAP3", "adaptive TAP"):
         largest, mean, total = (
             report[f"{method}, {kind}"].log_partition for kind in ("largest", "mean", "log-sum-exp")
         )
         assert mean <= largest <= total
     assert report["NMF, largest"].log_partition <= truth
     assert abs(report["TAP2, log-sum-exp"].log_partition - truth) < 0.5
+    assert abs(report["adaptive TAP, log-sum-exp"].log_partition - truth) < 0.1
     text = str(report)
     assert len(text.splitlines()) == 1 + len(report)
     assert "reverse AIS" in text

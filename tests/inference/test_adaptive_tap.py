@@ -94,6 +94,13 @@ def test_rows_are_what_they_are_alone():
         np.testing.assert_allclose(inside.mean[1], alone.mean[1], atol=1e-6)
 
 
+def test_results_do_not_depend_on_threads():
+    model, starts = rbm((600, 13)), np.eye(600)[:14]
+    one, two = (mf.adaptive_tap(model, starts, n_threads=n) for n in (1, 2))
+    for part, same in zip((*one.mean, one.sites), (*two.mean, two.sites), strict=True):
+        np.testing.assert_array_equal(part, same)
+
+
 def test_rows_of_fields_and_precisions_in_a_fully_visible_machine():
     model = machine(prior=mf.Ising)
     fields = np.random.default_rng(4).normal(size=(3, 8))

@@ -1,7 +1,27 @@
+import importlib.util
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+import fastmf
+
+SCRIPTS = Path(fastmf.__file__).parent.parent / "scripts"
+
+
+@pytest.fixture(scope="session")
+def load():
+    """A function that gives a script as a module."""
+
+    def load(name):
+        path = SCRIPTS / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture

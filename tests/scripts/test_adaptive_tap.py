@@ -1,16 +1,8 @@
 import csv
-import importlib.util
-from pathlib import Path
-
-import fastmf
-
-SCRIPT = Path(fastmf.__file__).parent.parent / "scripts" / "experiments" / "adaptive_tap.py"
 
 
-def test_a_small_run_gives_both_figures(mnist, capsys):
-    spec = importlib.util.spec_from_file_location("adaptive_tap", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+def test_a_small_run_gives_both_figures(load, mnist, capsys):
+    script = load("experiments/adaptive_tap")
     folder = mnist / "out"
     script.main(
         ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",

@@ -1,16 +1,10 @@
 import csv
-import importlib.util
-from pathlib import Path
 
 import fastmf
 
-SCRIPT = Path(fastmf.__file__).parent.parent / "scripts" / "experiments" / "deep.py"
 
-
-def test_a_small_run_gives_all_figures(mnist, capsys):
-    spec = importlib.util.spec_from_file_location("deep", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+def test_a_small_run_gives_all_figures(load, mnist, capsys):
+    script = load("experiments/deep")
     folder = mnist / "out"
     script.main(
         ["--data", str(mnist), "--output", str(folder), "--layers", "3,2", "4,3",

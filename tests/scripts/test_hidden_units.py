@@ -1,18 +1,10 @@
 import csv
-import importlib.util
-from pathlib import Path
 
 import numpy as np
 
-import fastmf
 
-SCRIPT = Path(fastmf.__file__).parent.parent / "scripts" / "experiments" / "hidden_units.py"
-
-
-def test_a_small_run_gives_all_figures(mnist, capsys):
-    spec = importlib.util.spec_from_file_location("hidden_units", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+def test_a_small_run_gives_all_figures(load, mnist, capsys):
+    script = load("experiments/hidden_units")
     folder, kinds = mnist / "out", ["binary", "gaussian"]
     script.main(
         ["--data", str(mnist), "--output", str(folder), "--kinds", *kinds, "--hidden", "3",
