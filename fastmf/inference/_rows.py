@@ -94,7 +94,7 @@ def _start(model, init, arrays, rng, clamped):
         n_rows = check.count("init", init)
         first, *rest = model.layers
         shape = (n_rows, n_units(first))
-        draws = sample(first, np.zeros(shape, dtype), np.zeros(shape, dtype), _generator(rng))
+        draws = sample(first, np.zeros(shape, dtype), np.zeros(shape, dtype), generator(rng))
         return [draws.astype(dtype)] + [None] * len(rest), [None] * len(model.layers)
     if hasattr(init, "mean") and hasattr(init, "var") and not isinstance(init, np.ndarray):
         init = (init.mean, init.var)
@@ -108,7 +108,8 @@ def _start(model, init, arrays, rng, clamped):
     return arrays("init", init), [None] * len(model.layers)
 
 
-def _generator(rng):
+def generator(rng):
+    """The generator that random starts are drawn from."""
     if rng is None:
         raise ValueError("random starts need rng, a numpy.random.Generator or a seed.")
     return np.random.default_rng(rng)

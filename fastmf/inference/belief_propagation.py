@@ -4,9 +4,10 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference import _arguments as check
-from fastmf.inference._assignments import climb, spectral_radius
+from fastmf.inference._assignments import best_of, polish_rows, scatter, spectral_radius
 from fastmf.inference._bits import Bits
 from fastmf.inference._endings import mark_cycles, minimise
+from fastmf.inference._rows import generator
 from fastmf.inference._starts import checked_fields, checked_start, set_start
 from fastmf.inference._workspace import borrowed
 from fastmf.inference.beliefs import beliefs_of
@@ -37,6 +38,8 @@ def belief_propagation(
     messages=False,
     pairwise=False,
     polish=False,
+    n_restarts=0,
+    rng=None,
     certificate=False,
     on_failure="report",
     n_threads=None,
@@ -73,7 +76,13 @@ def belief_propagation(
         Compute expected products <v_i h_j>, of each row or their average (sum-product only).
     polish : bool, default False
         Improve the assignment of max- or mixed-product by flipping one visible unit after another
-        (sequential mixed-product) until no single flip helps. In NumPy, row by row.
+        until no single flip helps, in double precision. For mixed-product this is its sequential
+        form (with max_iter=1, that alone), whose fixed points are exactly the local maxima.
+    n_restarts : int, default 0
+        Decode so many more times, from random assignments, and keep the best by `objective`; all
+        that is returned is of that start. (Max- and mixed-product only.)
+    rng : numpy.random.Generator or int, optional
+        For restarts.
     certificate : bool, default False
         Bound the spectral radius of Mooij and Kappen (2007).
     on_failure : {"report", "minimise"}, default "report"
@@ -114,6 +123,10 @@ def belief_propagation(
     check.one_of("pairwise", pairwise, (False, True, "mean"))
     if polish and algorithm == "sum":
         raise ValueError("polish needs algorithm='max' or 'mixed'.")
+    n_restarts = check.count("n_restarts", n_restarts, 0)
+    if n_restarts and (algorithm == "sum" or init is not None or messages):
+        raise ValueError("n_restarts needs algorithm='max' or 'mixed', no init and messages=False.")
+    n_starts = n_restarts + 1
     if pairwise and algorithm != "sum":
         raise ValueError("pairwise needs algorithm='sum'.")
     check.one_of("on_failure", on_failure, ("report", "minimise"))
@@ -132,13 +145,15 @@ def belief_propagation(
             f"got {largest / bits.factor:g}."
         )
     init, n_rows = checked_start(init, algorithm, bits, n, m, n_rows)
-    single, n_rows = n_rows is None, n_rows or 1
+    single, n_rows = n_rows is None, (n_rows or 1) * n_starts
 
     # Cycles are told by the residuals of all sweeps (memory that is not touched costs nothing).
     n_history = max_iter if history or tol else 0
     settings, problem, record = prepared(
-        kind, model, bits, dtype, n_rows, damping, tol, max_iter, n_history
+        kind, model, bits.repeated(n_starts), dtype, n_rows, damping, tol, max_iter, n_history
     )
+    if n_restarts:
+        scatter(model, bits, record, n_starts, generator(rng))
     n_padded = record.hidden.shape[1]
     shared = n_rows == 1 and n * m > SHARED
     n_workers = workers_for(n_rows, n_rows * n * m * 10, n_threads)
@@ -169,7 +184,10 @@ def belief_propagation(
             if algorithm == "sum":
                 np.log(kept, out=kept)
     if polish:
-        _polish(algorithm, model, bits, record)
+        joint = algorithm == "max"
+        polish_rows(model, bits, problem, record, joint, settings.chunk, n_threads)
+    if n_restarts:
+        record = best_of(record, n_starts)
     radius = spectral_radius(model.weights * bits.factor) if certificate else None
     return beliefs_of(algorithm, model, bits, record, history, single, kept, pairs, radius)
 
@@ -281,13 +299,3 @@ def _pairwise(wanted, single, model, bits, problem, ratios, record, n_threads):
         out = ov * oh + ov * sh * p[1][:, None] + oh * sv * p[0][:, :, None] + sv * sh * out
     out = np.ascontiguousarray(out, dtype=model.dtype)
     return out[0] if mean or single else out
-
-
-def _polish(algorithm, model, bits, record):
-    """Make the best assignment of every row a local maximum."""
-    weights = model.weights.astype(np.float64) * bits.factor
-    for row, start in enumerate(record.best):
-        fields = (f[min(row, len(f) - 1)] for f in bits.fields)
-        best, objective = climb(weights, *fields, start, joint=algorithm == "max")
-        if objective > record.objective[row]:
-            record.best[row], record.objective[row] = best, objective
