@@ -102,13 +102,16 @@ def belief_propagation(
     ValueError, TypeError
         For arguments of wrong shapes, types or ranges, and |weights| above 230 (of {0, 1} units).
         Not converging is no error: it is said row by row in the result.
+    MemoryError
+        If the messages do not fit in the machine's memory; says how much they need.
 
     Notes
     -----
     Ping and Ihler (2017), Eqs. 8-18, in odds form: no exponential or logarithm of a message. A
     sweep is all hidden beliefs, then all visible ones. A float32 model with |weights| above 28 is
-    computed in float64. Memory: exp(weights) and one array of messages for each thread, or for each
-    row if they are kept.
+    computed in float64. Memory: exp(weights) and one array of messages for each thread (a single
+    large row has one), or for each row if they are kept: 0.15 GiB beside the weights for a row of
+    10,000 x 2,000 units in float32, 0.75 GiB for one of 100,000 x 1,000.
     """
     check.one_of("algorithm", algorithm, tuple(ALGORITHMS))
     kind = ALGORITHMS[algorithm]

@@ -353,3 +353,14 @@ def test_sequential_mixed_product_is_a_local_search():
         odds = model.visible.field[i] + np.logaddexp(0, rest + w[i]).sum()
         odds -= np.logaddexp(0, rest).sum()
         assert v[i] == (odds > 0)
+
+
+def test_messages_that_do_not_fit_in_memory(monkeypatch):
+    workspace = sys.modules["fastmf.inference._workspace"]
+    assert workspace.memory_of_the_machine() > 1e8
+    monkeypatch.setattr(workspace, "memory_of_the_machine", lambda: 1e6)
+    model, field = loopy(), np.zeros((1000, 9))
+    assert mf.belief_propagation(model, field=field).converged.all()
+    # 1000 rows of 9 x 16 (padded) messages of 8 bytes.
+    with pytest.raises(MemoryError, match=r"needs 0.00107 GiB.*\(1000, 9, 16\).*fewer rows"):
+        mf.belief_propagation(model, field=field, pairwise=True)
