@@ -23,6 +23,8 @@ LARGEST = {np.dtype(np.float32): 28.0, np.dtype(np.float64): 230.0}
 NEVER = -1e4
 # A single row of fewer pairs is swept by one thread: waking another takes as long as the sweep.
 SHARED = 2_000_000
+# Residuals beyond this number are not kept unless asked for; cycles are then not told.
+LONGEST_HISTORY = 2**26
 
 
 def belief_propagation(
@@ -151,7 +153,8 @@ def belief_propagation(
     single, n_rows = n_rows is None, (n_rows or 1) * n_starts
 
     # Cycles are told by the residuals of all sweeps (memory that is not touched costs nothing).
-    n_history = max_iter if history or tol else 0
+    told = tol and n_rows * max_iter <= LONGEST_HISTORY
+    n_history = max_iter if history or told else 0
     settings, problem, record = prepared(
         kind, model, bits.repeated(n_starts), dtype, n_rows, damping, tol, max_iter, n_history
     )

@@ -136,6 +136,11 @@ def test_a_slow_approach_is_not_called_a_cycle():
     assert "max_iter" in result.message
 
 
+def test_any_number_of_sweeps_may_be_allowed():
+    result = mf.belief_propagation(machine(9, 7, 0.4), max_iter=10**15)
+    assert result.converged and result.history is None
+
+
 def test_hard_decisions_that_cycle_are_said_to():
     n_cycling = 0
     for seed in range(10):
