@@ -1,7 +1,21 @@
+import importlib.util
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+EXPERIMENTS = Path(__file__).parents[2] / "scripts" / "experiments"
+
+
+@pytest.fixture(scope="module")
+def script(request):
+    """The script of the name of the file of tests, as a module."""
+    name = request.path.stem.removeprefix("test_")
+    spec = importlib.util.spec_from_file_location(name, EXPERIMENTS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture

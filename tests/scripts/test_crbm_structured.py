@@ -1,21 +1,7 @@
 import csv
-import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-import fastmf
-
-SCRIPT = Path(fastmf.__file__).parent.parent / "scripts" / "experiments" / "crbm_structured.py"
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("crbm_structured", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def rows(path):

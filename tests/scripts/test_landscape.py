@@ -1,20 +1,4 @@
 import csv
-import importlib.util
-from pathlib import Path
-
-import pytest
-
-import fastmf
-
-SCRIPT = Path(fastmf.__file__).parent.parent / "scripts" / "experiments" / "landscape.py"
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("landscape", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_a_small_run_gives_all_figures(script, mnist, capsys):

@@ -1,22 +1,6 @@
 import csv
-import importlib.util
-from pathlib import Path
 
 import numpy as np
-import pytest
-
-import fastmf
-
-SCRIPT = Path(fastmf.__file__).parent.parent / "scripts" / "experiments" / "multilabel_digits.py"
-
-
-@pytest.fixture(scope="module")
-def script():
-    pytest.importorskip("matplotlib")
-    spec = importlib.util.spec_from_file_location("multilabel_digits", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_a_small_run(script, tmp_path):
