@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fastmf.estimators._runs import seed_of
 from fastmf.learning.conditional import infer
 from fastmf.models._io import model_from_arrays, model_to_arrays, read_arrays, write_arrays
 
@@ -16,7 +17,7 @@ _FORGOTTEN = ("callbacks", "checkpoint", "random_state", "init")
 class TrainedCRBM(ClassifierMixin, BaseEstimator):
     """Everything of `ConditionalRBM` but its learning."""
 
-    def predict(self, X, decode=None):
+    def predict(self, X, decode=None, *, polish=False, n_restarts=0):
         """Labels of each row.
 
         Parameters
@@ -27,10 +28,19 @@ class TrainedCRBM(ClassifierMixin, BaseEstimator):
             labels and hidden units together (max-product), or the most probable labels
             (mixed-product). None for what belongs to `inference`. Hard decisions may cycle; the
             best assignment of all iterations is what is returned.
+        polish : bool, default False
+            Improve joint or marginal MAP labels until flipping no single one helps.
+        n_restarts : int, default 0
+            Decode so many more times from random labels, and keep the best.
 
         Returns
         -------
         array of shape (n_samples, n_labels) or (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            For another `decode`, or a search for labels that are modes of marginals.
         """
         check_is_fitted(self)
         inference = self._matched
@@ -44,7 +54,16 @@ class TrainedCRBM(ClassifierMixin, BaseEstimator):
             if decode not in known:
                 raise ValueError(f"decode must be one of {tuple(known)}, got {decode!r}.")
             inference = known[decode]
-        found = self._infer(self._features(X), inference)
+        search = {}
+        if polish or n_restarts:
+            if inference in ("bp", "mean_field"):
+                raise ValueError(
+                    "polish and n_restarts need decode='joint_map' or 'marginal_map': the modes of "
+                    "marginals are not found by a search."
+                )
+            rng = np.random.default_rng(seed_of(self.random_state) or 0)
+            search = {"polish": polish, "n_restarts": n_restarts, "rng": rng}
+        found = self._infer(self._features(X), inference, **search)
         predicted = self.classes_[(found.visible > 0.5).astype(int)]
         return predicted[:, 0] if self._one_column else predicted
 
@@ -157,14 +176,20 @@ class TrainedCRBM(ClassifierMixin, BaseEstimator):
     def _matched(self):
         return self._settings().matched
 
-    def _infer(self, X, inference, log_partition=False, rows=500):
+    def _infer(self, X, inference, log_partition=False, rows=500, **search):
         """Beliefs, some rows at a time so that memory stays small."""
         parts = []
         for first in range(0, X.shape[0], rows):
             fields = self.model_.fields(X[first : first + rows])
             parts.append(
                 infer(
-                    self.model_, fields, inference, self.n_sweeps_, self.n_threads, log_partition
+                    self.model_,
+                    fields,
+                    inference,
+                    self.n_sweeps_,
+                    self.n_threads,
+                    log_partition,
+                    **search,
                 )._replace(pairs=None)
             )
         joined = {

@@ -1,56 +1,44 @@
-"""Around decoding and uniqueness: one-flip local search, and Mooij and Kappen's certificate."""
+"""Around decoding and uniqueness: restarts, local search, and Mooij and Kappen's certificate."""
 
 import numpy as np
 
-from fastmf.special import softplus
+from fastmf._threads import in_parallel, workers_for
+from fastmf.kernels.beliefs import Record
+from fastmf.kernels.local_search import climb
 
 # Rounds of the power iteration; every one of them gives a valid bound.
 ROUNDS = 200
 
 
-def climb(weights, visible_field, hidden_field, visible, *, joint):
-    """Flip visible units while that raises the objective, hidden units maximised or summed.
+def scatter(model, bits, record, n_starts, rng):
+    """Random assignments for rows to start from, but for the first of each `n_starts` rows."""
+    n_rows, n = record.visible.shape
+    visible = rng.random((n_rows, n)) < 0.5
+    visible[::n_starts] = False
+    m = model.weights.shape[1]
+    record.hidden[:, :m] += (visible @ model.weights.astype(np.float64)) * bits.factor
+    record.visible[:] = np.where(visible, 1.0, -1.0)
+    record.visible[::n_starts] = 0
 
-    Sequential mixed-product: unit after unit takes the better value given all others, until none
-    changes, so that the end is a local maximum with respect to every single flip.
 
-    Parameters
-    ----------
-    weights : array of shape (n_visible, n_hidden)
-    visible_field, hidden_field : array of shape (n_visible,) and (n_hidden,)
-        Of {0, 1} units.
-    visible : bool array of shape (n_visible,)
-        Where to start.
-    joint : bool
-        Whether hidden units are maximised (joint MAP) or summed (marginal MAP).
+def polish_rows(model, bits, problem, record, joint, chunk, n_threads):
+    """Make the best assignment of every row a local maximum, all in double precision."""
+    (n, m), n_rows = model.weights.shape, len(record.best)
+    weights = model.weights.astype(np.float64) * bits.factor
+    exponentials = np.exp(weights[:0] if joint else weights)
+    fields = problem.visible_field, np.ascontiguousarray(problem.hidden_field[:, :m])
+    arguments = (
+        joint, weights, exponentials, weights.sum(1), *fields, chunk, record.best,
+        record.objective, np.zeros(1, np.int64),
+    )  # fmt: skip
+    in_parallel(climb, arguments, workers_for(n_rows, 20 * n_rows * n * m, n_threads))
 
-    Returns
-    -------
-    visible : bool array of shape (n_visible,)
-    objective : float
-    """
 
-    def summed(field):
-        return (np.maximum(field, 0) if joint else softplus(field)).sum()
-
-    visible = visible.copy()
-    field = hidden_field + visible @ weights
-    now = summed(field)
-    unchanged = i = 0
-    while unchanged < len(visible):
-        sign = -1.0 if visible[i] else 1.0
-        moved = field + sign * weights[i]
-        then = summed(moved)
-        gain = sign * visible_field[i] + then - now
-        # A gain within rounding could be taken back and forth for ever.
-        if gain > 1e-12 * (1 + abs(now)):
-            visible[i], field, now, unchanged = not visible[i], moved, then, 0
-        else:
-            unchanged += 1
-        i = (i + 1) % len(visible)
-    # Fields that were moved often carry the rounding of all moves.
-    field = hidden_field + visible @ weights
-    return visible, float(visible_field[visible].sum() + summed(field))
+def best_of(record, n_starts):
+    """The record of the best of each `n_starts` rows."""
+    first = np.arange(0, len(record.objective), n_starts)
+    chosen = first + record.objective.reshape(-1, n_starts).argmax(1)
+    return Record(*(part[chosen] if len(part) else part for part in record))
 
 
 def spectral_radius(weights):

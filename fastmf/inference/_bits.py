@@ -1,5 +1,7 @@
 """Binary units of any kind as {0, 1} units: x = offset + scale * bit."""
 
+from copy import copy
+
 import numpy as np
 
 from fastmf.models import RBM
@@ -49,6 +51,12 @@ class Bits:
         columns = w.sum(0, dtype=np.float64) if ov else 0.0
         self.fields = sv * (b1 + oh * rows), sh * (b2 + ov * columns)
         self.constant = ov * b1.sum(1) + oh * b2.sum(1) + ov * oh * np.sum(rows)
+
+    def repeated(self, n):
+        """The same with n rows for every row of fields that has one of its own."""
+        more = copy(self)
+        more.fields = tuple(f if len(f) == 1 else np.repeat(f, n, axis=0) for f in self.fields)
+        return more
 
     def means(self, log_odds):
         """Means and variances of the model's own units, from log-odds of the bits."""

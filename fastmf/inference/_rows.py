@@ -94,7 +94,7 @@ def _start(model, init, arrays, rng, clamped):
         n_rows = check.count("init", init)
         first, *rest = model.layers
         shape = (n_rows, n_units(first))
-        draws = sample(first, np.zeros(shape, dtype), np.zeros(shape, dtype), _generator(rng))
+        draws = sample(first, np.zeros(shape, dtype), np.zeros(shape, dtype), generator(rng))
         return [draws.astype(dtype)] + [None] * len(rest), [None] * len(model.layers)
     if hasattr(init, "mean") and hasattr(init, "var") and not isinstance(init, np.ndarray):
         init = (init.mean, init.var)
@@ -108,7 +108,8 @@ def _start(model, init, arrays, rng, clamped):
     return arrays("init", init), [None] * len(model.layers)
 
 
-def _generator(rng):
+def generator(rng):
+    """The generator that random starts are drawn from."""
     if rng is None:
         raise ValueError("random starts need rng, a numpy.random.Generator or a seed.")
     return np.random.default_rng(rng)
@@ -128,13 +129,15 @@ def _tilt_rows(layout, parts, n_rows, dtype):
     return layout.join(parts, n_rows if with_rows else 1, dtype)
 
 
+def trace_of(record):
+    """Residual of every sweep; rows that ended earlier repeat their last one."""
+    n_sweeps = int(record.n_iter.max())
+    last = np.minimum(np.arange(n_sweeps), record.n_iter[:, None] - 1)
+    return np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)
+
+
 def result(layout, record, log_partition, single):
     """The `FixedPoint` that a record holds."""
-    trace = None
-    if record.history.size:
-        n_sweeps = int(record.n_iter.max())
-        last = np.minimum(np.arange(n_sweeps), record.n_iter[:, None] - 1)
-        trace = np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)
     one = (lambda x: x[0]) if single else (lambda x: x)
     mean, var, b, a = (layout.split(one(part)) for part in record.state)
     messages = np.array([MESSAGES[status] for status in record.status])
@@ -148,5 +151,5 @@ def result(layout, record, log_partition, single):
         n_iter=one(record.n_iter),
         residual=one(record.residual),
         message=one(messages),
-        history=None if trace is None else one(trace),
+        history=one(trace_of(record)) if record.history.size else None,
     )

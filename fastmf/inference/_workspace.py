@@ -1,5 +1,6 @@
 """Memory that one solve leaves to the next: fresh pages cost small solves more than their work."""
 
+import os
 from contextlib import contextmanager
 
 import numpy as np
@@ -8,10 +9,31 @@ import numpy as np
 _kept: list = []
 
 
+def memory_of_the_machine():
+    """Bytes of physical memory; infinity where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return np.inf
+
+
 @contextmanager
 def borrowed(shape, dtype):
-    """An array with arbitrary content, for the duration of the block."""
-    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    """An array with arbitrary content, for the duration of the block.
+
+    Raises
+    ------
+    MemoryError
+        If the machine has not so much, rather than be killed when the array is filled.
+    """
+    n_bytes = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+    if n_bytes > memory_of_the_machine():
+        raise MemoryError(
+            f"this solve needs {n_bytes / 2**30:.3g} GiB of working memory, an array of shape "
+            f"{tuple(map(int, shape))}, and the machine has {memory_of_the_machine() / 2**30:.3g}. "
+            "Solve fewer rows at a time, use fewer threads or a float32 model, and do without "
+            "what keeps the messages of every row (messages, pairwise, init)."
+        )
     try:
         memory = _kept.pop()
     except IndexError:

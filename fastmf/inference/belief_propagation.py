@@ -4,27 +4,27 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference import _arguments as check
-from fastmf.inference._assignments import climb, spectral_radius
+from fastmf.inference._assignments import best_of, polish_rows, scatter, spectral_radius
 from fastmf.inference._bits import Bits
+from fastmf.inference._endings import mark_cycles, minimise
+from fastmf.inference._rows import generator
+from fastmf.inference._starts import checked_fields, checked_start, set_start
 from fastmf.inference._workspace import borrowed
-from fastmf.inference.beliefs import Beliefs
+from fastmf.inference.beliefs import beliefs_of
 from fastmf.kernels import belief_propagation as kernels
 from fastmf.kernels import beliefs as vocabulary
 from fastmf.kernels.beliefs import Partial, Problem, Record, Settings
 from fastmf.special import sigmoid_pair
 
 ALGORITHMS = {"sum": vocabulary.SUM, "max": vocabulary.MAX, "mixed": vocabulary.MIXED}
-MESSAGES = {
-    vocabulary.CONVERGED: "converged",
-    vocabulary.OUT_OF_SWEEPS: "not converged: max_iter sweeps done while beliefs "
-    "still move or cycle; raise max_iter, or leave damping=None",
-}
 # Largest |weight| between {0, 1} units for which all ratios are normal numbers of the type.
 LARGEST = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
 # Field of padding units: 0 to all purposes, and still finite.
 NEVER = -1e4
 # A single row of fewer pairs is swept by one thread: waking another takes as long as the sweep.
 SHARED = 2_000_000
+# Residuals beyond this number are not kept unless asked for; cycles are then not told.
+LONGEST_HISTORY = 2**26
 
 
 def belief_propagation(
@@ -40,7 +40,10 @@ def belief_propagation(
     messages=False,
     pairwise=False,
     polish=False,
+    n_restarts=0,
+    rng=None,
     certificate=False,
+    on_failure="report",
     n_threads=None,
 ):
     """Iterate the messages of belief propagation, for many rows of fields at once.
@@ -75,9 +78,20 @@ def belief_propagation(
         Compute expected products <v_i h_j>, of each row or their average (sum-product only).
     polish : bool, default False
         Improve the assignment of max- or mixed-product by flipping one visible unit after another
-        (sequential mixed-product) until no single flip helps. In NumPy, row by row.
+        until no single flip helps, in double precision. For mixed-product this is its sequential
+        form (with max_iter=1, that alone), whose fixed points are exactly the local maxima.
+    n_restarts : int, default 0
+        Decode so many more times, from random assignments, and keep the best by `objective`; all
+        that is returned is of that start. (Max- and mixed-product only.)
+    rng : numpy.random.Generator or int, optional
+        For restarts.
     certificate : bool, default False
         Bound the spectral radius of Mooij and Kappen (2007).
+    on_failure : {"report", "minimise"}, default "report"
+        What becomes of rows of sum-product that have not converged. Report: they are given as they
+        are. Minimise: they are replaced by a stationary point of the Bethe free energy, found by
+        minimising it directly; their message says so. One row after another, in float64, some ten
+        times the memory of the weights.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
 
@@ -90,13 +104,16 @@ def belief_propagation(
     ValueError, TypeError
         For arguments of wrong shapes, types or ranges, and |weights| above 340 (of {0, 1} units).
         Not converging is no error: it is said row by row in the result.
+    MemoryError
+        If the messages do not fit in the machine's memory; says how much they need.
 
     Notes
     -----
     Ping and Ihler (2017), Eqs. 8-18, in odds form: no exponential or logarithm of a message. A
     sweep is all hidden beliefs, then all visible ones. A float32 model with |weights| above 40 is
-    computed in float64. Memory: exp(weights) and one array of messages for each thread, or for each
-    row if they are kept.
+    computed in float64. Memory: exp(weights) and one array of messages for each thread (a single
+    large row has one), or for each row if they are kept: 0.15 GiB beside the weights for a row of
+    10,000 x 2,000 units in float32, 0.75 GiB for one of 100,000 x 1,000.
     """
     check.one_of("algorithm", algorithm, tuple(ALGORITHMS))
     kind = ALGORITHMS[algorithm]
@@ -111,11 +128,18 @@ def belief_propagation(
     check.one_of("pairwise", pairwise, (False, True, "mean"))
     if polish and algorithm == "sum":
         raise ValueError("polish needs algorithm='max' or 'mixed'.")
+    n_restarts = check.count("n_restarts", n_restarts, 0)
+    if n_restarts and (algorithm == "sum" or init is not None or messages):
+        raise ValueError("n_restarts needs algorithm='max' or 'mixed', no init and messages=False.")
+    n_starts = n_restarts + 1
     if pairwise and algorithm != "sum":
         raise ValueError("pairwise needs algorithm='sum'.")
+    check.one_of("on_failure", on_failure, ("report", "minimise"))
+    if on_failure == "minimise" and (algorithm != "sum" or not tol):
+        raise ValueError("on_failure='minimise' needs algorithm='sum' and tol above 0.")
     if messages and algorithm == "mixed":
         raise ValueError("messages are not there for mixed-product: start it from an assignment.")
-    fields, n_rows = _fields(model, field)
+    fields, n_rows = checked_fields(model, field)
     bits = Bits(model, fields)
     n, m = model.weights.shape
     largest = _largest(model.weights) * bits.factor
@@ -125,13 +149,26 @@ def belief_propagation(
             f"weights must be at most {LARGEST[dtype] / bits.factor:g} in absolute value, "
             f"got {largest / bits.factor:g}."
         )
-    init, n_rows = _init(init, algorithm, bits, n, m, n_rows)
-    single, n_rows = n_rows is None, n_rows or 1
+    init, n_rows = checked_start(init, algorithm, bits, n, m, n_rows)
+    single, n_rows = n_rows is None, (n_rows or 1) * n_starts
 
-    n_history = max_iter if history else 0
+    # Cycles are told by the residuals of all sweeps (memory that is not touched costs nothing).
+    told = tol and n_rows * max_iter <= LONGEST_HISTORY
+    n_history = max_iter if history or told else 0
     settings, problem, record = prepared(
-        kind, model, bits, dtype, n_rows, damping, tol, max_iter, n_history, n_threads
+        kind,
+        model,
+        bits.repeated(n_starts),
+        dtype,
+        n_rows,
+        damping,
+        tol,
+        max_iter,
+        n_history,
+        n_threads,
     )
+    if n_restarts:
+        scatter(model, bits, record, n_starts, generator(rng))
     n_padded = record.hidden.shape[1]
     shared = n_rows == 1 and n * m > SHARED
     n_workers = workers_for(n_rows, n_rows * n * m * 10, n_threads)
@@ -142,7 +179,7 @@ def belief_propagation(
     else:
         shape = n_seats, n, n_padded
     with borrowed(shape, dtype) as ratios:
-        _start(kind, model, bits, init, ratios, record)
+        set_start(kind, model, bits, init, ratios, record)
         if shared:
             _solve_shared(settings, problem, ratios, record, n_threads)
         else:
@@ -151,6 +188,10 @@ def belief_propagation(
             queue = np.zeros(2, np.int64)
             arguments = settings, problem, ratios, record, partial, queue
             in_parallel(kernels.belief_propagation, arguments, n_workers)
+        if n_history:
+            mark_cycles(record)
+        if on_failure == "minimise":
+            minimise(model, bits, record, ratios, settings.tol)
         pairs = _pairwise(pairwise, single, model, bits, problem, ratios, record, n_threads)
         kept = None
         if messages:
@@ -158,52 +199,12 @@ def belief_propagation(
             if algorithm == "sum":
                 np.log(kept, out=kept)
     if polish:
-        _polish(algorithm, model, bits, record)
+        joint = algorithm == "max"
+        polish_rows(model, bits, problem, record, joint, settings.chunk, n_threads)
+    if n_restarts:
+        record = best_of(record, n_starts)
     radius = spectral_radius(model.weights * bits.factor) if certificate else None
-    return _result(algorithm, model, bits, record, history, single, kept, pairs, radius)
-
-
-def _fields(model, field):
-    """Checked extra fields of both layers, and the number of rows."""
-    if not hasattr(model, "layers") or len(model.layers) != 2:
-        raise TypeError(f"model must be an RBM, got {type(model).__name__}.")
-    sizes = model.weights.shape
-    parts = [
-        check.rows("field", part, n, np.float64)
-        for part, n in zip(check.per_layer("field", field, sizes), sizes, strict=True)
-    ]
-    names = "visible field", "hidden field"
-    return parts, check.common_rows(zip(names, parts, strict=True))
-
-
-def _init(init, algorithm, bits, n, m, n_rows):
-    """Starting log-ratios (or visible bits), and the number of rows."""
-    if init is None:
-        return None, n_rows
-    if isinstance(init, Beliefs):
-        if algorithm == "mixed":
-            init = init.assignment[0]
-        elif init.messages is None:
-            raise ValueError("init must have messages: ask for them with messages=True.")
-        else:
-            init = init.messages
-    start = np.asarray(init)
-    shape = (n,) if algorithm == "mixed" else (n, m)
-    if start.dtype.kind not in "fiub":
-        raise TypeError(f"init must be an array of real numbers, got dtype {start.dtype}.")
-    if start.shape[-len(shape) :] != shape or start.ndim not in (len(shape), len(shape) + 1):
-        raise ValueError(f"init must have shape {shape} or (n_rows, *{shape}), got {start.shape}.")
-    if start.ndim > len(shape) and not len(start):
-        raise ValueError("init must have at least one row.")
-    if not np.isfinite(start).all():
-        raise ValueError("init must be finite, got NaN or infinity.")
-    if algorithm == "mixed":
-        start = start > bits.offsets[0] + bits.scales[0] / 2
-    if start.ndim > len(shape):
-        if n_rows not in (None, 1) and len(start) not in (1, n_rows):
-            raise ValueError(f"the numbers of rows differ: field {n_rows}, init {len(start)}.")
-        n_rows = max(n_rows or 1, len(start))
-    return start, n_rows
+    return beliefs_of(algorithm, model, bits, record, history, single, kept, pairs, radius)
 
 
 def _largest(weights):
@@ -283,24 +284,6 @@ def seats(n_seats, n_blocks, n_padded, dtype, kind):
     )
 
 
-def _start(kind, model, bits, init, ratios, record):
-    """Messages to start from, and the hidden beliefs that belong to them."""
-    m = model.weights.shape[1]
-    if kind == vocabulary.MIXED:
-        if init is not None:
-            record.visible[:] = np.where(init, 1.0, -1.0)
-            record.hidden[:, :m] += (init @ model.weights.astype(np.float64)) * bits.factor
-        return
-    if len(ratios) == len(record.visible):  # each row has its own, and goes on from what is there
-        ratios[:] = 1 if kind == vocabulary.SUM else 0
-    if init is not None:
-        # Messages lie between 1 and exp(weight).
-        scaled = model.weights * bits.factor
-        logs = np.clip(init, np.minimum(scaled, 0), np.maximum(scaled, 0))
-        record.hidden[:, :m] += logs.sum(-2)
-        ratios[:, :, :m] = np.exp(logs) if kind == vocabulary.SUM else logs
-
-
 def _solve_shared(settings, problem, ratios, record, n_threads):
     """Sweep a single row, all threads at it."""
     n, n_padded = record.visible.shape[1], record.hidden.shape[1]
@@ -341,54 +324,3 @@ def _pairwise(wanted, single, model, bits, problem, ratios, record, n_threads):
         out = ov * oh + ov * sh * p[1][:, None] + oh * sv * p[0][:, :, None] + sv * sh * out
     out = np.ascontiguousarray(out, dtype=model.dtype)
     return out[0] if mean or single else out
-
-
-def _polish(algorithm, model, bits, record):
-    """Make the best assignment of every row a local maximum."""
-    weights = model.weights.astype(np.float64) * bits.factor
-    for row, start in enumerate(record.best):
-        fields = (f[min(row, len(f) - 1)] for f in bits.fields)
-        best, objective = climb(weights, *fields, start, joint=algorithm == "max")
-        if objective > record.objective[row]:
-            record.best[row], record.objective[row] = best, objective
-
-
-def _result(algorithm, model, bits, record, history, single, messages, pairs, radius):
-    dtype, m = model.dtype, model.weights.shape[1]
-    log_odds = record.visible, record.hidden[:, :m]
-    means, variances = bits.means(log_odds)
-    if algorithm == "sum":
-        assignment, objective = tuple(x > 0 for x in log_odds), None
-        log_partition = record.bethe + bits.constant
-    else:
-        fields = bits.fields[1] + (record.best.astype(dtype) @ model.weights) * bits.factor
-        assignment = record.best, fields > 0
-        log_partition = objective = record.objective + bits.constant
-    trace = None
-    if history:
-        n_sweeps = int(record.n_iter.max())
-        last = np.minimum(np.arange(n_sweeps), record.n_iter[:, None] - 1)
-        trace = np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)
-    one = (lambda x: None if x is None else x[0]) if single else (lambda x: x)
-    tilts = [
-        x / s - prior.field for x, s, prior in zip(log_odds, bits.scales, model.layers, strict=True)
-    ]
-    cast = lambda parts: tuple(one(np.asarray(x, dtype)) for x in parts)  # noqa: E731
-    return Beliefs(
-        mean=cast(means),
-        var=cast(variances),
-        b=cast(tilts),
-        a=cast([np.zeros_like(x) for x in log_odds]),
-        log_partition=one(log_partition),
-        converged=one(record.status == vocabulary.CONVERGED),
-        n_iter=one(record.n_iter),
-        residual=one(record.residual),
-        message=one(np.array([MESSAGES[status] for status in record.status])),
-        history=one(trace),
-        assignment=cast(bits.values(k, x) for k, x in enumerate(assignment)),
-        objective=one(objective),
-        messages=one(messages),
-        pairwise=pairs,
-        damping=one(record.damping),
-        spectral_radius=radius,
-    )

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastmf.inference._endings import CONVERGED, MESSAGES, MINIMISED
+from fastmf.inference._rows import trace_of
 from fastmf.inference.fixed_point import FixedPoint
 
 
@@ -39,3 +41,40 @@ class Beliefs(FixedPoint):
     pairwise: np.ndarray | None = None
     damping: np.ndarray | float = 0.0
     spectral_radius: float | None = None
+
+
+def beliefs_of(algorithm, model, bits, record, history, single, messages, pairs, radius):
+    """The `Beliefs` that a record holds."""
+    dtype, m = model.dtype, model.weights.shape[1]
+    log_odds = record.visible, record.hidden[:, :m]
+    means, variances = bits.means(log_odds)
+    if algorithm == "sum":
+        assignment, objective = tuple(x > 0 for x in log_odds), None
+        log_partition = record.bethe + bits.constant
+    else:
+        fields = bits.fields[1] + (record.best.astype(dtype) @ model.weights) * bits.factor
+        assignment = record.best, fields > 0
+        log_partition = objective = record.objective + bits.constant
+    one = (lambda x: None if x is None else x[0]) if single else (lambda x: x)
+    tilts = [
+        x / s - prior.field for x, s, prior in zip(log_odds, bits.scales, model.layers, strict=True)
+    ]
+    cast = lambda parts: tuple(one(np.asarray(x, dtype)) for x in parts)  # noqa: E731
+    return Beliefs(
+        mean=cast(means),
+        var=cast(variances),
+        b=cast(tilts),
+        a=cast([np.zeros_like(x) for x in log_odds]),
+        log_partition=one(log_partition),
+        converged=one(np.isin(record.status, (CONVERGED, MINIMISED))),
+        n_iter=one(record.n_iter),
+        residual=one(record.residual),
+        message=one(np.array([MESSAGES[status] for status in record.status])),
+        history=one(trace_of(record) if history else None),
+        assignment=cast(bits.values(k, x) for k, x in enumerate(assignment)),
+        objective=one(objective),
+        messages=one(messages),
+        pairwise=pairs,
+        damping=one(record.damping),
+        spectral_radius=radius,
+    )

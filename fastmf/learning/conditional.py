@@ -97,7 +97,7 @@ class Moments(NamedTuple):
     residual: np.ndarray
 
 
-def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=False):
+def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=False, **search):
     """Beliefs under given fields; 0 or 1 for max-product, and for labels by mixed-product.
 
     Parameters
@@ -110,6 +110,8 @@ def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=Fals
     n_threads : int or None
     log_partition : bool
         Whether mean field computes it; belief propagation does anyway.
+    **search
+        `polish`, `n_restarts` and `rng` of max- and mixed-product.
 
     Returns
     -------
@@ -132,7 +134,7 @@ def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=Fals
         found = belief_propagation(rbm, pairwise="mean", **options)
         return Moments(*found.mean, found.pairwise, found.log_partition, found.residual)
     algorithm = {"max_product": "max", "mixed_product": "mixed"}[inference]
-    found = belief_propagation(rbm, algorithm=algorithm, **options)
+    found = belief_propagation(rbm, algorithm=algorithm, **options, **search)
     visible, hidden = (part.astype(model.dtype, copy=False) for part in found.assignment)
     if inference == "mixed_product":
         hidden = hidden_means(model, visible, c)

@@ -7,8 +7,8 @@ a folder:
   table.csv, table.md   error by method and task, over all pixels and over those that were changed,
                         beside the paper's figures
   pictures-TASK.png     clean, corrupted and restored test images (Fig. 2)
-  occlusion.csv         error by size of the patch, where several sizes were run (Fig. 3)
-  convergence.csv       share of runs of inference that converge to 1e-3, by epoch (Fig. 4)
+  occlusion.csv, .png   error by size of the patch; the figure where several sizes were run (Fig. 3)
+  convergence.csv, .png share of runs of inference that converge to 1e-3, by epoch (Fig. 4)
 
 and each machine as TASK-METHOD.npz. A run that was stopped goes on where it was if it is started
 again with the same options and the same folder.
@@ -30,9 +30,11 @@ from fastmf.datasets import load_caltech_silhouettes, load_mnist
 EPILOG = """\
 examples:
   python scripts/experiments/crbm_structured.py --quick
-      two tasks with few images: does it run?
+      all six tasks with few images: does it run?
   python scripts/experiments/crbm_structured.py --train-size 1500 --hidden 100 --epochs 10
   python scripts/experiments/crbm_structured.py --tasks mnist-noisy-20 caltech-occluded-12
+  python scripts/experiments/crbm_structured.py --tasks --sides 4 6 8 10 12 14
+      Fig. 3 alone
 
 Data are read from the folder --data, or the environment variable FASTMF_DATA.
 
@@ -75,9 +77,10 @@ def main(argv=None):
         options.hidden, options.logistic_epochs = 8, 2
     folder = options.output
     folder.mkdir(parents=True, exist_ok=True)
+    by_side = [f"mnist-occluded-{side}" for side in options.sides]
     records = []
-    for task in options.tasks:
-        train, validation, test = data(task, options)
+    for task in dict.fromkeys([*options.tasks, *by_side]):
+        shape, (train, validation, test) = data(task, options)
         restored = {}
         for method in METHODS:
             if method != "LR" and method not in options.methods:
@@ -91,7 +94,8 @@ def main(argv=None):
             )
             records.append((task, method, everywhere, changed, machine.history_, seconds))
             report(records, folder)
-        pictures(test, restored, folder / f"pictures-{task}.png")
+        pictures(test, restored, shape, folder / f"pictures-{task}.png")
+    figures(records, folder)
 
 
 def parser():
@@ -99,9 +103,11 @@ def parser():
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = whole.add_argument
-    add("--tasks", nargs="+", default=["mnist-noisy-10", "mnist-occluded-8"], metavar="TASK",
+    add("--tasks", nargs="*", default=list(PAPER), metavar="TASK",
         help="DATA-KIND-AMOUNT: mnist or caltech, noisy-PERCENT or occluded-SIDE "
-        "[mnist-noisy-10 mnist-occluded-8]")  # fmt: skip
+        "[the paper's six]")  # fmt: skip
+    add("--sides", nargs="+", type=int, default=[], metavar="N",
+        help="sides of patches on MNIST, for Fig. 3: so many more tasks [none]")  # fmt: skip
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="[all eight]")
     add("--train-size", type=int, default=50000, metavar="N", help="training images [50000]")
     add("--test-size", type=int, default=10000, metavar="N", help="test images [10000]")
@@ -122,7 +128,7 @@ def parser():
     return whole
 
 
-def corrupt(clean, kind, amount, rng, shape=(28, 28), patch=0.0):
+def corrupt(clean, kind, amount, rng, shape, patch=0.0):
     """Flip `amount` percent of the pixels, or set a square of that side anywhere to `patch`."""
     if kind == "noisy":
         return np.where(rng.random(clean.shape) < amount / 100, 1 - clean, clean)
@@ -136,14 +142,15 @@ def corrupt(clean, kind, amount, rng, shape=(28, 28), patch=0.0):
 
 
 def data(task, options):
-    """Training, validation and test pairs (corrupted, clean)."""
+    """Height and width, and training, validation and test pairs (corrupted, clean)."""
     name, kind, amount = task.split("-")
     if name == "mnist":
-        rest = load_mnist(options.data, split="train", binary=True).X
+        rest, shape, _ = load_mnist(options.data, split="train", binary=True)
         test = load_mnist(options.data, split="test", binary=True).X
         n = min(options.train_size, len(rest) * 5 // 6)
         train, validation = rest[:n], rest[-min(max(1, n // 5), 10000) :][: options.validation_size]
     else:
+        shape = 28, 28
         train, validation, test = (
             load_caltech_silhouettes(options.data, split=split).X
             for split in ("train", "validation", "test")
@@ -151,8 +158,8 @@ def data(task, options):
         train, validation = train[: options.train_size], validation[: options.train_size]
     rng = np.random.default_rng([options.seed, int(amount)])
     patch = float(name == "caltech")
-    return [
-        (corrupt(clean, kind, int(amount), rng, patch=patch).astype(np.float32), clean)
+    return shape, [
+        (corrupt(clean, kind, int(amount), rng, shape, patch).astype(np.float32), clean)
         for clean in (train, validation, test[: options.test_size])
     ]
 
@@ -219,14 +226,41 @@ def write(path, header, rows):
         csv.writer(file).writerows([header, *rows])
 
 
-def pictures(test, restored, path, n=10):
+def figures(records, folder):
+    """Figs. 3 and 4."""
+    sides, axes = {}, None
+    for task, method, _, changed, history, _ in records:
+        data, kind, amount = task.split("-")
+        if (data, kind) == ("mnist", "occluded"):
+            sides.setdefault(method, {})[int(amount)] = changed
+        if method == "MLE-BP":
+            shares = {task: history["converged"]}
+            axes = plotting.curves_by_epoch(
+                history["epoch"], shares, label="share of converged runs of MLE-BP", ax=axes
+            )
+    if axes is not None:
+        axes.set_ylim(0, 1.05)
+        axes.figure.savefig(folder / "convergence.png", dpi=150)
+    if all(len(errors) < 2 for errors in sides.values()):
+        return
+    axes = None
+    for method, errors in sides.items():
+        by_side = dict(sorted(errors.items()))
+        axes = plotting.curves_by_epoch(
+            list(by_side), {method: list(by_side.values())}, label="error (% of changed)", ax=axes
+        )
+    axes.set_xlabel("side of the patch (pixels)")
+    axes.figure.savefig(folder / "occlusion.png", dpi=150)
+
+
+def pictures(test, restored, shape, path, n=10):
     """Fig. 2."""
     rows = {
         "corrupted": test[0][:n],
         **{k: v[:n] for k, v in restored.items()},
         "clean": test[1][:n],
     }
-    plotting.image_rows(rows, (28, 28)).savefig(path, dpi=150)
+    plotting.image_rows(rows, shape).savefig(path, dpi=150)
 
 
 if __name__ == "__main__":

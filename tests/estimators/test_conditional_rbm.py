@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -67,6 +69,22 @@ def test_decoding():
         assert (machine.predict(X, decode) == Y).mean() > least
     with pytest.raises(ValueError, match="decode must be one of"):
         machine.predict(X, "best")
+
+
+def test_a_search_finds_the_most_probable_labels():
+    X, Y = copies()
+    machine = quick().fit(X, Y)
+    every = np.array(list(itertools.product((0, 1), repeat=6)))
+    best = np.stack([-machine.model_.free_energy(every, np.tile(x, (64, 1))) for x in X]).max(1)
+
+    def short(**search):
+        found = machine.predict(X, "marginal_map", **search)
+        return best + machine.model_.free_energy(found, X)
+
+    assert short().max() > 1
+    assert short(polish=True, n_restarts=20).max() < 1e-9
+    with pytest.raises(ValueError, match="polish and n_restarts need decode"):
+        machine.predict(X, polish=True)
 
 
 def test_sparse_features_and_single_precision():

@@ -247,6 +247,9 @@ def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
         ({"init": np.full((9, 7), np.inf)}, "init"),
         ({"pairwise": True, "algorithm": "max"}, "pairwise"),
         ({"polish": True}, "polish"),
+        ({"n_restarts": 2}, "n_restarts"),
+        ({"n_restarts": 2, "algorithm": "max"}, "rng"),
+        ({"n_restarts": 2, "algorithm": "mixed", "init": np.zeros(9)}, "n_restarts"),
     ],
 )
 def test_bad_input(options, error):
@@ -311,3 +314,53 @@ def test_certificate():
     assert result.spectral_radius == pytest.approx(expected, rel=1e-3)
     zero = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
     assert mf.belief_propagation(zero, certificate=True).spectral_radius < 1
+
+
+@pytest.mark.parametrize("algorithm", ["max", "mixed"])
+def test_restarts_find_better_assignments_and_keep_them(algorithm):
+    """With enough of them the best of all, by enumeration, in every row."""
+    prior, n_better = mf.Ising, 0
+    model = loopy(8, 6, prior=prior, scale=1.5)
+    field = np.random.default_rng(2).normal(size=(6, 8))
+    visible = np.array(list(itertools.product((-1, 1), repeat=8)))
+    on = visible @ model.weights + model.hidden.field
+    values = (abs(on) if algorithm == "max" else np.logaddexp(on, -on)).sum(1)
+    best = (values[:, None] + visible @ (model.visible.field + field).T).max(0)
+    options = {"field": field, "algorithm": algorithm, "max_iter": 20}
+    once = mf.belief_propagation(model, **options)
+    result = mf.belief_propagation(model, n_restarts=30, rng=0, polish=True, **options)
+    assert result.objective.shape == (6,) and result.mean[0].shape == (6, 8)
+    np.testing.assert_allclose(result.objective, best, atol=1e-10)
+    n_better = (result.objective > once.objective + 1e-9).sum()
+    assert n_better > 0
+    again = mf.belief_propagation(model, n_restarts=30, rng=0, polish=True, n_threads=1, **options)
+    np.testing.assert_array_equal(again.objective, result.objective)
+    single = mf.belief_propagation(
+        model, algorithm=algorithm, n_restarts=30, rng=0, polish=True, max_iter=20
+    )
+    field = visible @ model.visible.field
+    assert single.objective == pytest.approx((values + field).max(), abs=1e-10)
+    assert single.mean[0].shape == (8,)
+
+
+def test_sequential_mixed_product_is_a_local_search():
+    """One sweep and polish: every unit then agrees with its log-odds given all others."""
+    model = loopy(60, 30, scale=1.0)
+    result = mf.belief_propagation(model, algorithm="mixed", max_iter=1, polish=True)
+    v, w = result.assignment[0], model.weights
+    for i in range(60):
+        rest = np.delete(v, i) @ np.delete(w, i, 0) + model.hidden.field
+        odds = model.visible.field[i] + np.logaddexp(0, rest + w[i]).sum()
+        odds -= np.logaddexp(0, rest).sum()
+        assert v[i] == (odds > 0)
+
+
+def test_messages_that_do_not_fit_in_memory(monkeypatch):
+    workspace = sys.modules["fastmf.inference._workspace"]
+    assert workspace.memory_of_the_machine() > 1e8
+    monkeypatch.setattr(workspace, "memory_of_the_machine", lambda: 1e6)
+    model, field = loopy(), np.zeros((1000, 9))
+    assert mf.belief_propagation(model, field=field).converged.all()
+    # 1000 rows of 9 x 16 (padded) messages of 8 bytes.
+    with pytest.raises(MemoryError, match=r"needs 0.00107 GiB.*\(1000, 9, 16\).*fewer rows"):
+        mf.belief_propagation(model, field=field, pairwise=True)

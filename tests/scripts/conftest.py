@@ -24,6 +24,12 @@ def load():
     return load
 
 
+@pytest.fixture(scope="module")
+def script(request, load):
+    """The experiment of the name of the file of tests, as a module."""
+    return load(f"experiments/{request.path.stem.removeprefix('test_')}")
+
+
 @pytest.fixture
 def mnist(tmp_path):
     """A folder like MNIST's, with images of 4 x 4 pixels."""

@@ -1,22 +1,9 @@
 import csv
-import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fastmf as mf
-
-SCRIPT = Path(mf.__file__).parent.parent / "scripts" / "experiments" / "training_quality.py"
-
-
-@pytest.fixture(scope="module")
-def script():
-    pytest.importorskip("matplotlib")
-    spec = importlib.util.spec_from_file_location("training_quality", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_two_methods_side_by_side(script, mnist, capsys):

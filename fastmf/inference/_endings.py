@@ -1,0 +1,60 @@
+"""How rows of belief propagation end that do not converge: cycles, and a convergent fallback."""
+
+import numpy as np
+
+from fastmf.inference.bethe import minimise_bethe
+from fastmf.kernels.beliefs import CONVERGED, OUT_OF_SWEEPS, WINDOW
+
+# Endings that the kernels do not know.
+CYCLING, MINIMISED, STRANDED = 3, 4, 5
+MESSAGES = {
+    CONVERGED: "converged",
+    OUT_OF_SWEEPS: "not converged: max_iter sweeps done while still moving; raise max_iter",
+    CYCLING: "not converged: cycling; leave damping=None, or pass on_failure='minimise' "
+    "(sum-product) or polish=True (max- and mixed-product)",
+    MINIMISED: "converged: stationary point of the Bethe free energy, by direct minimisation "
+    "where messages did not settle",
+    STRANDED: "not converged: neither messages nor the minimisation of the Bethe free energy "
+    "settled; the weights are too large for this precision",
+}
+
+
+def mark_cycles(record):
+    """Tell rows that cycle from rows that still approach a fixed point.
+
+    A row cycles if its residual has not halved in the second half of the sweeps, and did not fall
+    in a good many of them: where it creeps, it falls in all.
+    """
+    for row in np.flatnonzero(record.status == OUT_OF_SWEEPS):
+        residuals = record.history[row, : record.n_iter[row]]
+        if len(residuals) < 2 * WINDOW:
+            continue
+        early, late = np.array_split(residuals, 2)
+        stays = late[1:] >= late[:-1] * (1 - 1e-9)
+        if np.median(late) > np.median(early) / 2 and stays.mean() > 1 / 8:
+            record.status[row] = CYCLING
+
+
+def minimise(model, bits, record, messages, tol):
+    """Replace what did not converge by a stationary point of the Bethe free energy.
+
+    Parameters
+    ----------
+    model, bits
+    record : Record
+    messages : array of shape (n_seats, n_visible, n_padded)
+        Replaced too if there is a seat for every row.
+    tol : float
+    """
+    n, m = model.weights.shape
+    weights = model.weights.astype(np.float64) * bits.factor
+    # From beliefs of 1/2: a cycle is no better start, and where it is saturated a worse one.
+    start = np.zeros(n), np.zeros(m)
+    for row in np.flatnonzero(record.status != CONVERGED):
+        fields = (f[min(row, len(f) - 1)] for f in bits.fields)
+        found = minimise_bethe(weights, *fields, start, tol)
+        record.visible[row], record.hidden[row, :m] = found.log_odds
+        record.bethe[row], record.residual[row] = found.log_partition, found.residual
+        record.status[row] = MINIMISED if found.residual <= tol else STRANDED
+        if len(messages) == len(record.status):
+            messages[row, :, :m] = found.messages

@@ -1,0 +1,165 @@
+"""Rows that belief propagation leaves: what they are called, and where minimisation takes them."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.inference.bethe import minimise_bethe, pairs_given_units
+
+
+def machine(n, m, scale, seed=0, prior=mf.Bernoulli):
+    """Strong weights, and fields that centre the units: undamped messages cycle."""
+    rng = np.random.default_rng(seed)
+    weights = scale * rng.normal(size=(n, m))
+    fields = rng.normal(size=n), rng.normal(size=m)
+    if prior is mf.Bernoulli:
+        fields = fields[0] - weights.sum(1) / 2, fields[1] - weights.sum(0) / 2
+    return mf.RBM(weights, *map(prior, fields))
+
+
+def minus_bethe(model, tau_v, tau_h, pairs):
+    """Minus energy plus entropy, one term after another."""
+
+    def entropy(p):
+        return -sum(x * np.log(x) for x in p if x > 0)
+
+    n, m = model.weights.shape
+    total = model.visible.field @ tau_v + model.hidden.field @ tau_h + (model.weights * pairs).sum()
+    for i, j in itertools.product(range(n), range(m)):
+        both, first, second = pairs[i, j], tau_v[i] - pairs[i, j], tau_h[j] - pairs[i, j]
+        total += entropy([both, first, second, 1 - both - first - second])
+    total -= (m - 1) * sum(entropy([x, 1 - x]) for x in tau_v)
+    return total - (n - 1) * sum(entropy([x, 1 - x]) for x in tau_h)
+
+
+def solve(model, tol=1e-12, start=0.0):
+    n, m = model.weights.shape
+    fields = model.visible.field, model.hidden.field
+    return minimise_bethe(model.weights, *fields, (np.full(n, start), np.full(m, start)), tol)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def test_pairs_given_units_are_consistent_and_minimise():
+    rng = np.random.default_rng(0)
+    weights = rng.normal(scale=8, size=(6, 5))
+    weights[0] = 0
+    visible, hidden = 4 * rng.normal(size=6), 4 * rng.normal(size=5)
+    both, first, second, neither = pairs_given_units(weights, visible, hidden)
+    np.testing.assert_allclose(both + first, np.tile(sigmoid(visible)[:, None], 5), rtol=1e-12)
+    np.testing.assert_allclose(neither + first, np.tile(sigmoid(-hidden), (6, 1)), rtol=1e-12)
+    # The derivative by the pair's belief is zero.
+    slope = np.log(both) + np.log(neither) - np.log(first) - np.log(second) - weights
+    np.testing.assert_allclose(slope, 0, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(9, 7), (4, 12), (1, 1), (1, 6), (60, 30)])
+def test_the_minimum_is_the_fixed_point_where_messages_converge(shape):
+    model = machine(*shape, 2 / np.sqrt(sum(shape)))
+    expected = mf.belief_propagation(model, tol=1e-14)
+    found = solve(model)
+    assert expected.converged and found.residual <= 1e-12 and found.n_iter < 20
+    for log_odds, mean in zip(found.log_odds, expected.mean, strict=True):
+        np.testing.assert_allclose(sigmoid(log_odds), mean, atol=1e-10)
+    assert found.log_partition == pytest.approx(expected.log_partition, abs=1e-9)
+
+
+def test_exact_on_a_tree_with_large_weights():
+    rng = np.random.default_rng(1)
+    weights = np.zeros((5, 4))
+    for i, j in [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (4, 3), (0, 3)]:
+        weights[i, j] = 12 * rng.normal()
+    model = mf.RBM(weights, *(mf.Bernoulli(5 * rng.normal(size=n)) for n in (5, 4)))
+    found, truth = solve(model, 1e-9), mf.exact(model)
+    assert found.log_partition == pytest.approx(truth.log_partition, abs=1e-8)
+    for log_odds, mean in zip(found.log_odds, truth.mean, strict=True):
+        np.testing.assert_allclose(sigmoid(log_odds), mean, atol=1e-8)
+
+
+@pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
+def test_what_does_not_converge_becomes_a_stationary_point(prior):
+    model = machine(12, 12, 2.0 if prior is mf.Bernoulli else 0.6, 5, prior)
+    field = np.stack([np.zeros(12), 200 * np.ones(12)])
+    options = {"field": field, "max_iter": 200, "damping": 0.0}
+    rough = mf.belief_propagation(model, **options)
+    assert rough.converged.tolist() == [False, True] and "cycling" in rough.message[0]
+    options |= {"on_failure": "minimise", "tol": 1e-10, "messages": True, "pairwise": True}
+    result = mf.belief_propagation(model, **options)
+    assert result.converged.all() and result.residual[0] <= 1e-10
+    assert "direct minimisation" in result.message[0] and result.message[1] == "converged"
+    # A row that converges is left alone.
+    for after, before in zip(result.mean, rough.mean, strict=True):
+        np.testing.assert_allclose(after[1], before[1], atol=1e-8)
+    # A fixed point: two more sweeps from its messages find the same beliefs and log-partition.
+    again = mf.belief_propagation(
+        model, init=result.messages[0], max_iter=2, tol=1e-7, damping=0.0, pairwise=True
+    )
+    assert again.converged
+    for after, before in zip(again.mean, result.mean, strict=True):
+        np.testing.assert_allclose(after, before[0], atol=1e-8)
+    np.testing.assert_allclose(again.pairwise, result.pairwise[0], atol=1e-7)
+    assert again.log_partition == pytest.approx(result.log_partition[0], abs=1e-7)
+
+
+def test_the_free_energy_is_energy_minus_entropy_and_lowest_there():
+    model = machine(8, 7, 2.5, 5)
+    result = mf.belief_propagation(
+        model, damping=0.0, max_iter=100, on_failure="minimise", pairwise=True, tol=1e-12
+    )
+    assert "direct minimisation" in result.message
+    best = minus_bethe(model, *result.mean, result.pairwise)
+    assert result.log_partition == pytest.approx(best, abs=1e-9)
+    rng, slopes = np.random.default_rng(0), []
+    for _ in range(5):
+        move = [1e-4 * rng.normal(size=8), 1e-4 * rng.normal(size=7)]
+        values = []
+        for sign in (1, -1):
+            units = [m + sign * d for m, d in zip(result.mean, move, strict=True)]
+            log_odds = [np.log(x / (1 - x)) for x in units]
+            pairs = pairs_given_units(model.weights, *log_odds).both
+            values.append(minus_bethe(model, *units, pairs))
+        assert max(values) < best
+        slopes.append((values[0] - values[1]) / 2e-4)
+    np.testing.assert_allclose(slopes, 0, atol=1e-4)
+
+
+def test_a_slow_approach_is_not_called_a_cycle():
+    """A ferromagnet near its transition creeps; a fixed number of sweeps is neither."""
+    model = mf.RBM(np.full((20, 20), 0.0513), *(mf.Ising(np.full(20, 1e-7)) for _ in range(2)))
+    result = mf.belief_propagation(model, max_iter=60)
+    assert not result.converged and "still moving" in result.message
+    result = mf.belief_propagation(machine(12, 12, 2.0, 5), max_iter=60, tol=0)
+    assert "max_iter" in result.message
+
+
+def test_any_number_of_sweeps_may_be_allowed():
+    result = mf.belief_propagation(machine(9, 7, 0.4), max_iter=10**15)
+    assert result.converged and result.history is None
+
+
+def test_hard_decisions_that_cycle_are_said_to():
+    n_cycling = 0
+    for seed in range(10):
+        result = mf.belief_propagation(machine(12, 12, 3.0, seed), algorithm="mixed", max_iter=50)
+        n_cycling += "cycling" in result.message
+        assert result.converged == (result.message == "converged")
+    assert n_cycling > 0
+
+
+def test_weights_beyond_all_precision_are_reported():
+    result = mf.belief_propagation(machine(30, 10, 20.0), on_failure="minimise", max_iter=100)
+    assert result.converged == (result.residual <= 1e-8)
+    for part in (*result.mean, *result.var, *result.b, result.log_partition):
+        assert np.isfinite(part).all()
+
+
+@pytest.mark.parametrize(
+    "options", [{"on_failure": "ignore"}, {"algorithm": "max"}, {"algorithm": "mixed"}, {"tol": 0}]
+)
+def test_bad_input(options):
+    with pytest.raises(ValueError, match="on_failure"):
+        mf.belief_propagation(machine(3, 2, 1.0), **{"on_failure": "minimise", **options})
