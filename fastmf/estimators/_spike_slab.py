@@ -9,6 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fastmf.learning.evidence import maximise_evidence, robust_solution
 
+# Of the fixed points on the way to the best hyper-parameters: the evidence is flat there.
+ROUGH = 1e-4
+
 
 class SpikeSlabEstimator(BaseEstimator):
     """Parameters of both, standardised features, and learning."""
@@ -61,12 +64,15 @@ class SpikeSlabEstimator(BaseEstimator):
 
     def _solution(self, task, start, fixed):
         """Hyper-parameters, the model that they make, and its fixed point."""
-        options = dict(tol=self.tol, n_threads=self.n_threads)
-        best = maximise_evidence(task, start, fixed, max_iter=self.max_evidence_iter, **options)
+        best = maximise_evidence(
+            task, start, fixed, tol=max(self.tol, ROUGH), max_iter=self.max_evidence_iter,
+            n_threads=self.n_threads,
+        )  # fmt: skip
         model = task.model(best)
         result = robust_solution(
-            model, schedule=self.solver, damping=self.damping, max_iter=self.max_iter, **options
-        )
+            model, schedule=self.solver, damping=self.damping, tol=self.tol,
+            max_iter=self.max_iter, n_threads=self.n_threads,
+        )  # fmt: skip
         if not result.converged:
             warnings.warn(
                 f"Expectation propagation has {result.message} (residual {result.residual:.2g}).",

@@ -197,7 +197,7 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     def objective(x):
         nonlocal last
         model = task.model(hyperparameters(x))
-        options = dict(tol=tol, max_iter=100, n_threads=n_threads)
+        options = dict(schedule="auto", tol=tol, max_iter=200, n_threads=n_threads)
         result = robust_solution(model, last, **options)
         if not np.isfinite(result.log_evidence):
             return 1e10, np.zeros(free.sum())
@@ -206,6 +206,15 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
         gradient = np.concatenate([[by_noise, by_slab], by_odds])[free]
         return -result.log_evidence, -gradient
 
-    found = minimize(objective, whole[free], jac=True, method="L-BFGS-B", bounds=bounds[free],
-                     options={"maxiter": max_iter, "ftol": 1e-9, "gtol": 1e-4})  # fmt: skip
+    # With bounds on everything L-BFGS-B takes the gradient itself as its first step.
+    steepest = max(1.0, np.linalg.norm(objective(whole[free])[1]))
+
+    def scaled(x):
+        value, gradient = objective(x)
+        return value / steepest, gradient / steepest
+
+    options = {"maxiter": max_iter, "ftol": 1e-9, "gtol": 1e-4 / steepest}
+    found = minimize(
+        scaled, whole[free], jac=True, method="L-BFGS-B", bounds=bounds[free], options=options
+    )
     return hyperparameters(found.x)

@@ -108,15 +108,23 @@ def test_number_of_threads_does_not_matter():
     np.testing.assert_array_equal(one.sites, two.sites)
 
 
-def test_bound_on_site_precisions():
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_bound_on_site_precisions(schedule):
+    """Eq. 13 of the paper; the double loop bounds the cavities too."""
     model, _ = problem(10, 25, noise=0.05, share=0.2, seed=1)
-    for schedule in SCHEDULES[:2]:
-        free = mf.expectation_propagation(model, schedule=schedule, damping=0.5, max_iter=300)
-        bound = mf.expectation_propagation(
-            model, schedule=schedule, damping=0.5, max_iter=300, site_precision_min=0.01
-        )
-        assert free.sites[1].min() < 0
-        assert bound.sites[1].min() >= 0.01 - 1e-12
+    options = dict(schedule=schedule, max_iter=300, history=True)
+    if schedule in ("parallel", "sequential"):
+        options["damping"] = 0.5
+    free = mf.expectation_propagation(model, **options)
+    bound = mf.expectation_propagation(model, site_precision_min=0.01, **options)
+    assert free.sites[1].min() < 0
+    assert bound.sites[1].min() >= 0.01 - 1e-12
+    assert np.isfinite(bound.log_evidence)
+    if schedule == "convergent":
+        assert bound.a.min() >= 0.01 - 1e-9
+        assert (np.diff(bound.energies) <= 1e-8).all()
+        # A bound that is active moves the solution off the fixed point: the price of the option.
+        assert free.residual <= 1e-8 < bound.residual
 
 
 def test_history_and_restart():
