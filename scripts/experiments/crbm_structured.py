@@ -128,8 +128,8 @@ def parser():
     return whole
 
 
-def corrupt(clean, kind, amount, rng, shape, patch=0.0):
-    """Flip `amount` percent of the pixels, or set a square of that side anywhere to `patch`."""
+def corrupt(clean, kind, amount, rng, shape):
+    """Flip `amount` percent of the pixels, or set a square of that side anywhere to 0."""
     if kind == "noisy":
         return np.where(rng.random(clean.shape) < amount / 100, 1 - clean, clean)
     if kind != "occluded":
@@ -137,7 +137,7 @@ def corrupt(clean, kind, amount, rng, shape, patch=0.0):
     images = clean.reshape(-1, *shape).copy()
     for image in images:
         top, left = (rng.integers(side - amount + 1) for side in shape)
-        image[top : top + amount, left : left + amount] = patch
+        image[top : top + amount, left : left + amount] = 0
     return images.reshape(clean.shape)
 
 
@@ -157,9 +157,9 @@ def data(task, options):
         )
         train, validation = train[: options.train_size], validation[: options.train_size]
     rng = np.random.default_rng([options.seed, int(amount)])
-    patch = float(name == "caltech")
+    # The paper sets silhouettes' patches to 1, which is the background in the file: 0 here.
     return shape, [
-        (corrupt(clean, kind, int(amount), rng, shape, patch).astype(np.float32), clean)
+        (corrupt(clean, kind, int(amount), rng, shape).astype(np.float32), clean)
         for clean in (train, validation, test[: options.test_size])
     ]
 

@@ -138,7 +138,13 @@ def main(argv=None):
         if k == 0:
             path = options.output / "pictures.png"
             picture(X[outside], Y[outside], found, kept, shape, path)
-    with open(options.output / "table.csv", "w", newline="") as file:
+        report(table, options.output / "table.csv")
+
+
+def report(table, path):
+    """Means over the folds done so far, with standard errors on the screen."""
+    print(f"after {max(map(len, table.values()))} folds:")
+    with open(path, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["method", "hamming error %", "all right %", "seconds"])
         for name, rows in table.items():
@@ -147,7 +153,8 @@ def main(argv=None):
             spread = np.std(rows, axis=0) / np.sqrt(len(rows))
             print(
                 f"{name:12} wrong labels {means[0]:>6} % (+- {spread[0]:.2f})   "
-                f"all right {means[1]:>6} % (+- {spread[1]:.2f})   {means[2]:>6} s"
+                f"all right {means[1]:>6} % (+- {spread[1]:.2f})   {means[2]:>6} s",
+                flush=True,
             )
 
 

@@ -46,12 +46,10 @@ def test_corruption(script):
     rng, clean = np.random.default_rng(0), np.random.default_rng(1).integers(0, 2, (500, 30))
     noisy = script.corrupt(clean, "noisy", 20, rng, (5, 6))
     assert (noisy != clean).mean() == pytest.approx(0.2, abs=0.02)
-    for patch in (0.0, 1.0):
-        occluded = script.corrupt(clean * 0 + 1 - patch, "occluded", 3, rng, (5, 6), patch)
-        images = (occluded == patch).reshape(-1, 5, 6)
-        assert (images.sum((1, 2)) == 9).all()
-        assert (images.any(1).sum(1) == 3).all() and (images.any(2).sum(1) == 3).all()
-        assert len(np.unique(images, axis=0)) == 3 * 4
+    images = script.corrupt(np.ones((500, 30)), "occluded", 3, rng, (5, 6)).reshape(-1, 5, 6) == 0
+    assert (images.sum((1, 2)) == 9).all()
+    assert (images.any(1).sum(1) == 3).all() and (images.any(2).sum(1) == 3).all()
+    assert len(np.unique(images, axis=0)) == 3 * 4
     with pytest.raises(ValueError, match="noisy or occluded"):
         script.corrupt(clean, "blurred", 3, rng, (5, 6))
 
