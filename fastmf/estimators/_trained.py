@@ -54,9 +54,23 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         check_is_fitted(self)
         X = self._data(X)
         if isinstance(log_partition, str):
-            log_partition = log_partition_estimate(self._solve(self.starts_), log_partition)
+            log_partition = self.log_partition(log_partition)
         # Values between the two of a binary unit are means of the row, not states.
         return log_likelihood(self.model_, X, log_partition, **self._given_data)
+
+    def log_partition(self, how="log_sum_exp"):
+        """The log-partition that `score_samples` takes.
+
+        Parameters
+        ----------
+        how : {"log_sum_exp", "mean"}
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        return log_partition_estimate(self._solve(self.starts_), how)
 
     def score(self, X, y=None):
         """Average of `score_samples`.

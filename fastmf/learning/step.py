@@ -85,6 +85,18 @@ def model_average(state, X, settings, rng, n_threads=None):
     return data_average(model, samples, order=1, n_threads=n_threads)
 
 
+def slope(state, X, settings, rng, n_threads=None):
+    """Gradient of the log-likelihood of a batch, as `step` sees it.
+
+    Returns
+    -------
+    ModelParameters
+    """
+    model, order = state.model, ORDERS.get(settings.gradient, 1)
+    data = data_average(model, X, order, n_threads, **hidden_layers(model, settings))
+    return data - model_average(state, X, settings, rng, n_threads)
+
+
 def step(state, X, settings, rate, rng, n_threads=None):
     """Move `state` one step up the log-likelihood of a batch.
 
@@ -108,11 +120,12 @@ def step(state, X, settings, rate, rng, n_threads=None):
     Tramel et al. (2018), Algorithm 2, where the momentum acts on the previous *step* (as printed it
     would be 1 / rate times the gradient) and the regulariser enters with a minus sign.
     """
-    model = state.model
-    order = ORDERS.get(settings.gradient, 1)
-    slope = data_average(model, X, order, n_threads, **hidden_layers(model, settings))
-    slope -= model_average(state, X, settings, rng, n_threads)
-    state.model = project(model, ascend(state, slope, settings, rate))
+    apply(state, slope(state, X, settings, rng, n_threads), settings, rate)
+
+
+def apply(state, slope, settings, rate):
+    """Move `state` along the slope, and no further than its priors allow."""
+    state.model = project(state.model, ascend(state, slope, settings, rate))
 
 
 def ascend(state, slope, settings, rate):

@@ -21,6 +21,7 @@ ARROWS = {
     "models": ("priors",),
     "inference": ("kernels", "models", "_threads"),
     "learning": ("inference",),
+    "distributed": ("learning",),
     "estimators": ("learning",),
     "reference": ("priors", "special"),
     "datasets": (),
@@ -39,8 +40,8 @@ OPTIONAL = {
     "threadpoolctl": ({"estimators"}, set()),
     "matplotlib": ({"plotting"}, {"plotting", "cli"}),
     "tqdm": (set(), {"inference", "learning", "estimators", "evaluation", "cli"}),
-    "dask": (set(), {"learning", "estimators", "evaluation", "cli"}),
-    "distributed": (set(), {"learning", "estimators", "evaluation", "cli"}),
+    "dask": (set(), {"distributed"}),
+    "distributed": (set(), {"distributed"}),
 }
 
 

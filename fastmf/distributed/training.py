@@ -1,0 +1,106 @@
+"""Learning from rows that are spread over machines: one gradient, made of chunks of rows.
+
+The unit of work is a chunk of a fixed number of rows, and chunks are added in their order. So the
+result is a function of the data, however the rows are split and whoever computed what, or computed
+it twice because a worker was lost.
+"""
+
+import numpy as np
+
+from fastmf.distributed._rows import blocks, is_dask
+from fastmf.learning import trainer
+from fastmf.learning.parameters import ModelParameters
+from fastmf.learning.step import State, apply, slope
+from fastmf.models import DBM, RBM
+
+
+def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, **options):
+    """Climb the log-likelihood of the rows of a Dask array, each chunk where there is room.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+        Where to start.
+    X : Dask array of shape (n_rows, n_visible)
+        Persist it, or every batch is read anew.
+    settings : fastmf.learning.settings.Settings
+        With a `batch_size` of several chunks, or there is nothing to share. Solutions and chains
+        start anew at each chunk: `n_starts` must be None and nothing can be persistent.
+    chunk_rows : int, default 256
+        Rows whose gradient is one task. The result depends on it, but not on the blocks of `X`,
+        nor on the number of workers, of their threads, or of those that were lost.
+    n_threads : int, default 1
+        Of each task.
+    validation : array or Dask array, optional
+        It is followed in this process, as the watched rows of `X` are.
+    **options
+        `seed`, `callbacks` and `verbose` of `fastmf.learning.trainer.train`.
+
+    Returns
+    -------
+    State
+        `state.model` is the trained model.
+
+    Raises
+    ------
+    TypeError
+        For a model that is no RBM or DBM, data that are no Dask array, or of another type.
+    ValueError
+        For settings that chunks cannot have.
+    FloatingPointError
+        If learning diverges.
+
+    Notes
+    -----
+    The average over a batch is that over its chunks weighted by their rows: with starts at the
+    data it is that of `fastmf.learning.trainer.train` up to rounding; with noise the draws differ.
+    """
+    if not isinstance(model, RBM | DBM):
+        raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
+    if not is_dask(X):
+        raise TypeError(f"X must be a Dask array, got {type(X).__name__}.")
+    if X.dtype != model.dtype:
+        raise TypeError(f"X must be of the model's type {model.dtype}, got {X.dtype}.")
+    if X.ndim != 2 or np.isnan(X.shape[0]):
+        raise ValueError("X must have rows of a known number: X.compute_chunk_sizes() counts them.")
+    settings._integer("chunk_rows", chunk_rows, 1)
+    if settings.n_starts is not None:
+        raise ValueError(f"n_starts must be None in chunks, got {settings.n_starts}.")
+    if settings.gradient == "pcd" or settings.starts == "persistent":
+        raise ValueError(
+            "persistent chains and solutions belong to one process: use gradient='cd', or starts "
+            "at data or noise."
+        )
+    if options.get("checkpoint") is not None:
+        raise ValueError("checkpoint is not offered for Dask arrays: save from a callback.")
+
+    def step(state, batch, settings, rate, rng, n_threads):
+        apply(state, _slope(state, batch, settings, rng, chunk_rows, n_threads), settings, rate)
+
+    def figures(state, watched, *others):
+        return trainer.RBM_FAMILY.figures(state, watched.compute(), *others)
+
+    family = trainer.RBM_FAMILY._replace(step=step, figures=figures)
+    validation = validation.compute() if is_dask(validation) else validation
+    return trainer.train(
+        model, X.rechunk({1: -1}), settings, validation=validation, n_threads=n_threads,
+        family=family, **options,
+    )  # fmt: skip
+
+
+def _slope(state, batch, settings, rng, chunk_rows, n_threads):
+    """Gradient of a batch: those of its chunks, added in their order."""
+    import dask
+
+    chunks = batch.rechunk({0: chunk_rows})
+    here = dask.delayed(State(state.model, ModelParameters()), traverse=False)
+    one = dask.delayed(slope, pure=False)
+    parts = [
+        one(here, chunk, settings, own, n_threads)
+        for chunk, own in zip(blocks(chunks), rng.spawn(chunks.numblocks[0]), strict=True)
+    ]
+    shares = np.array(chunks.chunks[0]) / len(batch)
+    total = ModelParameters.of(state.model).combine(lambda w: np.zeros(w.shape))
+    for share, part in zip(shares, dask.compute(*parts), strict=True):
+        total = total.combine(lambda t, g, share=share: t + share * g, part)
+    return total

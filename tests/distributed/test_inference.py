@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+import fastmf as mf
+
+da = pytest.importorskip("dask.array")
+pytest.importorskip("distributed")
+
+from fastmf import distributed as mfd  # noqa: E402
+
+FIELDS = ("mean", "var", "log_partition", "converged", "n_iter", "residual", "message")
+
+
+def machine(rng, n_visible=12, n_hidden=7):
+    weights = rng.normal(scale=0.6, size=(n_visible, n_hidden))
+    return mf.RBM(
+        weights, mf.Bernoulli(rng.normal(size=n_visible)), mf.Bernoulli(np.zeros(n_hidden))
+    )
+
+
+def same(lazy, eager):
+    for name in FIELDS:
+        left, right = getattr(lazy, name), getattr(eager, name)
+        for x, y in zip(*(v if isinstance(v, tuple) else (v,) for v in (left, right)), strict=True):
+            assert x.shape == y.shape
+            found = x.compute(scheduler="threads", num_workers=2)
+            assert x.dtype == found.dtype
+            np.testing.assert_array_equal(found, y)
+
+
+def test_tap_of_blocks_is_tap_of_all_rows():
+    rng = np.random.default_rng(0)
+    model, X = machine(rng), (rng.random((53, 12)) < 0.4).astype(float)
+    lazy = mfd.tap(model, da.from_array(X, chunks=(17, 5)))
+    assert lazy.mean[0].chunks == ((17, 17, 17, 2), (12,))
+    same(lazy, mf.tap(model, X))
+
+
+def test_beliefs_of_blocks_are_beliefs_of_all_rows():
+    rng = np.random.default_rng(1)
+    model, fields = machine(rng), (rng.normal(size=(31, 12)), rng.normal(size=(31, 7)))
+    rows = da.from_array(fields[0], chunks=(10, 4)), da.from_array(fields[1], chunks=(7, 4))
+    lazy = mfd.belief_propagation(model, field=rows, pairwise=True)
+    eager = mf.belief_propagation(model, field=fields, pairwise=True)
+    same(lazy, eager)
+    np.testing.assert_array_equal(lazy.pairwise.compute(), eager.pairwise)
+
+
+def test_rows_that_do_not_converge_say_so_in_their_block():
+    rng = np.random.default_rng(2)
+    model, X = machine(rng), (rng.random((9, 12)) < 0.4).astype(float)
+    found = mfd.tap(model, da.from_array(X, chunks=4), max_iter=2, damping=0.0)
+    assert not found.converged.compute().any()
+    assert all(text.startswith("not converged") for text in found.message.compute())
+
+
+def test_scores_of_blocks_are_scores_of_all_rows():
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(3)
+    X = (rng.random((60, 10)) < 0.3).astype(float)
+    rbm = mf.GeneralizedRBM(4, n_epochs=2, random_state=0).fit(X)
+    lazy = mfd.score_samples(rbm, da.from_array(X, chunks=(25, 10)))
+    # The product of the data with the weights is BLAS, whose sums depend on the number of rows.
+    np.testing.assert_allclose(lazy.compute(), rbm.score_samples(X), rtol=1e-13)
+
+
+def test_bad_input_is_met_at_the_door():
+    rng = np.random.default_rng(4)
+    model, X = machine(rng), da.zeros((6, 12), chunks=3)
+    with pytest.raises(TypeError, match="init or field must be a Dask array"):
+        mfd.tap(model, np.zeros((6, 12)))
+    with pytest.raises(ValueError, match="history"):
+        mfd.tap(model, X, history=True)
+    with pytest.raises(ValueError, match="order"):
+        mfd.tap(model, X, order=7)
+    with pytest.raises(ValueError, match="12"):
+        mfd.tap(model, da.zeros((6, 11), chunks=3))
+    with pytest.raises(ValueError, match="equally many rows"):
+        mfd.tap(model, X, field=da.zeros((5, 12), chunks=3))
+    with pytest.raises(ValueError, match="average over rows"):
+        mfd.belief_propagation(model, field=X, pairwise="mean")

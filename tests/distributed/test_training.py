@@ -1,0 +1,107 @@
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.learning.settings import Settings
+from fastmf.learning.trainer import train
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+from fastmf import distributed as mfd  # noqa: E402
+
+OPTIONS = dict(n_epochs=3, batch_size=100, monitor_rows=20)
+
+
+def data(dtype=float):
+    rng = np.random.default_rng(0)
+    return (rng.random((230, 16)) < np.linspace(0.1, 0.9, 16)).astype(dtype)
+
+
+def start(dtype=float):
+    weights = np.random.default_rng(1).normal(scale=0.1, size=(16, 6)).astype(dtype)
+    return mf.RBM(weights, mf.Bernoulli(np.zeros(16, dtype)), mf.Bernoulli(np.zeros(6, dtype)))
+
+
+def assert_same(a, b):
+    for x, y in (
+        (a.weights, b.weights),
+        *((p.field, q.field) for p, q in zip(a.layers, b.layers, strict=True)),
+    ):
+        assert x.dtype == y.dtype
+        np.testing.assert_array_equal(x, y)
+
+
+def learned(X, settings=None, **options):
+    settings = settings or Settings(**OPTIONS)
+    return mfd.train(start(X.dtype), X, settings, chunk_rows=32, seed=3, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
+def test_training_does_not_depend_on_how_rows_are_split(dtype):
+    X = data(dtype)
+    options = {"gradient": "tap", "starts": "noise", **OPTIONS}
+    results = [
+        learned(da.from_array(X, chunks=chunks), Settings(**options)).model
+        for chunks in ((230, 16), (1, 16), ((100, 3, 127), (5, 11)))
+    ]
+    assert abs(results[0].weights - start(dtype).weights).max() > 1e-3
+    for other in results[1:]:
+        assert_same(results[0], other)
+
+
+def test_chunks_give_the_gradient_of_the_whole_batch():
+    X, settings = data(), Settings(**OPTIONS)
+    whole = train(start(), X, settings, seed=3)
+    chunks = learned(da.from_array(X, chunks=(70, 16)))
+    np.testing.assert_allclose(chunks.model.weights, whole.model.weights, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        chunks.history["log_likelihood"], whole.history["log_likelihood"], rtol=1e-9
+    )
+
+
+def test_a_worker_is_killed_and_nothing_is_lost():
+    X = data()
+    expected = learned(da.from_array(X, chunks=(60, 16))).model
+    reported = []
+
+    def kill(state):
+        if state.epoch == 1:
+            pid = client.run(os.getpid)
+            os.kill(next(iter(pid.values())), signal.SIGKILL)
+            reported.append(len(pid))
+
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+            silence_logs=50,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):  # fmt: skip
+        # Held by the workers: what the killed one held is made again.
+        rows = da.from_array(X, chunks=(60, 16)).persist()
+        distributed.wait(rows)
+        found = learned(rows, callbacks=[kill])
+        assert reported == [2]
+        assert_same(found.model, expected)
+        solved = mfd.tap(expected, rows)
+        np.testing.assert_array_equal(solved.mean[1].compute(), mf.tap(expected, X).mean[1])
+
+
+def test_bad_input_is_met_at_the_door():
+    X = da.from_array(data(), chunks=50)
+    with pytest.raises(TypeError, match="Dask"):
+        learned(data())
+    with pytest.raises(TypeError, match="float32"):
+        mfd.train(start(), X.astype(np.float32), Settings())
+    with pytest.raises(ValueError, match="persistent"):
+        learned(X, Settings(gradient="pcd"))
+    with pytest.raises(ValueError, match="n_starts"):
+        learned(X, Settings(n_starts=3))
+    with pytest.raises(ValueError, match="chunk_rows"):
+        mfd.train(start(), X, Settings(), chunk_rows=0)
+    with pytest.raises(ValueError, match="known number"):
+        learned(X[X[:, 0] > 0])
