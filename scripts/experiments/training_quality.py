@@ -39,6 +39,7 @@ METHODS = {
     "TAP, persistent": {"n_sweeps": 3, "starts": "persistent"},
     "TAP, falling rate": {"n_sweeps": 3, "learning_rate": (0.1, 0.005)},
     "TAP, momentum 0.9": {"n_sweeps": 3, "momentum": 0.9, "learning_rate": 0.01},
+    "TAP, best found": {"n_sweeps": 10, "momentum": 0.9, "learning_rate": (0.05, 0.005)},
     "TAP, no decay": {"n_sweeps": 3, "l2": 0.0},
     "third order": {"gradient": "tap3", "n_sweeps": 3},
     "naive mean field": {"gradient": "mean_field", "n_sweeps": 3},
