@@ -91,9 +91,11 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
 
     Notes
     -----
-    Computed in double precision. Memory is one copy of the distinct rows, with "newton" and for
-    standard errors also some three matrices of n_parameters^2 numbers, where n_parameters is
-    n_features (n_features + 1) / 2.
+    Computed in double precision. Memory is one copy of the distinct rows, beside the data; with
+    "newton" also tables of at most 64 MB and some three matrices of n_parameters^2 numbers, where
+    n_parameters is n_features (n_features + 1) / 2, and the same for `covariance` and what builds
+    on it (6,000 parameters, or 109 units, at most). Errors of single couplings of larger machines
+    take one more copy of the rows instead (`standard_errors(pairs)`).
 
     Nguyen & Wood, "A block successive lower-bound maximization algorithm for the maximum
     pseudo-likelihood estimation of fully visible Boltzmann machines", Neural Computation 28 (2016).
