@@ -53,7 +53,7 @@ _HOME = {
     "log_partition_report": "evaluation",
     "pseudo_log_likelihood": "evaluation",
 }
-_SUBPACKAGES = ("datasets", "evaluation", "plotting", "priors")
+_SUBPACKAGES = ("datasets", "distributed", "evaluation", "plotting", "priors")
 # What needs more than NumPy, SciPy and Numba, or is not for everybody, is imported when first used.
 _AT_ONCE = ("priors", "models", "inference")
 

@@ -35,7 +35,7 @@ from kernel_cases.machines import rbm  # isort: skip
 from kernel_cases.moments import moments_arguments, moments_of_rows  # isort: skip
 from kernel_cases.tap import tap_arguments  # isort: skip
 
-BEGIN, END = "<!-- speed table: begin -->", "<!-- speed table: end -->"
+MARKERS = "<!-- speed table: begin -->", "<!-- speed table: end -->"
 THREADS = os.cpu_count() or 1
 TAP = case("tap.tap-blocked")
 PLAIN = {"acceleration": None}
@@ -388,11 +388,11 @@ SECTIONS = {
 }
 
 
-def table(rows):
+def table(rows, n_threads):
     """The rows as Markdown, with what they were measured on."""
     return "\n".join(
         [
-            f"Medians on {THREADS} thread{'s' * (THREADS > 1)} ({platform.machine()}, Python "
+            f"Medians on {n_threads} thread{'s' * (n_threads > 1)} ({platform.machine()}, Python "
             f"{platform.python_version()}, NumPy {np.__version__}); the ratio is theirs to ours.",
             "",
             "| task | fastmf | others | ratio | |",
@@ -402,13 +402,13 @@ def table(rows):
     )
 
 
-def write(path, text):
+def write(path, text, markers):
     """Put the table between its markers, and touch nothing else."""
-    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = path.read_text(encoding="utf-8").partition(markers[0])
+    _, end, after = rest.partition(markers[1])
     if not (begin and end):
-        raise SystemExit(f"{path} lacks the markers {BEGIN} and {END}.")
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+        raise SystemExit(f"{path} lacks the markers {markers}.")
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 def main():
@@ -438,7 +438,7 @@ def main():
                 rows.append(row)
                 print(row, flush=True)
     if arguments.write:
-        write(arguments.write, table(rows))
+        write(arguments.write, table(rows, THREADS), MARKERS)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Time to solution beside what a user would otherwise take: the peers' table of the README.
+
+All that is compared runs in one process and takes turns; a time is the median of the repeats, a
+ratio the median of the ratios of the same round. Where a peer solves another problem the note says
+so. A peer that is not installed is left out, with a sentence. The training of RBMs beside
+scikit-learn's is in speed_table.py (an epoch) and experiments/training_quality.md (what it gives).
+"""
+
+import argparse
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+from scaling_bp import by_odds, by_the_paper, machine
+from scaling_fvbm import chain
+from scipy.optimize import minimize
+from speed_table import line, table, write
+from timing import ROOT, blas_threads, interleaved
+
+import fastmf as mf
+
+MARKERS = "<!-- peers table: begin -->", "<!-- peers table: end -->"
+
+
+def belief_propagation(repeats):
+    """Ten sweeps of sum-product."""
+    for dtype in ("float32", "float64"):
+        model = machine(1000, 500, dtype)
+        options = {"max_iter": 10, "tol": 0, "damping": 0.0, "n_threads": 1}
+        contestants = {
+            "ours": partial(mf.belief_propagation, model, **options),
+            "odds": partial(by_odds, model, 10),
+            "paper": partial(by_the_paper, model, 10),
+        }
+        for peer in (jax_in_odds, torch_in_odds):
+            try:
+                contestants[peer.__name__] = peer(model, 10)
+            except ImportError as error:
+                print(f"{peer.__name__} is left out: {error.name} is not installed")
+        contestants["ours"]()
+        times = interleaved(contestants, repeats)
+        names = {"odds": "NumPy in odds", "paper": "NumPy as the paper writes it",
+                 "jax_in_odds": "JAX in odds", "torch_in_odds": "PyTorch in odds"}  # fmt: skip
+        for name in times:
+            if name != "ours":
+                task = f"ten sweeps of sum-product, 1000 x 500, {dtype}, one thread"
+                yield line(task, times["ours"], times[name], names[name])
+
+
+def jax_in_odds(model, n_sweeps):
+    """Sum-product as in `by_odds`, compiled by JAX."""
+    import jax
+    import jax.numpy as jnp
+
+    if model.dtype == np.float64:
+        jax.config.update("jax_enable_x64", True)
+    w, b1, b2 = (jnp.asarray(x) for x in (model.weights, *(p.field for p in model.layers)))
+
+    @jax.jit
+    def solve(w):
+        e = jnp.exp(w)
+
+        def sweep(_, state):
+            s, odds = state
+            r = (s + e * odds) / (s + odds)
+            visible = jnp.exp(b1 + jnp.log(r).sum(1))[:, None]
+            s = (r + e * visible) / (r + visible)
+            return s, jnp.exp(b2 + jnp.log(s).sum(0))
+
+        return jax.lax.fori_loop(0, n_sweeps, sweep, (jnp.ones_like(e), jnp.exp(b2)))[1]
+
+    solve(w).block_until_ready()
+    return lambda: solve(w).block_until_ready()
+
+
+def torch_in_odds(model, n_sweeps):
+    """Sum-product as in `by_odds`, compiled by PyTorch."""
+    import torch
+
+    w, b1, b2 = (torch.from_numpy(x) for x in (model.weights, *(p.field for p in model.layers)))
+
+    @torch.compile
+    def sweep(e, s, odds):
+        r = (s + e * odds) / (s + odds)
+        visible = torch.exp(b1 + torch.log(r).sum(1))[:, None]
+        s = (r + e * visible) / (r + visible)
+        return s, torch.exp(b2 + torch.log(s).sum(0))
+
+    def solve():
+        e, odds = torch.exp(w), torch.exp(b2)
+        s = torch.ones_like(e)
+        for _ in range(n_sweeps):
+            s, odds = sweep(e, s, odds)
+
+    solve()
+    return solve
+
+
+def regression(repeats):
+    """A sparse linear regression with more features than rows."""
+    from sklearn.linear_model import ARDRegression, LassoCV
+
+    rng = np.random.default_rng(0)
+    n, d = 100, 1000
+    X, w = rng.normal(size=(n, d)), np.zeros(d)
+    w[rng.choice(d, 10, replace=False)] = rng.normal(size=10)
+    y = X @ w + 0.1 * rng.normal(size=n)
+    peers = {
+        "given": mf.SpikeSlabRegressor(
+            noise_variance=0.01, slab_variance=1.0, inclusion_probability=0.01, fit_intercept=False
+        ),
+        "learned": mf.SpikeSlabRegressor(),
+        "LassoCV": LassoCV(n_jobs=1),
+        "ARDRegression": ARDRegression(),
+    }
+    peers["learned"].fit(X, y)
+    times = interleaved({k: partial(p.fit, X, y) for k, p in peers.items()}, repeats)
+    error = {k: float(np.sqrt(((p.coef_ - w) ** 2).mean() * d / 10)) for k, p in peers.items()}
+    for ours, how in (("given", "parameters known"), ("learned", "parameters learned")):
+        for theirs in ("LassoCV", "ARDRegression"):
+            note = f"error of a coefficient {error[ours]:.2g} beside {error[theirs]:.2g}"
+            task = f"sparse regression, {n} x {d}, ten coefficients, {how}"
+            yield line(task, times[ours], times[theirs], f"scikit-learn, {theirs}", note)
+
+
+def pseudo_likelihood(repeats):
+    """Maximum pseudo-likelihood from raw rows, where the maximum exists."""
+    for d in (10, 20):
+        X = chain(d, 16_000)
+        ours = mf.FullyVisibleBoltzmannMachine(solver="auto")
+        gap = abs(ours.fit(X).couplings_ - scipy_maximum(X)).max()
+        contestants = {"ours": partial(ours.fit, X), "SciPy": partial(scipy_maximum, X)}
+        times = interleaved(contestants, repeats)
+        note = f"ours decides on existence, too; couplings differ by {gap:.1g} at most"
+        yield line(f"maximum pseudo-likelihood, {d} units, 16,000 rows", times["ours"],
+                   times["SciPy"], "SciPy, L-BFGS-B on distinct rows", note)  # fmt: skip
+
+
+def scipy_maximum(X):
+    """Couplings that maximise the pseudo-likelihood, with NumPy and SciPy alone."""
+    rows, counts = np.unique(X, axis=0, return_counts=True)
+    weights, d = counts / len(X), X.shape[1]
+    upper = np.triu_indices(d, 1)
+
+    def loss(parameters):
+        couplings = np.zeros((d, d))
+        couplings[upper] = parameters[d:]
+        couplings += couplings.T
+        fields = rows @ couplings + parameters[:d]
+        value = weights @ np.logaddexp(0, -2 * rows * fields).sum(1)
+        slope = weights[:, None] * (np.tanh(fields) - rows)
+        cross = slope.T @ rows
+        return value, np.concatenate([slope.sum(0), (cross + cross.T)[upper]])
+
+    start = np.zeros(d + len(upper[0]))
+    options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-7}
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    couplings = np.zeros((d, d))
+    couplings[upper] = found.x[d:]
+    return couplings + couplings.T
+
+
+SECTIONS = {
+    "belief_propagation": belief_propagation,
+    "regression": regression,
+    "pseudo_likelihood": pseudo_likelihood,
+}
+
+
+def main():
+    """Measure, print the table, and write it to the README if asked to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--repeats", type=int, default=5, help="rounds of each comparison [5]")
+    add("--threads", type=int, default=1, help="of BLAS, on both sides [1]")
+    add("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="parts of the table")
+    add("--write", nargs="?", type=Path, const=ROOT / "README.md", metavar="FILE",
+        help="put the table between its markers in FILE (README.md)")  # fmt: skip
+    arguments = parser.parse_args()
+    rows = []
+    for package in ("numba", "numpy", "scipy", "scikit-learn", "jax", "torch"):
+        try:
+            print(package, version(package))
+        except PackageNotFoundError:
+            print(package, "is not installed")
+    with blas_threads(arguments.threads):
+        for name in arguments.only:
+            for row in SECTIONS[name](arguments.repeats):
+                rows.append(row)
+                print(row, flush=True)
+    if arguments.write:
+        write(arguments.write, table(rows, arguments.threads), MARKERS)
+
+
+if __name__ == "__main__":
+    main()
