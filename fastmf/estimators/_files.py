@@ -14,15 +14,12 @@ from fastmf.models._io import (
     write_arrays,
 )
 
-# Options that say how to train rather than what was learned, and may hold anything.
-_FORGOTTEN = ("callbacks", "checkpoint", "random_state")
-
 
 def _options(estimator):
     """The constructor's options as text, and the priors among them as arrays."""
     options, arrays = {}, {}
     for name, value in estimator.get_params(deep=False).items():
-        if name in _FORGOTTEN:
+        if name in estimator._forgotten:
             continue
         if name in ("visible", "hidden") and not isinstance(value, str):
             # A class or an instance: the fitted prior stands for it.
@@ -45,6 +42,9 @@ def _plain(value):
 
 class Saved:
     """Estimators that go to a file and back: what they have learned, and their options."""
+
+    # Options that say how to train rather than what was learned, and may hold anything.
+    _forgotten: tuple = ("callbacks", "checkpoint", "random_state")
 
     # Subclasses say what more there is: plain values (attributes), and arrays to make others of.
     def _saved(self):

@@ -1,21 +1,18 @@
 """What a trained conditional RBM can do: predict, score, and go to a file and back."""
 
-import json
-
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fastmf.estimators._files import Saved
 from fastmf.estimators._runs import seed_of
 from fastmf.learning.conditional import infer
-from fastmf.models._io import model_from_arrays, model_to_arrays, read_arrays, write_arrays
-
-# How to train rather than what was learned; may hold anything.
-_FORGOTTEN = ("callbacks", "checkpoint", "random_state", "init")
 
 
-class TrainedCRBM(ClassifierMixin, BaseEstimator):
+class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
     """Everything of `ConditionalRBM` but its learning."""
+
+    _forgotten = (*Saved._forgotten, "init")
 
     def predict(self, X, decode=None, *, polish=False, n_restarts=0):
         """Labels of each row.
@@ -125,52 +122,12 @@ class TrainedCRBM(ClassifierMixin, BaseEstimator):
         right = right.reshape(len(right), -1).mean(1)
         return float(np.average(right, weights=sample_weight))
 
-    def save(self, path):
-        """Write the fitted estimator to `path` (.npz, without pickles, atomically)."""
-        check_is_fitted(self)
-        options = {k: v for k, v in self.get_params(deep=False).items() if k not in _FORGOTTEN}
-        fitted = {
-            "n_iter_": self.n_iter_,
-            "n_sweeps_": self.n_sweeps_,
-            "n_features_in_": self.n_features_in_,
-            "history_": self.history_,
-            "_one_column": self._one_column,
-        }
-        try:
-            text = [type(self).__name__, json.dumps(options), json.dumps(fitted)]
-        except TypeError as error:
-            raise TypeError(
-                f"an option cannot be saved ({error}); set it to a plain value."
-            ) from None
-        arrays = {"estimator": np.array(text), "classes": self.classes_}
-        if hasattr(self, "feature_names_in_"):
-            arrays["feature_names"] = np.array(self.feature_names_in_, dtype=str)
-        write_arrays(path, arrays | model_to_arrays(self.model_))
+    def _saved(self):
+        names = "n_iter_", "n_sweeps_", "n_features_in_", "history_", "_one_column"
+        return {name: getattr(self, name) for name in names}, {"classes": self.classes_}
 
-    @classmethod
-    def load(cls, path):
-        """Read an estimator that was written by `save`.
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged or not such an estimator.
-        """
-        arrays = read_arrays(path)
-        try:
-            name, options, fitted = (str(text) for text in arrays["estimator"])
-            if name != cls.__name__:
-                raise ValueError(f"holds a {name}")
-            estimator = cls(**json.loads(options))
-            estimator.model_ = model_from_arrays(arrays)
-            estimator.classes_ = arrays["classes"]
-            if "feature_names" in arrays:
-                estimator.feature_names_in_ = arrays["feature_names"].astype(object)
-            for key, value in json.loads(fitted).items():
-                setattr(estimator, key, value)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is not a {cls.__name__} of fastmf: {error!r}") from error
-        return estimator
+    def _restore(self, arrays):
+        self.classes_ = arrays["classes"]
 
     @property
     def _matched(self):
