@@ -10,6 +10,9 @@ from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
 
 # Log-odds of what is never zero.
 CERTAIN = 40.0
+# Iterations towards a fixed point on the way to the best hyper-parameters: where it takes more they
+# are poor ones, and the search is 3 to 10 times faster for not waiting.
+STEPS = 50
 # Precision of a latent variable that has no prior but a half-line to be on.
 FLAT = 1e-10
 
@@ -197,7 +200,7 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     def objective(x):
         nonlocal last
         model = task.model(hyperparameters(x))
-        options = dict(schedule="auto", tol=tol, max_iter=200, n_threads=n_threads)
+        options = dict(schedule="auto", tol=tol, max_iter=STEPS, n_threads=n_threads)
         result = robust_solution(model, last, **options)
         if not np.isfinite(result.log_evidence):
             return 1e10, np.zeros(free.sum())
