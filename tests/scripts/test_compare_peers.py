@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+import fastmf as mf
+
+
+@pytest.fixture
+def script(load, monkeypatch, request):
+    monkeypatch.syspath_prepend(request.path.parents[2] / "scripts")
+    return load("compare_peers")
+
+
+def test_peers_solve_the_same_problems(script):
+    X = script.chain(4, 500)
+    ours = mf.FullyVisibleBoltzmannMachine(solver="newton").fit(X)
+    np.testing.assert_allclose(script.scipy_maximum(X), ours.couplings_, atol=1e-5)
+    model = script.machine(20, 10, "float64")
+    found = mf.belief_propagation(model, max_iter=10, tol=0, damping=0.0)
+    for peer in (script.by_odds, script.by_the_paper):
+        for beliefs, mean in zip(peer(model, 10), found.mean, strict=True):
+            np.testing.assert_allclose(beliefs, mean, atol=1e-10)
+
+
+def test_the_table_goes_between_its_markers(script, tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text("before\n" + "\nold\n".join(script.MARKERS) + "\nafter\n")
+    row = script.line("a task", [0.1, 0.3], [1.0, 3.0], "a peer")
+    script.write(path, script.table([row], 1), script.MARKERS)
+    text = path.read_text()
+    assert text.startswith("before\n" + script.MARKERS[0]) and text.endswith("\nafter\n")
+    assert "| a task | 200 ms | 2 s (a peer) | 10 |" in text and "old" not in text
