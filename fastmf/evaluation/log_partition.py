@@ -145,7 +145,7 @@ def log_partition_report(
     if not all(hasattr(prior, "third_cumulant") for prior in model.layers):
         del solvers[ORDERS[3]]
     if include_adaptive:
-        # A row that does not converge is not worth the double loop.
+        # A row that does not converge is not worth the convergent schedule.
         solvers["adaptive TAP"] = partial(adaptive_tap, schedule="parallel", max_iter=300)
     for name, solve in solvers.items():
         start = clock()

@@ -114,6 +114,11 @@ def belief_propagation(
     computed in float64. Memory: exp(weights) and one array of messages for each thread (a single
     large row has one), or for each row if they are kept: 0.15 GiB beside the weights for a row of
     10,000 x 2,000 units in float32, 0.75 GiB for one of 100,000 x 1,000.
+
+    Damping averages probabilities, as in the paper: a message whose log-odds exceed -log(tol) gets
+    there by a share of what is left of its probability in each sweep, and beliefs stop changing
+    before it has. With weights that large (23 for 1e-10) the log-partition of a damped row can
+    still be far off when the row counts as converged: compare `max_iter` and 2 * `max_iter`, tol=0.
     """
     check.one_of("algorithm", algorithm, tuple(ALGORITHMS))
     kind = ALGORITHMS[algorithm]

@@ -11,7 +11,8 @@ from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
 # Log-odds of what is never zero.
 CERTAIN = 40.0
 # Iterations towards a fixed point on the way to the best hyper-parameters: where it takes more they
-# are poor ones, and the search is 3 to 10 times faster for not waiting.
+# are poor ones. With 200 of them three of four simulated problems took 2 to 10 times as long, and
+# ended at no better evidence but for 0.04 nats in one.
 STEPS = 50
 # Precision of a latent variable that has no prior but a half-line to be on.
 FLAT = 1e-10

@@ -64,7 +64,7 @@ def main(argv=None):
     X, test = train[rows], test[: options.test_rows]
     results = []
     for name in options.methods:
-        follow = scikit_learn if name == PCD else fastmf
+        follow = by_scikit_learn if name == PCD else by_fastmf
         try:
             machines = follow(METHODS[name], X, options)
         except ImportError:
@@ -101,7 +101,7 @@ def parser():
     return whole
 
 
-def fastmf(settings, X, options):
+def by_fastmf(settings, X, options):
     """(epoch, seconds, model) after each of the epochs, by this package."""
     machines = []
 
@@ -126,7 +126,7 @@ def fastmf(settings, X, options):
     return machines
 
 
-def scikit_learn(settings, X, options):
+def by_scikit_learn(settings, X, options):
     """The same by scikit-learn's BernoulliRBM."""
     from sklearn.neural_network import BernoulliRBM
 

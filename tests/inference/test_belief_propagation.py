@@ -364,3 +364,27 @@ def test_messages_that_do_not_fit_in_memory(monkeypatch):
     # 1000 rows of 9 x 32 (padded) messages of 8 bytes.
     with pytest.raises(MemoryError, match=r"needs 0.00215 GiB.*\(1000, 9, 32\).*fewer rows"):
         mf.belief_propagation(model, field=field, pairwise=True)
+
+
+@pytest.mark.parametrize(
+    "damping",
+    [
+        None,
+        pytest.param(
+            0.5, marks=pytest.mark.xfail(strict=True, reason="see Notes of belief_propagation")
+        ),
+    ],
+)
+@pytest.mark.parametrize("dtype, largest", [("float32", 39.9), ("float64", 339.0)])
+def test_exact_on_a_star_of_the_largest_weights(dtype, largest, damping):
+    """Where four factors no longer fit in the type of the messages, nor in a float64."""
+    rng = np.random.default_rng(0)
+    weights = (largest * np.array([1, -1, 1, -1, 1, 0.5, -0.3])[:, None]).astype(dtype)
+    fields = -np.maximum(weights[:, 0], 0) * rng.random(7)
+    model = mf.RBM(weights, mf.Bernoulli(fields), mf.Bernoulli(np.array([0.3])))
+    found, exact = mf.belief_propagation(model, damping=damping, tol=1e-10), mf.exact(model)
+    close = {"float32": 2e-5, "float64": 1e-9}[dtype]
+    assert found.converged
+    np.testing.assert_allclose(found.log_partition, exact.log_partition, rtol=close, atol=close)
+    for beliefs, mean in zip(found.mean, exact.mean, strict=True):
+        np.testing.assert_allclose(beliefs, mean, atol=close)
