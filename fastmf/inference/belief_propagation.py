@@ -148,12 +148,11 @@ def belief_propagation(
     fields, n_rows = checked_fields(model, field)
     bits = Bits(model, fields)
     n, m = model.weights.shape
-    largest = _largest(model.weights) * bits.factor
-    dtype = model.dtype if largest <= LARGEST[np.dtype(np.float32)] else np.dtype(np.float64)
-    if largest > LARGEST[dtype] and algorithm != "max":
+    dtype = model.dtype if bits.largest <= LARGEST[np.dtype(np.float32)] else np.dtype(np.float64)
+    if bits.largest > LARGEST[dtype] and algorithm != "max":
         raise ValueError(
             f"weights must be at most {LARGEST[dtype] / bits.factor:g} in absolute value, "
-            f"got {largest / bits.factor:g}."
+            f"got {bits.largest / bits.factor:g}."
         )
     init, n_rows = checked_start(init, algorithm, bits, n, m, n_rows)
     single, n_rows = n_rows is None, (n_rows or 1) * n_starts
@@ -213,16 +212,11 @@ def belief_propagation(
     return beliefs_of(algorithm, model, bits, record, history, single, kept, pairs, radius)
 
 
-def _largest(weights):
-    """Largest absolute value, without an array of them."""
-    return float(max(weights.max(initial=0), -weights.min(initial=0)))
-
-
 def prepared(
     kind, model, bits, dtype, n_rows, damping, tol, max_iter, n_history, n_threads=None
 ):  # fmt: skip
     """Settings, problem and fresh record for the kernels."""
-    largest = max(0.1, _largest(model.weights) * bits.factor)
+    largest = max(0.1, bits.largest)
     limit = 80 if dtype == np.float32 else 690
     floor = np.finfo(dtype).eps * np.sqrt(max(model.weights.shape))
     settings = Settings(
