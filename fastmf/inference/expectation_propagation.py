@@ -128,7 +128,7 @@ def expectation_propagation(
 
 def prepare(model, least=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
     """The problem that a model poses."""
-    side, prior = gaussian_side(model), _joined(model.layers)
+    side, prior = gaussian_side(model, n_threads), _joined(model.layers)
     zero = np.zeros(side.n_units)
     mean, var = prior.moments(zero, zero)
     second = mean * mean + var

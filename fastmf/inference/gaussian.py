@@ -30,12 +30,12 @@ from fastmf.models import RBM, SparseLinearModel
 SMALL = 64
 
 
-def gaussian_side(model):
+def gaussian_side(model, n_threads=None):
     """The Gaussian side of a model, of the kind that suits its shape."""
     if isinstance(model, SparseLinearModel):
         n, d = model.X.shape
         if n < d and d > SMALL:
-            return LowRank(model.X, model.y, model.noise_variance)
+            return LowRank(model.X, model.y, model.noise_variance, n_threads)
         X = model.X.astype(np.float64, copy=False)
         return Dense(
             X.T @ X / model.noise_variance,
