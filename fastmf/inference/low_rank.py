@@ -15,6 +15,8 @@ from fastmf.kernels.linear_model import data_covariance, whitened_columns
 CHUNK = 1 << 16
 # Most shares of the columns of which products are summed apart: as many threads have work.
 SHARES = 8
+# Multiply-adds that cost as much as one of scalars.
+VECTOR = 8
 # A site of less precision than this share of that of the data is treated as low (see `LowRank`).
 # It is given at least so many times that to begin with.
 LOW, PROPER = 1e-6, 100
@@ -67,7 +69,7 @@ class LowRank(Side):
         n, d = self.n_rows, self.n_units
         # Their number does not depend on that of the threads, nor does the result.
         sums = np.empty((min(SHARES, d // n), n, n))
-        n_workers = workers_for(len(sums), n * n * d // 2, self.n_threads)
+        n_workers = workers_for(len(sums), n * n * d // 2 // VECTOR, self.n_threads)
         queue = np.zeros(1, np.int64)
         in_parallel(data_covariance, (self.X, 1 / np.sqrt(precision), queue, sums), n_workers)
         B = np.asfortranarray(sums.sum(0))
@@ -78,7 +80,7 @@ class LowRank(Side):
         """Sums of squares of the whitened columns of X, and their products with z; see there."""
         n, d = self.n_rows, self.n_units
         squares, products = np.empty((2, d))
-        n_workers = workers_for(d // 64 + 1, (n // 2 + len(pull)) * n * d, self.n_threads)
+        n_workers = workers_for(d // 64 + 1, (n // 2 + len(pull)) * n * d // VECTOR, self.n_threads)
         matrices = (np.ascontiguousarray(matrix) for matrix in (whiten, directions))
         queue = np.zeros(1, np.int64)
         arguments = self.X, *matrices, z, pull, queue, squares, products
