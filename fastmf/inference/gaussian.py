@@ -108,7 +108,9 @@ class DenseInverse(NamedTuple):
     def covariance(self, units):
         """The block of some units."""
         lower = dpotri(self.factor, lower=1)[0]
-        return (lower + np.tril(lower, -1).T)[units][:, units]
+        whole = lower + lower.T  # the upper triangle of `lower` is zero, as that of `factor`
+        whole.flat[:: len(whole) + 1] /= 2
+        return whole[units][:, units]
 
     def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix."""
