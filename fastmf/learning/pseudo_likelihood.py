@@ -117,7 +117,7 @@ class PseudoLikelihood:
         for block in [slice(None)] if kept else self.blocks():
             residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
-            of_field += residuals.sum(0)
+            of_field += np.ones(len(residuals)) @ residuals
             of_couplings += self.rows.states[block].T @ residuals
         value -= self.l2 / 2 * (parameters @ parameters)
         gradient = self.packed(of_couplings + of_couplings.T, of_field) - self.l2 * parameters
