@@ -26,6 +26,8 @@ from fastmf.learning.maximisation import newton
 LARGEST = 6000
 # Products of the condition number beyond which an inverse in double precision proves nothing.
 _CONDITION = 1e12
+# Entries of a programme of all units that is solved as it is, without asking them one by one first.
+_AT_ONCE = 200_000
 
 
 class Existence(NamedTuple):
@@ -123,17 +125,19 @@ def _programme(states, units):
 def _separated(states, units):
     """Which of `units` are strictly separated by some direction of their shared parameters."""
     margins = sparse.csr_array(_programme(states, units))
-    m, p = margins.shape
     # Maximise sum t with 0 <= t <= 1 and t <= margins: directions add up, so that the optimum has
-    # t = 1 wherever any direction has a positive margin.
-    matrix = sparse.hstack([-margins, sparse.eye_array(m)])
-    cost = np.concatenate([np.zeros(p), -np.ones(m)])
-    bounds = [(None, None)] * p + [(0, 1)] * m
-    found = optimize.linprog(cost, matrix, np.zeros(m), bounds=bounds, method="highs")
+    # t = 1 wherever any direction has a positive margin. Solved by its dual, minimise sum v with
+    # margins' (1 - v + s) = 0, 0 <= v <= 1 and 0 <= s, which has far fewer constraints.
+    m, transposed = len(states) * len(units), margins.T
+    matrix = sparse.hstack([transposed, -transposed])
+    cost = np.repeat([1.0, 0.0], m)
+    bounds = np.transpose([np.zeros(2 * m), np.repeat([1.0, np.inf], m)])
+    right = transposed @ np.ones(m)
+    found = optimize.linprog(cost, A_eq=matrix, b_eq=right, bounds=bounds, method="highs")
     if found.status != 0:
         return None
-    strict = (found.x[p:] > 0.5).reshape(len(units), len(states)).any(1)
-    return units[strict]
+    strict = margins @ found.eqlin.marginals > 0.5
+    return units[strict.reshape(len(units), len(states)).any(1)]
 
 
 def _alone(states, j, others):
@@ -150,9 +154,9 @@ def _alone(states, j, others):
 def separation(objective):
     """Decide by linear programming whether the maximum exists.
 
-    First unit by unit: who is not separated even with couplings of its own has none that can grow,
-    and is left out of the programmes of the others, until nothing changes. What is left, if
-    anything, is decided by one programme with shared couplings.
+    If there is much to decide, first unit by unit: who is not separated even with couplings of its
+    own has none that can grow, and is left out of the programmes of the others, until nothing
+    changes. What is left, if anything, is decided by one programme with shared couplings.
 
     Parameters
     ----------
@@ -168,7 +172,7 @@ def separation(objective):
     least = linalg.eigvalsh(centred.T @ centred / len(states))[0]
     units = np.arange(states.shape[1])
     # Without full rank of [1, x] some unit is a combination of others, and separated with them.
-    if least > 1e-10:
+    if least > 1e-10 and states.size * len(units) > _AT_ONCE:
         while len(units):
             kept = [j for j in units if _alone(states, j, units[units != j])]
             if len(kept) == len(units):
