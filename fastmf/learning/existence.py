@@ -24,7 +24,7 @@ from fastmf.learning.maximisation import newton
 
 # Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
 LARGEST = 6000
-# Products of the condition number beyond which an inverse in double precision proves nothing.
+# Condition numbers beyond which eigenvalues and inverses in double precision prove nothing.
 _CONDITION = 1e12
 # Entries of a programme of all units that is solved as it is, without asking them one by one first.
 _AT_ONCE = 200_000
@@ -57,17 +57,20 @@ def certified(objective, parameters):
 
     Notes
     -----
-    The smallest eigenvalue mu of H bounds lambda C by 2 |g| sqrt(d) / mu. For many parameters mu is
-    bounded from below by the smallest eigenvalue of any unit's own block over some of the rows, or
-    with smaller weights: dropping rows, lowering weights and giving each unit couplings of its own
-    all make the Hessian smaller.
+    The smallest eigenvalue mu of H bounds lambda C by 2 |g| sqrt(d) / mu. It is itself bounded from
+    below by the smallest eigenvalue of any unit's own block over some of the rows, or with smaller
+    weights: dropping rows, lowering weights and giving each unit couplings of its own all make the
+    Hessian smaller. Only where that is not enough, and parameters are not too many, is H made.
     """
     slope = objective.value_and_gradient(parameters)[1]
-    if objective.n_parameters > LARGEST:
-        needed = 4 * np.linalg.norm(slope) * np.sqrt(objective.n_units)
-        # The smaller the groups the sharper the bound, and the dearer.
-        sizes = (objective.n_units, 16, 1)
-        return any(needed < _least_curvature(objective, parameters, size) for size in sizes)
+    needed = 4 * np.linalg.norm(slope) * np.sqrt(objective.n_units)
+    few = objective.n_parameters <= LARGEST
+    # The smaller the groups the sharper the bound, and the dearer.
+    sizes = (objective.n_units,) if few else (objective.n_units, 16, 1)
+    if any(needed < _least_curvature(objective, parameters, size) for size in sizes):
+        return True
+    if not few:
+        return False
     hessian = objective.hessian(parameters)
     try:
         factor = linalg.cho_factor(hessian, check_finite=False)
@@ -102,7 +105,11 @@ def _least_curvature(objective, parameters, size, budget=2e11):
         for gram, j in zip(grams, groups, strict=True):
             scaled = with_one * np.sqrt(slopes[:, j : j + size].min(1, keepdims=True))
             gram += scaled.T @ scaled
-    least = min(linalg.eigvalsh(g, subset_by_index=[0, 0], check_finite=False)[0] for g in grams)
+    # An eigenvalue is known up to rounding.
+    least = min(
+        linalg.eigvalsh(g, subset_by_index=[0, 0], check_finite=False)[0] - g.trace() / _CONDITION
+        for g in grams
+    )
     return max(least, 0.0) + objective.l2
 
 
