@@ -75,8 +75,8 @@ def conditional_moments(model, X, order=2, n_threads=None):
     b, mean, var = np.empty((3, len(X), model.n_hidden), model.dtype)
     n_workers = workers_for(len(X) // kernels.ROWS + 1, len(X) * model.weights.size, n_threads)
     queue = np.zeros(1, np.int64)
-    couplings = layout_of(model, order, "blocked").layers[1].couplings
-    arguments = model.hidden, couplings, X, queue, b, mean, var
+    hidden = layout_of(model, order, "blocked").layers[1]
+    arguments = hidden.prior, hidden.couplings, X, queue, b, mean, var
     in_parallel(kernels.conditional_moments, arguments, n_workers)
     return b, mean, var
 

@@ -104,6 +104,10 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         """The nearest prior with parameters inside their domain."""
         return self._make((tuple(_protocol.project(part) for part in self.parts),))
 
+    def settled(self):
+        """The prior in the form in which kernels tilt it many times."""
+        return self._make((tuple(_protocol.settled(part) for part in self.parts),))
+
     def _split(self, *arrays):
         """Each part with its share of the last axis of the arrays."""
         n_units, start = self.n_units(), 0

@@ -223,35 +223,20 @@ class TruncatedGaussBernoulli(NamedTuple):
 
     def log_partition(self, b, a):
         """log(1 + exp(log_odds) Z), where Z is the integral of the tilted slab."""
-        log_odds, _, _ = _tilted_truncated(
-            widen(self.field),
-            widen(self.precision),
-            widen(self.log_odds),
-            widen(self.lower),
-            widen(self.upper),
-            widen(b),
-            widen(a),
-        )
-        return narrow(softplus(log_odds), self.field + b + a)
+        return _log_partition(self, _log_weight(self), b, a)
 
     def moments(self, b, a):
         """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        log_odds, mean, variance = _tilted_truncated(
-            widen(self.field),
-            widen(self.precision),
-            widen(self.log_odds),
-            widen(self.lower),
-            widen(self.upper),
-            widen(b),
-            widen(a),
-        )
-        mean, variance = _mixture(log_odds, mean, variance)
-        like = self.field + b + a
-        return narrow(mean, like), narrow(variance, like)
+        return _moments(self, _log_weight(self), b, a)
 
     def tilted_log_odds(self, b, a):
         """Log-odds of a non-zero value under the tilt."""
-        return _tilted_truncated(*map(widen, self), widen(b), widen(a))[0]
+        return _tilted_truncated(self, _log_weight(self), b, a)[0]
+
+    def settled(self):
+        """The same prior, its slab integrated: that is half of the work of every tilt."""
+        weight = np.require(_log_weight(self), np.float64, ["C", "W"])
+        return SettledTruncatedGaussBernoulli(*self[:2], weight, *self[3:])
 
     def slab(self):
         """The slab as a prior of its own, without its normalisation."""
@@ -278,38 +263,86 @@ class TruncatedGaussBernoulli(NamedTuple):
         fitted = _from_nonzeros(X, lower, upper)
         return cls(*(np.asarray(p, dtype=floating_type(X)) for p in (*fitted, lower, upper)))
 
+
+class SettledTruncatedGaussBernoulli(NamedTuple):
+    """What kernels see of a `TruncatedGaussBernoulli`.
+
+    Parameters
+    ----------
+    field, precision, lower, upper : array of shape (n_units,)
+    log_weight : float64 array of shape (n_units,)
+        Log-odds of a non-zero value less the log of the slab's integral.
+    """
+
+    field: np.ndarray
+    precision: np.ndarray
+    log_weight: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    def log_partition(self, b, a):
+        """As that of the prior it stands for."""
+        return _log_partition(self, self.log_weight, b, a)
+
+    def moments(self, b, a):
+        """As those of the prior it stands for."""
+        return _moments(self, self.log_weight, b, a)
+
     @staticmethod
     def _tilted_moments(prior):
         return _moments_by_blocks
 
 
 @register_jitable(error_model="numpy")
-def _tilted_truncated(field, precision, log_odds, lower, upper, b, a):
+def _log_weight(prior):
+    """Log-odds of the slab less the log of its integral."""
+    zero = 0.0 * widen(prior.field)
+    slab = _quadrature.log_integral(
+        widen(prior.field), widen(prior.precision), widen(prior.lower), widen(prior.upper),
+        zero, zero,
+    )  # fmt: skip
+    return widen(prior.log_odds) - slab
+
+
+@register_jitable(error_model="numpy")
+def _tilted_truncated(prior, log_weight, b, a):
     """Log-odds of the slab under the tilt, and the slab's mean and variance."""
-    plain = _quadrature.integrate(field, precision, lower, upper, 0.0 * b, 0.0 * a)
-    tilted = _quadrature.integrate(field, precision, lower, upper, b, a)
-    rise = tilted[0] - plain[0] + log(tilted[1] / plain[1])
-    return log_odds + rise, tilted[2], tilted[3]
+    exponent, mass, mean, variance = _quadrature.integrate(
+        widen(prior.field), widen(prior.precision), widen(prior.lower), widen(prior.upper),
+        widen(b), widen(a),
+    )  # fmt: skip
+    return log_weight + (exponent + log(mass)), mean, variance
+
+
+@register_jitable(error_model="numpy")
+def _log_partition(prior, log_weight, b, a):
+    log_odds, _, _ = _tilted_truncated(prior, log_weight, b, a)
+    return narrow(softplus(log_odds), prior.field + b + a)
+
+
+@register_jitable(error_model="numpy")
+def _moments(prior, log_weight, b, a):
+    log_odds, mean, variance = _tilted_truncated(prior, log_weight, b, a)
+    mean, variance = _mixture(log_odds, mean, variance)
+    like = prior.field + b + a
+    return narrow(mean, like), narrow(variance, like)
 
 
 def _moments_by_blocks(prior, start, b, a, mean, var):
-    block = _quadrature.BLOCK
-    no_tilt = np.zeros(block)
-    plain, tilted = np.empty(_quadrature.WORKSPACE), np.empty(_quadrature.WORKSPACE)
-    for first in range(0, b.shape[0], block):
-        last = min(first + block, b.shape[0])
+    workspace = np.empty(_quadrature.WORKSPACE)
+    for first in range(0, b.shape[0], _quadrature.BLOCK):
+        last = min(first + _quadrature.BLOCK, b.shape[0])
         units = slice(start + first, start + last)
-        field, precision = prior.field[units], prior.precision[units]
-        lower, upper = prior.lower[units], prior.upper[units]
-        none = no_tilt[: last - first]
-        _quadrature.prepare_block(field, precision, lower, upper, none, none, plain)
         _quadrature.prepare_block(
-            field, precision, lower, upper, b[first:last], a[first:last], tilted
+            prior.field[units],
+            prior.precision[units],
+            prior.lower[units],
+            prior.upper[units],
+            b[first:last],
+            a[first:last],
+            workspace,
         )
         for i in range(last - first):
-            exponent0, mass0, _, _ = _quadrature.finish_block(plain, i)
-            exponent, mass, slab_mean, slab_variance = _quadrature.finish_block(tilted, i)
-            log_odds = widen(prior.log_odds[start + first + i]) + (
-                exponent - exponent0 + log(mass / mass0)
-            )
+            exponent, mass, slab_mean, slab_variance = _quadrature.finish_block(workspace, i)
+            log_odds = prior.log_weight[start + first + i] + (exponent + log(mass))
             mean[first + i], var[first + i] = _mixture(log_odds, slab_mean, slab_variance)
