@@ -92,8 +92,8 @@ def belief_propagation(
     on_failure : {"report", "minimise"}, default "report"
         What becomes of rows of sum-product that have not converged. Report: they are given as they
         are. Minimise: they are replaced by a stationary point of the Bethe free energy, found by
-        minimising it directly or, where weights are too large for that, by following one from weak
-        couplings; their message says so. One row after another, in float64, some twenty times the
+        minimising it directly or, where weights are too large for that, by Newton steps on the
+        messages; their message says so. One row after another, in float64, some twenty times the
         memory of the weights.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.

@@ -1,4 +1,4 @@
-"""Fixed points of sum-product followed from weak couplings, where nothing else settles."""
+"""Fixed points of sum-product by Newton steps on log-messages, where nothing else settles."""
 
 import numpy as np
 
@@ -16,8 +16,8 @@ SMALLEST_SHARE = 0.1
 LOOSEST = 1e-12
 
 
-def follow(weights, visible_field, hidden_field, tol):
-    """Find a fixed point of sum-product by Newton steps, from one of weak couplings.
+def newton(weights, visible_field, hidden_field, tol, messages=None):
+    """Find a fixed point of sum-product by Newton steps.
 
     Parameters
     ----------
@@ -25,6 +25,9 @@ def follow(weights, visible_field, hidden_field, tol):
     visible_field, hidden_field : array of shape (n_visible,) and (n_hidden,)
     tol : float
         Stop when a sweep would change no log-message to a hidden unit, nor its log-odds, by more.
+    messages : array of shape (n_visible, n_hidden), optional
+        Log-ratios from visible to hidden units to start from. None: the fixed point of weak
+        couplings is followed while they are turned up.
 
     Returns
     -------
@@ -37,8 +40,10 @@ def follow(weights, visible_field, hidden_field, tol):
     couplings have one fixed point, and where couplings and fields grow together it moves smoothly,
     but for folds: there the steps must find another one, and may fail.
     """
-    factors = np.geomspace(min(1, 1 / abs(weights).max(initial=1e-300)), 1, STAGES)
-    n_iter, messages = 0, np.zeros_like(weights)
+    n_iter, factors = 0, np.ones(1)
+    if messages is None:
+        messages = np.zeros_like(weights)
+        factors = np.geomspace(min(1, 1 / abs(weights).max(initial=1e-300)), 1, STAGES)
     for factor, before in zip(factors, [factors[0], *factors], strict=False):
         parts = (factor * part for part in (weights, visible_field, hidden_field))
         here = _Sweep(*parts, messages * (factor / before))
