@@ -3,10 +3,11 @@
 import numpy as np
 
 from fastmf.inference.bethe import minimise_bethe
+from fastmf.inference.newton import newton
 from fastmf.kernels.beliefs import CONVERGED, OUT_OF_SWEEPS, WINDOW
 
 # Endings that the kernels do not know.
-CYCLING, MINIMISED, STRANDED = 3, 4, 5
+CYCLING, MINIMISED, SOLVED, STRANDED = range(3, 7)
 MESSAGES = {
     CONVERGED: "converged",
     OUT_OF_SWEEPS: "not converged: max_iter sweeps done while still moving; raise max_iter",
@@ -14,8 +15,10 @@ MESSAGES = {
     "(sum-product) or polish=True (max- and mixed-product)",
     MINIMISED: "converged: stationary point of the Bethe free energy, by direct minimisation "
     "where messages did not settle",
+    SOLVED: "converged: stationary point of the Bethe free energy, by Newton steps on messages "
+    "where neither sweeps nor direct minimisation settled",
     STRANDED: "not converged: neither messages nor the minimisation of the Bethe free energy "
-    "settled; the weights are too large for this precision",
+    "settled, nor Newton steps",
 }
 
 
@@ -51,10 +54,15 @@ def minimise(model, bits, record, messages, tol):
     # From beliefs of 1/2: a cycle is no better start, and where it is saturated a worse one.
     start = np.zeros(n), np.zeros(m)
     for row in np.flatnonzero(record.status != CONVERGED):
-        fields = (f[min(row, len(f) - 1)] for f in bits.fields)
-        found = minimise_bethe(weights, *fields, start, tol)
+        fields = [f[min(row, len(f) - 1)] for f in bits.fields]
+        found, status = minimise_bethe(weights, *fields, start, tol), MINIMISED
+        for messages_to_start in (np.log(found.messages), None):
+            if found.residual > tol:
+                solved = newton(weights, *fields, tol, messages_to_start)
+                if solved.residual <= tol:
+                    found, status = solved, SOLVED
         record.visible[row], record.hidden[row, :m] = found.log_odds
         record.bethe[row], record.residual[row] = found.log_partition, found.residual
-        record.status[row] = MINIMISED if found.residual <= tol else STRANDED
+        record.status[row] = status if found.residual <= tol else STRANDED
         if len(messages) == len(record.status):
             messages[row, :, :m] = found.messages

@@ -16,8 +16,8 @@ MAX_ITER = 300
 RESOLUTION = 1e-13
 
 
-class Minimum(NamedTuple):
-    """Where a minimisation ended.
+class StationaryPoint(NamedTuple):
+    """Where a search ended.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def minimise_bethe(weights, visible_field, hidden_field, log_odds, tol):
 
     Returns
     -------
-    Minimum
+    StationaryPoint
 
     Notes
     -----
@@ -84,7 +84,7 @@ def minimise_bethe(weights, visible_field, hidden_field, log_odds, tol):
     final = x - here.gradient
     pairs = here.pairs
     yes, no = sigmoid_pair(x[n:])
-    return Minimum(
+    return StationaryPoint(
         log_odds=(final[:n], final[n:]),
         messages=yes * pairs.neither / (no * pairs.hidden_only),
         log_partition=-here.free_energy,

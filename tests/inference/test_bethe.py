@@ -7,6 +7,7 @@ import pytest
 
 import fastmf as mf
 from fastmf.inference.bethe import minimise_bethe, pairs_given_units
+from fastmf.inference.newton import _Sweep, newton
 
 
 def machine(n, m, scale, seed=0, prior=mf.Bernoulli):
@@ -34,10 +35,16 @@ def minus_bethe(model, tau_v, tau_h, pairs):
     return total - (n - 1) * sum(entropy([x, 1 - x]) for x in tau_h)
 
 
-def solve(model, tol=1e-12, start=0.0):
-    n, m = model.weights.shape
-    fields = model.visible.field, model.hidden.field
-    return minimise_bethe(model.weights, *fields, (np.full(n, start), np.full(m, start)), tol)
+def by_descent(weights, visible_field, hidden_field, tol):
+    start = [np.zeros(n) for n in weights.shape]
+    return minimise_bethe(weights, visible_field, hidden_field, start, tol)
+
+
+BOTH = pytest.mark.parametrize("search", [by_descent, newton])
+
+
+def solve(search, model, tol):
+    return search(model.weights, model.visible.field, model.hidden.field, tol)
 
 
 def sigmoid(x):
@@ -57,24 +64,26 @@ def test_pairs_given_units_are_consistent_and_minimise():
     np.testing.assert_allclose(slope, 0, atol=1e-10)
 
 
+@BOTH
 @pytest.mark.parametrize("shape", [(9, 7), (4, 12), (1, 1), (1, 6), (60, 30)])
-def test_the_minimum_is_the_fixed_point_where_messages_converge(shape):
+def test_they_find_the_fixed_point_where_messages_converge(shape, search):
     model = machine(*shape, 2 / np.sqrt(sum(shape)))
     expected = mf.belief_propagation(model, tol=1e-14)
-    found = solve(model)
-    assert expected.converged and found.residual <= 1e-12 and found.n_iter < 20
+    found = solve(search, model, 1e-12)
+    assert expected.converged and found.residual <= 1e-12 and found.n_iter < 40
     for log_odds, mean in zip(found.log_odds, expected.mean, strict=True):
         np.testing.assert_allclose(sigmoid(log_odds), mean, atol=1e-10)
     assert found.log_partition == pytest.approx(expected.log_partition, abs=1e-9)
 
 
-def test_exact_on_a_tree_with_large_weights():
+@pytest.mark.parametrize("search, scale", [(by_descent, 12), (newton, 12), (newton, 80)])
+def test_exact_on_a_tree_with_large_weights(search, scale):
     rng = np.random.default_rng(1)
     weights = np.zeros((5, 4))
     for i, j in [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (4, 3), (0, 3)]:
-        weights[i, j] = 12 * rng.normal()
+        weights[i, j] = scale * rng.normal()
     model = mf.RBM(weights, *(mf.Bernoulli(5 * rng.normal(size=n)) for n in (5, 4)))
-    found, truth = solve(model, 1e-9), mf.exact(model)
+    found, truth = solve(search, model, 1e-9), mf.exact(model)
     assert found.log_partition == pytest.approx(truth.log_partition, abs=1e-8)
     for log_odds, mean in zip(found.log_odds, truth.mean, strict=True):
         np.testing.assert_allclose(sigmoid(log_odds), mean, atol=1e-8)
@@ -150,11 +159,34 @@ def test_hard_decisions_that_cycle_are_said_to():
     assert n_cycling > 0
 
 
-def test_weights_beyond_all_precision_are_reported():
-    result = mf.belief_propagation(machine(30, 10, 20.0), on_failure="minimise", max_iter=100)
-    assert result.converged == (result.residual <= 1e-8)
-    for part in (*result.mean, *result.var, *result.b, result.log_partition):
-        assert np.isfinite(part).all()
+@pytest.mark.parametrize("shape, scale", [((12, 12), 20.0), ((30, 10), 60.0), ((60, 30), 40.0)])
+def test_where_descent_does_not_settle_newton_steps_do(shape, scale):
+    n_solved = 0
+    for seed in range(3):
+        model = machine(*shape, scale, seed)
+        options = {"max_iter": 50, "messages": True}
+        result = mf.belief_propagation(model, on_failure="minimise", **options)
+        n_solved += "Newton steps" in result.message and result.converged
+        assert result.converged == (result.residual <= 1e-8)
+        for part in (*result.mean, *result.var, *result.b, result.log_partition):
+            assert np.isfinite(part).all()
+        if result.converged:
+            again = mf.belief_propagation(
+                model, init=result.messages, damping=0.0, tol=1e-6, max_iter=2
+            )
+            assert again.converged
+            assert again.log_partition == pytest.approx(result.log_partition, rel=1e-9)
+    assert n_solved >= 2
+
+
+def test_the_steps_are_those_of_newton():
+    """Along a small part of one, the change that a sweep makes falls by that part."""
+    model, rng, share = machine(9, 7, 3.0), np.random.default_rng(0), 1e-6
+    parts = model.weights, model.visible.field, model.hidden.field
+    here = _Sweep(*parts, model.weights * rng.random((9, 7)))
+    there = _Sweep(*parts, here.messages + share * here.step())
+    slope = (there.change - here.change) / share
+    np.testing.assert_allclose(slope, -here.change, atol=1e-4 * abs(here.step()).max())
 
 
 @pytest.mark.parametrize(
