@@ -166,16 +166,27 @@ class PseudoLikelihood:
         """
         if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
             return self._hessian[1]
-        sums = self._product_sums(self.slopes(parameters))
+        hessian = self._hessian_of(self._product_sums(self.slopes(parameters)))
+        if self.n_parameters <= _KEPT_HESSIAN:
+            hessian.flags.writeable = False
+            self._hessian = np.array(parameters), hessian
+        return hessian
+
+    def common_hessian(self, slopes):
+        """The same if tanh eta_j had the slope `slopes[j]` in all rows: moments are enough."""
+        mean = np.append(1.0, self.mean)
+        moments = np.outer(mean, mean)
+        moments[1:, 1:] = self.second
+        return self._hessian_of(moments[:, :, None] * slopes)
+
+    def _hessian_of(self, sums):
+        """Negative Hessian from sums of w_i s_ij z_ik z_il, (n_units + 1, n_units + 1, n_units)."""
         hessian = np.zeros((self.n_parameters, self.n_parameters))
         places, of_sums = self._places
         hessian.reshape(-1)[places] = sums.reshape(-1)[of_sums]
         of_fields = sums[0, 0]
         of_couplings = of_fields[self.pairs[0]] + of_fields[self.pairs[1]]
         np.fill_diagonal(hessian, np.concatenate([of_fields, of_couplings]) + self.l2)
-        if self.n_parameters <= _KEPT_HESSIAN:
-            hessian.flags.writeable = False
-            self._hessian = np.array(parameters), hessian
         return hessian
 
     def slopes(self, parameters, rows=slice(None)):
