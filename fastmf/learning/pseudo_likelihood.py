@@ -231,8 +231,9 @@ class PseudoLikelihood:
     # --- scores ---------------------------------------------------------------------------------
 
     def score_covariance(self, parameters):
-        """Mean outer product of the rows' scores (not of their mean: it vanishes at a maximum)."""
-        total = np.zeros((self.n_parameters, self.n_parameters), order="F")
+        """Covariance of the rows' scores about their mean at a maximum, l2 * parameters."""
+        pull = self.l2 * parameters
+        total = -np.outer(pull, pull).T
         size = max(256, 8 * _BLOCK // self.n_parameters)
         for i in range(0, len(self.weights), size):
             scores = self._scores(parameters, slice(i, i + size))
@@ -240,9 +241,9 @@ class PseudoLikelihood:
         return symmetric(total)
 
     def score_variances(self, parameters, vectors):
-        """Mean square of the rows' scores along each of some vectors."""
+        """Variances of the rows' scores along each of some vectors."""
         unpacked = [self.unpacked(vector) for vector in vectors]
-        total = np.zeros(len(vectors))
+        total = -np.square([self.l2 * (vector @ parameters) for vector in vectors])
         for block in self.blocks():
             residuals = self._residuals_of(parameters, block)
             states, weights = self.rows.states[block], self.weights[block]
