@@ -166,11 +166,15 @@ class PseudoLikelihood:
         """
         if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
             return self._hessian[1]
-        hessian = self._hessian_of(self._product_sums(self.slopes(parameters)))
+        hessian = self.hessian_of_slopes(self.slopes(parameters))
         if self.n_parameters <= _KEPT_HESSIAN:
             hessian.flags.writeable = False
             self._hessian = np.array(parameters), hessian
         return hessian
+
+    def hessian_of_slopes(self, slopes):
+        """The same for given weight * slope of tanh eta, (n_rows, n_units)."""
+        return self._hessian_of(self._product_sums(slopes))
 
     def common_hessian(self, slopes):
         """The same if tanh eta_j had the slope `slopes[j]` in all rows: moments are enough."""
