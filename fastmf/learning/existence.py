@@ -269,7 +269,7 @@ def existence(objective, parameters):
     if objective.l2 > 0 or certified(objective, parameters):
         return Existence(True)
     if objective.n_parameters <= LARGEST:
-        polished = newton(objective, parameters, tol=1e-7, max_iter=60).parameters
+        polished = newton(objective, parameters, tol=1e-7, max_iter=25).parameters
         if certified(objective, polished):
             return Existence(True)
         units = growing(objective, polished) if objective.n_parameters <= _FEW else ()

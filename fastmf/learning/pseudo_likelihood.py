@@ -237,7 +237,7 @@ class PseudoLikelihood:
     def score_covariance(self, parameters):
         """Covariance of the rows' scores about their mean at a maximum, l2 * parameters."""
         pull = self.l2 * parameters
-        total = -np.outer(pull, pull).T
+        total = np.outer(-pull, pull).T
         size = max(256, 8 * _BLOCK // self.n_parameters)
         for i in range(0, len(self.weights), size):
             scores = self._scores(parameters, slice(i, i + size))
