@@ -119,7 +119,7 @@ def fits(X, options):
     with_errors = None
     if X.shape[1] <= 40 and machine.existence_.exists:
         times = interleaved(
-            {"errors": lambda: mf.FullyVisibleBoltzmannMachine().fit(X).covariance() is None},
+            {"errors": lambda: mf.FullyVisibleBoltzmannMachine().fit(X).standard_errors() is None},
             options.repeats,
         )
         with_errors = median(times["errors"])

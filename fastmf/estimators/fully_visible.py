@@ -17,7 +17,7 @@ from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
 _SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "naive_mean_field", "tap_inversion")
-_STARTS = ("auto", "independent", "naive_mean_field", "tap")
+_STARTS = ("auto", "independent", "minorant", "naive_mean_field", "tap")
 # Newton's Hessian is made and factorised at each step; L-BFGS wins for more parameters.
 _NEWTON = 1300
 
@@ -45,9 +45,10 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
     l1, l2 : float
         Penalty per row, l1 sum_jk |J_jk| + l2 (sum_jk J_jk^2 + sum_j h_j^2) / 2 over pairs. With
         `l2` the maximum always exists.
-    init : {"auto", "independent", "naive_mean_field", "tap"} or (couplings, field)
-        Where to start; "auto" is uncoupled units for Newton's method, and else the better of these
-        and TAP inversion.
+    init : {"auto", "independent", "minorant", "naive_mean_field", "tap"} or (couplings, field)
+        Where to start: uncoupled units, the maximum of a quadratic minorant that touches there, or
+        a mean-field inversion; "auto" is "minorant" for Newton's method, and else the better of
+        "independent" and "tap".
     step : float
         Of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
         log-pseudo-likelihood never decreases; more warns, though it still does not.
@@ -263,8 +264,7 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
     def _start(self, solver):
         if isinstance(self.init, str):
             # Inversions of strong couplings saturate units, which Newton's method hates.
-            newton = solver == "newton" and self.init == "auto"
-            how = "independent" if newton else self.init
+            how = "minorant" if solver == "newton" and self.init == "auto" else self.init
             return maximisation.starting_point(self._objective, how)
         couplings, field = self.init
         d = self._objective.n_units

@@ -39,9 +39,10 @@ def starting_point(objective, how):
     Parameters
     ----------
     objective : PseudoLikelihood
-    how : {"independent", "naive_mean_field", "tap", "auto"}
-        Uncoupled units, or a mean-field inversion, shrunk a little towards independence so that it
-        always exists; "auto" is the better of "independent" and "tap".
+    how : {"independent", "minorant", "naive_mean_field", "tap", "auto"}
+        Uncoupled units; the maximum of a quadratic minorant that touches there; or a mean-field
+        inversion, shrunk a little towards independence so that it always exists; "auto" is the
+        better of "independent" and "tap".
     """
     # Half a row of each value keeps the field finite.
     n = objective.total
@@ -50,6 +51,8 @@ def starting_point(objective, how):
     independent[: objective.n_units] = np.arctanh(mean)
     if how == "independent":
         return independent
+    if how == "minorant":
+        return independent + _first_step(objective, independent, mean)
     covariance = objective.second - np.outer(objective.mean, objective.mean)
     covariance *= n / (n + 1)
     np.fill_diagonal(covariance, 1 - mean**2)
@@ -66,6 +69,22 @@ def starting_point(objective, how):
         ).sum() - objective.l2 / 2 * field @ field
         return independent if value > objective.value_and_gradient(found)[0] else found
     return found
+
+
+def _first_step(objective, independent, tanh):
+    """From uncoupled units to the maximum of a quadratic function that is nowhere above.
+
+    -ln cosh falls below its tangent by no more than with curvature tanh(h) / h (Jaakkola & Jordan
+    2000). As the fields are those of all rows, means and second moments are enough; and where units
+    are strongly coupled Newton's own first step would saturate them.
+    """
+    field = independent[: objective.n_units]
+    curvature = np.ones_like(field)
+    np.divide(tanh, field, out=curvature, where=field != 0)
+    of_couplings = objective.second - np.outer(objective.mean, tanh)
+    slope = objective.packed(of_couplings + of_couplings.T, objective.mean - tanh)
+    factor = factorised(objective.common_hessian(curvature))
+    return linalg.cho_solve(factor, slope - objective.l2 * independent, check_finite=False)
 
 
 def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ITER["bslm"]):

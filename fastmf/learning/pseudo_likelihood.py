@@ -166,16 +166,31 @@ class PseudoLikelihood:
         """
         if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
             return self._hessian[1]
-        sums = self._product_sums(self.slopes(parameters))
+        hessian = self.hessian_of_slopes(self.slopes(parameters))
+        if self.n_parameters <= _KEPT_HESSIAN:
+            hessian.flags.writeable = False
+            self._hessian = np.array(parameters), hessian
+        return hessian
+
+    def hessian_of_slopes(self, slopes):
+        """The same for given weight * slope of tanh eta, (n_rows, n_units)."""
+        return self._hessian_of(self._product_sums(slopes))
+
+    def common_hessian(self, slopes):
+        """The same if tanh eta_j had the slope `slopes[j]` in all rows: moments are enough."""
+        mean = np.append(1.0, self.mean)
+        moments = np.outer(mean, mean)
+        moments[1:, 1:] = self.second
+        return self._hessian_of(moments[:, :, None] * slopes)
+
+    def _hessian_of(self, sums):
+        """Negative Hessian from sums of w_i s_ij z_ik z_il, (n_units + 1, n_units + 1, n_units)."""
         hessian = np.zeros((self.n_parameters, self.n_parameters))
         places, of_sums = self._places
         hessian.reshape(-1)[places] = sums.reshape(-1)[of_sums]
         of_fields = sums[0, 0]
         of_couplings = of_fields[self.pairs[0]] + of_fields[self.pairs[1]]
         np.fill_diagonal(hessian, np.concatenate([of_fields, of_couplings]) + self.l2)
-        if self.n_parameters <= _KEPT_HESSIAN:
-            hessian.flags.writeable = False
-            self._hessian = np.array(parameters), hessian
         return hessian
 
     def slopes(self, parameters, rows=slice(None)):
@@ -220,8 +235,9 @@ class PseudoLikelihood:
     # --- scores ---------------------------------------------------------------------------------
 
     def score_covariance(self, parameters):
-        """Mean outer product of the rows' scores (not of their mean: it vanishes at a maximum)."""
-        total = np.zeros((self.n_parameters, self.n_parameters), order="F")
+        """Covariance of the rows' scores about their mean at a maximum, l2 * parameters."""
+        pull = self.l2 * parameters
+        total = np.outer(-pull, pull).T
         size = max(256, 8 * _BLOCK // self.n_parameters)
         for i in range(0, len(self.weights), size):
             scores = self._scores(parameters, slice(i, i + size))
@@ -229,9 +245,9 @@ class PseudoLikelihood:
         return symmetric(total)
 
     def score_variances(self, parameters, vectors):
-        """Mean square of the rows' scores along each of some vectors."""
+        """Variances of the rows' scores along each of some vectors."""
         unpacked = [self.unpacked(vector) for vector in vectors]
-        total = np.zeros(len(vectors))
+        total = -np.square([self.l2 * (vector @ parameters) for vector in vectors])
         for block in self.blocks():
             residuals = self._residuals_of(parameters, block)
             states, weights = self.rows.states[block], self.weights[block]

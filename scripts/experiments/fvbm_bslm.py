@@ -54,7 +54,7 @@ def one_draw(d, options, rng):
     fits = maximisation.bslm(objective, starts, tol=options.tol, max_iter=options.max_iter)
     seconds = time.perf_counter() - begin
     begin = time.perf_counter()
-    newton = maximisation.newton(objective, maximisation.starting_point(objective, "auto"))
+    newton = maximisation.newton(objective, maximisation.starting_point(objective, "minorant"))
     of_newton = time.perf_counter() - begin
     exists = existence(objective, newton.parameters).exists
     errors = [((fit.parameters - truth) ** 2).mean() for fit in fits]

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from fastmf.learning import existence as module
-from fastmf.learning.existence import certified, existence, separation
+from fastmf.learning.existence import certified, existence, growing, separation
 from fastmf.learning.maximisation import newton, starting_point
 from fastmf.learning.pseudo_likelihood import PseudoLikelihood
 from fastmf.learning.rows import merged
-from fastmf.learning.spins import all_states
+from fastmf.learning.spins import all_states, sample
+from fastmf.models import BoltzmannMachine
+from fastmf.priors import Ising
 
 # Rows where unit 1 follows from the others by couplings of its own, but not by shared ones.
 SHARED = np.array([
@@ -47,9 +49,26 @@ def test_the_two_proofs_agree(at_once, monkeypatch):
         some = states[rng.random(16) < 0.75]
         objective, parameters = solved(some)
         verdicts.append(certified(objective, parameters))
-        assert separation(objective).exists == verdicts[-1]
-        assert existence(objective, parameters).exists == verdicts[-1]
+        programme = separation(objective)
+        assert programme.exists == verdicts[-1]
+        assert existence(objective, parameters) == programme
     assert 5 < sum(verdicts) < 35
+
+
+def test_directions_found_from_where_newton_stopped():
+    """Strongly coupled units: the same verdicts and units as by linear programmes, mostly alone."""
+    rng, found = np.random.default_rng(5), 0
+    for _ in range(12):
+        J = np.triu(rng.normal(size=(7, 7)), 1)
+        model = BoltzmannMachine(J + J.T, Ising(rng.normal(size=7)))
+        objective, parameters = solved(sample(model, 300, rng))
+        programme = separation(objective)
+        assert existence(objective, parameters).units == programme.units
+        # Never a unit too many; few to miss.
+        units = growing(objective, parameters)
+        assert set(units) <= set(programme.units)
+        found += tuple(units) == programme.units != ()
+    assert found > 6
 
 
 def test_the_separated_units_are_named():

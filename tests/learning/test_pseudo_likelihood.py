@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from fastmf.learning import pseudo_likelihood as module
+from fastmf.learning.maximisation import newton
 from fastmf.learning.pseudo_likelihood import PseudoLikelihood, symmetric
 from fastmf.learning.rows import merged
 
@@ -82,6 +83,19 @@ def test_scores_and_leverages_against_single_rows():
         for j in range(4):
             assert leverages[i, j] == pytest.approx(features[j] @ inverse @ features[j])
     np.testing.assert_allclose(objective.score_covariance(parameters), expected, atol=1e-13)
+
+
+def test_score_covariance_of_a_penalised_maximum():
+    """With a ridge scores do not vanish in the mean at the maximum."""
+    objective, _ = problem(d=4, n=30, l2=0.3)
+    parameters = newton(objective, np.zeros(objective.n_parameters)).parameters
+    one_by_one = [PseudoLikelihood(merged(x[None])) for x in objective.rows.states]
+    scores = np.array([alone.value_and_gradient(parameters)[1] for alone in one_by_one])
+    np.testing.assert_allclose(objective.weights @ scores, 0.3 * parameters, atol=1e-12)
+    expected = np.cov(scores.T, aweights=objective.weights, ddof=0)
+    np.testing.assert_allclose(objective.score_covariance(parameters), expected, atol=1e-13)
+    along = objective.score_variances(parameters, np.eye(len(parameters)))
+    np.testing.assert_allclose(along, expected.diagonal(), atol=1e-13)
 
 
 @pytest.mark.parametrize("size", [10.0, 1e3, 1e8])
