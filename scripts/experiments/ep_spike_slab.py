@@ -70,8 +70,8 @@ def parser():
         help="features most correlated with y, in the training rows, that ARDRegression is given: "
         "its cost is cubic in their number [500]")  # fmt: skip
     add("--solver", default="auto", metavar="NAME", help="on gene expressions [auto]")
-    add("--evidence-steps", type=int, default=10, metavar="N",
-        help="steps of the maximisation of the evidence [10]")  # fmt: skip
+    add("--evidence-steps", type=int, default=20, metavar="N",
+        help="fixed points on the way to the largest evidence [20]")  # fmt: skip
     add("--repeats", type=int, default=5, metavar="N", help="runs of each schedule [5]")
     add("--problems", type=int, metavar="N", help="of the schedules, the first ones [all]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
