@@ -5,8 +5,8 @@ paper  The first experiment of Hernández-Lobato & Hernández-Lobato, "Convergen
        propagation in linear models with spike-and-slab priors" (2011): test errors of regular and
        of convergent expectation propagation for five dampings, printed beside the paper's Figure 1.
 genes  Riboflavin (regression) and leukemia and colon (two classes, regressed on -1 and 1, and by
-       the probit classifier), if $FASTMF_DATA or --data has them: cross-validated error, time and
-       selected genes, beside scikit-learn's LassoCV and ARDRegression in the same run.
+       the probit classifier), if $FASTMF_DATA or --data has them: cross-validated error, CPU
+       time and selected genes, beside scikit-learn's LassoCV and ARDRegression in the same run.
 schedules
        Time to the fixed point on ten problems, where regular damped expectation propagation
        converges, and on some where it does not: the convergent schedules should take at most twice
@@ -275,15 +275,15 @@ def genes(options):
         folds = list(split.split(X, y))
         print(f"\n{name}: {X.shape[0]} rows, {X.shape[1]} genes, {options.folds} folds "
               f"(variance of y {y.var():.3f})")  # fmt: skip
-        print(f"{'':24} {'MSE':>8} {'errors' if classes else '':>8} {'genes':>8} {'s / fit':>8}")
+        print(f"{'':24} {'MSE':>8} {'errors' if classes else '':>8} {'genes':>8} {'CPU s':>8}")
         for title, make in contestants.items():
             predicted, seconds, counts = np.empty(len(y)), [], []
             for train, test in folds:
-                start = time.perf_counter()
+                start = time.process_time()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     fitted = make().fit(X[train], y[train])
-                seconds.append(time.perf_counter() - start)
+                seconds.append(time.process_time() - start)
                 score = getattr(fitted, "decision_function", fitted.predict)
                 predicted[test] = score(X[test])
                 included = getattr(fitted, "inclusion_probability_", None)
