@@ -1,0 +1,59 @@
+import csv
+
+import numpy as np
+import pytest
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_a_small_run_gives_all_figures_and_goes_on_from_its_checkpoint(script, mnist, capsys):
+    folder = mnist / "out"
+    command = ["--data", str(mnist), "--output", str(folder), "--hidden", "2", "3", "--quiet"]
+    script.main([*command, "--epochs", "2", "--starts", "2"])
+    names = ["likelihood", "denoising", "fields-2", "fields-3"]
+    for name in names:
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert len(rows(folder / "likelihood.csv")) == 1 + 2 * 2
+    scores = rows(folder / "denoising.csv")
+    assert len(scores) == 1 + 4 * len(script.FLIP_PROBABILITY)
+    assert {row[1] for row in scores[1:]} >= {"pointwise optimal", "nearest neighbour"}
+    assert np.loadtxt(folder / "fields-3.csv", delimiter=",").shape == (16, 3)
+
+    machine = (folder / "rbm-3.npz").read_bytes()
+    (folder / "rbm-3.npz").unlink()
+    (folder / "checkpoint-2.npz").unlink()
+    script.main([*command, "--epochs", "2", "--starts", "2"])
+    assert (folder / "rbm-3.npz").read_bytes() == machine
+
+
+def test_the_settings_are_the_papers(script, mnist, monkeypatch):
+    seen = []
+
+    class Spy:
+        def __init__(self, n, **options):
+            seen.append((n, options))
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(script.mf, "GeneralizedRBM", Spy)
+    for dataset in ("binary", "real"):
+        with pytest.raises(KeyboardInterrupt):
+            command = ["--data", str(mnist), "--output", str(mnist / "out"), "--dataset", dataset]
+            script.main(command)
+    (n, binary), (_, real) = seen
+    assert n == 25
+    assert binary["learning_rate"] == 0.005 and binary["visible"] == "bernoulli"
+    assert real["learning_rate"] == (1e-2, 1e-5)
+    assert real["visible"] == "truncated_gauss_bernoulli"
+    for options in (binary, real):
+        assert (options["n_epochs"], options["batch_size"]) == (100, 100)
+        assert (options["momentum"], options["l2"]) == (0.5, 0.001)
+
+
+def test_help_teaches(script, capsys):
+    with pytest.raises(SystemExit) as exit:
+        script.main(["--help"])
+    assert exit.value.code == 0
+    assert "examples:" in capsys.readouterr().out
