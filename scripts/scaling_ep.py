@@ -3,12 +3,13 @@
 
 Writes scaling_ep.csv and scaling_ep.png. Each point is the median of repeats that take turns. The
 NumPy side is the same parallel iteration in n_rows-space with matrix products in NumPy, the moments
-as array expressions; both sides use as many BLAS threads as --threads says.
+as array expressions; both sides use as many threads, of BLAS and of kernels, as --threads says.
 """
 
 import argparse
 import csv
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -76,13 +77,14 @@ def numpy_sweep(model, site):
 def measure(n, d, arguments):
     """Rows of the table for one size."""
     problem = model(n, d)
-    result = mf.expectation_propagation(problem)  # compile, and know how many iterations it takes
+    solve = partial(mf.expectation_propagation, problem, n_threads=arguments.threads)
+    result = solve()  # compile, and know how many iterations it takes
     n_iter = min(result.n_iter, 10)
 
     def timed(schedule, k):
         def run():
             start = time.perf_counter()
-            mf.expectation_propagation(problem, schedule=schedule, max_iter=k, tol=0)
+            solve(schedule=schedule, max_iter=k, tol=0)
             return (time.perf_counter() - start) / k
 
         return run
@@ -93,7 +95,7 @@ def measure(n, d, arguments):
         return (time.perf_counter() - start) / n_iter
 
     def fitted(schedule):
-        return lambda: mf.expectation_propagation(problem, schedule=schedule) and None
+        return lambda: solve(schedule=schedule) and None
 
     pairs = {
         "parallel iteration": (timed("parallel", n_iter), numpy_timed),
@@ -101,7 +103,7 @@ def measure(n, d, arguments):
         "fit, convergent": (fitted("convergent"), None),
     }
     if d <= 10_000:
-        mf.expectation_propagation(problem, schedule="sequential", max_iter=1)
+        solve(schedule="sequential", max_iter=1)
         pairs["sequential sweep"] = (
             timed("sequential", 2), lambda: numpy_sweep(problem, np.abs(result.sites) + 1e-3)
         )  # fmt: skip
@@ -143,7 +145,7 @@ def main():
     )
     add = parser.add_argument
     add("--quick", action="store_true", help="the two smaller sizes")
-    add("--threads", type=int, default=2, metavar="N", help="of BLAS, on both sides (default 2)")
+    add("--threads", type=int, default=2, metavar="N", help="on both sides (default 2)")
     add("--repeats", type=int, metavar="N", help="default 7; 3 with --quick")
     add("--output", type=Path, default=Path("."), metavar="FOLDER", help="default: here")
     arguments = parser.parse_args()

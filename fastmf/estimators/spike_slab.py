@@ -37,7 +37,7 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     max_iter : int
         Iterations of expectation propagation.
     max_evidence_iter : int
-        Steps of the maximisation of the evidence.
+        Fixed points on the way to the largest evidence, at most.
     n_threads : int or None
 
     Attributes

@@ -89,8 +89,9 @@ def expectation_propagation(
     history : bool, default False
         Keep the residual and the energy of every iteration.
     n_threads : int, optional
-        Threads of the compiled kernels; those of BLAS, which does most of the work, are the user's
-        to set (threadpoolctl; one is best on a busy machine). Results do not depend on the former.
+        Threads of the compiled kernels, which do most of the work if n_samples < n_features;
+        results do not depend on it. Those of BLAS, which does the rest, are the user's to set
+        (threadpoolctl; one is best on a busy machine).
 
     Returns
     -------

@@ -68,7 +68,7 @@ class LowRank(Side):
         """B of the proper sites, lower triangle."""
         n, d = self.n_rows, self.n_units
         # Their number does not depend on that of the threads, nor does the result.
-        sums = np.empty((min(SHARES, d // n), n, n))
+        sums = np.empty((min(SHARES, d // (4 * n) + 1), n, n))
         n_workers = workers_for(len(sums), n * n * d // 2 // VECTOR, self.n_threads)
         queue = np.zeros(1, np.int64)
         in_parallel(data_covariance, (self.X, 1 / np.sqrt(precision), queue, sums), n_workers)

@@ -5,8 +5,14 @@ paper  The first experiment of Hernández-Lobato & Hernández-Lobato, "Convergen
        propagation in linear models with spike-and-slab priors" (2011): test errors of regular and
        of convergent expectation propagation for five dampings, printed beside the paper's Figure 1.
 genes  Riboflavin (regression) and leukemia and colon (two classes, regressed on -1 and 1, and by
-       the probit classifier), if $FASTMF_DATA or --data has them: cross-validated error, time and
-       selected genes, beside scikit-learn's LassoCV and ARDRegression in the same run.
+       the probit classifier), if $FASTMF_DATA or --data has them: cross-validated error, CPU
+       time and selected genes, beside scikit-learn's LassoCV and ARDRegression in the same run.
+schedules
+       Time to the fixed point on ten problems, where regular damped expectation propagation
+       converges, and on some where it does not: the convergent schedules should take at most twice
+       as long where it does.
+
+What came out is in ep_spike_slab.md.
 """
 
 import argparse
@@ -24,6 +30,7 @@ EPILOG = """\
 examples:
   python scripts/experiments/ep_spike_slab.py paper --sets 20
   python scripts/experiments/ep_spike_slab.py genes --data folder --folds 5
+  python scripts/experiments/ep_spike_slab.py schedules
 """
 
 # Share of the *new* factor, and the paper's figures: sets that did not converge, errors on them
@@ -44,6 +51,8 @@ def main(argv=None):
         paper(options)
     if options.which in ("genes", "both"):
         genes(options)
+    if options.which == "schedules":
+        schedules(options)
 
 
 def parser():
@@ -51,7 +60,7 @@ def parser():
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = whole.add_argument
-    add("which", nargs="?", choices=("paper", "genes", "both"), default="paper")
+    add("which", nargs="?", choices=("paper", "genes", "both", "schedules"), default="paper")
     add("--sets", type=int, default=100, metavar="N", help="training sets for each damping [100]")
     add("--max-iter", type=int, default=1000, metavar="N", help="of each schedule [1000]")
     add("--data", type=Path, metavar="FOLDER", help="of the gene expressions [$FASTMF_DATA]")
@@ -61,8 +70,10 @@ def parser():
         help="features most correlated with y, in the training rows, that ARDRegression is given: "
         "its cost is cubic in their number [500]")  # fmt: skip
     add("--solver", default="auto", metavar="NAME", help="on gene expressions [auto]")
-    add("--evidence-steps", type=int, default=10, metavar="N",
-        help="steps of the maximisation of the evidence [10]")  # fmt: skip
+    add("--evidence-steps", type=int, default=20, metavar="N",
+        help="fixed points on the way to the largest evidence [20]")  # fmt: skip
+    add("--repeats", type=int, default=5, metavar="N", help="runs of each schedule [5]")
+    add("--problems", type=int, metavar="N", help="of the schedules, the first ones [all]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
     return whole
 
@@ -79,6 +90,12 @@ def data_set(rng):
     return X, y
 
 
+def spike_and_slab(X, y, noise, share):
+    """The model with a slab of variance 1."""
+    prior = mf.GaussBernoulli(np.zeros(X.shape[1]), 1.0, np.log(share / (1 - share)))
+    return mf.SparseLinearModel(X, y, noise**2, prior)
+
+
 def error(X, y, mean):
     """Mean squared error on test rows."""
     return np.mean((y - X @ mean) ** 2)
@@ -86,14 +103,13 @@ def error(X, y, mean):
 
 def paper(options):
     """The two tables of the paper's Figure 1."""
-    prior = mf.GaussBernoulli(np.zeros(N_FEATURES), 1.0, np.log(SHARE / (1 - SHARE)))
     rows = []
     for k, new_share in enumerate(PAPER):
         rng = np.random.default_rng([options.seed, k])
         results = []
         for _ in range(options.sets):
             X, y = data_set(rng)
-            model = mf.SparseLinearModel(X[0], y[0], NOISE**2, prior)
+            model = spike_and_slab(X[0], y[0], NOISE, SHARE)
             start = time.perf_counter()
             regular = mf.expectation_propagation(
                 model, damping=1 - new_share, max_iter=options.max_iter
@@ -134,6 +150,56 @@ def cell(errors):
         return "-"
     spread = errors.std(ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else np.nan
     return f"{errors.mean():.3f} ({spread:.3f})"
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+# Rows, features, non-zero coefficients, noise, correlation of neighbours, seed.
+PROBLEMS = (
+    (50, 200, 5, 0.1, 0.0, 0), (200, 100, 30, 0.5, 0.0, 3), (100, 1000, 10, 0.1, 0.0, 0),
+    (100, 1000, 20, 0.3, 0.0, 1), (100, 1000, 10, 0.1, 0.5, 2), (200, 1000, 40, 0.1, 0.3, 4),
+    (200, 5000, 20, 0.1, 0.0, 5), (100, 1000, 10, 0.1, 0.9, 2), (50, 500, 15, 0.1, 0.9, 0),
+)  # fmt: skip
+CONTESTANTS = {
+    "half of the old": {"damping": 0.5},
+    "a tenth": {"damping": 0.1},
+    "auto": {"schedule": "auto"},
+    "convergent": {"schedule": "convergent"},
+}
+
+
+def chain(n, d, k, noise, correlation, seed):
+    """A regression on features of which neighbours are correlated."""
+    rng = np.random.default_rng(seed)
+    X, w = rng.normal(size=(n, d)), np.zeros(d)
+    for j in range(1, d if correlation else 0):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
+    w[rng.choice(d, k, replace=False)] = rng.normal(size=k)
+    return spike_and_slab(X, X @ w + noise * rng.normal(size=n), noise, k / d)
+
+
+def schedules(options):
+    """CPU time of regular expectation propagation and of the convergent schedules."""
+    drawn = (data_set(np.random.default_rng([seed, 7])) for seed in (0, 1, 3))
+    models = [(f"the paper's, {k}", spike_and_slab(X[0], y[0], NOISE, SHARE))
+              for k, (X, y) in enumerate(drawn)]  # fmt: skip
+    for n, d, k, noise, correlation, seed in PROBLEMS:
+        title = f"{n} x {d}, k {k}, noise {noise}, corr. {correlation}"
+        models.append((title, chain(n, d, k, noise, correlation, seed)))
+    print("ms of CPU time, one thread (log-evidence); * not converged")
+    print(f"{'':44}" + "".join(f"{name:>20}" for name in CONTESTANTS))
+    for title, model in models[: options.problems]:
+        cells = []
+        for settings in CONTESTANTS.values():
+            mf.expectation_propagation(model, max_iter=2, n_threads=1, **settings)
+            seconds = []
+            while len(seconds) < options.repeats and sum(seconds) < 2:
+                start = time.thread_time()
+                result = mf.expectation_propagation(model, n_threads=1, **settings)
+                seconds.append(time.thread_time() - start)
+            star = "" if result.converged else "*"
+            cells.append(f"{1e3 * np.median(seconds):.1f}{star} ({result.log_evidence:.2f})")
+        print(f"{title:44}" + "".join(f"{c:>20}" for c in cells), flush=True)
 
 
 # --- gene expressions ---------------------------------------------------------------------------
@@ -209,15 +275,15 @@ def genes(options):
         folds = list(split.split(X, y))
         print(f"\n{name}: {X.shape[0]} rows, {X.shape[1]} genes, {options.folds} folds "
               f"(variance of y {y.var():.3f})")  # fmt: skip
-        print(f"{'':24} {'MSE':>8} {'errors' if classes else '':>8} {'genes':>8} {'s / fit':>8}")
+        print(f"{'':24} {'MSE':>8} {'errors' if classes else '':>8} {'genes':>8} {'CPU s':>8}")
         for title, make in contestants.items():
             predicted, seconds, counts = np.empty(len(y)), [], []
             for train, test in folds:
-                start = time.perf_counter()
+                start = time.process_time()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     fitted = make().fit(X[train], y[train])
-                seconds.append(time.perf_counter() - start)
+                seconds.append(time.process_time() - start)
                 score = getattr(fitted, "decision_function", fitted.predict)
                 predicted[test] = score(X[test])
                 included = getattr(fitted, "inclusion_probability_", None)

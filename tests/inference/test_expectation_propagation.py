@@ -8,6 +8,7 @@ from kernel_cases.regression import exact, inclusion, problem
 
 import fastmf as mf
 import fastmf.inference.inner_loop as inner_loop
+from fastmf.inference import low_rank
 
 ep = importlib.import_module("fastmf.inference.expectation_propagation")
 
@@ -101,11 +102,14 @@ def test_a_prior_of_the_users_own():
         np.testing.assert_allclose(result.log_partition, evidence, rtol=0.01)
 
 
-def test_number_of_threads_does_not_matter():
-    model, _ = problem(8, 11000, share=1e-3)
+def test_number_of_threads_does_not_matter(monkeypatch):
+    model, _ = problem(40, 11000, share=1e-3)
+    crews, run = [], low_rank.in_parallel
+    monkeypatch.setattr(low_rank, "in_parallel", lambda *a: crews.append(a[-1]) or run(*a))
     one = mf.expectation_propagation(model, max_iter=3, n_threads=1)
     two = mf.expectation_propagation(model, max_iter=3, n_threads=2)
     np.testing.assert_array_equal(one.sites, two.sites)
+    assert set(crews) == {1, 2}
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
