@@ -13,18 +13,12 @@ SCRIPTS = os.path.join(os.path.dirname(fastmf.__file__), os.pardir, "scripts")
 NAMES = sorted(f[:-3] for f in os.listdir(SCRIPTS) if f.startswith("scaling_"))
 
 
-@pytest.fixture
-def scripts(load, monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPTS)
-    return load
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_a_quick_run_gives_table_and_picture(name, scripts, tmp_path):
+def test_a_quick_run_gives_table_and_picture(name, load, tmp_path):
     for package in ("matplotlib", "threadpoolctl", *(["distributed"] * ("distributed" in name))):
         pytest.importorskip(package)
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    scripts(name).main(["--quick", "--threads", "2", "--output", str(tmp_path)])
+    load(name).main(["--quick", "--threads", "2", "--output", str(tmp_path)])
     with open(tmp_path / f"{name}.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -37,17 +31,17 @@ def test_a_quick_run_gives_table_and_picture(name, scripts, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_help_teaches(name, scripts, capsys):
+def test_help_teaches(name, load, capsys):
     pytest.importorskip("threadpoolctl")
     with pytest.raises(SystemExit) as exit:
-        scripts(name).main(["--help"])
+        load(name).main(["--help"])
     assert exit.value.code == 0
     assert "--quick" in capsys.readouterr().out
 
 
-def test_ceilings_are_of_the_work(scripts):
+def test_ceilings_are_of_the_work(load):
     pytest.importorskip("threadpoolctl")
-    scaling = scripts("scaling")
+    scaling = load("scaling")
     rates = scaling.product_rate("float64", 1, True), scaling.copy_rate(1, True)
     assert all(1e6 < rate < 1e13 for rate in rates)
     work = scaling.Work(operations=2.0, bytes=6.0)
@@ -63,9 +57,9 @@ def test_ceilings_are_of_the_work(scripts):
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
-def test_threads_are_pinned_and_set_free(scripts):
+def test_threads_are_pinned_and_set_free(load):
     pytest.importorskip("threadpoolctl")
     cores = os.sched_getaffinity(0)
-    with scripts("scaling").pinned(1):
+    with load("scaling").pinned(1):
         assert len(os.sched_getaffinity(0)) == 1
     assert os.sched_getaffinity(0) == cores
