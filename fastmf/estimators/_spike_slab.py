@@ -64,13 +64,13 @@ class SpikeSlabEstimator(BaseEstimator):
 
     def _solution(self, task, start, fixed):
         """Hyper-parameters, the model that they make, and its fixed point."""
-        best = maximise_evidence(
+        best, nearby = maximise_evidence(
             task, start, fixed, tol=max(self.tol, ROUGH), max_iter=self.max_evidence_iter,
             n_threads=self.n_threads,
         )  # fmt: skip
         model = task.model(best)
         result = robust_solution(
-            model, schedule=self.solver, damping=self.damping, tol=self.tol,
+            model, nearby, schedule=self.solver, damping=self.damping, tol=self.tol,
             max_iter=self.max_iter, n_threads=self.n_threads,
         )  # fmt: skip
         if not result.converged:

@@ -93,9 +93,9 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
     -----
     Computed in double precision. Memory is one copy of the distinct rows, beside the data; with
     "newton" also tables of at most 64 MB and some three matrices of n_parameters^2 numbers, where
-    n_parameters is n_features (n_features + 1) / 2, and the same for `covariance` and what builds
-    on it (6,000 parameters, or 109 units, at most). Errors of single couplings of larger machines
-    take one more copy of the rows instead (`standard_errors(pairs)`).
+    n_parameters is n_features (n_features + 1) / 2, and the same for `covariance` (6,000
+    parameters, or 109 units, at most). All standard errors of larger machines take two such
+    matrices, those of single couplings one more copy of the rows (`standard_errors`).
 
     Nguyen & Wood, "A block successive lower-bound maximization algorithm for the maximum
     pseudo-likelihood estimation of fully visible Boltzmann machines", Neural Computation 28 (2016).

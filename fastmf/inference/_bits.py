@@ -25,6 +25,8 @@ class Bits:
     offsets, scales : pair of float
     factor : float
         The {0, 1} units have `factor` times the weights of the model.
+    largest : float
+        Largest absolute weight of the {0, 1} units.
     fields : pair of float64 arrays of shape (1 or n_rows, n_units)
         Total fields of the {0, 1} units.
     constant : float64 array of shape (1 or n_rows,)
@@ -42,11 +44,14 @@ class Bits:
                 )
         self.offsets, self.scales = zip(*(KINDS[type(p)] for p in model.layers), strict=True)
         self.factor = self.scales[0] * self.scales[1]
+        w = model.weights
+        # Without an array of absolute values.
+        self.largest = self.factor * float(max(w.max(initial=0), -w.min(initial=0)))
         own = tuple(
             np.atleast_2d(p.field.astype(np.float64) + (0 if f is None else f))
             for p, f in zip(model.layers, fields, strict=True)
         )
-        (ov, oh), (sv, sh), (b1, b2), w = self.offsets, self.scales, own, model.weights
+        (ov, oh), (sv, sh), (b1, b2) = self.offsets, self.scales, own
         rows = w.sum(1, dtype=np.float64) if oh else 0.0
         columns = w.sum(0, dtype=np.float64) if ov else 0.0
         self.fields = sv * (b1 + oh * rows), sh * (b2 + ov * columns)

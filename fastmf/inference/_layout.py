@@ -4,7 +4,7 @@ import weakref
 
 import numpy as np
 
-from fastmf.kernels.product import pack, panel_width
+from fastmf.kernels.product import TILE_ROWS, pack, panel_width
 from fastmf.kernels.vocabulary import Layer
 from fastmf.models import DBM, RBM, BoltzmannMachine
 
@@ -12,6 +12,8 @@ from fastmf.models import DBM, RBM, BoltzmannMachine
 # machine coupled to itself a visit is a block, all of whose units see the same old values.
 PANELS = 8
 UNITS_OF_A_BLOCK = 48
+# Rows whose state a worker's cache holds.
+MOST_ROWS = 28
 
 
 class Layout:
@@ -117,8 +119,13 @@ def _pieces(layer, step):
 
 
 def rows_in_flight(n_rows, n_workers):
-    """Rows that each worker holds at a time."""
-    return min(24, -(-n_rows // n_workers))
+    """Rows that each worker holds at a time: whole tiles, and the last round as full as the others.
+
+    After a few sweeps each, as in learning, all rows of a round end together.
+    """
+    each = -(-n_rows // n_workers)
+    n_rounds = -(-each // MOST_ROWS)
+    return min(each, -(-each // n_rounds // TILE_ROWS) * TILE_ROWS)
 
 
 _latest = None

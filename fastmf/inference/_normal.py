@@ -24,6 +24,9 @@ class Moments(NamedTuple):
 class Side:
     """A quadratic form that couples units: subclasses say what its inverse is with sites."""
 
+    # What the log-partition is the difference of: its rounding counts.
+    constant = 0.0
+
     def inverse(self, precision):
         """A^-1 with sites of these precisions; None if A is not positive definite."""
         raise NotImplementedError

@@ -11,7 +11,7 @@ from fastmf.inference.expectation_propagation import (
     RETREATS,
     SCHEDULES,
     ExpectationPropagation,
-    descent_from,
+    descent,
     prepare,
     result,
 )
@@ -184,7 +184,7 @@ def _ended(problems, starts, schedule, damping, traces):
     if schedule == "parallel":
         return ended
     return [
-        end if end[1] == CONVERGED else descent_from(problem, end[0], trace)
+        end if end[1] == CONVERGED else descent(problem, end[0], None, trace)
         for end, (problem, _, trace) in zip(ended, rows, strict=True)
     ]
 

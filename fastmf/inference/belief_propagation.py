@@ -66,9 +66,11 @@ def belief_propagation(
         row has not improved for 16 sweeps; then just that row is damped by 1/2, 3/4, ... Has no
         meaning for mixed-product, whose messages are hard decisions.
     tol : float, default 1e-8
-        A row has converged when no belief (probability) changes by more in a sweep (before
-        damping); at least eps * sqrt(largest degree), what rounding leaves moving in float32.
-        0: always do `max_iter` sweeps, as conditional RBMs are trained with.
+        A row has converged when no belief (probability) changes by more in an undamped sweep, nor
+        the square of the relative change of its log-odds, which go on where a probability is
+        saturated; damped rows make such a sweep when they seem to be there. At least
+        eps * sqrt(largest degree), what rounding leaves moving in float32. 0: always do `max_iter`
+        sweeps, as conditional RBMs are trained with.
     max_iter : int, default 1000
     history : bool, default False
         Keep the residual of every sweep.
@@ -115,10 +117,9 @@ def belief_propagation(
     large row has one), or for each row if they are kept: 0.15 GiB beside the weights for a row of
     10,000 x 2,000 units in float32, 0.75 GiB for one of 100,000 x 1,000.
 
-    Damping averages probabilities, as in the paper: a message whose log-odds exceed -log(tol) gets
-    there by a share of what is left of its probability in each sweep, and beliefs stop changing
-    before it has. With weights that large (23 for 1e-10) the log-partition of a damped row can
-    still be far off when the row counts as converged: compare `max_iter` and 2 * `max_iter`, tol=0.
+    Damping averages probabilities, as in the paper. A saturated message then arrives by a share of
+    its probability in each sweep, long after beliefs have stopped changing; the undamped sweep that
+    ends a row takes it there at once.
     """
     check.one_of("algorithm", algorithm, tuple(ALGORITHMS))
     kind = ALGORITHMS[algorithm]
@@ -147,12 +148,11 @@ def belief_propagation(
     fields, n_rows = checked_fields(model, field)
     bits = Bits(model, fields)
     n, m = model.weights.shape
-    largest = _largest(model.weights) * bits.factor
-    dtype = model.dtype if largest <= LARGEST[np.dtype(np.float32)] else np.dtype(np.float64)
-    if largest > LARGEST[dtype] and algorithm != "max":
+    dtype = model.dtype if bits.largest <= LARGEST[np.dtype(np.float32)] else np.dtype(np.float64)
+    if bits.largest > LARGEST[dtype] and algorithm != "max":
         raise ValueError(
             f"weights must be at most {LARGEST[dtype] / bits.factor:g} in absolute value, "
-            f"got {largest / bits.factor:g}."
+            f"got {bits.largest / bits.factor:g}."
         )
     init, n_rows = checked_start(init, algorithm, bits, n, m, n_rows)
     single, n_rows = n_rows is None, (n_rows or 1) * n_starts
@@ -212,16 +212,11 @@ def belief_propagation(
     return beliefs_of(algorithm, model, bits, record, history, single, kept, pairs, radius)
 
 
-def _largest(weights):
-    """Largest absolute value, without an array of them."""
-    return float(max(weights.max(initial=0), -weights.min(initial=0)))
-
-
 def prepared(
     kind, model, bits, dtype, n_rows, damping, tol, max_iter, n_history, n_threads=None
 ):  # fmt: skip
     """Settings, problem and fresh record for the kernels."""
-    largest = max(0.1, _largest(model.weights) * bits.factor)
+    largest = max(0.1, bits.largest)
     limit = 80 if dtype == np.float32 else 690
     floor = np.finfo(dtype).eps * np.sqrt(max(model.weights.shape))
     settings = Settings(
@@ -299,7 +294,7 @@ def _solve_shared(settings, problem, ratios, record, n_threads):
     partial.beliefs[0] = *sigmoid_pair(log_odds), log_odds
     queue = np.zeros(1, np.int64)
     arguments = settings, problem, ratios, record, partial, queue
-    while record.status[0] == vocabulary.RUNNING:
+    while record.status[0] <= vocabulary.RUNNING:
         queue[0] = 0
         in_parallel(kernels.sweep_blocks, arguments, n_workers)
         kernels.conclude_sweep(settings, problem, record, partial)

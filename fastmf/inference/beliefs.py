@@ -29,7 +29,7 @@ class Beliefs(FixedPoint):
     pairwise : array of shape (n_visible, n_hidden) or (n_rows, n_visible, n_hidden), optional
         Expected products <v_i h_j>, of each row or averaged over rows.
     damping : float or array
-        Damping in the last sweep.
+        Damping of the row in the end (a sweep that confirms convergence has none).
     spectral_radius : float, optional
         Below 1, sum-product has one fixed point, whatever the fields, and converges from any start.
         An upper bound; above 1 it says nothing.

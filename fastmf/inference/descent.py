@@ -25,7 +25,8 @@ arbitrary m and v: they need the double loop.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
+from scipy.linalg.lapack import dposv
 
 from fastmf.inference._normal import Moments
 from fastmf.inference.inner_loop import active_units, unit_curvature
@@ -92,7 +93,8 @@ def evaluate(problem, site, cavity):
     value = terms.sum() - moments.log_partition
     if not np.isfinite(value):
         return None
-    noise = 1e-15 * (abs(terms).sum() + abs(moments.log_partition))
+    sizes = abs(terms).sum() + abs(moments.log_partition) + abs(problem.side.constant)
+    noise = 1e-15 * sizes
     return Point(site, moments.marginal, cavity, inverse, moments.log_partition, value, noise)
 
 
@@ -177,7 +179,10 @@ def _squared(covariance, var):
 
 def _solve(matrix, right):
     """Solution with a positive definite matrix."""
-    return cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
+    _, solution, failed = dposv(matrix, right, lower=1)
+    if failed:
+        raise LinAlgError("the matrix is not positive definite.")
+    return solution
 
 
 def _inverse(matrix):

@@ -73,8 +73,9 @@ def expectation_propagation(
     schedule : {"parallel", "sequential", "convergent", "auto"}, default "parallel"
         Parallel: all sites at once, then the Gaussian anew. Sequential: one site after another,
         each seeing the newest values (exact rank-one updates). Convergent: after a few parallel
-        steps, descent on an energy that never increases, see Notes. Auto: parallel for longer, and
-        convergent from where it was if that makes no progress.
+        steps, or at once from `init`, descent on an energy that never increases, see Notes. Auto:
+        parallel for longer, and convergent from where it was if that makes no progress, or at once
+        if `init` was found so.
     damping : float in [0, 1), optional
         Share of the old sites in the new ones. None: chosen, and raised when the residual does not
         fall (parallel); 0 (sequential). The convergent schedule needs none.
@@ -122,7 +123,10 @@ def expectation_propagation(
     damping, *options = iteration(damping, tol, max_iter, n_threads)
     problem = prepare(model, least, *options)
     trace = Trace(bool(history))
-    state, message, ran = SCHEDULES[schedule](problem, start_of(problem, init), damping, trace)
+    again = schedule == "auto" and getattr(init, "schedule", "") == "convergent"
+    straight = again or (schedule == "convergent" and init is not None)
+    solver = descent if straight else SCHEDULES[schedule]
+    state, message, ran = solver(problem, start_of(problem, init), damping, trace)
     return result(problem, state, message, ran, trace, history)
 
 
@@ -130,7 +134,7 @@ def prepare(model, least=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
     """The problem that a model poses."""
     # In double precision.
     prior = side_by_side([as_dtype(layer, np.float64) for layer in model.layers])
-    side = gaussian_side(model)
+    side = gaussian_side(model, n_threads)
     zero = np.zeros(side.n_units)
     mean, var = prior.moments(zero, zero)
     second = mean * mean + var
@@ -196,16 +200,16 @@ def one_by_one(problem, state, damping, trace):
 def convergent(problem, state, damping, trace):
     """Descent on the energy, from where the parallel schedule has led."""
     start, _, _ = alone(problem, sweeps(problem, state, damping, Trace(False), patience=1))
-    return descent_from(problem, start, trace)
+    return descent(problem, start, damping, trace)
 
 
 def auto(problem, state, damping, trace):
     """The parallel schedule as long as it makes progress, then descent on the energy."""
     tried = alone(problem, sweeps(problem, state, damping, trace, RETREATS))
-    return tried if tried[1] == CONVERGED else descent_from(problem, tried[0], trace)
+    return tried if tried[1] == CONVERGED else descent(problem, tried[0], damping, trace)
 
 
-def descent_from(problem, state, trace):
+def descent(problem, state, damping, trace):
     """By the moments, or by the double loop for units and bounds that allow of nothing else."""
     found = descend(problem, state, trace) if problem.least == -np.inf else None
     state, converged = double_loop(problem, state, trace) if found is None else found

@@ -30,12 +30,12 @@ from fastmf.models import RBM, SparseLinearModel
 SMALL = 64
 
 
-def gaussian_side(model):
+def gaussian_side(model, n_threads=None):
     """The Gaussian side of a model, of the kind that suits its shape."""
     if isinstance(model, SparseLinearModel):
         n, d = model.X.shape
         if n < d and d > SMALL:
-            return LowRank(model.X, model.y, model.noise_variance)
+            return LowRank(model.X, model.y, model.noise_variance, n_threads)
         X = model.X.astype(np.float64, copy=False)
         return Dense(
             X.T @ X / model.noise_variance,
@@ -108,7 +108,9 @@ class DenseInverse(NamedTuple):
     def covariance(self, units):
         """The block of some units."""
         lower = dpotri(self.factor, lower=1)[0]
-        return (lower + np.tril(lower, -1).T)[units][:, units]
+        whole = lower + lower.T  # the upper triangle of `lower` is zero, as that of `factor`
+        whole.flat[:: len(whole) + 1] /= 2
+        return whole[units][:, units]
 
     def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix."""

@@ -4,14 +4,19 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.blas import dgemm, dsyrk, dtrmm, dtrmv
+from scipy.linalg.blas import dtrmm, dtrmv
 from scipy.linalg.lapack import dtrtri
 
+from fastmf._threads import in_parallel, workers_for
 from fastmf.inference._normal import Moments, Side, cholesky
-from fastmf.kernels.sites import column_products
+from fastmf.kernels.linear_model import data_covariance, whitened_columns
 
-# Entries of X that are worked on at a time: they and their products stay in the cache.
+# Entries of X that are converted at a time.
 CHUNK = 1 << 16
+# Most shares of the columns of which products are summed apart: as many threads have work.
+SHARES = 8
+# Multiply-adds that cost as much as one of scalars.
+VECTOR = 8
 # A site of less precision than this share of that of the data is treated as low (see `LowRank`).
 # It is given at least so many times that to begin with.
 LOW, PROPER = 1e-6, 100
@@ -28,17 +33,20 @@ class LowRank(Side):
         A^-1 = A0^-1 + C S^-1 C',  C = columns of A0^-1,  S = 1 / (p - t2) - (A0^-1)_kk
 
     so that A is positive definite if and only if S is, and all factorisations are Cholesky's.
-    Memory: X as it is, n_rows^2 numbers, and a few vectors of length n_units.
+    Memory: X as it is, matrices of n_rows by n_rows (no more numbers than X, and no more than ten
+    of them), and a few vectors of length n_units.
 
     Parameters
     ----------
     X : array of shape (n_rows, n_units), float32 or float64
     y : array of shape (n_rows,)
     noise_variance : float
+    n_threads : int or None
     """
 
-    def __init__(self, X, y, noise_variance):
+    def __init__(self, X, y, noise_variance, n_threads=None):
         self.X, self.y, self.noise_variance = X, y, noise_variance
+        self.n_threads = n_threads
         self.n_rows, self.n_units = X.shape
         width = max(64, CHUNK // self.n_rows // 64 * 64)
         bounds = [*range(0, self.n_units, width), self.n_units]
@@ -50,24 +58,34 @@ class LowRank(Side):
             np.einsum("ij,ij->j", chunk, chunk, out=squares[units])
         self.floor = LOW * squares / noise_variance
 
-    def chunk(self, units, scale=None):
-        """Some columns of X in double precision, scaled."""
+    def chunk(self, units):
+        """Some columns of X in double precision."""
         room = self._room[:, : units.stop - units.start]
-        if scale is None:
-            np.copyto(room, self.X[:, units])
-        else:
-            np.multiply(self.X[:, units], scale, out=room)
+        np.copyto(room, self.X[:, units])
         return room
 
     def data_covariance(self, precision):
         """B of the proper sites, lower triangle."""
-        B = np.zeros((self.n_rows, self.n_rows), order="F")
-        B.flat[:: self.n_rows + 1] = self.noise_variance
-        scale = 1 / np.sqrt(precision)
-        for units in self.chunks:
-            chunk = self.chunk(units, scale[units])
-            B = dsyrk(1.0, chunk.T, beta=1.0, c=B, trans=1, lower=1, overwrite_c=1)
+        n, d = self.n_rows, self.n_units
+        # Their number does not depend on that of the threads, nor does the result.
+        sums = np.empty((min(SHARES, d // n), n, n))
+        n_workers = workers_for(len(sums), n * n * d // 2 // VECTOR, self.n_threads)
+        queue = np.zeros(1, np.int64)
+        in_parallel(data_covariance, (self.X, 1 / np.sqrt(precision), queue, sums), n_workers)
+        B = np.asfortranarray(sums.sum(0))
+        B.flat[:: n + 1] += self.noise_variance
         return B
+
+    def whitened_columns(self, whiten, directions, z, pull):
+        """Sums of squares of the whitened columns of X, and their products with z; see there."""
+        n, d = self.n_rows, self.n_units
+        squares, products = np.empty((2, d))
+        n_workers = workers_for(d // 64 + 1, (n // 2 + len(pull)) * n * d // VECTOR, self.n_threads)
+        matrices = (np.ascontiguousarray(matrix) for matrix in (whiten, directions))
+        queue = np.zeros(1, np.int64)
+        arguments = self.X, *matrices, z, pull, queue, squares, products
+        in_parallel(whitened_columns, arguments, n_workers)
+        return squares, products
 
     def predict(self, w):
         """X w, in double precision, without a copy of X."""
@@ -177,18 +195,11 @@ class Inverse(NamedTuple):
         log_partition = (linear * linear / precision - np.log(precision / (2 * np.pi))).sum() / 2
         log_partition -= z @ z / 2 + self.half_log_determinant
         log_partition -= side.n_rows * np.log(2 * np.pi) / 2
-        squares, products = np.empty((2, side.n_units))
+        directions, pull = np.empty((0, side.n_rows)), np.empty(0)
         if low is not None:
             low_mean = linear[low.units] / precision[low.units] + low.columns.T @ z
-            pull = dtrmv(low.whiten, low_mean, lower=1)
-        for units in side.chunks:
-            chunk = side.chunk(units).T
-            Y = dtrmm(1.0, self.whiten, chunk, side=1, lower=1, trans_a=1, overwrite_b=1).T
-            column_products(Y, z, squares[units], products[units])
-            if low is not None:
-                along = dgemm(1.0, low.directions, Y.T, trans_b=1)
-                squares[units] -= np.einsum("ij,ij->j", along, along)
-                products[units] -= pull @ along
+            directions, pull = low.directions, dtrmv(low.whiten, low_mean, lower=1)
+        squares, products = side.whitened_columns(self.whiten, directions, z, pull)
         var = (1 - squares / precision) / precision
         mean = (linear + products) / precision
         if low is not None:

@@ -24,6 +24,7 @@ import numpy as np
 from fastmf._numba import REORDER, fetch_and_increment, kernel
 from fastmf.kernels.beliefs import (
     BLOCK,
+    CONFIRMING,
     CONVERGED,
     MAX,
     MIXED,
@@ -50,6 +51,25 @@ from fastmf.kernels.odds import (
     total_of,
 )
 from fastmf.special import exp, sigmoid_pair, softplus
+
+
+@kernel(inner=True)
+def _damping_now(record, row):
+    """Damping of the next sweep of a row: a damped one converges in an undamped sweep only."""
+    return 0.0 if record.status[row] == CONFIRMING else record.damping[row]
+
+
+@kernel(inner=True)
+def _change(old, new, damping):
+    """Change of a belief from its log-odds; undamped, theirs too, which a saturated one hides.
+
+    The log-partition is stationary in the messages: an error of log-odds counts squared.
+    """
+    change = abs(sigmoid_pair(new)[0] - sigmoid_pair(old)[0])
+    if damping == 0:
+        relative = (new - old) / (1 + abs(old) + abs(new))
+        change = max(change, relative * relative)
+    return change
 
 
 @kernel(inner=True)
@@ -95,7 +115,6 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
             w, message = problem.weights[i], messages[i]
             clipped(w, message, odds, r)
             new = fields[i] + total_of(r)
-            yes = sigmoid_pair(new)[0]
             clipped_back(w, r, real(new), old_share, new_share, message, product)
             if new > 0:
                 add(w, partial.fields[seat, block])
@@ -108,12 +127,11 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
             else:
                 from_off(e, p, q, r)
                 new = fields[i] + log_of_product(r, quarter, settings.fold, settings.chunk)
-            yes = sigmoid_pair(new)[0]
             if new > 0:
                 add(problem.weights[i], logs)
         if new > 0:
             value += fields[i]
-        change = max(change, abs(yes - sigmoid_pair(old)[0]))
+        change = max(change, _change(old, new, damping))
         visible[i] = new
     if settings.algorithm == SUM:
         gather(product, wide)
@@ -138,14 +156,13 @@ def _work(beliefs):
 
 
 @kernel(inner=True)
-def _set_beliefs(log_odds, beliefs):
-    """The three forms of the hidden beliefs, from their log-odds; largest change of p."""
+def _set_beliefs(log_odds, beliefs, damping):
+    """The three forms of the hidden beliefs, from their log-odds; largest change of one."""
     p, q, odds = beliefs[0], beliefs[1], beliefs[2]
-    real = p.dtype.type
-    change = real(0)
+    change = 0.0
     for j in range(log_odds.shape[0]):
         yes, no = sigmoid_pair(log_odds[j])
-        change = max(change, abs(real(yes) - p[j]))
+        change = max(change, _change(np.float64(odds[j]), log_odds[j], damping))
         p[j], q[j], odds[j] = yes, no, log_odds[j]
     return change
 
@@ -161,7 +178,8 @@ def _conclude(settings, problem, row, record, partial, seat):
         add(partial.logs[seat, block], hidden)
         change = max(change, partial.change[seat, block])
         value += partial.value[seat, block]
-    change = max(change, _set_beliefs(hidden, partial.beliefs[seat]))
+    damping = _damping_now(record, row)
+    change = max(change, _set_beliefs(hidden, partial.beliefs[seat], damping))
     if settings.algorithm == MAX:
         total = partial.logs[seat, 0]
         total[:] = fields
@@ -177,19 +195,23 @@ def _conclude(settings, problem, row, record, partial, seat):
         for i in range(record.visible.shape[1]):
             record.best[row, i] = record.visible[row, i] > 0
 
-    change /= 1 - record.damping[row]
+    change /= 1 - damping
     if record.history.size:
         record.history[row, record.n_iter[row]] = change
     record.residual[row] = change
     record.n_iter[row] += 1
-    if change <= settings.tol:
+    if change <= settings.tol and damping == 0:
         record.status[row] = CONVERGED
     elif record.n_iter[row] == settings.max_iter:
         record.status[row] = OUT_OF_SWEEPS
-    elif change < record.smallest[row]:
-        record.smallest[row], record.since[row] = change, 0
+    elif change <= settings.tol:
+        record.status[row] = CONFIRMING
     else:
-        record.since[row] += 1
+        record.status[row] = RUNNING
+        if change < record.smallest[row]:
+            record.smallest[row], record.since[row] = change, 0
+        else:
+            record.since[row] += 1
         if settings.adaptive and record.since[row] == WINDOW:
             record.damping[row] = min((1 + record.damping[row]) / 2, MOST_DAMPING)
             record.smallest[row], record.since[row] = np.inf, 0
@@ -251,12 +273,12 @@ def belief_propagation(settings, problem, messages, record, partial, queue):
         of_row = messages[row if own else seat]
         if not own:
             of_row[:] = 1 if settings.algorithm == SUM else 0
-        _set_beliefs(record.hidden[row], partial.beliefs[seat])
-        while record.status[row] == RUNNING:
+        _set_beliefs(record.hidden[row], partial.beliefs[seat], 0.0)
+        while record.status[row] <= RUNNING:
+            damping = _damping_now(record, row)
             for block in range(partial.change.shape[1]):
                 _sweep_block(
-                    settings, problem, row, block, of_row, record.damping[row], record, partial,
-                    seat, work,
+                    settings, problem, row, block, of_row, damping, record, partial, seat, work,
                 )  # fmt: skip
             _conclude(settings, problem, row, record, partial, seat)
         if settings.algorithm == SUM:
@@ -282,10 +304,10 @@ def sweep_blocks(settings, problem, messages, record, partial, queue):
         block = fetch_and_increment(queue)
         if block >= partial.change.shape[1]:
             break
-        if record.status[0] == RUNNING:
+        if record.status[0] <= RUNNING:
             _sweep_block(
-                settings, problem, 0, block, messages[0], record.damping[0], record, partial, 0,
-                work,
+                settings, problem, 0, block, messages[0], _damping_now(record, 0), record, partial,
+                0, work,
             )  # fmt: skip
         else:
             partial.value[0, block] = _bethe_block(
@@ -302,7 +324,7 @@ def conclude_sweep(settings, problem, record, partial):
     settings, problem, record, partial
         As for `sweep_blocks`.
     """
-    if record.status[0] == RUNNING:
+    if record.status[0] <= RUNNING:
         _conclude(settings, problem, 0, record, partial, 0)
     else:
         total = _bethe_hidden(0, record)

@@ -15,7 +15,7 @@ WINDOW = 16
 MOST_DAMPING = 0.97
 
 SUM, MAX, MIXED = 0, 1, 2
-RUNNING, CONVERGED, OUT_OF_SWEEPS = 0, 1, 2
+CONFIRMING, RUNNING, CONVERGED, OUT_OF_SWEEPS = -1, 0, 1, 2
 
 
 class Problem(NamedTuple):
@@ -83,7 +83,8 @@ class Record(NamedTuple):
         Bethe log-partition, of sum-product.
     status, n_iter : int64 array of shape (n_rows,)
     residual, damping, smallest : float64 array of shape (n_rows,)
-        Largest change of a belief in the last sweep, damping now, smallest residual so far.
+        Largest change of a belief in the last sweep, damping of all that do not confirm another,
+        smallest residual so far.
     since : int64 array of shape (n_rows,)
         Sweeps since then.
     history : float64 array of shape (n_rows, max_iter) or (0, 0)

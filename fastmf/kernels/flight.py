@@ -70,7 +70,7 @@ MEAN, VAR, B, A, THIRD = range(5)
 STEP = B
 
 
-@kernel(inner=True)
+@kernel(inner=True, views_only=True)
 def board(layers, flight, s, row, settings, record):
     """Put a row into slot s."""
     not_inlined()
@@ -97,7 +97,7 @@ def board(layers, flight, s, row, settings, record):
     slot["best_before"] = np.inf
 
 
-@kernel(inner=True)
+@kernel(inner=True, views_only=True)
 def leave(flight, s, last, status, tilt, record):
     """Write the row of slot s to the record, and move the row of the last slot there."""
     not_inlined()
@@ -121,7 +121,7 @@ def leave(flight, s, last, status, tilt, record):
                 state[k, s, i] = state[k, last, i]
 
 
-@kernel(inner=True)
+@kernel(inner=True, views_only=True)
 def start_sweep(flight, n_active, all_fresh):
     """Forget what was measured in the last sweep, and say which Onsager terms are due.
 
@@ -147,7 +147,7 @@ def start_sweep(flight, n_active, all_fresh):
     return first, max(last - first, 0), certain
 
 
-@kernel(inner=True)
+@kernel(inner=True, views_only=True)
 def judge(flight, s, settings, record):
     """Status of the row in slot s after a sweep; damped if it oscillates, hurried if it crawls."""
     not_inlined()

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from fastmf._numba import kernel, not_inlined
+from fastmf._numba import not_inlined
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
@@ -36,7 +36,6 @@ def pack(matrix):
     Parameters
     ----------
     matrix : array of shape (n_rows, n_columns)
-        C- or Fortran-contiguous.
 
     Returns
     -------
@@ -54,17 +53,14 @@ def packed_shape(n_rows, n_columns, dtype):
     return -(-n_columns // width), n_rows, width
 
 
-@kernel
 def fill_panels(matrix, panels):
     """Set panels[p, k, c] to matrix[k, p * width + c]."""
-    n_panels, n_rows, width = panels.shape
-    for panel in range(n_panels):
-        first = panel * width
-        n_here = min(width, matrix.shape[1] - first)
-        for row in range(n_rows):
-            target = panels[panel, row]
-            for c in range(n_here):
-                target[c] = matrix[row, first + c]
+    _, n_rows, width = panels.shape
+    n_whole, rest = divmod(matrix.shape[1], width)
+    whole = matrix[:, : n_whole * width].reshape(n_rows, n_whole, width)
+    panels[:n_whole] = whole.swapaxes(0, 1)
+    if rest:
+        panels[n_whole, :, :rest] = matrix[:, n_whole * width :]
 
 
 def product(states, n_rows, source, packed, panel, out, column):
@@ -137,11 +133,13 @@ def _emit_tile(context, builder, signature, arguments, element, n_tile_rows):
                 offset = builder.add(builder.mul(number(r), between_out_rows), number(v * n_lanes))
                 yield vector_pointer(pointers, offset)
 
-    # accumulators = out[rows, columns]
+    # accumulators = out[rows, columns], or 0 in the first chunk
+    nothing_yet = builder.icmp_signed("==", first_k, number(0))
     starts = []
     for pointer in pieces(target):
-        starts.append(builder.load(pointer))
-        starts[-1].align = n_bytes
+        load = builder.load(pointer)
+        load.align = n_bytes
+        starts.append(builder.select(nothing_yet, ir.Constant(vector, None), load))
     # for k in range(first_k, last_k): accumulators += states[:, k] * couplings[k, :]
     before = builder.basic_block
     head = builder.append_basic_block("tile.head")
@@ -190,16 +188,12 @@ _two_rows = _tile(2)
 _one_row = _tile(1)
 
 
-@overload(product, jit_options={"error_model": "numpy"})
+@overload(product, jit_options={"error_model": "numpy", "_nrt": False})
 def _product(states, n_rows, source, packed, panel, out, column):
     def tiled(states, n_rows, source, packed, panel, out, column):
         not_inlined()
-        n_source, width = packed.shape[1], packed.shape[2]
-        for row in range(n_rows):
-            target = out[row, column : column + width]
-            for i in range(width):
-                target[i] = 0
-        for first in range(0, n_source, CHUNK):
+        n_source = packed.shape[1]
+        for first in range(0, max(n_source, 1), CHUNK):
             last = min(first + CHUNK, n_source)
             row = 0
             while row + TILE_ROWS <= n_rows:

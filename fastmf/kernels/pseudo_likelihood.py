@@ -41,54 +41,59 @@ def residuals(products, field, states, weights, queue, out, value):
         Filled with weight * log-pseudo-likelihood.
     """
     n_rows, n_units = out.shape
-    tiled = np.empty((ROWS, n_units), out.dtype)
-    tiled[:] = field
-    above, factors, errors = np.empty_like(tiled), np.empty_like(tiled), np.empty_like(tiled)
+    shape = (ROWS, n_units)
+    fields, scales = np.empty(shape, out.dtype), np.empty(shape, out.dtype)
+    above, factors = np.empty(shape, out.dtype), np.empty(shape, out.dtype)
+    errors = np.empty(shape, out.dtype)
+    surprise, product = np.empty(ROWS, out.dtype), np.empty(ROWS, out.dtype)
+    fields[:] = field
     while True:
         first = fetch_and_increment(queue) * ROWS
         if first >= n_rows:
             break
         last = min(first + ROWS, n_rows)
+        n = last - first
+        for i in range(n):
+            scales[i] = 2 * weights[first + i]
         # As one long row: a loop over a few units would hardly vectorise, nor in place.
-        _certainties(
-            products[first:last].reshape(-1), tiled[: last - first].reshape(-1),
-            states[first:last].reshape(-1), errors[: last - first].reshape(-1),
-            above[: last - first].reshape(-1), factors[: last - first].reshape(-1),
+        _errors(
+            products[first:last].reshape(-1), fields[:n].reshape(-1),
+            states[first:last].reshape(-1), scales[:n].reshape(-1), errors[:n].reshape(-1),
+            above[:n].reshape(-1), factors[:n].reshape(-1),
         )  # fmt: skip
-        for i in range(first, last):
-            above_i, factors_i, errors_i = above[i - first], factors[i - first], errors[i - first]
-            surprise, out_i = out.dtype.type(0), out[i]
-            for start in range(0, n_units, FACTORS):
-                end = min(n_units, start + FACTORS)
-                surprise += _surprises(
-                    above_i[start:end], factors_i[start:end], errors_i[start:end], 2 * weights[i],
-                    out_i[start:end],
-                )  # fmt: skip
-            value[i] = -weights[i] * surprise
+        out[first:last] = errors[:n]
+        surprise[:] = 0
+        for start in range(0, n_units, FACTORS):
+            end = min(n_units, start + FACTORS)
+            for i in range(n):
+                total, product[i] = _sum_and_product(above[i, start:end], factors[i, start:end])
+                surprise[i] += total
+            for i in range(n):
+                surprise[i] += log(product[i])
+        for i in range(n):
+            value[first + i] = -weights[first + i] * surprise[i]
 
 
 @kernel(inner=True)
-def _certainties(products, field, states, errors, above, factors):
-    """x sigmoid(t), max(t, 0) and 1 + exp(-|t|) for t = -2 x eta."""
+def _errors(products, fields, states, scales, errors, above, factors):
+    """scale x sigmoid(t), max(t, 0) and 1 + exp(-|t|) for t = -2 x eta."""
     one = constant(1.0, products[0])
     for j in range(errors.shape[0]):
-        t = -2 * states[j] * (products[j] + field[j])
+        t = -2 * states[j] * (products[j] + fields[j])
         e = exp(-abs(t))
         large = one / (one + e)
         above[j] = max(t, 0 * one)
         factors[j] = one + e
-        errors[j] = states[j] * (large if t > 0 else e * large)
+        errors[j] = scales[j] * states[j] * (large if t > 0 else e * large)
 
 
 @kernel(inner=True, fastmath=REORDER)
-def _surprises(above, factors, errors, weight, out):
-    """Sum of softplus(t) of a few units of a row; `out` gets the errors times the weight."""
-    total, product = 0 * weight, constant(1.0, weight)
-    for j in range(out.shape[0]):
-        total += above[j]
+def _sum_and_product(terms, factors):
+    total, product = constant(0.0, terms[0]), constant(1.0, terms[0])
+    for j in range(terms.shape[0]):
+        total += terms[j]
         product *= factors[j]
-        out[j] = weight * errors[j]
-    return total + log(product)
+    return total, product
 
 
 @kernel

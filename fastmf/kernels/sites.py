@@ -271,24 +271,3 @@ def visit_block(
             factor = rate * overlap[k, j]
             for l in range(j, n_block):
                 overlap[j, l] -= factor * overlap[k, l]
-
-
-@kernel
-def column_products(Y, z, squares, products):
-    """Sums of squares of the columns of Y, and their products with z.
-
-    Parameters
-    ----------
-    Y : array of shape (n_rows, n_columns)
-    z : array of shape (n_rows,)
-    squares, products : array of shape (n_columns,)
-        Filled.
-    """
-    for j in range(squares.shape[0]):
-        squares[j] = 0
-        products[j] = 0
-    for i in range(Y.shape[0]):
-        row, factor = Y[i], z[i]
-        for j in range(squares.shape[0]):
-            squares[j] += row[j] * row[j]
-            products[j] += factor * row[j]

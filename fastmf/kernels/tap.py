@@ -61,15 +61,15 @@ def _of_bits_compiled(bits, like):
     return lambda bits, like: bits_to_float(bits)
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(inner=True, views_only=True, fastmath=REORDER)
 def _relax(mean, var, step, new_mean, new_var, share):
     """Move a share of the way to new values.
 
     Returns the largest change before that, the largest mean, the squared step, and its product with
     the last one.
     """
-    size = new_mean[0] * 0
-    along = size
+    # Not 0: in Numba an integer would make float64 of what follows.
+    size = along = mean.dtype.type(0)
     largest = scale = _magnitude_bits(size)
     for i in range(mean.shape[0]):
         change = new_mean[i] - mean[i]
@@ -84,7 +84,7 @@ def _relax(mean, var, step, new_mean, new_var, share):
     return _of_bits(largest, share), _of_bits(scale, share), size, along
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(inner=True, views_only=True, fastmath=REORDER)
 def _is_finite(mean, var):
     zero = mean.dtype.type(0)
     total = zero
@@ -97,7 +97,7 @@ def _is_finite(mean, var):
 # --- one visit: a block of units of all rows in flight ------------------------------------------
 
 
-@kernel(inner=True)
+@kernel(inner=True, views_only=True)
 def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt, record):
     """New moments of the layer's units first, first + 1, ... from the products at `offset`."""
     not_inlined()
@@ -115,8 +115,10 @@ def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt, rec
         onsager = flight.products[1, s, offset : offset + n_units]
         for i in range(n_units):
             a[i] = -onsager[i]
-    for i in range(n_units):
-        b[i] = fields[i] + a[i] * mean[i]
+            b[i] = fields[i] - onsager[i] * mean[i]
+    else:
+        for i in range(n_units):
+            b[i] = fields[i] + a[i] * mean[i]
     if settings.order == 3:
         cubic = flight.products[2, s, offset : offset + n_units]
         slope = flight.scratch[3, :n_units]
@@ -128,15 +130,13 @@ def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt, rec
         field = tilt.field[min(row, tilt.field.shape[0] - 1), units]
         for i in range(n_units):
             b[i] += field[i]
-    tilt_a = flight.scratch[2, :n_units]
-    for i in range(n_units):
-        tilt_a[i] = a[i]
     if tilt.precision.shape[0] > 0:
         precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), units]
+        own, a = a, flight.scratch[2, :n_units]
         for i in range(n_units):
-            tilt_a[i] += precision[i]
+            a[i] = own[i] + precision[i]
 
-    tilted_moments(layer.prior, first, b, tilt_a, new_mean, new_var)
+    tilted_moments(layer.prior, first, b, a, new_mean, new_var)
 
     if tilt.clamped.shape[0] > 0:
         clamped = tilt.clamped[min(row, tilt.clamped.shape[0] - 1), units]
@@ -159,7 +159,7 @@ def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt, rec
         third_cumulants(layer.prior, first, mean, third, flight.scratch[3, :n_units])
 
 
-@kernel(inner=True)
+@kernel(inner=True, views_only=True)
 def _spread(layer, flight, s, panel, i, mean, var, third, fresh, settings):
     """Tell the later units of a block how unit i has changed since their products were taken."""
     not_inlined()
@@ -179,7 +179,7 @@ def _spread(layer, flight, s, panel, i, mean, var, third, fresh, settings):
             flight.products[2, s, j] += layer.cubes[panel, source, j] * change
 
 
-@kernel(inner=True)
+@kernel(inner=True, views_only=True)
 def _visit(layer, flight, n_active, first_panel, last_panel, due, settings, tilt, record):
     """Update one block of units of one layer in all rows in flight.
 

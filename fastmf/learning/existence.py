@@ -24,8 +24,10 @@ from fastmf.learning.maximisation import newton
 
 # Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
 LARGEST = 6000
-# Products of the condition number beyond which an inverse in double precision proves nothing.
+# Condition numbers beyond which eigenvalues and inverses in double precision prove nothing.
 _CONDITION = 1e12
+# Entries of a programme of all units that is solved as it is, without asking them one by one first.
+_AT_ONCE = 200_000
 
 
 class Existence(NamedTuple):
@@ -55,17 +57,20 @@ def certified(objective, parameters):
 
     Notes
     -----
-    The smallest eigenvalue mu of H bounds lambda C by 2 |g| sqrt(d) / mu. For many parameters mu is
-    bounded from below by the smallest eigenvalue of any unit's own block over some of the rows, or
-    with smaller weights: dropping rows, lowering weights and giving each unit couplings of its own
-    all make the Hessian smaller.
+    The smallest eigenvalue mu of H bounds lambda C by 2 |g| sqrt(d) / mu. It is itself bounded from
+    below by the smallest eigenvalue of any unit's own block over some of the rows, or with smaller
+    weights: dropping rows, lowering weights and giving each unit couplings of its own all make the
+    Hessian smaller. Only where that is not enough, and parameters are not too many, is H made.
     """
     slope = objective.value_and_gradient(parameters)[1]
-    if objective.n_parameters > LARGEST:
-        needed = 4 * np.linalg.norm(slope) * np.sqrt(objective.n_units)
-        # The smaller the groups the sharper the bound, and the dearer.
-        sizes = (objective.n_units, 16, 1)
-        return any(needed < _least_curvature(objective, parameters, size) for size in sizes)
+    needed = 4 * np.linalg.norm(slope) * np.sqrt(objective.n_units)
+    few = objective.n_parameters <= LARGEST
+    # The smaller the groups the sharper the bound, and the dearer.
+    sizes = (objective.n_units,) if few else (objective.n_units, 16, 1)
+    if any(needed < _least_curvature(objective, parameters, size) for size in sizes):
+        return True
+    if not few:
+        return False
     hessian = objective.hessian(parameters)
     try:
         factor = linalg.cho_factor(hessian, check_finite=False)
@@ -100,7 +105,11 @@ def _least_curvature(objective, parameters, size, budget=2e11):
         for gram, j in zip(grams, groups, strict=True):
             scaled = with_one * np.sqrt(slopes[:, j : j + size].min(1, keepdims=True))
             gram += scaled.T @ scaled
-    least = min(linalg.eigvalsh(g, subset_by_index=[0, 0], check_finite=False)[0] for g in grams)
+    # An eigenvalue is known up to rounding.
+    least = min(
+        linalg.eigvalsh(g, subset_by_index=[0, 0], check_finite=False)[0] - g.trace() / _CONDITION
+        for g in grams
+    )
     return max(least, 0.0) + objective.l2
 
 
@@ -123,17 +132,19 @@ def _programme(states, units):
 def _separated(states, units):
     """Which of `units` are strictly separated by some direction of their shared parameters."""
     margins = sparse.csr_array(_programme(states, units))
-    m, p = margins.shape
     # Maximise sum t with 0 <= t <= 1 and t <= margins: directions add up, so that the optimum has
-    # t = 1 wherever any direction has a positive margin.
-    matrix = sparse.hstack([-margins, sparse.eye_array(m)])
-    cost = np.concatenate([np.zeros(p), -np.ones(m)])
-    bounds = [(None, None)] * p + [(0, 1)] * m
-    found = optimize.linprog(cost, matrix, np.zeros(m), bounds=bounds, method="highs")
+    # t = 1 wherever any direction has a positive margin. Solved by its dual, minimise sum v with
+    # margins' (1 - v + s) = 0, 0 <= v <= 1 and 0 <= s, which has far fewer constraints.
+    m, transposed = len(states) * len(units), margins.T
+    matrix = sparse.hstack([transposed, -transposed])
+    cost = np.repeat([1.0, 0.0], m)
+    bounds = np.transpose([np.zeros(2 * m), np.repeat([1.0, np.inf], m)])
+    right = transposed @ np.ones(m)
+    found = optimize.linprog(cost, A_eq=matrix, b_eq=right, bounds=bounds, method="highs")
     if found.status != 0:
         return None
-    strict = (found.x[p:] > 0.5).reshape(len(units), len(states)).any(1)
-    return units[strict]
+    strict = margins @ found.eqlin.marginals > 0.5
+    return units[strict.reshape(len(units), len(states)).any(1)]
 
 
 def _alone(states, j, others):
@@ -150,9 +161,9 @@ def _alone(states, j, others):
 def separation(objective):
     """Decide by linear programming whether the maximum exists.
 
-    First unit by unit: who is not separated even with couplings of its own has none that can grow,
-    and is left out of the programmes of the others, until nothing changes. What is left, if
-    anything, is decided by one programme with shared couplings.
+    If there is much to decide, first unit by unit: who is not separated even with couplings of its
+    own has none that can grow, and is left out of the programmes of the others, until nothing
+    changes. What is left, if anything, is decided by one programme with shared couplings.
 
     Parameters
     ----------
@@ -168,7 +179,7 @@ def separation(objective):
     least = linalg.eigvalsh(centred.T @ centred / len(states))[0]
     units = np.arange(states.shape[1])
     # Without full rank of [1, x] some unit is a combination of others, and separated with them.
-    if least > 1e-10:
+    if least > 1e-10 and states.size * len(units) > _AT_ONCE:
         while len(units):
             kept = [j for j in units if _alone(states, j, units[units != j])]
             if len(kept) == len(units):

@@ -6,9 +6,11 @@ import numpy as np
 from scipy import linalg, stats
 from scipy.sparse.linalg import LinearOperator, cg
 
+from fastmf.inference._workspace import memory_of_the_machine
 from fastmf.learning.chi_squares import survival
 from fastmf.learning.coordinates import Coordinates
 from fastmf.learning.maximisation import newton, starting_point
+from fastmf.learning.pseudo_likelihood import symmetric
 
 
 class CouplingTests(NamedTuple):
@@ -35,11 +37,14 @@ class CouplingTests(NamedTuple):
 
 
 def inverse_of(hessian):
-    """Inverse of a positive definite matrix."""
-    factor, _ = linalg.cho_factor(hessian, lower=True, check_finite=False)
+    """Inverse of a positive definite matrix, in its place if that may be written to."""
+    # Of a symmetric matrix the transpose is itself, in LAPACK's order.
+    overwrite = hessian.flags.writeable
+    factor, failed = linalg.lapack.dpotrf(hessian.T, lower=1, overwrite_a=overwrite)
+    if failed:
+        raise linalg.LinAlgError("the Hessian is not positive definite")
     inverse, _ = linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
-    lower = np.tril(inverse)
-    return lower + np.tril(lower, -1).T
+    return symmetric(inverse)
 
 
 def sandwich(objective, parameters):
@@ -57,6 +62,44 @@ def sandwich(objective, parameters):
     """
     inverse = inverse_of(objective.hessian(parameters))
     return inverse @ objective.score_covariance(parameters) @ inverse / objective.total
+
+
+def standard_errors(objective, parameters):
+    """Standard errors of all parameters: the sandwich's diagonal, without the sandwich.
+
+    Parameters
+    ----------
+    objective : PseudoLikelihood
+    parameters : array of shape (n_parameters,)
+
+    Returns
+    -------
+    array of shape (n_parameters,)
+
+    Raises
+    ------
+    MemoryError
+        If the machine has no room for two matrices of n_parameters^2 numbers.
+
+    Notes
+    -----
+    Some n_rows n_parameters^2 + 3 n_parameters^3 operations.
+    """
+    n = len(parameters)
+    n_bytes = 16 * n**2
+    if n_bytes > memory_of_the_machine():
+        raise MemoryError(
+            f"all standard errors at once need two matrices of {n} x {n} numbers, "
+            f"{n_bytes / 2**30:.3g} GiB, and the machine has {memory_of_the_machine() / 2**30:.3g}:"
+            " ask for the standard errors of some `pairs`."
+        )
+    inverse = inverse_of(objective.hessian(parameters))
+    covariance = objective.score_covariance(parameters)
+    variances = np.empty(n)
+    for i in range(0, n, 1024):
+        rows = inverse[i : i + 1024]
+        variances[i : i + 1024] = ((rows @ covariance) * rows).sum(1)
+    return np.sqrt(variances / objective.total)
 
 
 class RatioTest(NamedTuple):

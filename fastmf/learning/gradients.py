@@ -46,7 +46,7 @@ def pair_averages(weights, terms, n_threads=None):
     rights = np.zeros((len(terms), *packed_shape(n_rows, n_hidden, dtype)), dtype)
     for k, (visible, hidden, _, _) in enumerate(terms):
         lefts[k, : counts[k]] = visible
-        fill_panels(np.require(hidden, dtype, ["C", "W"]), rights[k])
+        fill_panels(hidden, rights[k])
     scales = np.array([term[2] for term in terms]) / counts
     powers = np.array([term[3] for term in terms])
     out = np.empty_like(weights)

@@ -112,7 +112,8 @@ def factorised(hessian, ridge=0.0):
     while True:
         try:
             shifted = hessian if ridge == 0 else hessian + ridge * np.eye(len(hessian))
-            return linalg.cho_factor(shifted, check_finite=False)
+            # Its transpose is itself, in LAPACK's order.
+            return linalg.cho_factor(shifted.T, check_finite=False)
         except linalg.LinAlgError:
             ridge = max(10 * ridge, 1e-14 * hessian.diagonal().max(), 1e-300)
 

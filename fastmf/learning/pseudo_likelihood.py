@@ -29,6 +29,16 @@ class _Point(NamedTuple):
     residuals: np.ndarray | None
 
 
+def symmetric(matrix, size=512):
+    """Copy the lower triangle of a matrix into its upper one, in place, a few rows at a time."""
+    for i in range(0, len(matrix), size):
+        rows = slice(i, i + size)
+        matrix[:i, rows] = matrix[rows, :i].T
+        block = matrix[rows, rows]
+        np.copyto(block, block.T.copy(), where=~np.tri(len(block), dtype=bool))
+    return matrix
+
+
 class PseudoLikelihood:
     """Mean log-pseudo-likelihood of weighted rows, less l2 / 2 times the squared parameters.
 
@@ -117,7 +127,7 @@ class PseudoLikelihood:
         for block in [slice(None)] if kept else self.blocks():
             residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
-            of_field += residuals.sum(0)
+            of_field += np.ones(len(residuals)) @ residuals
             of_couplings += self.rows.states[block].T @ residuals
         value -= self.l2 / 2 * (parameters @ parameters)
         gradient = self.packed(of_couplings + of_couplings.T, of_field) - self.l2 * parameters
@@ -216,7 +226,7 @@ class PseudoLikelihood:
         for i in range(0, len(self.weights), size):
             scores = self._scores(parameters, slice(i, i + size))
             total = blas.dsyrk(1.0, scores.T, 1.0, total, lower=1, overwrite_c=1)
-        return total + np.tril(total, -1).T
+        return symmetric(total)
 
     def score_variances(self, parameters, vectors):
         """Mean square of the rows' scores along each of some vectors."""

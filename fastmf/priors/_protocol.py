@@ -171,7 +171,8 @@ def tilted_log_partition(prior, start, b, a):
     return take(prior, slice(start, start + b.shape[0])).log_partition(b, a).sum()
 
 
-_OPTIONS = {"error_model": "numpy"}
+# A prior of the user's may make arrays, where the kernels around it may not.
+_OPTIONS = {"error_model": "numpy", "_nrt": True}
 
 
 @overload(tilted_moments, jit_options=_OPTIONS)

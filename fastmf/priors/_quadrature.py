@@ -43,6 +43,8 @@ def _panel_rule(n_nodes, linear):
 
 
 NODES, WEIGHTS = _panel_rule(20, 0.6)
+# Of the integrals of t and t^2.
+FIRST_WEIGHTS, SECOND_WEIGHTS = WEIGHTS * NODES, WEIGHTS * NODES**2
 
 
 @_inlined
@@ -134,17 +136,21 @@ def _panels(field, precision, lower, upper, b, a):
     )
 
 
+@_inlined
+def _add_node(k, slope, curvature, m0, m1, m2):
+    """Add node k of the integrals of (1, t, t^2) exp(-slope t - curvature t^2) over [0, 1]."""
+    e = exp_of_small(-(slope + curvature * NODES[k]) * NODES[k])
+    return m0 + WEIGHTS[k] * e, m1 + FIRST_WEIGHTS[k] * e, m2 + SECOND_WEIGHTS[k] * e
+
+
 @register_jitable(error_model="numpy", fastmath=REORDER)
 def _sums(slope1, curvature1, slope2, curvature2):
     """Integrals of (1, t, t^2) exp(-slope t - curvature t^2) over [0, 1], for both panels."""
     m0 = m1 = m2 = 0.0 * slope1
     n0 = n1 = n2 = 0.0 * slope2
     for k in range(len(NODES)):
-        t = NODES[k]
-        e = WEIGHTS[k] * exp_of_small(-(slope1 + curvature1 * t) * t)
-        f = WEIGHTS[k] * exp_of_small(-(slope2 + curvature2 * t) * t)
-        m0, m1, m2 = m0 + e, m1 + t * e, m2 + t * t * e
-        n0, n1, n2 = n0 + f, n1 + t * f, n2 + t * t * f
+        m0, m1, m2 = _add_node(k, slope1, curvature1, m0, m1, m2)
+        n0, n1, n2 = _add_node(k, slope2, curvature2, n0, n1, n2)
     return m0, m1, m2, n0, n1, n2
 
 
@@ -203,6 +209,8 @@ def log_integral(field, precision, lower, upper, b, a):
 # Units per block, and the size of the block's workspace: 19 numbers per unit, within the L1 cache.
 BLOCK = 64
 WORKSPACE = 19 * BLOCK
+# Nodes for which a unit's sums stay in registers: 20 nodes of one unit at a time would not.
+TOGETHER = 5
 
 
 @register_jitable(error_model="numpy")
@@ -230,19 +238,28 @@ def prepare_block(field, precision, lower, upper, b, a, workspace):
         workspace[i + 10 * BLOCK] = p[10]
         workspace[i + 11 * BLOCK] = p[11]
         workspace[i + 12 * BLOCK] = p[12]
-    for i in range(b.shape[0]):
-        sums = _sums(
-            workspace[i],
-            workspace[i + BLOCK],
-            workspace[i + 2 * BLOCK],
-            workspace[i + 3 * BLOCK],
-        )
-        workspace[i + 13 * BLOCK] = sums[0]
-        workspace[i + 14 * BLOCK] = sums[1]
-        workspace[i + 15 * BLOCK] = sums[2]
-        workspace[i + 16 * BLOCK] = sums[3]
-        workspace[i + 17 * BLOCK] = sums[4]
-        workspace[i + 18 * BLOCK] = sums[5]
+    n = b.shape[0]
+    for panel in range(2):
+        inputs, outputs = 2 * panel * BLOCK, (13 + 3 * panel) * BLOCK
+        slope = workspace[inputs : inputs + n]
+        curvature = workspace[inputs + BLOCK : inputs + BLOCK + n]
+        m0 = workspace[outputs : outputs + n]
+        m1 = workspace[outputs + BLOCK : outputs + BLOCK + n]
+        m2 = workspace[outputs + 2 * BLOCK : outputs + 2 * BLOCK + n]
+        for i in range(n):
+            m0[i], m1[i], m2[i] = 0.0, 0.0, 0.0
+        for first in range(0, len(NODES), TOGETHER):
+            _add_nodes(first, slope, curvature, m0, m1, m2)
+
+
+@register_jitable(error_model="numpy", fastmath=REORDER)
+def _add_nodes(first, slope, curvature, m0, m1, m2):
+    """Add TOGETHER nodes for many units."""
+    for i in range(slope.shape[0]):
+        sums = m0[i], m1[i], m2[i]
+        for k in range(TOGETHER):
+            sums = _add_node(first + k, slope[i], curvature[i], sums[0], sums[1], sums[2])
+        m0[i], m1[i], m2[i] = sums
 
 
 @_inlined

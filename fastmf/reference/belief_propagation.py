@@ -9,7 +9,7 @@ WINDOW = 16
 MOST_DAMPING = 0.97
 
 SUM, MAX, MIXED = 0, 1, 2
-RUNNING, CONVERGED, OUT_OF_SWEEPS = 0, 1, 2
+CONFIRMING, RUNNING, CONVERGED, OUT_OF_SWEEPS = -1, 0, 1, 2
 
 
 def _blocks(record):
@@ -28,10 +28,22 @@ def _clipped(w, log_odds):
     return np.maximum(zero, w + log_odds) - np.maximum(zero, log_odds)
 
 
+def _damping_now(record, row):
+    return 0.0 if record.status[row] == CONFIRMING else record.damping[row]
+
+
+def _change(old, new, damping):
+    """Largest change of a belief from its log-odds; undamped, theirs too."""
+    change = abs(sigmoid(new) - sigmoid(old)).max()
+    if damping == 0:
+        change = max(change, (((new - old) / (1 + abs(old) + abs(new))) ** 2).max())
+    return change
+
+
 def _sweep_block(settings, problem, row, block, units, messages, record, partial, seat):
     fields = problem.visible_field[min(row, len(problem.visible_field) - 1), units]
     hidden, old = record.hidden[row], record.visible[row, units].copy()
-    damping = record.damping[row]
+    damping = _damping_now(record, row)
     if settings.algorithm == SUM:
         e, s = problem.exponentials[units], messages[units]
         r = _incoming(e, s, hidden)
@@ -61,22 +73,22 @@ def _sweep_block(settings, problem, row, block, units, messages, record, partial
         new = fields + np.where(old > 0, problem.row_sums[units] - logs, logs)
         partial.logs[seat, block] = (new > 0) @ problem.weights[units]
     partial.value[seat, block] = fields[new > 0].sum()
-    partial.change[seat, block] = abs(sigmoid(new) - sigmoid(old)).max()
+    partial.change[seat, block] = _change(old, new, damping)
     record.visible[row, units] = new
 
 
-def _set_beliefs(log_odds, beliefs):
-    old = beliefs[0].copy()
+def _set_beliefs(log_odds, beliefs, damping):
+    old = beliefs[2].astype(float)
     beliefs[:2], beliefs[2] = sigmoid_pair(log_odds), log_odds
-    return abs(beliefs[0] - old).max()
+    return _change(old, log_odds, damping)
 
 
 def _conclude(settings, problem, row, record, partial, seat):
     fields = problem.hidden_field[min(row, len(problem.hidden_field) - 1)]
     record.hidden[row] = fields + partial.logs[seat].sum(0)
-    change = max(
-        partial.change[seat].max(), _set_beliefs(record.hidden[row], partial.beliefs[seat])
-    )
+    damping = _damping_now(record, row)
+    change = _set_beliefs(record.hidden[row], partial.beliefs[seat], damping)
+    change = max(change, partial.change[seat].max())
     value = partial.value[seat].sum()
     if settings.algorithm == MAX:
         value += np.maximum(0, fields + partial.fields[seat].sum(0)).sum()
@@ -85,19 +97,23 @@ def _conclude(settings, problem, row, record, partial, seat):
     if settings.algorithm != SUM and value > record.objective[row]:
         record.objective[row], record.best[row] = value, record.visible[row] > 0
 
-    change /= 1 - record.damping[row]
+    change /= 1 - damping
     if record.history.size:
         record.history[row, record.n_iter[row]] = change
     record.residual[row] = change
     record.n_iter[row] += 1
-    if change <= settings.tol:
+    if change <= settings.tol and damping == 0:
         record.status[row] = CONVERGED
     elif record.n_iter[row] == settings.max_iter:
         record.status[row] = OUT_OF_SWEEPS
-    elif change < record.smallest[row]:
-        record.smallest[row], record.since[row] = change, 0
+    elif change <= settings.tol:
+        record.status[row] = CONFIRMING
     else:
-        record.since[row] += 1
+        record.status[row] = RUNNING
+        if change < record.smallest[row]:
+            record.smallest[row], record.since[row] = change, 0
+        else:
+            record.since[row] += 1
         if settings.adaptive and record.since[row] == WINDOW:
             record.damping[row] = min((1 + record.damping[row]) / 2, MOST_DAMPING)
             record.smallest[row], record.since[row] = np.inf, 0
@@ -118,8 +134,8 @@ def belief_propagation(settings, problem, messages, record, partial, queue):
         of_row = messages[row if own else 0]
         if not own:
             of_row[:] = 1 if settings.algorithm == SUM else 0
-        _set_beliefs(record.hidden[row], partial.beliefs[0])
-        while record.status[row] == RUNNING:
+        _set_beliefs(record.hidden[row], partial.beliefs[0], 0)
+        while record.status[row] <= RUNNING:
             for block, units in enumerate(_blocks(record)):
                 _sweep_block(settings, problem, row, block, units, of_row, record, partial, 0)
             _conclude(settings, problem, row, record, partial, 0)
@@ -132,7 +148,7 @@ def belief_propagation(settings, problem, messages, record, partial, queue):
 def sweep_blocks(settings, problem, messages, record, partial, queue):
     """One sweep of a single row, shared block by block; `conclude_sweep` ends it."""
     for block, units in enumerate(_blocks(record)):
-        if record.status[0] == RUNNING:
+        if record.status[0] <= RUNNING:
             _sweep_block(settings, problem, 0, block, units, messages[0], record, partial, 0)
         else:
             value = _bethe_block(problem, 0, units, messages[0], record)
@@ -141,7 +157,7 @@ def sweep_blocks(settings, problem, messages, record, partial, queue):
 
 def conclude_sweep(settings, problem, record, partial):
     """End of a sweep of a single row: hidden beliefs, residual, damping; or the log-partition."""
-    if record.status[0] == RUNNING:
+    if record.status[0] <= RUNNING:
         _conclude(settings, problem, 0, record, partial, 0)
     else:
         record.bethe[0] = softplus(record.hidden[0]).sum() + partial.value[0].sum()

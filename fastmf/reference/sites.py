@@ -119,9 +119,3 @@ def visit_block(
         row = overlap[k, k + 1 :]
         field[k + 1 :] += step * row
         overlap[k + 1 :, k + 1 :] -= np.triu(rate * np.outer(row, row))
-
-
-def column_products(Y, z, squares, products):
-    """Sums of squares of the columns of Y, and their products with z."""
-    np.einsum("ij,ij->j", Y, Y, out=squares)
-    np.matmul(z, Y, out=products)

@@ -131,13 +131,20 @@ def test_standard_errors_against_the_spread_of_estimates():
 
 def test_standard_errors_of_some_pairs(fitted, monkeypatch):
     couplings, field = fitted.standard_errors()
+    variances = fitted.covariance().diagonal()
+    np.testing.assert_allclose(fitted._objective.packed(couplings, field) ** 2, variances)
     expected = [couplings[1, 3], field[2], couplings[4, 0]]
     pairs = [[1, 3], [2, 2], [4, 0]]
     np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-12)
     # As beyond 109 units.
     monkeypatch.setattr("fastmf.estimators._fitted_machine.LARGEST", 3)
     np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-5)
-    with pytest.raises(ValueError, match=r"GB each.*pairs"):
+    with pytest.raises(ValueError, match=r"GB each.*standard_errors"):
+        fitted.covariance()
+    # All at once they need no covariance, only room for its ingredients.
+    np.testing.assert_array_equal(fitted.standard_errors()[1], field)
+    monkeypatch.setattr("fastmf.learning.godambe.memory_of_the_machine", lambda: 16 * 15**2 - 1)
+    with pytest.raises(MemoryError, match=r"two matrices of 15 x 15 .*pairs"):
         fitted.standard_errors()
     for bad in ([0, 1], [[0, 5]], [[0.0, 1.0]]):
         with pytest.raises(ValueError, match="pairs must"):

@@ -170,11 +170,12 @@ def test_large_weights_saturate_without_harm(algorithm, dtype):
         assert result.converged == (result.message == "converged")
 
 
-def test_saturated_beliefs_are_exact_on_trees():
+@pytest.mark.parametrize("damping", [None, 0.5])
+def test_saturated_beliefs_are_exact_on_trees(damping):
     rng = np.random.default_rng(4)
     for dtype, close in (("float64", 1e-10), ("float32", 1e-5)):
         model = machine(tree(7, 6, rng, scale=25.0).clip(-50, 50), rng, dtype=dtype, scale=20.0)
-        truth, result = mf.exact(model), mf.belief_propagation(model)
+        truth, result = mf.exact(model), mf.belief_propagation(model, damping=damping)
         np.testing.assert_allclose(
             np.concatenate(result.mean), np.concatenate(truth.mean), atol=close
         )
@@ -366,15 +367,7 @@ def test_messages_that_do_not_fit_in_memory(monkeypatch):
         mf.belief_propagation(model, field=field, pairwise=True)
 
 
-@pytest.mark.parametrize(
-    "damping",
-    [
-        None,
-        pytest.param(
-            0.5, marks=pytest.mark.xfail(strict=True, reason="see Notes of belief_propagation")
-        ),
-    ],
-)
+@pytest.mark.parametrize("damping", [None, 0.5, 0.9])
 @pytest.mark.parametrize("dtype, largest", [("float32", 39.9), ("float64", 339.0)])
 def test_exact_on_a_star_of_the_largest_weights(dtype, largest, damping):
     """Where four factors no longer fit in the type of the messages, nor in a float64."""
@@ -388,3 +381,27 @@ def test_exact_on_a_star_of_the_largest_weights(dtype, largest, damping):
     np.testing.assert_allclose(found.log_partition, exact.log_partition, rtol=close, atol=close)
     for beliefs, mean in zip(found.mean, exact.mean, strict=True):
         np.testing.assert_allclose(beliefs, mean, atol=close)
+
+
+@pytest.mark.parametrize("scale, damping", [(5.0, None), (60.0, None), (60.0, 0.0), (60.0, 0.5)])
+def test_one_undamped_sweep_confirms_what_has_converged(scale, damping):
+    """Also where beliefs are saturated, and log-odds could move for long without being seen."""
+    n_confirmed = n_damped = 0
+    for seed in range(20):
+        model, tol = loopy(12, 12, seed=seed, scale=scale), 1e-8
+        result = mf.belief_propagation(model, damping=damping, tol=tol, messages=True)
+        if not result.converged:
+            continue
+        w, b, s = model.weights, [prior.field for prior in model.layers], result.messages
+        cavity = b[1] + s.sum(0) - s
+        r = np.logaddexp(0, cavity + w) - np.logaddexp(0, cavity)
+        visible = b[0] + r.sum(1)
+        cavity = visible[:, None] - r
+        s = np.logaddexp(0, cavity + w) - np.logaddexp(0, cavity)
+        for found, log_odds in zip(result.mean, (visible, b[1] + s.sum(0)), strict=True):
+            np.testing.assert_allclose(found, 1 / (1 + np.exp(-log_odds)), atol=3 * tol)
+        later = mf.belief_propagation(model, init=s, damping=0.0, tol=0, max_iter=3)
+        assert result.log_partition == pytest.approx(later.log_partition, rel=1e-5)
+        n_confirmed += 1
+        n_damped += result.damping > 0
+    assert n_confirmed >= 10 and (n_damped > 0 or not (damping or scale == 5))

@@ -88,3 +88,14 @@ def test_energy_falls_though_few_units_are_taken_together(monkeypatch):
     model = correlated(40, 200, 6)
     result = mf.expectation_propagation(model, schedule="convergent", history=True)
     assert result.converged and (np.diff(result.energies) <= 1e-9).all()
+
+
+@pytest.mark.parametrize("schedule", ["convergent", "auto"])
+def test_descent_goes_on_at_once_from_where_it_ended(schedule):
+    """A fixed point that it has found is one already, whatever parallel steps would do to it."""
+    model, _ = problem(10, 25, noise=0.005, share=0.2, seed=2)
+    found = mf.expectation_propagation(model, schedule="convergent")
+    again = mf.expectation_propagation(model, found, schedule=schedule)
+    assert found.converged and again.converged and again.n_iter == 1
+    assert again.schedule == "convergent"
+    np.testing.assert_allclose(again.log_evidence, found.log_evidence, rtol=1e-9)

@@ -75,14 +75,6 @@ def block_results(arguments):
     return {name: a[None] for name, a in zip(names, arguments[7:], strict=True)}
 
 
-def product_arguments(size, dtype, rows=None):
-    """Arguments of `column_products`."""
-    rng = np.random.default_rng(8)
-    Y, z = rng.normal(size=(size.n_hidden, 300)), rng.normal(size=size.n_hidden)
-    Y = np.ascontiguousarray(Y[:, chosen(rows, 300)])
-    return Y, z, *np.zeros((2, Y.shape[1]))
-
-
 CASES = [
     Case("sites.tilt_sites", "spike_and_slab", tilt_arguments,
          lambda arguments: {"tilted": arguments[3].T, "log_partition": arguments[4]}, CLOSE,
@@ -104,7 +96,4 @@ CASES = [
              block_results, CLOSE, dtypes=("float64",))
         for name, low_rank in (("covariance", False), ("data_covariance", True))
     ),
-    Case("sites.column_products", "chunk", product_arguments,
-         lambda arguments: {"squares": arguments[2], "products": arguments[3]}, CLOSE,
-         dtypes=("float64",)),
 ]  # fmt: skip

@@ -21,7 +21,6 @@ SMALL = Size(60, 31, 9)
 
 # Kernels whose work is not shared by threads, nor divided into rows.
 WITHOUT_ROWS = {
-    "product.fill_panels",
     "sites.visit_block",
     "belief_propagation.sweep_blocks",
     "belief_propagation.conclude_sweep",
@@ -107,8 +106,7 @@ def test_every_kernel_has_a_case():
 def test_fresh_processes_do_the_same(tmp_path, without_compiler):
     """Kernels that are not decorated, and kernels that were compiled by another process."""
     names = ["tap.tap-third_order", "tap.tap-clamped", "tap.tap-fully_visible_sequential",
-             "free_energy.free_energy-tilted_and_clamped", "gibbs.gibbs-block",
-             "product.fill_panels-transposed"]  # fmt: skip
+             "free_energy.free_energy-tilted_and_clamped", "gibbs.gibbs-block"]  # fmt: skip
     size = Size(13, 6, 2)
     done = subprocess.run(
         [sys.executable, "-m", "kernel_cases", tmp_path / "plain.npz",

@@ -53,7 +53,7 @@ def test_learned_values_are_a_maximum_and_near_the_truth():
     start = Hyperparameters(1.0, 1.0, np.zeros(1))
     fixed = Hyperparameters(False, False, False)
     task = Regression(model.X, model.y, groups)
-    best = maximise_evidence(task, start, fixed, tol=1e-9, max_iter=100)
+    best, _ = maximise_evidence(task, start, fixed, tol=1e-9, max_iter=100)
     found = task.model(best)
     result = mf.expectation_propagation(found, tol=1e-9)
     assert np.abs(np.hstack(evidence_gradient(found, result, groups, 1))).max() < 0.01

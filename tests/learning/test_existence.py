@@ -38,7 +38,9 @@ def test_couplings_are_shared():
     assert certified(objective, parameters)
 
 
-def test_the_two_proofs_agree():
+@pytest.mark.parametrize("at_once", [0, module._AT_ONCE])
+def test_the_two_proofs_agree(at_once, monkeypatch):
+    monkeypatch.setattr(module, "_AT_ONCE", at_once)
     rng = np.random.default_rng(0)
     states, verdicts = all_states(4), []
     for _ in range(40):

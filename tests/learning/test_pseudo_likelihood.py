@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fastmf.learning import pseudo_likelihood as module
-from fastmf.learning.pseudo_likelihood import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood import PseudoLikelihood, symmetric
 from fastmf.learning.rows import merged
 
 
@@ -47,6 +47,12 @@ def test_hessian_in_blocks_is_the_same(monkeypatch):
     at_once = objective.hessian(parameters)
     monkeypatch.setattr(module, "_BLOCK", 10)
     np.testing.assert_allclose(objective.hessian(parameters), at_once, atol=1e-14)
+
+
+def test_a_triangle_is_copied_to_the_other():
+    lower = np.tril(np.random.default_rng(0).normal(size=(7, 7)))
+    found = symmetric(lower + np.triu(np.ones((7, 7)), 1), size=3)
+    np.testing.assert_array_equal(found, lower + np.tril(lower, -1).T)
 
 
 def test_parameters_are_packed_and_unpacked():

@@ -1,0 +1,46 @@
+"""Cases of the passes over a design matrix."""
+
+import numpy as np
+
+from kernel_cases.case import Case, chosen
+
+CLOSE = {"float64": 1e-10, "float32": 1e-10}
+
+
+def design(size, dtype):
+    """More columns than one panel, task or chunk holds, in no round number."""
+    rng = np.random.default_rng(8)
+    n, d = size.n_hidden, 10 * size.n_visible + 7
+    return rng, rng.normal(size=(n, d)).astype(dtype)
+
+
+def covariance_arguments(size, dtype, rows=None):
+    """Arguments of `data_covariance`; "rows" are rows of X."""
+    rng, X = design(size, dtype)
+    X, scale = X[chosen(rows, len(X))], rng.gamma(2.0, size=X.shape[1])
+    return X, scale, np.zeros(1, np.int64), np.full((3, len(X), len(X)), np.nan)
+
+
+def covariance_results(arguments):
+    """Products with itself and with the first row, which every row has in any company of those."""
+    sums = arguments[-1]
+    return {"squares": sums.diagonal(axis1=1, axis2=2).T, "products": sums[:, :, 0].T}
+
+
+def whitened_arguments(size, dtype, rows=None):
+    """Arguments of `whitened_columns`; "rows" are columns of X."""
+    rng, X = design(size, dtype)
+    n, k = len(X), 5
+    whiten, directions = np.tril(rng.normal(size=(n, n))), rng.normal(size=(k, n)) / n
+    X = np.ascontiguousarray(X[:, chosen(rows, X.shape[1])])
+    z, pull = rng.normal(size=n), rng.normal(size=k)
+    return X, whiten, directions, z, pull, np.zeros(1, np.int64), *np.zeros((2, X.shape[1]))
+
+
+CASES = [
+    Case("linear_model.data_covariance", "three_shares", covariance_arguments, covariance_results,
+         CLOSE, large=True, any_rows=False),
+    Case("linear_model.whitened_columns", "with_directions", whitened_arguments,
+         lambda arguments: dict(zip(("squares", "products"), arguments[-2:], strict=True)), CLOSE,
+         large=True),
+]  # fmt: skip

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+from scipy.optimize import rosen, rosen_der
+
+from fastmf.learning.quasi_newton import minimise
+
+BOX = np.full(4, -5.0), np.full(4, 5.0)
+
+
+def test_a_curved_valley_is_followed_to_its_end():
+    found = minimise(lambda x: (rosen(x), rosen_der(x)), np.array([-1.2, 1, -1, 2]), *BOX,
+                     tol=1e-14, max_iter=300)  # fmt: skip
+    np.testing.assert_allclose(found, 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-2, 1, 1e4])
+def test_bounds_hold_and_the_minimum_on_them_is_found(scale):
+    """The minimum of a quadratic in a box, against its own optimality conditions."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(6, 4))
+    hessian, centre = scale * A.T @ A, 3 * rng.normal(size=4)
+    low, high = -np.ones(4), np.ones(4)
+
+    def objective(x):
+        assert (low <= x).all() and (x <= high).all()
+        return (x - centre) @ hessian @ (x - centre) / 2, hessian @ (x - centre)
+
+    found = minimise(objective, np.zeros(4), low, high, tol=1e-14 * scale, max_iter=200)
+    gradient = objective(found)[1] / scale
+    inside = (low < found) & (found < high)
+    assert not inside.all()
+    np.testing.assert_allclose(gradient[inside], 0, atol=1e-4)
+    assert (gradient[found == low] >= 0).all() and (gradient[found == high] <= 0).all()
+
+
+def test_steps_are_short_and_what_has_no_value_is_avoided():
+    tried = []
+
+    def objective(x):
+        tried.append(x)
+        if x[0] < 0.5:
+            return np.inf, np.full(1, np.nan)
+        return float((x**2).sum()), 2 * x
+
+    found = minimise(objective, np.array([8.0]), np.array([-9.0]), np.array([9.0]), max_iter=60)
+    assert 0.5 <= found[0] < 0.51
+    assert max(abs(np.diff(np.ravel(tried)))) <= 1 + 1e-12
