@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(abspath $(VENV))/bin
+# What `make bench` runs; `make bench BENCH=.` runs everything, which takes long.
+BENCH ?= ^kernels.Kernels|Start|Moments|Epoch|Systems.time
 
 .PHONY: help demo test bench lint docs clean
 
@@ -26,7 +28,7 @@ test: $(VENV)/test.stamp
 
 bench: $(VENV)/bench.stamp
 	cd asv_bench && $(BIN)/asv machine --yes && \
-		$(BIN)/asv run --python=same --quick --show-stderr
+		$(BIN)/asv run --python=same --quick --show-stderr --bench '$(BENCH)'
 
 lint: $(VENV)/lint.stamp
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ scikit-learn's is in speed_table.py (an epoch) and experiments/training_quality.
 import argparse
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,12 @@ MARKERS = "<!-- peers table: begin -->", "<!-- peers table: end -->"
 
 def belief_propagation(repeats):
     """Ten sweeps of sum-product."""
+    compilers = []
+    for peer, package in ((jax_in_odds, "jax"), (torch_in_odds, "torch")):
+        if find_spec(package):
+            compilers.append(peer)
+        else:
+            print(f"{peer.__name__} is left out: {package} is not installed")
     for dtype in ("float32", "float64"):
         model = machine(1000, 500, dtype)
         options = {"max_iter": 10, "tol": 0, "damping": 0.0, "n_threads": 1}
@@ -34,11 +41,7 @@ def belief_propagation(repeats):
             "odds": partial(by_odds, model, 10),
             "paper": partial(by_the_paper, model, 10),
         }
-        for peer in (jax_in_odds, torch_in_odds):
-            try:
-                contestants[peer.__name__] = peer(model, 10)
-            except ImportError as error:
-                print(f"{peer.__name__} is left out: {error.name} is not installed")
+        contestants |= {peer.__name__: peer(model, 10) for peer in compilers}
         contestants["ours"]()
         times = interleaved(contestants, repeats)
         names = {"odds": "NumPy in odds", "paper": "NumPy as the paper writes it",

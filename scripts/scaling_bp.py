@@ -1,23 +1,18 @@
-"""Time and memory of belief propagation against size, rows and threads.
+"""Time of belief propagation against size, rows and threads.
 
-Writes scaling_bp.csv. Every point is the median of repeats that take turns: package, NumPy in the
-same odds form, NumPy by the matrix equations of Ping and Ihler (2017), Eqs. 13-18. NumPy here does
-one row at a time, on one thread (none of it is a matrix product). Compilation is not on the clock;
-on a busy machine compare ratios, not milliseconds.
+Writes scaling_bp.csv and scaling_bp.png. The package beside NumPy in the same odds form and NumPy
+by the matrix equations of Ping and Ihler (2017), Eqs. 13-18, one row, on one thread (none of it is
+a matrix product). The ceiling: couplings read, and messages read and written, twice a sweep.
 """
 
-import argparse
-import csv
-import resource
-from pathlib import Path
+from contextlib import contextmanager
 
 import numpy as np
-from timing import interleaved, median
+from scaling import Point, Work, over_threads, run
 
 import fastmf as mf
 
-FIELDS = ("axis", "algorithm", "dtype", "n_visible", "n_hidden", "n_rows", "threads", "sweeps",
-          "package_s", "odds_numpy_s", "paper_numpy_s", "peak_memory_mib")  # fmt: skip
+OPTIONS = (("--sweeps", dict(type=int, default=10, metavar="N", help="of a solve [10]")),)
 
 
 def machine(n_visible, n_hidden, dtype):
@@ -74,72 +69,51 @@ def by_the_paper(model, n_sweeps):
     return tau_v, tau_h
 
 
-def points(arguments):
-    """(axis, algorithm, dtype, size, rows, threads) to measure."""
-    threads = range(1, arguments.threads + 1)
-    for dtype in ("float32", "float64"):
-        for n in threads:
-            yield "threads", "sum", dtype, (1000, 500), 1, n
-            yield "threads", "sum", dtype, (784, 256), 20 if arguments.quick else 100, n
+def points(options):
+    """Threads for one row and for many, the other algorithms, sizes, rows."""
+    one, many = ((30, 20), (20, 10)) if options.quick else ((1000, 500), (784, 256))
+    rows = (1, 10) if options.quick else (1, 10, 100, 1000)
+    sizes = ((20, 10), one) if options.quick else ((100, 50), (300, 150), (1000, 500), (3000, 1000))
+    for dtype in ("float64",) if options.quick else ("float32", "float64"):
+        yield from over_threads("many rows", dtype, many, rows[-2], options)
+        for n in (1, options.threads):
+            yield Point("threads", n, "one row", dtype, one, 1, n)
+        for size in sizes:
+            yield Point("couplings", size[0] * size[1], "sum", dtype, size, 1, 1)
         for algorithm in ("max", "mixed"):
-            yield "algorithm", algorithm, dtype, (1000, 500), 1, 1
-    sizes = [(100, 50), (300, 150)]
-    if not arguments.quick:
-        sizes += [(3000, 1000), (10_000, 2000)]
-    for size in sizes:
-        yield "size", "sum", "float32", size, 1, arguments.threads
-    for n in (1, 10) if arguments.quick else (1, 10, 100, 1000):
-        yield "rows", "sum", "float32", (784, 256), n, arguments.threads
+            yield Point("couplings", one[0] * one[1], algorithm, dtype, one, 1, 1)
+        for n in rows:
+            yield Point("rows", n, "sum", dtype, many, n, options.threads)
 
 
-def measure(axis, algorithm, dtype, size, n_rows, threads, arguments):
-    """One row of the table."""
-    model = machine(*size, dtype)
+@contextmanager
+def problem(point, options):
+    """The package, and where there is one row NumPy in two ways."""
+    model = machine(*point.size, point.dtype)
     rng = np.random.default_rng(1)
-    field = rng.normal(size=(n_rows, size[0])).astype(dtype) if n_rows > 1 else None
-    options = {"algorithm": algorithm, "max_iter": arguments.sweeps, "tol": 0, "damping": 0.0}
+    field = None
+    if point.n_rows > 1:
+        field = rng.normal(size=(point.n_rows, point.size[0])).astype(point.dtype)
+    solver = {"algorithm": point.task if point.task in ("max", "mixed") else "sum",
+              "max_iter": options.sweeps, "tol": 0, "damping": 0.0}  # fmt: skip
 
     def package():
-        return mf.belief_propagation(model, field=field, n_threads=threads, **options)
+        return mf.belief_propagation(model, field=field, n_threads=point.threads, **solver)
 
     found = package()
-    contestants = {"package": package}
-    if algorithm == "sum" and n_rows == 1:
-        contestants["odds"] = lambda: by_odds(model, arguments.sweeps)
-        contestants["paper"] = lambda: by_the_paper(model, arguments.sweeps)
-        for solve in (by_odds, by_the_paper):
-            for x, y in zip(found.mean, solve(model, arguments.sweeps), strict=True):
+    contestants = {"fastmf": package}
+    if point.task == "sum" and point.n_rows == 1 and point.threads == 1:
+        for name, solve in (("NumPy in odds", by_odds), ("NumPy of the paper", by_the_paper)):
+            for x, y in zip(found.mean, solve(model, options.sweeps), strict=True):
                 np.testing.assert_allclose(x, y, atol=1e-3)
-    times = interleaved(contestants, arguments.repeats)
-    seconds = [
-        median(times[name]) if name in times else "" for name in ("package", "odds", "paper")
-    ]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    values = axis, algorithm, dtype, *size, n_rows, threads, arguments.sweeps, *seconds, memory
-    return dict(zip(FIELDS, values, strict=True))
+            contestants[name] = lambda solve=solve: solve(model, options.sweeps)
+    moved = 6 * model.weights.nbytes * options.sweeps * point.n_rows
+    yield contestants, lambda: Work(bytes=float(moved))
 
 
-def main():
-    """Measure and write the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="few sizes and repeats: half a minute")
-    parser.add_argument("--sweeps", type=int, default=10, help="sweeps of a solve (default 10)")
-    parser.add_argument("--threads", type=int, default=2, help="at most so many (default 2)")
-    parser.add_argument("--repeats", type=int, help="rounds (default 7; 3 with --quick)")
-    parser.add_argument("--output", type=Path, default=Path("."), metavar="FOLDER")
-    arguments = parser.parse_args()
-    arguments.repeats = arguments.repeats or (3 if arguments.quick else 7)
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    with open(arguments.output / "scaling_bp.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        for point in points(arguments):
-            row = measure(*point, arguments)
-            writer.writerow(row)
-            file.flush()
-            print(" ".join(f"{row[name]!s:>10.10}" for name in FIELDS), flush=True)
+def main(argv=None):
+    """Measure, write the table, draw it."""
+    run("scaling_bp", __doc__, points, problem, OPTIONS, argv)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,18 @@
 #!/usr/bin/env python3
-"""Time of expectation propagation against the number of features: ours and plain NumPy.
+"""Time of expectation propagation against features, rows and threads: ours and plain NumPy.
 
-Writes scaling_ep.csv and scaling_ep.png. Each point is the median of repeats that take turns. The
-NumPy side is the same parallel iteration in n_rows-space with matrix products in NumPy, the moments
-as array expressions; both sides use as many threads, of BLAS and of kernels, as --threads says.
+Writes scaling_ep.csv and scaling_ep.png. The NumPy side is the same parallel iteration in
+n_rows-space with matrix products in NumPy, the moments as array expressions. The ceiling of an
+iteration: the products of its two symmetric or triangular matrices with the features.
 """
 
-import argparse
-import csv
 import time
-from functools import partial
-from pathlib import Path
+from contextlib import contextmanager
 
 import numpy as np
-from timing import blas_threads, interleaved, median, ratio
+from scaling import STRONG, WEAK, Point, Work, counts, run
 
 import fastmf as mf
-
-FIELDS = ("task", "n_rows", "n_features", "threads", "seconds", "numpy_seconds", "ratio", "n_iter")
-SIZES = ((100, 1000), (200, 5000), (100, 10_000), (200, 50_000))
 
 
 def model(n, d, dtype=np.float64):
@@ -74,97 +68,68 @@ def numpy_sweep(model, site):
         g -= rate * (x @ g) * z
 
 
-def measure(n, d, arguments):
-    """Rows of the table for one size."""
-    problem = model(n, d)
-    solve = partial(mf.expectation_propagation, problem, n_threads=arguments.threads)
-    result = solve()  # compile, and know how many iterations it takes
-    n_iter = min(result.n_iter, 10)
+def points(options):
+    """Features, rows, threads (more of them: more features)."""
+    n, d = (5, 20) if options.quick else (200, 5000)
+    features = (20, 40) if options.quick else (1000, 5000, 10_000, 50_000)
+    most = options.threads
+    for size in features:
+        for task in ("iteration", "fit, parallel", "fit, convergent"):
+            yield Point("features", size, task, "float64", (size,), n // 2, most)
+        if size <= 10_000:
+            yield Point("features", size, "sequential sweep", "float64", (size,), n // 2, most)
+    for rows in (n // 4, n // 2, n, 2 * n):
+        yield Point("rows", rows, "iteration", "float64", (d,), max(rows, 2), most)
+    for k in counts(most):
+        yield Point(STRONG, k, "iteration", "float64", (d,), n, k)
+        yield Point(WEAK, k, "iteration", "float64", (d * k,), n, k)
 
-    def timed(schedule, k):
-        def run():
+
+@contextmanager
+def problem(point, options):
+    """The package, and NumPy but for the convergent double loop."""
+    regression = model(point.n_rows, *point.size)
+    solve = mf.expectation_propagation
+    first = solve(regression, n_threads=point.threads)
+    n_iter = min(first.n_iter, 10)
+
+    def per_iteration(function, n):
+        def timed():
             start = time.perf_counter()
-            solve(schedule=schedule, max_iter=k, tol=0)
-            return (time.perf_counter() - start) / k
+            function()
+            return (time.perf_counter() - start) / n
 
-        return run
+        return timed
 
-    def numpy_timed():
-        start = time.perf_counter()
-        numpy_iterations(problem, n_iter)
-        return (time.perf_counter() - start) / n_iter
+    def ours(schedule, **limits):
+        return solve(regression, schedule=schedule, n_threads=point.threads, **limits)
 
-    def fitted(schedule):
-        return lambda: solve(schedule=schedule) and None
-
-    pairs = {
-        "parallel iteration": (timed("parallel", n_iter), numpy_timed),
-        "fit, parallel": (fitted("parallel"), lambda: numpy_iterations(problem, result.n_iter)),
-        "fit, convergent": (fitted("convergent"), None),
-    }
-    if d <= 10_000:
-        solve(schedule="sequential", max_iter=1)
-        pairs["sequential sweep"] = (
-            timed("sequential", 2), lambda: numpy_sweep(problem, np.abs(result.sites) + 1e-3)
-        )  # fmt: skip
-    for task, (ours, theirs) in pairs.items():
-        contestants = {"ours": ours} | ({"NumPy": theirs} if theirs else {})
-        times = interleaved(contestants, arguments.repeats)
-        other = median(times["NumPy"]) if theirs else ""
-        yield dict(zip(FIELDS, (task, n, d, arguments.threads, median(times["ours"]), other,
-                                ratio(times["NumPy"], times["ours"]) if theirs else "",
-                                result.n_iter), strict=True))  # fmt: skip
-
-
-def plot(table, path):
-    """Time against the number of features."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    for k, task in enumerate(dict.fromkeys(row["task"] for row in table)):
-        for column, style in (("seconds", "-o"), ("numpy_seconds", "--s")):
-            points = [(row["n_features"], row[column]) for row in table
-                      if row["task"] == task and row[column] != ""]  # fmt: skip
-            if points:
-                name = task if column == "seconds" else f"{task}, NumPy"
-                axes.loglog(*zip(*sorted(points), strict=True), style, color=f"C{k}", label=name)
-    axes.set_xlabel("features")
-    axes.set_ylabel("seconds")
-    axes.legend(fontsize=7)
-    axes.grid(alpha=0.3, which="both")
-    figure.savefig(path, dpi=150)
+    work = Work()
+    if point.task == "iteration":
+        contestants = {
+            "fastmf": per_iteration(lambda: ours("parallel", max_iter=n_iter, tol=0), n_iter),
+            "NumPy": per_iteration(lambda: numpy_iterations(regression, n_iter), n_iter),
+        }
+        work = Work(operations=2.0 * point.n_rows**2 * point.size[0])
+    elif point.task == "sequential sweep":
+        site = np.abs(first.sites) + 1e-3
+        contestants = {
+            "fastmf": per_iteration(lambda: ours("sequential", max_iter=2, tol=0), 2),
+            "NumPy": lambda: numpy_sweep(regression, site),
+        }
+        contestants["fastmf"]()  # compiles
+    else:
+        schedule = point.task.removeprefix("fit, ")
+        contestants = {"fastmf": lambda: ours(schedule)}
+        contestants["fastmf"]()
+        if schedule == "parallel":
+            contestants["NumPy"] = lambda: numpy_iterations(regression, first.n_iter)
+    yield contestants, lambda: work
 
 
-def main():
+def main(argv=None):
     """Measure, write the table, draw it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--quick", action="store_true", help="the two smaller sizes")
-    add("--threads", type=int, default=2, metavar="N", help="on both sides (default 2)")
-    add("--repeats", type=int, metavar="N", help="default 7; 3 with --quick")
-    add("--output", type=Path, default=Path("."), metavar="FOLDER", help="default: here")
-    arguments = parser.parse_args()
-    arguments.repeats = arguments.repeats or (3 if arguments.quick else 7)
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    table = []
-    with (
-        blas_threads(arguments.threads),
-        open(arguments.output / "scaling_ep.csv", "w", newline="") as file,
-    ):
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        for n, d in SIZES[:2] if arguments.quick else SIZES:
-            for row in measure(n, d, arguments):
-                writer.writerow(row)
-                file.flush()
-                table.append(row)
-                print(" ".join(f"{row[name]!s:>19.19}" for name in FIELDS), flush=True)
-    plot(table, arguments.output / "scaling_ep.png")
+    run("scaling_ep", __doc__, points, problem, argv=argv)
 
 
 if __name__ == "__main__":

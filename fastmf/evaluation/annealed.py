@@ -123,7 +123,7 @@ def annealed_importance_sampling(
     base = _matched(model, neutral, samples)
     start = shift + _log_partition(model, base)
     forward = start + walk(base, rising, _draw(model, base, n_chains, rng))[0]
-    backward = start - walk(base, rising[::-1], samples)[0]
+    backward = start - walk(base, rising[::-1].copy(), samples)[0]
     _check(forward, backward)
     if values:
         samples = np.where(samples == 1, *(model.dtype.type(x) for x in values[::-1]))
@@ -144,7 +144,7 @@ def _walk(model, base, betas, v, rng, n_threads):
     if all(type(prior) is Bernoulli for prior in model.layers):
         h = np.empty((len(v), model.n_hidden), model.dtype)
         arguments = (
-            *(pack(model.weights), pack(np.ascontiguousarray(model.weights.T))),
+            *(pack(model.weights), pack(model.transposed)),
             *(-c for c in base),
             *(prior.field + c for prior, c in zip(model.layers, base, strict=True)),
             *(betas, rng.integers(2**64, dtype=np.uint64), v, h, log_weights),

@@ -20,7 +20,7 @@ from fastmf.inference.parallel import (
 from fastmf.inference.sequential import sequential
 from fastmf.inference.sites import Problem, Trace, energy, first_sites, state_of
 from fastmf.models import SparseLinearModel
-from fastmf.priors import Concatenated
+from fastmf.models.dbm import side_by_side
 from fastmf.priors._protocol import as_dtype
 
 # Dampings of the parallel schedule without progress after which descent takes over.
@@ -133,18 +133,14 @@ def expectation_propagation(
 
 def prepare(model, least=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
     """The problem that a model poses."""
-    side, prior = gaussian_side(model, n_threads), _joined(model.layers)
+    # In double precision.
+    prior = side_by_side([as_dtype(layer, np.float64) for layer in model.layers])
+    side = gaussian_side(model, n_threads)
     zero = np.zeros(side.n_units)
     mean, var = prior.moments(zero, zero)
     second = mean * mean + var
     own = 1 / np.where(np.isfinite(second) & (second > 0), second, np.ones(side.n_units))
     return Problem(side, prior, least, tol, max_iter, n_threads, own, evaluations=[0])
-
-
-def _joined(layers):
-    """One prior for all units of all layers, in double precision."""
-    layers = [as_dtype(prior, np.float64) for prior in layers]
-    return layers[0] if len(layers) == 1 else Concatenated(*layers)
 
 
 def start_of(problem, init=None):

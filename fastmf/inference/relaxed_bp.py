@@ -106,7 +106,7 @@ def _sides(model):
         n = model.n_visible
         return (
             Side(model.hidden, model.weights, n, 0),
-            Side(model.visible, np.ascontiguousarray(model.weights.T), 0, n),
+            Side(model.visible, model.transposed, 0, n),
         )
     side = Side(model.prior, model.couplings, 0, 0)
     return side, side

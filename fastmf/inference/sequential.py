@@ -77,7 +77,7 @@ def sequential(problem, state, damping, trace):
         raise ValueError("schedule 'sequential' is not available for layered models.")
     keeper = (_DataCovariance if isinstance(problem.side, LowRank) else _Covariance)(problem.side)
     site, gaps = state.site.copy(), np.empty(n_units)
-    rates, steps, moved = np.empty(BLOCK), np.empty(BLOCK), np.zeros((BLOCK, BLOCK))
+    rates, steps, moved = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK * BLOCK)
     for _ in range(problem.max_iter):
         if not keeper.renew(site):
             return state, False
@@ -85,11 +85,12 @@ def sequential(problem, state, damping, trace):
             units = slice(first, min(first + BLOCK, n_units))
             n = units.stop - first
             columns, overlap, field = keeper.block(units)
+            among = moved[: n * n].reshape(n, n)
             visit_block(
                 problem.prior, problem.own, first, keeper.low_rank, share, problem.least,
-                overlap, field, site, gaps[units], rates[:n], steps[:n], moved[:n, :n],
+                overlap, field, site, gaps[units], rates[:n], steps[:n], among,
             )  # fmt: skip
-            lower = np.eye(n, order="F") - np.tril(moved[:n, :n], -1)
+            lower = np.eye(n, order="F") - np.tril(among, -1)
             columns = dtrsm(1.0, lower, columns, side=1, lower=1, trans_a=1, diag=1, overwrite_b=1)
             keeper.matrix = dgemm(-1.0, columns * rates[:n], columns, beta=1.0, c=keeper.matrix,
                                   trans_b=1, overwrite_c=1)  # fmt: skip

@@ -38,13 +38,13 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     if all(values):
         seed = rng.integers(2**64, dtype=np.uint64)
         work = np.empty((len(v), max(model.weights.shape)), model.dtype)
-        transposed = np.ascontiguousarray(model.weights.T)
         queue = np.zeros(1, np.int64)
         work_done = 2 * n_sweeps * len(v) * model.weights.size
         n_workers = workers_for(-(-len(v) // kernels.BLOCK_ROWS), work_done, n_threads)
         arguments = (
-            model.weights, transposed, *model.layers, *values, seed, n_sweeps, v, h, work, queue,
-        )  # fmt: skip
+            *(model.weights, model.transposed, *model.layers, *values),
+            *(seed, n_sweeps, v, h, work, queue),
+        )
         in_parallel(kernels.gibbs, arguments, n_workers)
         return v, h
     zero = model.dtype.type(0)

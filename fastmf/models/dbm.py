@@ -135,14 +135,15 @@ class DBM:
                 couplings[above, here] = w.T
             else:
                 couplings[here, above] = w
-        return RBM(couplings, *(_side_by_side(self.layers[side::2]) for side in (0, 1)))
+        return RBM(couplings, *(side_by_side(self.layers[side::2]) for side in (0, 1)))
 
     def save(self, path):
         """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
         _io.save_model(path, self)
 
 
-def _side_by_side(priors):
+def side_by_side(priors):
+    """One prior for the units of several, of their own kind if they share it."""
     if len(priors) == 1:
         return priors[0]
     if len({type(prior) for prior in priors}) == 1 and not hasattr(priors[0], "parts"):

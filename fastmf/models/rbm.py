@@ -60,6 +60,13 @@ class RBM:
         return self.weights.shape[1]
 
     @property
+    def transposed(self):
+        """The weights, (n_hidden, n_visible); read-only like them, lest kernels compile twice."""
+        transposed = np.array(self.weights.T, order="C")
+        transposed.flags.writeable = False
+        return transposed
+
+    @property
     def layers(self):
         """The priors, (visible, hidden)."""
         return self.visible, self.hidden

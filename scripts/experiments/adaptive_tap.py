@@ -8,12 +8,10 @@ Writes, as PNG and CSV, into a folder:
             iterations a step, and the log-likelihood per unit by annealed importance sampling
 """
 
-import argparse
-import csv
-import sys
 import time
 from pathlib import Path
 
+import experiment
 import numpy as np
 
 import fastmf as mf
@@ -54,9 +52,7 @@ def main(argv=None):
 
 
 def parser():
-    whole = argparse.ArgumentParser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
     add("--epochs", type=int, default=10, metavar="N", help="[10]")
@@ -155,13 +151,9 @@ def training(X, test, options, folder):
 
 def report(folder, name, ax, header, rows):
     """The picture and the numbers in it."""
-    ax.figure.savefig(folder / f"{name}.png", dpi=120)
-    with open(folder / f"{name}.csv", "w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
+    experiment.picture(ax, folder / f"{name}.png")
+    experiment.table(folder / f"{name}.csv", header, rows)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (FileNotFoundError, ValueError, ImportError) as error:
-        sys.exit(f"error: {error}")
+    experiment.run(main)

@@ -14,13 +14,11 @@ and each machine as TASK-METHOD.npz. A run that was stopped goes on where it was
 again with the same options and the same folder.
 """
 
-import argparse
-import csv
 import json
-import sys
 import time
 from pathlib import Path
 
+import experiment
 import numpy as np
 
 import fastmf as mf
@@ -99,9 +97,7 @@ def main(argv=None):
 
 
 def parser():
-    whole = argparse.ArgumentParser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
     add("--tasks", nargs="*", default=list(PAPER), metavar="TASK",
         help="DATA-KIND-AMOUNT: mnist or caltech, noisy-PERCENT or occluded-SIDE "
@@ -214,16 +210,13 @@ def report(records, folder):
         ]
         if "-occluded-" in task:
             sizes.append((task.split("-")[0], task.split("-")[-1], *rows[-1][1:4]))
-    write(folder / "table.csv", header, rows)
-    write(folder / "convergence.csv", ("task", "method", "epoch", "share converged"), shares)
-    write(folder / "occlusion.csv", ("data", "side", "method", "all", "changed"), sizes)
+    experiment.table(folder / "table.csv", header, rows)
+    experiment.table(
+        folder / "convergence.csv", ("task", "method", "epoch", "share converged"), shares
+    )
+    experiment.table(folder / "occlusion.csv", ("data", "side", "method", "all", "changed"), sizes)
     lines = ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
     (folder / "table.md").write_text("\n".join(lines) + "\n")
-
-
-def write(path, header, rows):
-    with open(path, "w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
 
 
 def figures(records, folder):
@@ -240,7 +233,7 @@ def figures(records, folder):
             )
     if axes is not None:
         axes.set_ylim(0, 1.05)
-        axes.figure.savefig(folder / "convergence.png", dpi=150)
+        experiment.picture(axes, folder / "convergence.png")
     if all(len(errors) < 2 for errors in sides.values()):
         return
     axes = None
@@ -250,7 +243,7 @@ def figures(records, folder):
             list(by_side), {method: list(by_side.values())}, label="error (% of changed)", ax=axes
         )
     axes.set_xlabel("side of the patch (pixels)")
-    axes.figure.savefig(folder / "occlusion.png", dpi=150)
+    experiment.picture(axes, folder / "occlusion.png")
 
 
 def pictures(test, restored, shape, path, n=10):
@@ -260,13 +253,8 @@ def pictures(test, restored, shape, path, n=10):
         **{k: v[:n] for k, v in restored.items()},
         "clean": test[1][:n],
     }
-    plotting.image_rows(rows, shape).savefig(path, dpi=150)
+    experiment.picture(plotting.image_rows(rows, shape), path)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (FileNotFoundError, ValueError, ImportError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted; the same command goes on from the last epoch")
+    experiment.run(main, "interrupted; the same command goes on from the last epoch")

@@ -11,11 +11,10 @@ and CSV, into a folder:
 and each machine as dbm-SIZES.npz.
 """
 
-import argparse
-import csv
-import sys
 import time
 from pathlib import Path
+
+import experiment
 
 import fastmf as mf
 from fastmf import plotting
@@ -57,18 +56,16 @@ def main(argv=None):
         figure = plotting.learning_curve(history, label=name, ax=figure.axes[0] if figure else None)
         columns = (history[c] for c in ("epoch", "log_likelihood", "validation_log_likelihood"))
         rows += [(name, *row) for row in zip(*columns, strict=True)]
-        save(plotting.receptive_fields(machine.weights_[0], train.shape), folder, f"fields-{name}")
+        fields = plotting.receptive_fields(machine.weights_[0], train.shape)
+        experiment.picture(fields, folder / f"fields-{name}.png")
         samples(machine, X_test[:N_SAMPLES], train.shape, folder, name, options.seed)
-    save(figure, folder, "likelihood")
-    with open(folder / "likelihood.csv", "w", newline="") as file:
-        header = "layers", "epoch", "log_likelihood_per_unit", "validation"
-        csv.writer(file).writerows([header, *rows])
+    experiment.picture(figure, folder / "likelihood.png")
+    header = "layers", "epoch", "log_likelihood_per_unit", "validation"
+    experiment.table(folder / "likelihood.csv", header, rows)
 
 
 def parser():
-    whole = argparse.ArgumentParser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
     add(
         "--layers",
@@ -120,15 +117,8 @@ def samples(machine, starts, shape, folder, name, seed):
     """Images, and where Gibbs sampling leads from them."""
     after = machine.sample(len(starts), n_sweeps=SWEEPS, init=starts, random_state=seed)
     rows = {"test images": starts, f"{SWEEPS} sweeps later": after}
-    save(plotting.image_rows(rows, shape), folder, f"samples-{name}")
-
-
-def save(figure, folder, name):
-    figure.savefig(folder / f"{name}.png", dpi=120)
+    experiment.picture(plotting.image_rows(rows, shape), folder / f"samples-{name}.png")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (FileNotFoundError, ValueError, ImportError) as error:
-        sys.exit(f"error: {error}")
+    experiment.run(main)

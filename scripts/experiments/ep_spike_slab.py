@@ -15,13 +15,13 @@ schedules
 What came out is in ep_spike_slab.md.
 """
 
-import argparse
 import os
 import sys
 import time
 import warnings
 from pathlib import Path
 
+import experiment
 import numpy as np
 
 import fastmf as mf
@@ -56,9 +56,7 @@ def main(argv=None):
 
 
 def parser():
-    whole = argparse.ArgumentParser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
     add("which", nargs="?", choices=("paper", "genes", "both", "schedules"), default="paper")
     add("--sets", type=int, default=100, metavar="N", help="training sets for each damping [100]")
@@ -301,7 +299,4 @@ def genes(options):
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (FileNotFoundError, ValueError, ImportError) as error_:
-        sys.exit(f"error: {error_}")
+    experiment.run(main)

@@ -16,14 +16,13 @@ The paper's printed errors, 2.09e-6 to 2.89e-7, are below the variance that its 
 permits: a coupling's standard error is at least 1/sqrt(n). The table reports what is true.
 """
 
-import argparse
-import csv
 import os
 import sys
 import time
 import warnings
 from pathlib import Path
 
+import experiment
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
@@ -131,7 +130,7 @@ def plot_simulation(table, summary, options, path):
     axes.set(xlabel="units", ylabel="mean squared error", xticks=d)
     axes.set_title(f"BSLM, n = {options.rows}, {options.starts} starts", fontsize=10)
     axes.legend(fontsize=8)
-    figure.savefig(path, dpi=150)
+    experiment.picture(figure, path)
 
 
 # --- the Senate -------------------------------------------------------------------------------
@@ -207,7 +206,7 @@ def plot_graph(names, machine, tests, path):
     axes.set_title("blue: vote alike; red: apart; solid: Holm p < 0.05", fontsize=9)
     axes.set_axis_off()
     axes.set_aspect("equal")
-    figure.savefig(path, dpi=150)
+    experiment.picture(figure, path)
 
 
 # --- helpers ----------------------------------------------------------------------------------
@@ -222,17 +221,13 @@ def pyplot():
     return plt
 
 
-def write(path, table):
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
+def write(path, rows):
+    header = list(rows[0])
+    experiment.table(path, header, ([row.get(name, "") for name in header] for row in rows))
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = experiment.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="five draws of 5 and 10 units")
     parser.add_argument("--units", type=int, nargs="+", help="default 5 10 15 20")
     parser.add_argument("--draws", type=int, help="random machines of each size (default 30)")
@@ -253,4 +248,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    experiment.run(main)

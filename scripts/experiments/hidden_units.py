@@ -12,12 +12,10 @@ and each machine as rbm-KIND.npz. For MNIST it prints the log-likelihood of test
 importance sampling, too, beside that of independent pixels.
 """
 
-import argparse
-import csv
-import sys
 import time
 from pathlib import Path
 
+import experiment
 import numpy as np
 
 import fastmf as mf
@@ -63,16 +61,14 @@ def main(argv=None):
         names = "epoch", "log_likelihood", "validation_log_likelihood"
         rows += [(kind, *row) for row in zip(*(history[name] for name in names), strict=True)]
         fields = plotting.receptive_fields(machine.weights_, train.shape)
-        fields.savefig(folder / f"fields-{kind}.png", dpi=120)
-    figure.savefig(folder / "likelihood.png", dpi=120)
-    with open(folder / "likelihood.csv", "w", newline="") as file:
-        csv.writer(file).writerows([("kind", "epoch", "log_likelihood", "validation"), *rows])
+        experiment.picture(fields, folder / f"fields-{kind}.png")
+    experiment.picture(figure, folder / "likelihood.png")
+    header = "kind", "epoch", "log_likelihood", "validation"
+    experiment.table(folder / "likelihood.csv", header, rows)
 
 
 def parser():
-    whole = argparse.ArgumentParser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
     add("--dataset", choices=VISIBLE, default="mnist", help="[mnist]")
     add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), metavar="KIND", help="[all four]")
@@ -133,7 +129,4 @@ def trained(kind, X, X_test, options):
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (FileNotFoundError, ValueError, ImportError) as error:
-        sys.exit(f"error: {error}")
+    experiment.run(main)

@@ -14,11 +14,9 @@ MNIST and writes, as PNG and CSV, into a folder:
 and the machine as rbm.npz.
 """
 
-import argparse
-import csv
-import sys
 from pathlib import Path
 
+import experiment
 import numpy as np
 
 import fastmf as mf
@@ -60,9 +58,7 @@ def main(argv=None):
 
 
 def parser():
-    whole = argparse.ArgumentParser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
     add("--dataset", choices=VISIBLE, default="binary", help="black and white, or grey [binary]")
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
@@ -113,13 +109,15 @@ def trained(X, X_test, options, binary, folder):
 def free_energies(tracker, folder):
     """How the solutions spread in free energy as the machine learns."""
     landscapes = tracker.values["landscape"]
-    save(plotting.free_energy_by_epoch(tracker.epoch, landscapes), folder / "free-energy.png")
+    experiment.picture(
+        plotting.free_energy_by_epoch(tracker.epoch, landscapes), folder / "free-energy.png"
+    )
     rows = [
         (epoch, f, n)
         for epoch, found in zip(tracker.epoch, landscapes, strict=True)
         for f, n in zip(found.free_energy, found.counts, strict=True)
     ]
-    table(folder / "free-energy.csv", ("epoch", "free_energy", "starts"), rows)
+    experiment.table(folder / "free-energy.csv", ("epoch", "free_energy", "starts"), rows)
     for epoch, found in zip(tracker.epoch, landscapes, strict=True):
         print(
             f"epoch {epoch}: {len(found.free_energy)} solutions, "
@@ -141,10 +139,14 @@ def maps(tracker, starts, shape, n_maps, folder):
     rows = []
     for k, each, where in zip(chosen, found, np.split(points, ends), strict=True):
         epoch = tracker.epoch[k - 1]
-        save(plotting.solution_map(where, each, shape=shape), folder / f"map-{epoch}.png")
-        save(plotting.solutions_and_data(each, starts, shape), folder / f"data-{epoch}.png")
+        experiment.picture(
+            plotting.solution_map(where, each, shape=shape), folder / f"map-{epoch}.png"
+        )
+        experiment.picture(
+            plotting.solutions_and_data(each, starts, shape), folder / f"data-{epoch}.png"
+        )
         rows += [(epoch, *xy, f) for xy, f in zip(where, each.free_energy, strict=True)]
-    table(folder / "map.csv", ("epoch", "x", "y", "free_energy"), rows)
+    experiment.table(folder / "map.csv", ("epoch", "x", "y", "free_energy"), rows)
 
 
 def quality(tracker, folder):
@@ -166,24 +168,14 @@ def quality(tracker, folder):
     curves = {name: (numerator - z) / n_units for name, z in curves.items()}
     curves["pseudo-likelihood"] = np.array(values["pseudo"]) / n_units
     errors = {"AIS": [found.error / n_units for found in annealed]}
-    save(plotting.curves_by_epoch(tracker.epoch, curves, errors=errors), folder / "quality.png")
+    experiment.picture(
+        plotting.curves_by_epoch(tracker.epoch, curves, errors=errors), folder / "quality.png"
+    )
     rows = zip(tracker.epoch, *curves.values(), strict=True)
-    table(folder / "quality.csv", ("epoch", *curves), rows)
+    experiment.table(folder / "quality.csv", ("epoch", *curves), rows)
     for name, curve in curves.items():
         print(f"{name:18}" + "".join(f"{value * n_units:9.2f}" for value in curve))
 
 
-def save(ax, path):
-    ax.figure.savefig(path, dpi=120)
-
-
-def table(path, header, rows):
-    with open(path, "w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except (FileNotFoundError, ValueError, ImportError) as error:
-        sys.exit(f"error: {error}")
+    experiment.run(main)

@@ -18,11 +18,10 @@ error in one split of the training part of the first fold (--choose prints it). 
 by the error of a tenth of its training data.
 """
 
-import argparse
-import csv
 import time
 from pathlib import Path
 
+import experiment
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, train_test_split
@@ -106,13 +105,11 @@ def picture(images, truth, found, kept, shape, path, n=12):
         return np.hstack([images[:n] > 0.5, lower])
 
     rows = {name: whole(labels) for name, (labels, _) in found.items()}
-    plotting.image_rows({**rows, "truth": whole(truth)}, shape).savefig(path, dpi=150)
+    experiment.picture(plotting.image_rows({**rows, "truth": whole(truth)}, shape), path)
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = experiment.parser(__doc__)
     add = parser.add_argument
     add("--folds", type=int, default=5, metavar="N", help="of cross-validation [5]")
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
@@ -141,22 +138,21 @@ def main(argv=None):
         report(table, options.output / "table.csv")
 
 
-def report(table, path):
+def report(results, path):
     """Means over the folds done so far, with standard errors on the screen."""
-    print(f"after {max(map(len, table.values()))} folds:")
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["method", "hamming error %", "all right %", "seconds"])
-        for name, rows in table.items():
-            means = [f"{x:.2f}" for x in np.mean(rows, axis=0)]
-            writer.writerow([name, *means])
-            spread = np.std(rows, axis=0) / np.sqrt(len(rows))
-            print(
-                f"{name:12} wrong labels {means[0]:>6} % (+- {spread[0]:.2f})   "
-                f"all right {means[1]:>6} % (+- {spread[1]:.2f})   {means[2]:>6} s",
-                flush=True,
-            )
+    print(f"after {max(map(len, results.values()))} folds:")
+    written = []
+    for name, rows in results.items():
+        means = [f"{x:.2f}" for x in np.mean(rows, axis=0)]
+        written.append((name, *means))
+        spread = np.std(rows, axis=0) / np.sqrt(len(rows))
+        print(
+            f"{name:12} wrong labels {means[0]:>6} % (+- {spread[0]:.2f})   "
+            f"all right {means[1]:>6} % (+- {spread[1]:.2f})   {means[2]:>6} s",
+            flush=True,
+        )
+    experiment.table(path, ("method", "hamming error %", "all right %", "seconds"), written)
 
 
 if __name__ == "__main__":
-    main()
+    experiment.run(main)

@@ -13,12 +13,10 @@ and each machine as rbm-N.npz, for `fastmf denoise` and `fastmf info`. A run tha
 on where it was if it is started again with the same options and the same folder.
 """
 
-import argparse
-import csv
-import sys
 import time
 from pathlib import Path
 
+import experiment
 import numpy as np
 
 import fastmf as mf
@@ -66,17 +64,15 @@ def main(argv=None):
     likelihood(machines, folder)
     for n, machine in machines.items():
         np.savetxt(folder / f"fields-{n}.csv", machine.weights_, "%.6g", ",")
-        save(plotting.receptive_fields(machine.weights_, train.shape), folder / f"fields-{n}.png")
+        experiment.picture(
+            plotting.receptive_fields(machine.weights_, train.shape), folder / f"fields-{n}.png"
+        )
     if options.dataset == "binary":
         denoising(machines, train.X, test.X, options, folder)
 
 
 def parser():
-    whole = argparse.ArgumentParser(
-        description=__doc__,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
     add("--dataset", choices=PAPER, default="binary", help="black and white, or grey [binary]")
     add("--hidden", type=int, nargs="+", metavar="N", help="hidden units [25 50 100 500]")
@@ -155,9 +151,9 @@ def likelihood(machines, folder):
         figure = plotting.learning_curve(history, label=f"{n} hidden units", ax=ax)
         columns = (history[c] for c in ("epoch", "log_likelihood", "validation_log_likelihood"))
         rows += [(n, *row) for row in zip(*columns, strict=True)]
-    save(figure, folder / "likelihood.png")
+    experiment.picture(figure, folder / "likelihood.png")
     header = ("hidden_units", "epoch", "log_likelihood_per_unit", "validation")
-    table(folder / "likelihood.csv", header, rows)
+    experiment.table(folder / "likelihood.csv", header, rows)
 
 
 def denoising(machines, X, test, options, folder):
@@ -179,23 +175,13 @@ def denoising(machines, X, test, options, folder):
             rows.append((p, name, f"{score:.4f}"))
     for name, values in scores.items():
         print(f"{name:32}" + "".join(f"{value:7.3f}" for value in values))
-    save(plotting.denoising_accuracy(FLIP_PROBABILITY, scores), folder / "denoising.png")
-    table(folder / "denoising.csv", ("flip_probability", "method", "matthews_correlation"), rows)
-
-
-def save(figure, path):
-    figure.savefig(path, dpi=150)
-
-
-def table(path, header, rows):
-    with open(path, "w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
+    experiment.picture(
+        plotting.denoising_accuracy(FLIP_PROBABILITY, scores), folder / "denoising.png"
+    )
+    experiment.table(
+        folder / "denoising.csv", ("flip_probability", "method", "matthews_correlation"), rows
+    )
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (FileNotFoundError, ValueError, ImportError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted; the same command goes on from the last epoch")
+    experiment.run(main, "interrupted; the same command goes on from the last epoch")

@@ -6,12 +6,10 @@ importance sampling: the log-likelihood of test images in nats, from below and a
 folder quality.csv, quality.png (log-likelihood by seconds of training), and prints a table.
 """
 
-import argparse
-import csv
-import sys
 import time
 from pathlib import Path
 
+import experiment
 import numpy as np
 
 import fastmf as mf
@@ -73,15 +71,12 @@ def main(argv=None):
         for epoch, seconds, model in machines:
             results.append((name, epoch, seconds, *quality(model, test, X, options)))
             print(line(results[-1]), flush=True)
-    with open(folder / "quality.csv", "w", newline="") as file:
-        csv.writer(file).writerows([FIELDS, *results])
+    experiment.table(folder / "quality.csv", FIELDS, results)
     draw(results, folder / "quality.png")
 
 
 def parser():
-    whole = argparse.ArgumentParser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME",
         help="of " + ", ".join(f'"{name}"' for name in METHODS) + " [all]")  # fmt: skip
@@ -177,11 +172,8 @@ def draw(results, path):
         ax.plot(*zip(*points, strict=True), marker="o", label=name)
     ax.set(xscale="log", xlabel="seconds of training", ylabel="log-likelihood of test images, nats")
     ax.legend(fontsize=8)
-    ax.figure.savefig(path, dpi=120)
+    experiment.picture(ax, path)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (FileNotFoundError, ValueError, ImportError) as error:
-        sys.exit(f"error: {error}")
+    experiment.run(main)

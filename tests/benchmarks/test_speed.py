@@ -1,20 +1,38 @@
-"""Every large case on the clock, kernel beside twin: `pytest -m slow tests/benchmarks`."""
+"""Every large case on the clock: small ones beside their twins, real sizes with -m slow."""
 
 import pytest
 from kernel_cases import CASES, Size
 
 pytest.importorskip("pytest_benchmark")
-pytestmark = pytest.mark.slow
+
+LARGE = pytest.mark.parametrize("the_case", [c for c in CASES if c.large], ids=str)
 
 
-@pytest.mark.parametrize("which", ["compiled", "twin"])
-@pytest.mark.parametrize("the_case", [c for c in CASES if c.large], ids=str)
-def test_speed(benchmark, the_case, which):
-    size = Size(784, 100, 100)
-    the_case.run(which, the_case.build(Size(20, 10, 2), "float32"))  # compile
+def timed(benchmark, the_case, which, size, dtype):
+    """Arguments after the last of five runs, each on fresh ones."""
+    last = []
+
+    def setup():
+        last[:] = [the_case.build(size, dtype)]
+        return (which, *last), {}
+
+    the_case.run(which, the_case.build(Size(20, 10, 4), dtype))  # compiles
     benchmark.group = str(the_case)
-    benchmark.pedantic(
-        the_case.run,
-        setup=lambda: ((which, the_case.build(size, "float32"), 2), {}),
-        rounds=5,
-    )
+    benchmark.pedantic(the_case.run, setup=setup, rounds=5)
+    return last[0]
+
+
+@LARGE
+def test_small_and_right(benchmark, the_case):
+    size = Size(60, 31, 9)
+    found = timed(benchmark, the_case, "compiled", size, "float64")
+    expected = the_case.build(size, "float64")
+    the_case.run("twin", expected)
+    the_case.assert_close(found, expected, "float64")
+
+
+@pytest.mark.slow
+@LARGE
+@pytest.mark.parametrize("which", ["compiled", "twin"])
+def test_real_sizes(benchmark, the_case, which):
+    timed(benchmark, the_case, which, Size(784, 100, 100), "float32")

@@ -63,7 +63,7 @@ def test_chunks_give_the_gradient_of_the_whole_batch():
     )
 
 
-def test_a_worker_is_killed_and_nothing_is_lost():
+def test_workers_are_killed_and_nothing_is_lost(tmp_path):
     X = data()
     expected = learned(da.from_array(X, chunks=(60, 16))).model
     reported = []
@@ -73,6 +73,16 @@ def test_a_worker_is_killed_and_nothing_is_lost():
             pid = client.run(os.getpid)
             os.kill(next(iter(pid.values())), signal.SIGKILL)
             reported.append(len(pid))
+
+    calls = tmp_path / "calls"
+
+    def killing(block):
+        """The block; in the middle of some step, the end of the worker that should load it."""
+        with open(calls, "a") as file:
+            file.write("x")
+        if calls.stat().st_size == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return block
 
     with (
         distributed.LocalCluster(
@@ -87,6 +97,10 @@ def test_a_worker_is_killed_and_nothing_is_lost():
         found = learned(rows, callbacks=[kill])
         assert reported == [2]
         assert_same(found.model, expected)
+        # Not held: every step loads its rows.
+        lazy = da.from_array(X, chunks=(60, 16)).map_blocks(killing, meta=np.empty((0, 0)))
+        assert_same(learned(lazy).model, expected)
+        assert calls.stat().st_size > 6
         solved = mfd.tap(expected, rows)
         np.testing.assert_array_equal(solved.mean[1].compute(), mf.tap(expected, X).mean[1])
 

@@ -122,15 +122,14 @@ def test_denoising_of_spins_is_that_of_bits():
     # x = (1 + s) / 2 maps one machine to the other.
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(8, 4))
-    bits, spins = small(n_epochs=0), small(n_epochs=0, visible="ising")
+    bits, spins = small(n_epochs=0), small(n_epochs=0, visible="ising", hidden="ising")
     X = patterns()
     bits.fit(X)
     spins.fit(2 * X - 1)
-    hidden = Bernoulli(rng.normal(size=4))
-    field = rng.normal(size=8)
-    bits.model_ = RBM(weights, Bernoulli(field), hidden)
-    shifted = Bernoulli(hidden.field + weights.sum(0) / 2)
-    spins.model_ = RBM(weights / 2, Ising(field / 2), shifted)
+    visible, hidden = rng.normal(size=8), rng.normal(size=4)
+    bits.model_ = RBM(weights, Bernoulli(visible), Bernoulli(hidden))
+    fields = visible / 2 + weights.sum(1) / 4, hidden / 2 + weights.sum(0) / 4
+    spins.model_ = RBM(weights / 4, *map(Ising, fields))
     restored = bits.denoise(X[:9], flip_probability=0.2)
     as_spins = spins.denoise(2 * X[:9] - 1, flip_probability=0.2)
     np.testing.assert_allclose((1 + as_spins) / 2, restored, atol=1e-4)
@@ -242,7 +241,7 @@ def test_in_a_pipeline_and_a_grid():
 
 @pytest.mark.parametrize(
     ("visible", "hidden"),
-    [("ising", Ising), ("gaussian", "gaussian"), (Gaussian(0.0, 2.0), Ising(0.1))],
+    [("ising", Ising), ("bernoulli", "gaussian"), (Gaussian(0.0, 2.0), Bernoulli(0.1))],
 )
 def test_kinds_of_units(visible, hidden):
     X = 2 * patterns() - 1 if visible == "ising" else patterns()

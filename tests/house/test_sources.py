@@ -42,6 +42,13 @@ def test_no_file_is_too_long():
     assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
 
 
+def test_no_file_of_tests_is_empty():
+    files = (PACKAGE.parent / "tests").rglob("test_*.py")
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in files}
+    assert texts
+    assert [name for name, text in texts.items() if not re.search("def test_|Test", text)] == []
+
+
 def test_no_text_names_a_path_of_one_machine():
     found = {str(path.relative_to(ROOT)): machine_paths(text) for path, text in texts()}
     assert Path("fastmf", "_numba.py") in map(Path, found)

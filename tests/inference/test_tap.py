@@ -1,12 +1,10 @@
 """Fixed points of mean-field equations, against enumeration, limits and published numbers."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
+from readme import example
 
 import fastmf as mf
-from fastmf.special import exp, log
 
 W2 = np.array([[0.9, -0.7], [0.4, 0.8]])
 FIELDS2 = np.array([0.1, -0.2]), np.array([0.3, -0.4])
@@ -326,37 +324,27 @@ def test_one_unit_and_no_couplings(shape):
 # --- a user's own prior -------------------------------------------------------------------------
 
 
-class ThreeLevels(NamedTuple):
-    """Units with values -1, 0 and 1 and weight exp(field x) (1 for the value 0)."""
-
-    field: np.ndarray
-
-    def log_partition(self, b, a):
-        t, level = self.field + b, exp(-a / 2)
-        return log(1 + level * (exp(t) + exp(-t)))
-
-    def moments(self, b, a):
-        t, level = self.field + b, exp(-a / 2)
-        up, down = level * exp(t), level * exp(-t)
-        z = 1 + up + down
-        mean = (up - down) / z
-        return mean, (up + down) / z - mean * mean
-
-
 @SCHEDULES
 @pytest.mark.parametrize("order", [1, 2])
 def test_own_prior(schedule, order):
-    """Two three-valued units, by hand."""
-    errors = []
+    """A three-valued unit, the README's, coupled to a binary one, by hand."""
+    three_levels, errors = example(1)["ThreeLevels"], []
     for coupling in (0.1, 0.05):
-        model = mf.RBM(np.full((1, 1), coupling), ThreeLevels(np.array([0.3])), ThreeLevels(0.5))
-        x = np.array([-1, 0, 1])
-        weight = np.exp(coupling * np.outer(x, x) + 0.3 * x[:, None] + 0.5 * x)
+        priors = three_levels(np.array([0.3])), mf.Bernoulli([0.5])
+        model = mf.RBM(np.full((1, 1), coupling), *priors)
+        x, y = np.array([[-1], [0], [1]]), np.array([0, 1])
+        weight = np.exp(coupling * x * y + 0.3 * x + 0.5 * y)
         result = mf.tap(model, order=order, schedule=schedule, tol=1e-14)
         errors.append(abs(result.log_partition - np.log(weight.sum())))
     assert np.log2(errors[0] / errors[1]) > order + 0.7
-    machine = fully_visible(mf.RBM(np.full((1, 1), 0.1), *[ThreeLevels(np.full(1, 0.3))] * 2))
-    assert mf.tap(machine, order=order, schedule=schedule).converged
+
+
+@pytest.mark.slow
+def test_own_prior_in_a_fully_visible_machine():
+    priors = [example(1)["ThreeLevels"](np.full(1, 0.3))] * 2
+    rbm = mf.RBM(np.full((1, 1), 0.1), *priors)
+    whole, expected = mf.tap(fully_visible(rbm), tol=1e-14), mf.tap(rbm, tol=1e-14)
+    assert whole.log_partition == pytest.approx(expected.log_partition, rel=1e-12)
 
 
 # --- bad input ----------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ import pytest
 
 import fastmf as mf
 
-SIZES = 30, 26, 9, 5
+SIZES = 30, 26, 9
+FOUR_LAYERS = *SIZES, 5  # compiled anew
 
 
 def random_dbm(sizes=SIZES, scale=2.0, seed=0):
@@ -20,10 +21,11 @@ def sides(parts):
     return [np.concatenate(parts[side::2], axis=-1) for side in (0, 1)]
 
 
+@pytest.mark.parametrize("sizes", [SIZES, pytest.param(FOUR_LAYERS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("schedule", ["blocked", "sequential"])
-def test_solutions_are_those_of_the_rbm(order, schedule):
-    dbm = random_dbm()
+def test_solutions_are_those_of_the_rbm(order, schedule, sizes):
+    dbm = random_dbm(sizes)
     deep = mf.tap(dbm, order=order, schedule=schedule, tol=1e-12)
     wide = mf.tap(dbm.bipartite(), order=order, schedule=schedule, tol=1e-12)
     assert deep.converged and wide.converged

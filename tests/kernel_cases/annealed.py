@@ -15,7 +15,7 @@ def annealed_arguments(size, dtype, rows=None, *, betas=(0, 0.25, 0.5, 0.75, 1))
     bases = [rng.normal(size=n).astype(dtype) for n in model.weights.shape]
     slopes = [prior.field - base for prior, base in zip(model.layers, bases, strict=True)]
     return (
-        *(pack(model.weights), pack(np.ascontiguousarray(model.weights.T)), *slopes, *bases),
+        *(pack(model.weights), pack(model.transposed), *slopes, *bases),
         *(np.array(betas, float), np.uint64(7), v, np.zeros((len(v), size.n_hidden), dtype)),
         *(np.zeros(len(v)), np.zeros(1, np.int64)),
     )

@@ -13,7 +13,7 @@ def gibbs_arguments(size, dtype, rows=None, *, n_sweeps=3):
     n_rows, n_visible = v.shape
     values = model.visible.support, model.hidden.support
     return (
-        *(model.weights, np.ascontiguousarray(model.weights.T), *model.layers, *values),
+        *(model.weights, model.transposed, *model.layers, *values),
         *(np.uint64(7), n_sweeps, v, np.zeros((n_rows, size.n_hidden), dtype)),
         np.zeros((n_rows, max(n_visible, size.n_hidden)), dtype),
         np.zeros(1, np.int64),

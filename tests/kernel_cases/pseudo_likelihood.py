@@ -36,7 +36,7 @@ def table_arguments(size, dtype, rows=None):
     rng = np.random.default_rng(4)
     codes = rng.integers(16, size=(5, 40 * size.n_rows)).astype(np.uint8)
     wanted = chosen(rows, size.n_rows)
-    first, second = rng.integers(5, size=(2, size.n_rows))[:, wanted]
+    first, second = np.ascontiguousarray(rng.integers(5, size=(2, size.n_rows))[:, wanted])
     values = rng.normal(size=(codes.shape[1], 7)).astype(dtype)
     sums = np.full((len(first), 256, 7), np.nan, dtype)
     return codes, 16, first, second, values, np.zeros(1, np.int64), sums

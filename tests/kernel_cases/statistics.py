@@ -23,6 +23,7 @@ def pair_arguments(size, dtype, rows=None):
     lefts = rng.normal(size=(3, size.n_rows, size.n_visible)).astype(dtype)[:, :, units]
     rights = rng.normal(size=(3, size.n_rows, size.n_hidden)).astype(dtype)
     weights = np.array(model.weights[units])
+    weights.flags.writeable = False  # like a model's
     return (
         *(np.ascontiguousarray(lefts), np.stack([pack(right) for right in rights]), counts),
         *(1 / counts, np.array([0, 1, 2]), weights, np.zeros(1, np.int64)),

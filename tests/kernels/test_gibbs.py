@@ -3,6 +3,7 @@ import pytest
 
 from fastmf._threads import in_parallel
 from fastmf.kernels import gibbs as kernels
+from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Ising
 from fastmf.reference import gibbs as reference
 from fastmf.reference.random import uniforms
@@ -12,14 +13,14 @@ VALUES = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 1.0)}
 
 def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9):
     rng = np.random.default_rng(0)
-    weights = rng.normal(size=(13, 6)).astype(dtype)
-    priors = (
+    model = RBM(
+        rng.normal(size=(13, 6)).astype(dtype),
         visible(rng.normal(size=13).astype(dtype)),
         hidden(rng.normal(size=6).astype(dtype)),
     )
     v = rng.choice(VALUES[visible], (n_rows, 13)).astype(dtype)
     return (
-        weights, np.ascontiguousarray(weights.T), *priors, VALUES[visible], VALUES[hidden],
+        model.weights, model.transposed, *model.layers, VALUES[visible], VALUES[hidden],
         np.uint64(seed), n_sweeps, v, np.zeros((n_rows, 6), dtype), np.zeros((n_rows, 13), dtype),
         np.zeros(1, np.int64),
     )  # fmt: skip

@@ -1,5 +1,6 @@
 import importlib.util
 import struct
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,11 @@ def load():
         path = SCRIPTS / f"{name}.py"
         spec = importlib.util.spec_from_file_location(path.stem, path)
         module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        sys.path.insert(0, str(path.parent))  # as for a script that is run
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            sys.path.remove(str(path.parent))
         return module
 
     return load

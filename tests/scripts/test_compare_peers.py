@@ -5,8 +5,7 @@ import fastmf as mf
 
 
 @pytest.fixture
-def script(load, monkeypatch, request):
-    monkeypatch.syspath_prepend(request.path.parents[2] / "scripts")
+def script(load):
     return load("compare_peers")
 
 

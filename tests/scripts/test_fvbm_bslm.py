@@ -1,20 +1,15 @@
 """The script runs, and finds what theory says."""
 
 import csv
-import runpy
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "experiments" / "fvbm_bslm.py"
 
-
-def test_a_small_simulation(tmp_path, capsys):
+def test_a_small_simulation(script, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    main = runpy.run_path(str(SCRIPT))["main"]
     options = "--units 3 --draws 4 --rows 2000 --starts 2 --max-iter 3000 --data nowhere".split()
-    main([*options, "--output", str(tmp_path)])
+    script.main([*options, "--output", str(tmp_path)])
     assert (tmp_path / "simulation.png").stat().st_size > 0
     with open(tmp_path / "simulation.csv") as file:
         rows = [row for row in csv.DictReader(file) if row["exists"] == "True"]

@@ -1,0 +1,207 @@
+"""What the scaling scripts share: pinned threads, the ceiling of a machine, the table, the picture.
+
+A script says which points it measures, and what is to be timed at each. Here all contestants of a
+point take turns, beside the least time that this machine needs for the same work: for the matrix
+products at the rate of its own, or for reading and writing the same numbers at the rate at which it
+copies arrays too large for its caches (smaller ones can be faster). Both rates are measured at the
+same number of threads, which are bound to as many cores. Compilation is not on the clock; on a busy
+machine compare what took turns, not milliseconds.
+"""
+
+import argparse
+import csv
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from timing import blas_threads, interleaved, median
+
+FIELDS = ("axis", "x", "task", "dtype", "size", "n_rows", "threads", "who", "seconds")
+STRONG, WEAK = "threads", "threads, work in proportion"
+
+
+class Point(NamedTuple):
+    """One thing to measure.
+
+    Parameters
+    ----------
+    axis : str
+        What varies: a panel of the picture.
+    x : int
+        Its value.
+    task : str
+    dtype : str
+    size : tuple of int
+        Units: (visible, hidden), (features,) or the like.
+    n_rows : int
+    threads : int
+    """
+
+    axis: str
+    x: int
+    task: str
+    dtype: str
+    size: tuple
+    n_rows: int
+    threads: int
+
+
+class Work(NamedTuple):
+    """What cannot be spared: operations in matrix products, bytes moved otherwise."""
+
+    operations: float = 0.0
+    bytes: float = 0.0
+
+    def ceiling(self, dtype, threads, quick=False):
+        """Least seconds for it on this machine; None for no work known."""
+        seconds = [self.operations / product_rate(dtype, threads, quick)] * bool(self.operations)
+        seconds += [self.bytes / copy_rate(threads, quick)] * bool(self.bytes)
+        return sum(seconds) if seconds else None
+
+
+@cache
+def product_rate(dtype, threads, quick=False):
+    """Operations a second of NumPy's matrix product (a multiply-add is two), the best of five."""
+    n = 128 if quick else 1024
+    a = np.random.default_rng(0).random((n, n)).astype(dtype)
+    out = np.empty_like(a)
+    times = interleaved({"product": lambda: np.matmul(a, a, out=out)}, 5)["product"]
+    return 2 * n**3 / min(times)
+
+
+@cache
+def copy_rate(threads, quick=False):
+    """Bytes a second, read and written, of a copy in so many threads, the best of five."""
+    source = np.ones((threads, (1 << 20 if quick else 1 << 26) // 8))
+    target = np.zeros_like(source)
+    with ThreadPoolExecutor(threads) as pool:
+        times = interleaved({"copy": lambda: list(pool.map(np.copyto, target, source))}, 5)
+    return 2 * source.nbytes / min(times["copy"])
+
+
+@contextmanager
+def pinned(n_threads):
+    """NumPy's BLAS in so many threads, and all threads of the process on as many cores."""
+    if not hasattr(os, "sched_setaffinity"):
+        with blas_threads(n_threads):
+            yield
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    _bind(cores[:n_threads])
+    try:
+        with blas_threads(n_threads):
+            yield
+    finally:
+        _bind(cores)
+
+
+def _bind(cores):
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(int(thread), cores)
+
+
+def counts(most):
+    """1, 2, 4, ... threads, up to so many."""
+    return [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= most]
+
+
+def over_threads(task, dtype, size, n_rows, options):
+    """Points of strong and of weak scaling; `n_rows` are those of the largest number of threads."""
+    several = counts(options.threads)
+    for n in several:
+        yield Point(STRONG, n, task, dtype, size, n_rows, n)
+    for n in several:
+        yield Point(WEAK, n, task, dtype, size, max(1, n_rows * n // several[-1]), n)
+
+
+def run(name, text, points, problem, options=(), argv=None):
+    """Measure all points, and write the table and the picture.
+
+    Parameters
+    ----------
+    name : str
+        Of the files, without ending.
+    text : str
+        What --help says first.
+    points : function of the options
+        Yields points.
+    problem : context manager of a point and the options
+        Gives what is timed, as functions by name (seconds, if they return a number), and the Work
+        in one of them.
+    options : sequence of (name, dict)
+        Further options of the command line.
+    """
+    parser = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="tiny problems: does it run?")
+    add("--threads", type=int, default=os.cpu_count(), metavar="N", help="at most so many [cores]")
+    add("--repeats", type=int, metavar="N", help="rounds of runs that take turns [7; 1 if quick]")
+    add("--output", type=Path, default=Path("."), metavar="FOLDER", help="[here]")
+    for option, settings in options:
+        add(option, **settings)
+    chosen = parser.parse_args(argv)
+    chosen.repeats = chosen.repeats or (1 if chosen.quick else 7)
+    chosen.output.mkdir(parents=True, exist_ok=True)
+    table = []
+    with open(chosen.output / f"{name}.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(FIELDS)
+        for point in points(chosen):
+            for who, seconds in _measure(point, problem, chosen).items():
+                size = " x ".join(map(str, point.size))
+                table.append((point, who, seconds))
+                row = *point._replace(size=size), who, f"{seconds:.4g}"
+                writer.writerow(row)
+                print(" ".join(f"{value!s:>11}" for value in row), flush=True)
+            file.flush()
+    draw(table, chosen.output / f"{name}.png")
+
+
+def _measure(point, problem, options):
+    """Median seconds of each contestant, and the ceiling."""
+    with pinned(point.threads), problem(point, options) as (contestants, work):
+        times = interleaved(contestants, options.repeats)
+        found = {who: median(seconds) for who, seconds in times.items()}
+        least = work().ceiling(point.dtype, point.threads, options.quick)
+    return found if least is None else found | {"ceiling": least}
+
+
+def draw(table, path):
+    """A panel for each axis; the ceilings dotted."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    axes = list(dict.fromkeys(point.axis for point, _, _ in table))
+    tasks = list(dict.fromkeys((point.task, point.dtype) for point, _, _ in table))
+    names = [who for who in dict.fromkeys(who for _, who, _ in table) if who != "ceiling"]
+    styles = dict(zip(names, ("-o", "--s", "--^", "--v"), strict=False)) | {"ceiling": ":"}
+    figure, panels = plt.subplots(
+        1, len(axes), figsize=(4.2 * len(axes), 4.2), squeeze=False, layout="constrained"
+    )
+    for axis, panel in zip(axes, panels[0], strict=True):
+        for k, task in enumerate(tasks):
+            for who, style in styles.items():
+                points = sorted(
+                    (point.x, seconds)
+                    for point, name, seconds in table
+                    if (point.axis, (point.task, point.dtype), name) == (axis, task, who)
+                )
+                if points:
+                    label = ", ".join((who, *task))
+                    panel.loglog(*zip(*points, strict=True), style, color=f"C{k}", markersize=4,
+                                 label=label)  # fmt: skip
+        panel.set(xlabel=axis)
+        panel.grid(alpha=0.3, which="both")
+        panel.legend(fontsize=6)
+    panels[0][0].set_ylabel("seconds")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

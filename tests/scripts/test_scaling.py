@@ -1,0 +1,65 @@
+"""Every scaling script runs, and sets what it times beside a ceiling."""
+
+import csv
+import os
+import time
+
+import numpy as np
+import pytest
+
+import fastmf
+
+SCRIPTS = os.path.join(os.path.dirname(fastmf.__file__), os.pardir, "scripts")
+NAMES = sorted(f[:-3] for f in os.listdir(SCRIPTS) if f.startswith("scaling_"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_quick_run_gives_table_and_picture(name, load, tmp_path):
+    for package in ("matplotlib", "threadpoolctl", *(["distributed"] * ("distributed" in name))):
+        pytest.importorskip(package)
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    load(name).main(["--quick", "--threads", "2", "--output", str(tmp_path)])
+    with open(tmp_path / f"{name}.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert {row["axis"] for row in rows} >= {"threads", "threads, work in proportion"}
+    assert {row["threads"] for row in rows} == {"1", "2"}
+    assert {row["who"] for row in rows} >= {"fastmf", "ceiling"}
+    assert all(0 < float(row["seconds"]) < 1000 for row in rows)
+    if cores:
+        assert os.sched_getaffinity(0) == cores
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_teaches(name, load, capsys):
+    pytest.importorskip("threadpoolctl")
+    with pytest.raises(SystemExit) as exit:
+        load(name).main(["--help"])
+    assert exit.value.code == 0
+    assert "--quick" in capsys.readouterr().out
+
+
+def test_ceilings_are_of_the_work(load):
+    pytest.importorskip("threadpoolctl")
+    scaling = load("scaling")
+    rates = scaling.product_rate("float64", 1, True), scaling.copy_rate(1, True)
+    assert all(1e6 < rate < 1e13 for rate in rates)
+    work = scaling.Work(operations=2.0, bytes=6.0)
+    expected = 2 / rates[0] + 6 / rates[1]
+    assert work.ceiling("float64", 1, True) == pytest.approx(expected)
+    assert scaling.Work().ceiling("float64", 1, True) is None
+    # No machine multiplies faster than its own product says, but for noise.
+    a = np.ones((128, 128))
+    start = time.perf_counter()
+    a @ a
+    least = scaling.Work(operations=2.0 * 128**3).ceiling("float64", 1, True)
+    assert time.perf_counter() - start > least / 10
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
+def test_threads_are_pinned_and_set_free(load):
+    pytest.importorskip("threadpoolctl")
+    cores = os.sched_getaffinity(0)
+    with load("scaling").pinned(1):
+        assert len(os.sched_getaffinity(0)) == 1
+    assert os.sched_getaffinity(0) == cores
