@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(abspath $(VENV))/bin
 # What `make bench` runs; `make bench BENCH=.` runs everything, which takes long.
-BENCH ?= ^kernels.Kernels|Start|Moments|Epoch|Systems.time
+BENCH ?= ^kernels.Kernels.*float32|Start|Moments|Epoch|Systems.time
 
 .PHONY: help demo test bench lint docs clean
 

@@ -5,6 +5,7 @@ Writes scaling_fvbm.csv and scaling_fvbm.png:
   sweep      one BSLM sweep on distinct rows of the paper's design, compiled and NumPy
   gradient   one gradient; its ceiling is that of its two matrix products
   fit        the estimator from raw rows, the decision on existence included
+  errors     the fit with standard errors, up to 40 units
 """
 
 import time
@@ -61,7 +62,7 @@ def points(options):
     for d in few:
         yield Point("units", d, "sweep", "float64", (d,), n, 1)
     for d in units:
-        for task in ("gradient", "fit"):
+        for task in ("gradient", "fit", "errors")[: 3 if d <= 40 else 2]:
             yield Point("units", d, task, "float64", (d,), n, options.threads)
     for rows in (n // 16, n // 4, n, 4 * n):
         yield Point("rows", rows, "gradient", "float64", units[2:3] or units[:1], rows, 1)
@@ -73,10 +74,13 @@ def problem(point, options):
     """What the task takes; beside the sweep its NumPy twin."""
     (d,) = point.size
     X = (paper_rows if point.task == "sweep" else chain)(d, point.n_rows)
-    if point.task == "fit":
+    if point.task in ("fit", "errors"):
         learner = mf.FullyVisibleBoltzmannMachine(n_threads=point.threads)
         learner.fit(X)
-        yield {"fastmf": partial(learner.fit, X)}, Work
+        if point.task == "errors":
+            yield {"fastmf": lambda: learner.fit(X).standard_errors()}, Work
+        else:
+            yield {"fastmf": partial(learner.fit, X)}, Work
         return
     objective = PseudoLikelihood(merged(X), n_threads=point.threads)
     if point.task == "sweep":
