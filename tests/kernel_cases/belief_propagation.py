@@ -6,7 +6,7 @@ from fastmf.inference._bits import Bits
 from fastmf.inference.belief_propagation import prepared, seats
 from fastmf.kernels import beliefs as kernels
 from fastmf.special import sigmoid_pair
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import rbm
 
 
@@ -15,6 +15,7 @@ def propagation_arguments(
     max_iter=100, tol=None,
 ):  # fmt: skip
     """Arguments of `belief_propagation`: rows differ in the fields of the visible units."""
+    size = few_rows(size)
     model, rng = rbm(size, dtype, noise=noise), np.random.default_rng(6)
     fields = rng.normal(size=(size.n_rows, size.n_visible))[chosen(rows, size.n_rows)]
     settings, problem, record = prepared(

@@ -17,6 +17,11 @@ class Size(NamedTuple):
     n_rows: int
 
 
+def few_rows(size):
+    """The size with at most ten rows, where each has messages of its own for every pair."""
+    return size._replace(n_rows=min(size.n_rows, 10))
+
+
 class Case(NamedTuple):
     """A kernel with arguments.
 

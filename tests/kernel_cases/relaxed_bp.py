@@ -5,12 +5,13 @@ import numpy as np
 from fastmf.inference.relaxed_bp import _sides
 from fastmf.kernels.relaxed_bp import Course
 from fastmf.kernels.vocabulary import Record
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import boltzmann_machine, data, rbm
 
 
 def relaxed_bp_arguments(size, dtype, rows=None, *, machine=rbm, damping=0.0):
     """Arguments of `relaxed_bp`: data as starts."""
+    size = few_rows(size)
     model = machine(size, dtype)
     rows = chosen(rows, size.n_rows)
     n_first = len(model.layers[0].field)
