@@ -214,9 +214,13 @@ TOGETHER = 5
 
 
 @register_jitable(error_model="numpy")
-def prepare_block(field, precision, lower, upper, b, a, workspace):
-    """The first two steps of `integrate` for up to BLOCK units."""
-    for i in range(b.shape[0]):
+def prepare_block(prior, start, b, a, workspace):
+    """The first two steps of `integrate` for up to BLOCK units of a prior, from `start` on."""
+    n = b.shape[0]
+    units = slice(start, start + n)
+    field, precision = prior.field[units], prior.precision[units]
+    lower, upper = prior.lower[units], prior.upper[units]
+    for i in range(n):
         p = _panels(
             widen(field[i]),
             widen(precision[i]),
@@ -238,7 +242,6 @@ def prepare_block(field, precision, lower, upper, b, a, workspace):
         workspace[i + 10 * BLOCK] = p[10]
         workspace[i + 11 * BLOCK] = p[11]
         workspace[i + 12 * BLOCK] = p[12]
-    n = b.shape[0]
     for panel in range(2):
         inputs, outputs = 2 * panel * BLOCK, (13 + 3 * panel) * BLOCK
         slope = workspace[inputs : inputs + n]

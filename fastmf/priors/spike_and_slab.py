@@ -332,16 +332,8 @@ def _moments_by_blocks(prior, start, b, a, mean, var):
     workspace = np.empty(_quadrature.WORKSPACE)
     for first in range(0, b.shape[0], _quadrature.BLOCK):
         last = min(first + _quadrature.BLOCK, b.shape[0])
-        units = slice(start + first, start + last)
-        _quadrature.prepare_block(
-            prior.field[units],
-            prior.precision[units],
-            prior.lower[units],
-            prior.upper[units],
-            b[first:last],
-            a[first:last],
-            workspace,
-        )
+        tilts = b[first:last], a[first:last]
+        _quadrature.prepare_block(prior, start + first, *tilts, workspace)
         for i in range(last - first):
             exponent, mass, slab_mean, slab_variance = _quadrature.finish_block(workspace, i)
             log_odds = prior.log_weight[start + first + i] + (exponent + log(mass))

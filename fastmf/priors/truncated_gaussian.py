@@ -149,15 +149,7 @@ def _moments_by_blocks(prior, start, b, a, mean, var):
     workspace = np.empty(_quadrature.WORKSPACE)
     for first in range(0, b.shape[0], _quadrature.BLOCK):
         last = min(first + _quadrature.BLOCK, b.shape[0])
-        units = slice(start + first, start + last)
-        _quadrature.prepare_block(
-            prior.field[units],
-            prior.precision[units],
-            prior.lower[units],
-            prior.upper[units],
-            b[first:last],
-            a[first:last],
-            workspace,
-        )
+        tilts = b[first:last], a[first:last]
+        _quadrature.prepare_block(prior, start + first, *tilts, workspace)
         for i in range(last - first):
             _, _, mean[first + i], var[first + i] = _quadrature.finish_block(workspace, i)

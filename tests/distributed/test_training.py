@@ -74,13 +74,14 @@ def test_workers_are_killed_and_nothing_is_lost(tmp_path):
             os.kill(next(iter(pid.values())), signal.SIGKILL)
             reported.append(len(pid))
 
-    calls = tmp_path / "calls"
+    calls, killed = tmp_path / "calls", tmp_path / "killed"
 
     def killing(block):
-        """The block; in the middle of some step, the end of the worker that should load it."""
+        """The block; once, within some step, the end of the worker that should load it."""
         with open(calls, "a") as file:
             file.write("x")
-        if calls.stat().st_size == 6:
+        if calls.stat().st_size >= 6 and not killed.exists():
+            killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return block
 
@@ -100,7 +101,7 @@ def test_workers_are_killed_and_nothing_is_lost(tmp_path):
         # Not held: every step loads its rows.
         lazy = da.from_array(X, chunks=(60, 16)).map_blocks(killing, meta=np.empty((0, 0)))
         assert_same(learned(lazy).model, expected)
-        assert calls.stat().st_size > 6
+        assert killed.exists() and calls.stat().st_size > 6
         solved = mfd.tap(expected, rows)
         np.testing.assert_array_equal(solved.mean[1].compute(), mf.tap(expected, X).mean[1])
 

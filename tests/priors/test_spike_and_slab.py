@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fastmf as mf
 from fastmf.priors import GaussBernoulli, Gaussian, TruncatedGaussBernoulli, TruncatedGaussian
+from fastmf.priors._protocol import as_dtype
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -87,3 +89,23 @@ def test_from_data(dtype):
         np.testing.assert_allclose(var, X.var(0), atol=2e-3)
     with pytest.raises(ValueError, match="non-zero"):
         GaussBernoulli.from_data(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_kernels_see_the_same_units_with_their_slabs_integrated(dtype):
+    """Uncoupled units of several blocks, against the prior itself."""
+    rng = np.random.default_rng(5)
+    n = 150
+    shape = (3, n)
+    lower = -rng.random(n)
+    fields = (30 * rng.normal(size=n), rng.normal(size=n), 3 * rng.normal(size=n))
+    prior = as_dtype(TruncatedGaussBernoulli(*fields, lower, lower + 2), dtype)
+    machine = mf.RBM(np.zeros((n, 2), dtype), prior, mf.Bernoulli(np.zeros(2, dtype)))
+    b, a = (scale * rng.normal(size=shape).astype(dtype) for scale in (20, 5))
+    found = mf.tap(machine, np.zeros(shape, dtype), field=(b, None), precision=(a, None))
+    close = {"float64": 1e-12, "float32": 1e-5}[dtype]
+    mean, var = prior.moments(b, a)
+    np.testing.assert_allclose(found.mean[0], mean, rtol=close, atol=close)
+    np.testing.assert_allclose(found.var[0], var, rtol=close, atol=close)
+    expected = prior.log_partition(b, a).astype(float).sum(1) + 2 * np.log(2)
+    np.testing.assert_allclose(found.log_partition, expected, rtol=close)
