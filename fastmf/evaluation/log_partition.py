@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.evaluation.annealed import annealed_importance_sampling
-from fastmf.inference import adaptive_tap, tap
 from fastmf.inference._arguments import rows
+from fastmf.inference.adaptive_tap import adaptive_tap
+from fastmf.inference.tap import tap
 from fastmf.learning.landscape import distinct
 from fastmf.learning.likelihood import log_partition_estimate
 from fastmf.models import exact

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fastmf.inference import adaptive_tap, tap
+from fastmf.inference.adaptive_tap import adaptive_tap
+from fastmf.inference.tap import tap
 from fastmf.learning.domain import project
 from fastmf.learning.gibbs import gibbs
 from fastmf.learning.gradients import MEAN_FIELD, ORDERS, data_average, solution_average
