@@ -88,7 +88,8 @@ def adaptive_tap(
     if sites is None:
         starts = [_first_sites(common, of_row) for of_row in np.moveaxis(start, 1, 0)]
     else:
-        sites = np.broadcast_to(sites, (len(tilt), 2, one.n_units))
+        # Copied: kernels would be compiled once more for read-only arrays.
+        sites = np.broadcast_to(sites, (len(tilt), 2, one.n_units)).copy()
         starts = [(site, np.zeros(one.n_units)) for site in sites]
     traces = [Trace(bool(history)) for _ in problems]
     ended = _ended(problems, starts, schedule, damping, traces)

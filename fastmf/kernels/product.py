@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from fastmf._numba import not_inlined
+from fastmf._numba import INNER, not_inlined
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
@@ -188,7 +188,7 @@ _two_rows = _tile(2)
 _one_row = _tile(1)
 
 
-@overload(product, jit_options={"error_model": "numpy", "_nrt": False})
+@overload(product, jit_options=INNER | {"_nrt": False})
 def _product(states, n_rows, source, packed, panel, out, column):
     def tiled(states, n_rows, source, packed, panel, out, column):
         not_inlined()
