@@ -12,6 +12,7 @@ def script(load):
     return load("compare_peers")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch, about itself
 def test_peers_solve_the_same_problems(script):
     X = script.chain(4, 500)
     ours = mf.FullyVisibleBoltzmannMachine(solver="newton").fit(X)
