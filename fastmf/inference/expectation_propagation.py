@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf.inference import _arguments as check
+from fastmf.inference import descent as by_moments
+from fastmf.inference import two_valued
 from fastmf.inference._rows import iteration
 from fastmf.inference.convergent import double_loop
-from fastmf.inference.descent import descend
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.parallel import (
@@ -212,8 +213,13 @@ def auto(problem, state, damping, trace):
 
 def descent(problem, state, damping, trace):
     """By the moments, or by the double loop for units and bounds that allow of nothing else."""
-    found = descend(problem, state, trace) if problem.least == -np.inf else None
-    state, converged = double_loop(problem, state, trace) if found is None else found
+    ways = (by_moments, two_valued) if problem.least == -np.inf else ()
+    points = (way.first_point(problem, state) for way in ways)
+    point = next((point for point in points if point is not None), None)
+    if point is None:
+        state, converged = double_loop(problem, state, trace)
+    else:
+        state, converged = by_moments.descend(problem, point, trace)
     return state, CONVERGED if converged else OUT_OF_ITERATIONS, "convergent"
 
 
