@@ -19,7 +19,7 @@ a matter of good directions:
 This is how Seeger & Nickisch (2011) decouple means from variances, but in Newton's model instead of
 in nested loops. Levenberg's term, in units of the marginals' own curvature, keeps steps short where
 the model is poor. Units of which the variance follows from the mean (binary ones) have no tilt for
-arbitrary m and v: they need the double loop.
+arbitrary m and v: `two_valued` is for them.
 """
 
 from typing import NamedTuple
@@ -230,6 +230,7 @@ def _advance(problem, point, caution, residual):
     """The next point, None if there is none yet, and Levenberg's parameter from there on."""
     try:
         step = point.step(problem, caution)
+        point = step.point  # which it may know better
     except (LinAlgError, ValueError):
         return None, max(10 * caution, 1e-6)
     for length, factor in zip(LENGTHS, (0.3, 2, 5), strict=True):
@@ -239,7 +240,7 @@ def _advance(problem, point, caution, residual):
         enough = point.value + 1e-4 * length * min(step.slope, 0.0) + point.noise
         # At the end rounding hides by how much the energy falls.
         blind = abs(step.slope) + abs(new.value - point.value) < BLIND * point.noise
-        if new.value <= enough or (blind and new.state(problem).residual() < residual):
+        if new.value <= enough or (blind and new.state(problem).residual() < 0.9 * residual):
             # The parameter should vanish as fast as what is left.
             return new, max(min(factor * caution, abs(step.slope)), 1e-12)
     return None, max(10 * caution, 1e-6)

@@ -19,7 +19,7 @@ correlated: R^-1 - 1 is then far from positive, and A does not know it.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from fastmf.inference.descent import downhill
 from fastmf.inference.sites import state_of, tilt
@@ -30,7 +30,7 @@ MOST = 2500
 FAR = 1e6
 # Share of the largest variance that all variances are raised by: below, those of the sites would be
 # lost in the rounding of their inverses.
-RAISED = 1e-12
+RAISED = 1e-10
 # Longest change of log-odds in a step.
 LONGEST = 2.0
 # Steps towards the sites that match the variances, how often correlations are computed anew, and
@@ -105,7 +105,9 @@ class Point(NamedTuple):
 
     def gradient(self):
         """Derivative of the energy by the means."""
-        return self.field - self.pull() + self.slopes() * (1 - self.precision * self.var) / 2
+        # Cavities of the Gaussian do not feel by how much their own variance is off.
+        cavity = 1 / self.marginal - self.precision
+        return self.field - self.pull() + self.slopes() * self.var * cavity / 2
 
 
 def first_point(problem, state):
@@ -145,8 +147,8 @@ def _point(units, field, precision, marginal, correlations, fall):
     terms = np.stack([field * mean, -mean * (form.field - form.precision @ mean / 2), np.log(var)])
     noise = 1e-15 * (abs(terms).sum() + abs(log_partition))
     terms[2] = (terms[2] + 1) / 2
-    found = _matching(problem.side, form, var, precision, marginal, correlations,
-                      max(WRONG * fall, noise))  # fmt: skip
+    error = max(WRONG * fall, (0.1 * problem.tol) ** 2)
+    found = _matching(problem.side, form, var, precision, marginal, correlations, error, noise)
     if found is None or not np.isfinite(terms).all():
         return None
     precision, marginal, correlations, gaussian = found
@@ -154,8 +156,11 @@ def _point(units, field, precision, marginal, correlations, fall):
     return Point(units, field, mean, var, precision, marginal, correlations, value, noise)
 
 
-def _matching(side, form, var, precision, marginal, correlations, error):
-    """Precisions of sites that give the Gaussian these variances.
+def _matching(side, form, var, precision, marginal, correlations, error, noise):
+    """Precisions of sites that give the Gaussian these variances, from others.
+
+    Ends when less than `error` is to be gained, or no step gets nearer because of rounding, which
+    makes less than `noise`.
 
     Returns
     -------
@@ -174,15 +179,16 @@ def _matching(side, form, var, precision, marginal, correlations, error):
         value = offset - moments.log_partition - precision @ var / 2
         return (inverse, moments.marginal[1], value) if np.isfinite(value) else None
 
-    inverse, _, value = evaluated(precision)
+    (inverse, _, value), before = evaluated(precision), np.inf
     for k in range(MATCHING):
         scale = np.sqrt(var * marginal)
         rest = (marginal - var) / scale
         step = cho_solve(correlations, rest, check_finite=False)
         slope = step @ rest / 2
-        if slope <= error:
-            return precision, marginal, correlations, value
-        length = 1.0
+        if slope <= error or before / 4 < slope <= noise:
+            # With what is left to gain, or points would seem lower the less they are known.
+            return precision, marginal, correlations, value + slope / 2
+        length, before = 1.0, slope
         for _ in range(HALVINGS):
             new = evaluated(precision + length * step / scale)
             if new is not None and new[2] >= value + 1e-4 * length * slope - 1e-13 * abs(value):
@@ -214,23 +220,27 @@ class Step:
 
     def __init__(self, point, caution):
         units, n = point.units, len(point.mean)
-        self.point, scale = point, np.sqrt(point.var)
         correlations = _correlations(units.problem.side.inverse(point.precision))
+        # Known better than on the way here: with these correlations that costs little.
+        point = _point(units, point.field, point.precision, point.marginal, correlations, 0.0)
+        if point is None:
+            raise LinAlgError("the sites of the point are not to be had.")
+        self.point = point
+        scale = np.sqrt(point.var)
         inverse = cho_solve(correlations, np.eye(n), check_finite=False)
         inverse.flat[:: n + 1] -= 1
         slopes, gradient = scale * point.slopes(), scale * point.gradient()
         hessian = slopes[:, None] * inverse * (slopes / 2)
         hessian += scale[:, None] * units.form.precision * scale
         hessian.flat[:: n + 1] += point.precision * point.var + caution
-        self.correlations = correlations
-        step = -downhill((hessian + hessian.T) / 2, gradient)
-        self.slope = gradient @ step
         longest = LONGEST / (units.high - units.low)
-        self.fields = np.clip(step / scale, -longest, longest)
+        step = -downhill((hessian + hessian.T) / 2, gradient) / scale
+        self.fields = np.clip(step, -longest, longest)
+        self.slope = gradient @ (scale * self.fields)
 
     def at(self, length):
         """The point at some length along the step; None if there is none."""
         point = self.point
         fall = -length * self.slope
         return _point(point.units, point.field + length * self.fields, point.precision,
-                      point.marginal, self.correlations, fall)  # fmt: skip
+                      point.marginal, point.correlations, fall)  # fmt: skip
