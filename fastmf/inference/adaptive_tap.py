@@ -73,7 +73,11 @@ def adaptive_tap(
     sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. For an RBM only a
     matrix of the size of the smaller layer is factorised; rows are iterated in step, so that what
     their Schur complements share is computed once (a row is the same alone up to rounding). About
-    one millisecond per start and iteration at 784 x 100. Exact for Gaussian units.
+    one millisecond per start and iteration at 784 x 100. Exact for Gaussian units. Machines trained
+    well have correlations of so many units that the parallel schedule does not settle, whatever the
+    damping; then "auto" descends on the energy, for units of two values by their means
+    (`fastmf.inference.two_valued`), at some fifty times the cost per iteration, of which ten to
+    fifty are needed.
     """
     if not isinstance(model, BoltzmannMachine | RBM):
         raise TypeError(f"model must be a BoltzmannMachine or RBM, got {type(model).__name__}.")
