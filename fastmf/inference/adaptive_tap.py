@@ -148,17 +148,14 @@ def _start_and_tilt(model, init, sites, field, precision, rng):
     if sites is not None:
         return None, tilt, n_rows is None
     if init is None:
-        uncoupled = np.zeros((4, *tilt[:, 0].shape))
-        uncoupled[:2] = start
-        return uncoupled, tilt, n_rows is None
-    moments = tuple(layout.split(part) for part in start)
+        return start.astype(np.float64), tilt, n_rows is None
+    moments = tuple(layout.split(part) for part in start[:2])
     options = {"max_iter": 1, "acceleration": None, "free_energy": False}
     swept = tap(model, moments, field=field, precision=precision, **options)
-    parts = [
-        layout.join(part if isinstance(part, tuple) else (part,), n_rows or 1, np.float64)
-        for part in (swept.mean, swept.var, swept.b, swept.a)
-    ]
-    return np.stack(parts), tilt, n_rows is None
+    start = np.zeros(start.shape)
+    for plane, part in zip(start, (swept.mean, swept.var, swept.b, swept.a), strict=True):
+        layout.join(part if isinstance(part, tuple) else (part,), plane)
+    return start, tilt, n_rows is None
 
 
 def _first_sites(problem, swept):

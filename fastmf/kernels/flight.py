@@ -74,9 +74,10 @@ def board(flight, s, row, settings, record):
     """Put a row into slot s."""
     not_inlined()
     state = flight.state
-    spread = 0.0
+    spread = 0
     for i in range(state.shape[2]):
-        spread += record.state[VAR, row, i]
+        # Not a sum: that of floats would keep the loop from being vectorised.
+        spread |= record.state[VAR, row, i] != 0
         state[MEAN, s, i] = record.state[MEAN, row, i]
         state[VAR, s, i] = record.state[VAR, row, i]
         record.state[B, row, i] = 0

@@ -42,7 +42,7 @@ def pack(matrix):
     array of shape (n_panels, n_rows, panel_width)
         The last panel is padded with zeros.
     """
-    panels = np.zeros(packed_shape(*matrix.shape, matrix.dtype), matrix.dtype)
+    panels = np.empty(packed_shape(*matrix.shape, matrix.dtype), matrix.dtype)
     fill_panels(matrix, panels)
     return panels
 
@@ -54,13 +54,14 @@ def packed_shape(n_rows, n_columns, dtype):
 
 
 def fill_panels(matrix, panels):
-    """Set panels[p, k, c] to matrix[k, p * width + c]."""
+    """Set panels[p, k, c] to matrix[k, p * width + c], and to 0 where there is none."""
     _, n_rows, width = panels.shape
     n_whole, rest = divmod(matrix.shape[1], width)
     whole = matrix[:, : n_whole * width].reshape(n_rows, n_whole, width)
     panels[:n_whole] = whole.swapaxes(0, 1)
     if rest:
         panels[n_whole, :, :rest] = matrix[:, n_whole * width :]
+        panels[n_whole, :, rest:] = 0
 
 
 def product(states, n_rows, source, packed, panel, out, column):
