@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(abspath $(VENV))/bin
+# Processes that share the tests, by files. More of them compile more of the same, and need more memory.
+TESTERS ?= 2
 # What `make bench` runs; `make bench BENCH=.` runs everything, which takes long.
 BENCH ?= ^kernels.Kernels.*float32|Start|Moments|Epoch|Systems.time
 
@@ -24,7 +26,8 @@ demo: $(VENV)/sklearn,plot,progress.stamp
 	$(BIN)/fastmf demo
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \
+		--no-loadscope-reorder
 
 bench: $(VENV)/bench.stamp
 	cd asv_bench && $(BIN)/asv machine --yes && \

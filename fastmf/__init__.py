@@ -20,7 +20,7 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-# Public name -> the subpackage that defines it.
+# Public name -> the part of the package that defines it.
 _HOME = {
     "Bernoulli": "priors",
     "Concatenated": "priors",
@@ -36,13 +36,13 @@ _HOME = {
     "SparseLinearModel": "models",
     "exact": "models",
     "load": "models",
-    "Beliefs": "inference",
-    "FixedPoint": "inference",
-    "adaptive_tap": "inference",
-    "belief_propagation": "inference",
-    "expectation_propagation": "inference",
-    "relaxed_bp": "inference",
-    "tap": "inference",
+    "Beliefs": "inference.beliefs",
+    "FixedPoint": "inference.fixed_point",
+    "adaptive_tap": "inference.adaptive_tap",
+    "belief_propagation": "inference.belief_propagation",
+    "expectation_propagation": "inference.expectation_propagation",
+    "relaxed_bp": "inference.relaxed_bp",
+    "tap": "inference.tap",
     "ConditionalRBM": "estimators",
     "DeepBoltzmannMachine": "estimators",
     "FullyVisibleBoltzmannMachine": "estimators",
@@ -54,8 +54,8 @@ _HOME = {
     "pseudo_log_likelihood": "evaluation",
 }
 _SUBPACKAGES = ("datasets", "distributed", "evaluation", "plotting", "priors")
-# What needs more than NumPy, SciPy and Numba, or is not for everybody, is imported when first used.
-_AT_ONCE = ("priors", "models", "inference")
+# What every program needs; the rest is imported when first used.
+_AT_ONCE = ("priors", "models")
 
 __all__ = [*_HOME, *_SUBPACKAGES]
 

@@ -23,10 +23,14 @@ import scipy.linalg.cython_blas  # noqa: F401  Numba would import it in the midd
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.extending import intrinsic, overload, overload_method
+from numba.core.typing.templates import infer_global, make_intrinsic_template
+from numba.extending import intrinsic, overload_method
 
 # Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
+# Options of functions that only kernels call: division as in NumPy, and no time spent on making
+# them callable from elsewhere.
+INNER = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 # --- compilation and its cache ------------------------------------------------------------------
@@ -163,7 +167,7 @@ class _SourceAwareCache(FunctionCache):
                 super().save_overload(sig, data)
 
 
-def kernel(function=None, *, fastmath=False, inner=False, views_only=False):
+def kernel(function=None, *, fastmath=False, inner=False):
     """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
 
     Parameters
@@ -172,13 +176,12 @@ def kernel(function=None, *, fastmath=False, inner=False, views_only=False):
         `REORDER`, for functions whose result may differ in the last bits from one build
         to another.
     inner : bool
-        Whether only other kernels call it: no time is spent on making it callable from Python.
-    views_only : bool
-        Whether it makes no arrays but views: no time is spent on counting references to arrays,
-        an eighth of what a mean-field sweep does beside its products.
+        Whether only other kernels call it. No time is spent on making it callable from Python, nor
+        on counting references to arrays, which is an eighth of what a mean-field sweep does beside
+        its products: an inner kernel makes views of arrays, but no arrays.
     """
     if function is None:
-        return lambda f: kernel(f, fastmath=fastmath, inner=inner, views_only=views_only)
+        return lambda f: kernel(f, fastmath=fastmath, inner=inner)
     dispatcher = numba.njit(
         function,
         nogil=True,
@@ -186,7 +189,7 @@ def kernel(function=None, *, fastmath=False, inner=False, views_only=False):
         fastmath=fastmath,
         no_cpython_wrapper=inner,
         no_cfunc_wrapper=True,
-        _nrt=not views_only,
+        _nrt=not inner,
     )
     if _CACHE_FOLDER is not None and not numba.config.DISABLE_JIT:
         users_choice = numba.config.CACHE_DIR
@@ -198,6 +201,21 @@ def kernel(function=None, *, fastmath=False, inner=False, views_only=False):
     return dispatcher
 
 
+def emitted(function):
+    """Decorator: what kernels have in the place of a function of Python, as for an intrinsic.
+
+    An `overload` would be compiled as a function of its own, with all that it calls, even if it is
+    always inlined.
+    """
+
+    def register(define):
+        template = make_intrinsic_template(function, define, function.__name__)
+        infer_global(function, types.Function(template))
+        return define
+
+    return register
+
+
 # --- unit priors inside kernels -----------------------------------------------------------------
 
 
@@ -206,7 +224,7 @@ def unit(prior, i):
     return prior._make(f[i] if isinstance(f, np.ndarray) else f for f in prior)
 
 
-@intrinsic
+@emitted(unit)
 def _unit(typing_context, prior, i):
     if not isinstance(prior, types.BaseNamedTuple):
         return None
@@ -229,11 +247,6 @@ def _unit(typing_context, prior, i):
     return result(prior, types.intp), generate
 
 
-@overload(unit, inline="always")
-def _unit_compiled(prior, i):
-    return lambda prior, i: _unit(prior, i)
-
-
 def compile_methods(*names, tilted=True):
     """Let kernels call these methods of NamedTuples, compiled from their Python source.
 
@@ -251,7 +264,7 @@ def compile_methods(*names, tilted=True):
         def of_mean(self, mean):
             return getattr(self.instance_class, name, None)
 
-        overload_method(types.BaseNamedTuple, name, jit_options={"error_model": "numpy"})(
+        overload_method(types.BaseNamedTuple, name, jit_options=INNER)(
             of_tilt if tilted else of_mean
         )
 
@@ -306,7 +319,7 @@ def fetch_and_increment(counter):
     return value
 
 
-@intrinsic
+@emitted(fetch_and_increment)
 def _fetch_and_increment(typing_context, counter):
     def generate(context, builder, signature, arguments):
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -316,24 +329,46 @@ def _fetch_and_increment(typing_context, counter):
     return types.int64(counter), generate
 
 
-@overload(fetch_and_increment)
-def _fetch_and_increment_compiled(counter):
-    return lambda counter: _fetch_and_increment(counter)
+def call_on(function, items, which, arguments):
+    """Return `function(items[which], *arguments)`, where the items may be of different types."""
+    return function(items[which], *arguments)
+
+
+@emitted(call_on)
+def _call_on(typing_context, function, items, which, arguments):
+    calls = [function.get_call_type(typing_context, (i, *arguments), {}) for i in items]
+
+    def generate(context, builder, signature, values):
+        _, items_, which_, arguments_ = values
+        given = cgutils.unpack_tuple(builder, arguments_)
+        blocks = [builder.append_basic_block("item") for _ in calls]
+        end = builder.append_basic_block("end")
+        switch = builder.switch(which_, blocks[-1])
+        results = []
+        for k, (call, block) in enumerate(zip(calls, blocks, strict=True)):
+            switch.add_case(ir.Constant(which_.type, k), block)
+            builder.position_at_end(block)
+            item = builder.extract_value(items_, k)
+            value = context.get_function(function, call)(builder, [item, *given])
+            results.append((value, builder.block))
+            builder.branch(end)
+        builder.position_at_end(end)
+        result = builder.phi(results[0][0].type)
+        for value, block in results:
+            result.add_incoming(value, block)
+        return result
+
+    return calls[0].return_type(function, items, types.intp, arguments), generate
 
 
 def not_inlined():
     """Keep the calling kernel one piece of machine code, shared by all its callers."""
 
 
-@intrinsic
+@emitted(not_inlined)
 def _not_inlined(typing_context):
     def generate(context, builder, signature, arguments):
         builder.function.attributes.add("noinline")
         return context.get_dummy_value()
 
     return types.void(), generate
-
-
-@overload(not_inlined, inline="always")
-def _not_inlined_compiled():
-    return lambda: _not_inlined()

@@ -11,9 +11,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from fastmf._numba import bits_to_float, float_to_bits, fma
-
-_OPTIONS = {"error_model": "numpy"}
+from fastmf._numba import INNER, bits_to_float, float_to_bits, fma
 
 # Beyond these bounds the exponential would leave the normal range of its type.
 _EXP_RANGE = {np.float64: (-708.0, 709.0), np.float32: (-87.0, 88.0)}
@@ -24,7 +22,7 @@ def where(condition, x, y):
     return np.where(condition, x, y)
 
 
-@overload(where, jit_options=_OPTIONS)
+@overload(where, jit_options=INNER)
 def _where(condition, x, y):
     return lambda condition, x, y: x if condition else y
 
@@ -34,7 +32,7 @@ def constant(value, like):
     return value
 
 
-@overload(constant, jit_options=_OPTIONS)
+@overload(constant, jit_options=INNER)
 def _constant(value, like):
     if like == types.float32:
         return lambda value, like: np.float32(value)
@@ -46,7 +44,7 @@ def clip(x, lower, upper):
     return where(x < lower, lower, where(x > upper, upper, x))
 
 
-@overload(clip, jit_options=_OPTIONS)
+@overload(clip, jit_options=INNER)
 def _clip(x, lower, upper):
     return clip
 
@@ -56,7 +54,7 @@ def widen(x):
     return np.asarray(x, dtype=np.float64)
 
 
-@overload(widen, jit_options=_OPTIONS)
+@overload(widen, jit_options=INNER)
 def _widen(x):
     return lambda x: float(x)
 
@@ -67,7 +65,7 @@ def narrow(x, like):
         return np.asarray(x).astype(like.dtype)
 
 
-@overload(narrow, jit_options=_OPTIONS)
+@overload(narrow, jit_options=INNER)
 def _narrow(x, like):
     if like == types.float32:
         return lambda x, like: np.float32(x)
@@ -81,7 +79,7 @@ def two_sum(x, y):
     return total, (x - x_part) + (y - (total - x_part))
 
 
-@overload(two_sum, jit_options=_OPTIONS)
+@overload(two_sum, jit_options=INNER)
 def _two_sum(x, y):
     return two_sum
 
@@ -99,7 +97,7 @@ def two_product(x, y):
     return product, x2 * y2 - (((product - x1 * y1) - x2 * y1) - x1 * y2)
 
 
-@overload(two_product, jit_options=_OPTIONS)
+@overload(two_product, jit_options=INNER)
 def _two_product(x, y):
     def with_fma(x, y):
         product = x * y
@@ -114,7 +112,7 @@ def exp(x):
     return np.exp(np.clip(x, *_EXP_RANGE.get(x.dtype.type, (-708.0, 709.0))))
 
 
-@overload(exp, jit_options=_OPTIONS)
+@overload(exp, jit_options=INNER)
 def _exp(x):
     # x = n ln 2 + r with |r| <= ln(2) / 2. Adding `magic` rounds x / ln 2 to the integer n and
     # leaves n in the low bits, from where a shift moves it into the exponent of the result.
@@ -162,7 +160,7 @@ def exp_of_small(x):
     return np.exp(x)
 
 
-@overload(exp_of_small, jit_options=_OPTIONS)
+@overload(exp_of_small, jit_options=INNER)
 def _exp_of_small(x):
     inverse_ln2, magic = 1.0 / math.log(2.0), 1.5 * 2.0**52
     # Interpolation at Chebyshev's points: 2e-15 on [-1/2, 1/2], where Taylor takes two terms more.
@@ -194,12 +192,12 @@ def log1p(x):
     return np.log1p(x)
 
 
-@overload(log, jit_options=_OPTIONS)
+@overload(log, jit_options=INNER)
 def _log(x):
     return lambda x: math.log(x)
 
 
-@overload(log1p, jit_options=_OPTIONS)
+@overload(log1p, jit_options=INNER)
 def _log1p(x):
     return lambda x: math.log1p(x)
 
@@ -216,7 +214,7 @@ def sigmoid_pair(t):
     return where(t > 0, large, small), where(t > 0, small, large)
 
 
-@overload(sigmoid_pair, jit_options=_OPTIONS)
+@overload(sigmoid_pair, jit_options=INNER)
 def _sigmoid_pair(t):
     return sigmoid_pair
 
@@ -226,7 +224,7 @@ def sigmoid(t):
     return sigmoid_pair(t)[0]
 
 
-@overload(sigmoid, jit_options=_OPTIONS)
+@overload(sigmoid, jit_options=INNER)
 def _sigmoid(t):
     return sigmoid
 
@@ -236,7 +234,7 @@ def softplus(t):
     return where(t > 0, t, constant(0.0, t)) + log1p(exp(-abs(t)))
 
 
-@overload(softplus, jit_options=_OPTIONS)
+@overload(softplus, jit_options=INNER)
 def _softplus(t):
     return softplus
 
@@ -246,7 +244,7 @@ def log_2_cosh(t):
     return abs(t) + log1p(exp(constant(-2.0, t) * abs(t)))
 
 
-@overload(log_2_cosh, jit_options=_OPTIONS)
+@overload(log_2_cosh, jit_options=INNER)
 def _log_2_cosh(t):
     return log_2_cosh
 
@@ -256,6 +254,6 @@ def log_cosh(t):
     return log_2_cosh(t) - constant(math.log(2.0), t)
 
 
-@overload(log_cosh, jit_options=_OPTIONS)
+@overload(log_cosh, jit_options=INNER)
 def _log_cosh(t):
     return log_cosh

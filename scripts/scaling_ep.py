@@ -70,8 +70,8 @@ def numpy_sweep(model, site):
 
 def points(options):
     """Features, rows, threads (more of them: more features)."""
-    n, d = (5, 20) if options.quick else (200, 5000)
-    features = (20, 40) if options.quick else (1000, 5000, 10_000, 50_000)
+    n, d = (5, 40) if options.quick else (200, 5000)
+    features = (40, 80) if options.quick else (1000, 5000, 10_000, 50_000)
     most = options.threads
     for size in features:
         for task in ("iteration", "fit, parallel", "fit, convergent"):

@@ -85,7 +85,7 @@ class Epochs:
             self.fit = lambda: learner.fit(X, Y)
         else:
             learner = mf.DeepBoltzmannMachine(
-                (100, 50), n_epochs=1, pretraining_epochs=0, random_state=0
+                (100, 50), n_epochs=1, pretraining_epochs=0, n_sweeps=3, random_state=0
             )
             self.fit = lambda: learner.fit(Y)
         self.fit()  # compiles

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 
 from fastmf.distributed._rows import blocks, is_dask
-from fastmf.inference import belief_propagation as solve_beliefs
-from fastmf.inference import tap as solve_tap
+from fastmf.inference.belief_propagation import belief_propagation as solve_beliefs
+from fastmf.inference.tap import tap as solve_tap
 
 # Wide enough for how a row ended, whatever block it is in.
 _MESSAGE = np.dtype("U160")

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastmf.estimators import denoising
 from fastmf.estimators._files import Saved
 from fastmf.estimators._units import check_support, visible_prior
-from fastmf.inference import tap
+from fastmf.inference.tap import tap
 from fastmf.learning.gradients import ORDERS
 from fastmf.learning.landscape import merged
 from fastmf.learning.likelihood import log_likelihood, log_partition_estimate

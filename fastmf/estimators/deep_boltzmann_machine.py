@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf.estimators._learner import Learner
 from fastmf.estimators._units import hidden_prior, visible_prior
-from fastmf.learning.gibbs import gibbs
+from fastmf.learning.gibbs import even_layers, gibbs
 from fastmf.learning.gradients import ORDERS
 from fastmf.learning.parameters import chain
 from fastmf.learning.posterior import posterior
@@ -41,7 +41,9 @@ class DeepBoltzmannMachine(Learner):
     learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
     monitor_rows, early_stopping, validation_fraction, patience, weight_scale, callbacks, \
     checkpoint, checkpoint_every, n_threads, random_state, verbose
-        As for `GeneralizedRBM`. A run that resumes from a checkpoint repeats its pre-training.
+        As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them, which news from the top hardly
+        reaches the bottom in, a machine of 784-100-50 units learned worse than one of 784-100. A
+        run that resumes from a checkpoint repeats its pre-training.
 
     Attributes
     ----------
@@ -84,7 +86,7 @@ class DeepBoltzmannMachine(Learner):
         n_epochs=20,
         batch_size=100,
         n_starts=None,
-        n_sweeps=3,
+        n_sweeps=10,
         starts="data",
         noise=0.1,
         monitor_rows=100,
@@ -224,12 +226,6 @@ class DeepBoltzmannMachine(Learner):
     def _chains(self, init, n_sweeps, rng):
         if isinstance(self.model_, RBM):
             return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]
-        # In the equivalent RBM the even layers are visible; the deeper of them start uncoupled.
-        zero = init.dtype.type(0)
-        others = [
-            sample(layer, np.full((len(init), n), zero), np.full((len(init), n), zero), rng)
-            for layer, n in zip(self.model_.layers[2::2], self.model_.sizes[2::2], strict=True)
-        ]
-        start = np.hstack([init, *others]).astype(init.dtype)
+        start = even_layers(self.model_, init, rng)
         even, _ = gibbs(self.model_.bipartite(), start, n_sweeps, rng, self.n_threads)
         return np.ascontiguousarray(even[:, : init.shape[1]])

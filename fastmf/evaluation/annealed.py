@@ -1,4 +1,4 @@
-"""The log-partition of an RBM by annealed importance sampling, from both ends of the path."""
+"""Log-partitions by annealed importance sampling, from both ends of the path."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -9,10 +9,10 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.inference._arguments import count, rows
 from fastmf.kernels import annealed as kernels
 from fastmf.kernels.product import pack
-from fastmf.learning.gibbs import two_values
-from fastmf.models import RBM
+from fastmf.learning.gibbs import even_layers, two_values
+from fastmf.models import DBM, RBM
 from fastmf.priors import Bernoulli
-from fastmf.priors._protocol import contains, sample
+from fastmf.priors._protocol import contains, n_units, sample
 
 
 class AnnealedEstimate(NamedTuple):
@@ -46,12 +46,12 @@ class AnnealedEstimate(NamedTuple):
 def annealed_importance_sampling(
     model, n_chains=100, n_steps=1000, *, data=None, n_threads=None, rng=None
 ):
-    """Estimate the log-partition of an RBM, with error bars, from both sides.
+    """Estimate the log-partition of an RBM or DBM, with error bars, from both sides.
 
     Parameters
     ----------
-    model : RBM
-        Of any unit priors that can be sampled.
+    model : RBM or DBM
+        Of any unit priors that can be sampled. A DBM is annealed as `bipartite()`.
     n_chains : int
     n_steps : int
         Gibbs sweeps on the path between independent units and the model, each way; the samples of
@@ -84,18 +84,23 @@ def annealed_importance_sampling(
     weight, it leans to the one that has more of the samples. The first estimate stands in place of
     the second where it exceeds it by three standard errors.
     """
-    if not isinstance(model, RBM):
-        raise TypeError(f"model must be an RBM, got {type(model).__name__}.")
+    if not isinstance(model, RBM | DBM):
+        raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
     n_chains, n_steps = count("n_chains", n_chains, 2), count("n_steps", n_steps)
     if n_threads is not None:
         n_threads = count("n_threads", n_threads)
     rng = np.random.default_rng(rng)
-    values, shift = two_values(model.visible), 0.0
+    first_layer = model.layers[0]
+    n_visible = n_units(first_layer)
     if data is not None:
-        data = rows("data", data, model.n_visible, model.dtype)
-        samples = np.resize(np.atleast_2d(data), (n_chains, model.n_visible))
-        if not contains(model.visible, samples).all():
+        data = rows("data", data, n_visible, model.dtype)
+        samples = np.resize(np.atleast_2d(data), (n_chains, n_visible))
+        if not contains(first_layer, samples).all():
             raise ValueError("data must be in the support of the visible units.")
+    if isinstance(model, DBM):
+        samples = None if data is None else even_layers(model, samples, rng)
+        model = model.bipartite()
+    values, shift = two_values(model.visible), 0.0
     if values and two_values(model.hidden):
         if data is not None:
             samples = (samples == values[1]).astype(model.dtype)
@@ -133,7 +138,7 @@ def annealed_importance_sampling(
         log_partition, error, forward = first_partition, first_error, first
     reverse, reverse_error = _log_mean(-backward)
     return AnnealedEstimate(
-        log_partition, error, -reverse, reverse_error, forward, backward, samples
+        log_partition, error, -reverse, reverse_error, forward, backward, samples[:, :n_visible]
     )
 
 

@@ -7,12 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.evaluation.annealed import annealed_importance_sampling
-from fastmf.inference import adaptive_tap, tap
 from fastmf.inference._arguments import rows
+from fastmf.inference.adaptive_tap import adaptive_tap
+from fastmf.inference.tap import tap
 from fastmf.learning.landscape import distinct
 from fastmf.learning.likelihood import log_partition_estimate
-from fastmf.models import exact
+from fastmf.models import DBM, exact
 from fastmf.models.exact import LARGEST
+from fastmf.priors._protocol import n_units
 
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
 # More states than this take minutes.
@@ -82,11 +84,11 @@ def log_partition_report(
     n_threads=None,
     rng=0,
 ):
-    """Estimate the log-partition of an RBM by every method there is.
+    """Estimate the log-partition of an RBM or DBM by every method there is.
 
     Parameters
     ----------
-    model : RBM
+    model : RBM or DBM
     X : array of shape (n_starts, n_visible), optional
         Where the mean-field solutions and the chains that sample the model start, such as a few
         hundred rows of training data. Without it the mean-field solutions start from samples of the
@@ -94,8 +96,8 @@ def log_partition_report(
     n_chains, n_steps : int
         Of annealed importance sampling.
     include_exact : bool, optional
-        Enumerate the smaller layer. Default: if it has at most 16 two-valued units; up to 20 are
-        possible, in a minute.
+        Enumerate the smaller layer, or side of a DBM. Default: if it has at most 16 two-valued
+        units; up to 20 are possible, in a minute.
     include_adaptive : bool, default False
         Solve by adaptive TAP, too: often much closer than TAP, at about a hundred times the cost
         (10 s for 100 starts on a machine of 784 x 100 units).
@@ -140,7 +142,7 @@ def log_partition_report(
         ),
     ]  # fmt: skip
 
-    starts = ais.samples if X is None else rows("X", X, model.n_visible, model.dtype)
+    starts = ais.samples if X is None else rows("X", X, n_units(model.layers[0]), model.dtype)
     solvers = {name: partial(tap, order=order) for order, name in ORDERS.items()}
     if not all(hasattr(prior, "third_cumulant") for prior in model.layers):
         del solvers[ORDERS[3]]
@@ -172,6 +174,8 @@ def log_partition_report(
 
 def _number_of_states(model):
     """Of the layer that `exact` would enumerate; infinite if it cannot."""
+    if isinstance(model, DBM):
+        model = model.bipartite()
     return min(
         (
             len(prior.support) ** n

@@ -14,7 +14,7 @@ from fastmf.priors._protocol import settled
 PANELS = 8
 UNITS_OF_A_BLOCK = 48
 # Rows whose state a worker's cache holds.
-MOST_ROWS = 28
+MOST_ROWS = 52
 
 
 class Layout:
@@ -92,9 +92,8 @@ class Layout:
         visits = [(0, *v) for v in _pieces(self.layers[0], step)]
         self.visits = np.array(visits, dtype=np.int64)
 
-    def join(self, parts, n_rows, dtype):
-        """One array (n_rows, n_units) of the arrays of the layers; None stands for zeros."""
-        whole = np.zeros((n_rows, self.n_units), dtype)
+    def join(self, parts, whole):
+        """Put the arrays of the layers, or no array, where they belong in (n_rows, n_units)."""
         for units, part in zip(self.bounds, parts, strict=True):
             if part is not None:
                 whole[:, units] = part
@@ -104,7 +103,7 @@ class Layout:
         """The arrays of the layers; of a model with one layer, its only array."""
         if len(self.bounds) == 1:
             return whole
-        return tuple(np.ascontiguousarray(whole[..., units]) for units in self.bounds)
+        return tuple(whole[..., units] for units in self.bounds)
 
 
 def _powers(couplings, order):

@@ -27,6 +27,10 @@ class Side:
     # What the log-partition is the difference of: its rounding counts.
     constant = 0.0
 
+    def dense(self):
+        """The same as a full matrix of couplings; None for what had better have none."""
+        return None
+
     def inverse(self, precision):
         """A^-1 with sites of these precisions; None if A is not positive definite."""
         raise NotImplementedError

@@ -7,12 +7,14 @@ from fastmf.inference.fixed_point import FixedPoint
 from fastmf.kernels.vocabulary import CONVERGED, CYCLING, DIVERGED, OUT_OF_SWEEPS, Record, Tilt
 from fastmf.priors._protocol import n_units, sample
 
-MESSAGES = {
+_MESSAGES = {
     CONVERGED: "converged",
     OUT_OF_SWEEPS: "not converged: max_iter sweeps done while still moving; raise max_iter",
     CYCLING: "not converged: cycling; leave damping=None, or raise damping or max_iter",
     DIVERGED: "diverged: the moments of a unit do not exist (its tilted precision is not positive)",
 }
+# Indexed by the status of rows.
+MESSAGES = np.array([_MESSAGES.get(status, "") for status in range(max(_MESSAGES) + 1)])
 
 
 def iteration(damping, tol, max_iter, n_threads):
@@ -26,22 +28,20 @@ def iteration(damping, tol, max_iter, n_threads):
     return damping, tol, max_iter, n_threads
 
 
-def record_from(start, max_iter, history):
-    """A record that holds means and variances to start from, (2, n_rows, n_units)."""
-    _, n_rows, n = start.shape
-    state = np.zeros((4, n_rows, n), start.dtype)
-    state[:2] = start
+def record_from(state, max_iter, history):
+    """A record of rows that start from this state, (4, n_rows, n_units), and change it."""
+    n_rows = state.shape[1]
     return Record(
         state=state,
         status=np.zeros(n_rows, np.int64),
         n_iter=np.zeros(n_rows, np.int64),
-        residual=np.zeros(n_rows, start.dtype),
-        history=np.zeros((n_rows, max_iter) if history else (0, 0), start.dtype),
+        residual=np.zeros(n_rows, state.dtype),
+        history=np.zeros((n_rows, max_iter) if history else (0, 0), state.dtype),
     )
 
 
 def start_and_tilt(model, layout, init, field, precision, clamp, rng):
-    """Means and variances to start from, the tilt from outside, and the number of rows."""
+    """A state with means and variances to start from, the tilt from outside, the number of rows."""
     sizes = [n_units(prior) for prior in model.layers]
     dtype = model.dtype
 
@@ -77,11 +77,13 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
         precision=_tilt_rows(layout, precision, n_rows, dtype),
         clamped=_tilt_rows(layout, masks, n_rows, bool),
     )
-    start = np.stack([layout.join(parts, n_rows or 1, dtype) for parts in (mean, var)])
+    state = np.zeros((4, n_rows or 1, layout.n_units), dtype)
+    layout.join(mean, state[0])
+    layout.join(var, state[1])
     if tilt.clamped.size:
         # What is held has no variance, also where a mask holds it at a start that has one.
-        start[1][np.broadcast_to(tilt.clamped, start[1].shape)] = 0
-    return start, tilt, n_rows
+        state[1][np.broadcast_to(tilt.clamped, state[1].shape)] = 0
+    return state, tilt, n_rows
 
 
 def _start(model, init, arrays, rng, clamped):
@@ -126,7 +128,7 @@ def _tilt_rows(layout, parts, n_rows, dtype):
     if all(part is None for part in parts):
         return np.zeros((0, layout.n_units), dtype)
     with_rows = any(part is not None and part.ndim == 2 for part in parts)
-    return layout.join(parts, n_rows if with_rows else 1, dtype)
+    return layout.join(parts, np.zeros((n_rows if with_rows else 1, layout.n_units), dtype))
 
 
 def trace_of(record):
@@ -140,7 +142,6 @@ def result(layout, record, log_partition, single):
     """The `FixedPoint` that a record holds."""
     one = (lambda x: x[0]) if single else (lambda x: x)
     mean, var, b, a = (layout.split(one(part)) for part in record.state)
-    messages = np.array([MESSAGES[status] for status in record.status])
     return FixedPoint(
         mean=mean,
         var=var,
@@ -150,6 +151,6 @@ def result(layout, record, log_partition, single):
         converged=one(record.status == CONVERGED),
         n_iter=one(record.n_iter),
         residual=one(record.residual),
-        message=one(messages),
+        message=one(MESSAGES[record.status]),
         history=one(trace_of(record)) if record.history.size else None,
     )

@@ -73,7 +73,11 @@ def adaptive_tap(
     sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. For an RBM only a
     matrix of the size of the smaller layer is factorised; rows are iterated in step, so that what
     their Schur complements share is computed once (a row is the same alone up to rounding). About
-    one millisecond per start and iteration at 784 x 100. Exact for Gaussian units.
+    one millisecond per start and iteration at 784 x 100. Exact for Gaussian units. Machines trained
+    well have correlations of so many units that the parallel schedule does not settle, whatever the
+    damping; then "auto" descends on the energy, for units of two values by their means
+    (`fastmf.inference.two_valued`), at some fifty times the cost per iteration, of which ten to
+    fifty are needed.
     """
     if not isinstance(model, BoltzmannMachine | RBM):
         raise TypeError(f"model must be a BoltzmannMachine or RBM, got {type(model).__name__}.")
@@ -88,7 +92,8 @@ def adaptive_tap(
     if sites is None:
         starts = [_first_sites(common, of_row) for of_row in np.moveaxis(start, 1, 0)]
     else:
-        sites = np.broadcast_to(sites, (len(tilt), 2, one.n_units))
+        # Copied: kernels would be compiled once more for read-only arrays.
+        sites = np.broadcast_to(sites, (len(tilt), 2, one.n_units)).copy()
         starts = [(site, np.zeros(one.n_units)) for site in sites]
     traces = [Trace(bool(history)) for _ in problems]
     ended = _ended(problems, starts, schedule, damping, traces)
@@ -143,17 +148,14 @@ def _start_and_tilt(model, init, sites, field, precision, rng):
     if sites is not None:
         return None, tilt, n_rows is None
     if init is None:
-        uncoupled = np.zeros((4, *tilt[:, 0].shape))
-        uncoupled[:2] = start
-        return uncoupled, tilt, n_rows is None
-    moments = tuple(layout.split(part) for part in start)
+        return start.astype(np.float64), tilt, n_rows is None
+    moments = tuple(layout.split(part) for part in start[:2])
     options = {"max_iter": 1, "acceleration": None, "free_energy": False}
     swept = tap(model, moments, field=field, precision=precision, **options)
-    parts = [
-        layout.join(part if isinstance(part, tuple) else (part,), n_rows or 1, np.float64)
-        for part in (swept.mean, swept.var, swept.b, swept.a)
-    ]
-    return np.stack(parts), tilt, n_rows is None
+    start = np.zeros(start.shape)
+    for plane, part in zip(start, (swept.mean, swept.var, swept.b, swept.a), strict=True):
+        layout.join(part if isinstance(part, tuple) else (part,), plane)
+    return start, tilt, n_rows is None
 
 
 def _first_sites(problem, swept):

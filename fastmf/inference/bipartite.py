@@ -8,6 +8,7 @@ from scipy.linalg.blas import dsyrk, dtrmm, dtrmv
 from scipy.linalg.lapack import dpotri, dpotrs, dtrtri
 
 from fastmf.inference._normal import Moments, Side, cholesky
+from fastmf.inference.dense import Dense
 
 # Products of pairs of weights, which rows share, pay for being read from so many rows on, and up to
 # so many numbers: with 784 units up to 140, with 100 units up to 400 in the small layer.
@@ -43,6 +44,13 @@ class Bipartite(Side):
         other = copy.copy(self)
         other.tilt = tilt
         return other
+
+    def dense(self):
+        """The same as a full matrix."""
+        precision = np.diag(self.tilt[1])
+        precision[self.large, self.small] = -self.weights
+        precision[self.small, self.large] = -self.weights.T
+        return Dense(precision, self.tilt[0], 0.0)
 
     def inverse(self, precision):
         """A^-1 with sites of these precisions; None if A is not positive definite."""

@@ -19,7 +19,7 @@ a matter of good directions:
 This is how Seeger & Nickisch (2011) decouple means from variances, but in Newton's model instead of
 in nested loops. Levenberg's term, in units of the marginals' own curvature, keeps steps short where
 the model is poor. Units of which the variance follows from the mean (binary ones) have no tilt for
-arbitrary m and v: they need the double loop.
+arbitrary m and v: `two_valued` is for them.
 """
 
 from typing import NamedTuple
@@ -74,6 +74,15 @@ class Point(NamedTuple):
         """The state of regular expectation propagation at these sites."""
         return state_from(problem, self.site, Moments(self.gaussian, self.log_partition))
 
+    def step(self, problem, caution):
+        """Newton's step from here, with this parameter of Levenberg's."""
+        return Step(problem, self, caution)
+
+
+def first_point(problem, state):
+    """The point of a state; None if the units have no tilts with the moments of the Gaussian."""
+    return evaluate(problem, state.site, state.cavity)
+
 
 def evaluate(problem, site, cavity):
     """The point of these sites, cavities sought from those given; None outside the domain."""
@@ -116,7 +125,7 @@ class Step:
 
     def __init__(self, problem, point, caution):
         (mean, var), (t1, t2), (c1, c2) = point.gaussian, point.site, point.cavity
-        self.point, by_mean = point, t1 + c1 - (t2 + c2) * mean
+        self.problem, self.point, by_mean = problem, point, t1 + c1 - (t2 + c2) * mean
         by_var = (1 / var - c2 - t2) / 2
         first, mixed, second = unit_curvature(problem, point)
         determinant = first * second - mixed * mixed
@@ -146,7 +155,7 @@ class Step:
         start = inverse.solve(right)
         wanted = -by_var[active] * scale - pull * start[active]
         change = np.zeros(len(mean))
-        change[active] = scale * _downhill((model + model.T) / 2, wanted)
+        change[active] = scale * downhill((model + model.T) / 2, wanted)
         right[active] -= both[active] * change[active]
         means = inverse.solve(right)
         rest = -(by_var + both * means) / two
@@ -158,8 +167,8 @@ class Step:
         self.relative = -change / var
         self.relative[active] = _solve(square, self.relative[active])
 
-    def sites(self, length):
-        """The sites at some length along the step.
+    def at(self, length):
+        """The point at some length along the step; None outside the domain.
 
         Precisions that fall do so exponentially: that of a unit on its own stays positive.
         """
@@ -167,7 +176,8 @@ class Step:
         relative = length * self.relative
         change = np.where(relative < 0, np.expm1(np.minimum(relative, 0)), relative) / var
         moved = mean + length * self.means
-        return np.stack([t1 + length * self.fields + change * moved, t2 + change])
+        site = np.stack([t1 + length * self.fields + change * moved, t2 + change])
+        return evaluate(self.problem, site, self.point.cavity)
 
 
 def _squared(covariance, var):
@@ -190,7 +200,7 @@ def _inverse(matrix):
     return _solve(matrix, np.eye(len(matrix)))
 
 
-def _downhill(model, right):
+def downhill(model, right):
     """Newton's step; with the moduli of the eigenvalues where the model is not convex."""
     try:
         return _solve(model, right)
@@ -199,15 +209,9 @@ def _downhill(model, right):
         return vectors @ (vectors.T @ right / np.maximum(abs(values), FLATTEST))
 
 
-def descend(problem, state, trace):
-    """Minimise the energy over the sites: the last state, and whether it converged.
-
-    None if the units have no tilts with the moments of the Gaussian.
-    """
-    point = evaluate(problem, state.site, state.cavity)
-    if point is None:
-        return None
-    caution, best = FIRST, state
+def descend(problem, point, trace):
+    """Minimise the energy from a point: the last state, and whether it converged."""
+    caution, best = FIRST, None
     for _ in range(problem.max_iter):
         best = point.state(problem)
         trace.add(best.residual(), lambda value=point.value: float(value))
@@ -225,17 +229,18 @@ def descend(problem, state, trace):
 def _advance(problem, point, caution, residual):
     """The next point, None if there is none yet, and Levenberg's parameter from there on."""
     try:
-        step = Step(problem, point, caution)
+        step = point.step(problem, caution)
+        point = step.point  # which it may know better
     except (LinAlgError, ValueError):
         return None, max(10 * caution, 1e-6)
     for length, factor in zip(LENGTHS, (0.3, 2, 5), strict=True):
-        new = evaluate(problem, step.sites(length), point.cavity)
+        new = step.at(length)
         if new is None:
             continue
         enough = point.value + 1e-4 * length * min(step.slope, 0.0) + point.noise
         # At the end rounding hides by how much the energy falls.
         blind = abs(step.slope) + abs(new.value - point.value) < BLIND * point.noise
-        if new.value <= enough or (blind and new.state(problem).residual() < residual):
+        if new.value <= enough or (blind and new.state(problem).residual() < 0.9 * residual):
             # The parameter should vanish as fast as what is left.
             return new, max(min(factor * caution, abs(step.slope)), 1e-12)
     return None, max(10 * caution, 1e-6)

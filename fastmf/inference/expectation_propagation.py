@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf.inference import _arguments as check
+from fastmf.inference import descent as by_moments
+from fastmf.inference import two_valued
 from fastmf.inference._rows import iteration
 from fastmf.inference.convergent import double_loop
-from fastmf.inference.descent import descend
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.parallel import (
@@ -26,6 +27,8 @@ from fastmf.priors._protocol import as_dtype
 # Dampings of the parallel schedule without progress after which descent takes over.
 RETREATS = 3
 SCHEDULES: dict = {}
+# Ways to descend, by which units allow of them.
+WAYS = (by_moments, two_valued)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,13 +110,13 @@ def expectation_propagation(
     -----
     Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on the energy as a
     function of the moments (`fastmf.inference.descent`), with the same stationary points and the
-    same values there as the energy of their double loop; the double loop itself
-    (`fastmf.inference.convergent`) serves units of which the variance follows from the mean, and
-    bounded site precisions. There may be several minima. With n_samples < n_features the cost of an
-    iteration is O(n_samples^2 n_features), otherwise O(n_features^3). Rules for negative
-    precisions: a unit whose tilted moments do not exist keeps its site; a parallel step after which
-    the Gaussian would not be proper is halved until it is; in a sequential sweep a single update
-    that would do so is not made.
+    same values there as the energy of their double loop, or of the means alone for units of two
+    values (`fastmf.inference.two_valued`); the double loop itself (`fastmf.inference.convergent`)
+    serves units of two values among others, and bounded site precisions. There may be several
+    minima. With n_samples < n_features the cost of an iteration is O(n_samples^2 n_features),
+    otherwise O(n_features^3). Rules for negative precisions: a unit whose tilted moments do not
+    exist keeps its site; a parallel step after which the Gaussian would not be proper is halved
+    until it is; in a sequential sweep a single update that would do so is not made.
     """
     if not isinstance(model, SparseLinearModel):
         raise TypeError(f"model must be a SparseLinearModel, got {type(model).__name__}.")
@@ -212,8 +215,13 @@ def auto(problem, state, damping, trace):
 
 def descent(problem, state, damping, trace):
     """By the moments, or by the double loop for units and bounds that allow of nothing else."""
-    found = descend(problem, state, trace) if problem.least == -np.inf else None
-    state, converged = double_loop(problem, state, trace) if found is None else found
+    ways = WAYS if problem.least == -np.inf else ()
+    points = (way.first_point(problem, state) for way in ways)
+    point = next((point for point in points if point is not None), None)
+    if point is None:
+        state, converged = double_loop(problem, state, trace)
+    else:
+        state, converged = by_moments.descend(problem, point, trace)
     return state, CONVERGED if converged else OUT_OF_ITERATIONS, "convergent"
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from fastmf.inference.gaussian import Dense
+from fastmf.inference.dense import Dense
 from fastmf.inference.sites import gap, tilt
 
 # Up to so many units the steps are Newton's.

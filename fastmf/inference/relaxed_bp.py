@@ -71,11 +71,11 @@ def relaxed_bp(
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     layout = layout_of(model, 1, "blocked")
     dtype = model.dtype
-    start, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, None, rng)
+    state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, None, rng)
 
     single = n_rows is None
     n_rows = 1 if single else n_rows
-    record = record_from(start, max_iter, history)
+    record = record_from(state, max_iter, history)
     first, second = _sides(model)
     course = Course(
         damping=0.0 if damping is None else damping,

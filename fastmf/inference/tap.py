@@ -111,11 +111,11 @@ def tap(
     if order == 3 and not all(hasattr(prior, "third_cumulant") for prior in model.layers):
         raise ValueError("order=3 needs binary units (Bernoulli or Ising) in every layer.")
     dtype = model.dtype
-    start, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
+    state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
 
     single = n_rows is None
     n_rows = 1 if single else n_rows
-    record = record_from(start, max_iter, history)
+    record = record_from(state, max_iter, history)
     n_workers = workers_for(n_rows, 10 * n_rows * layout.n_couplings, n_threads)
     limits = np.finfo(dtype)
     settings = Settings(

@@ -20,8 +20,9 @@ are shared block by block of visible units.
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel
+from fastmf._numba import INNER, REORDER, fetch_and_increment, kernel
 from fastmf.kernels.beliefs import (
     BLOCK,
     CONFIRMING,
@@ -149,7 +150,7 @@ class Work(NamedTuple):
     wide: np.ndarray
 
 
-@kernel(inner=True)
+@register_jitable(**INNER)
 def _work(beliefs):
     n, kind = beliefs.shape[2], beliefs.dtype
     return Work(np.ones((2, n), kind), np.ones(n // 4, kind), np.ones(n, np.float64))
@@ -172,7 +173,8 @@ def _conclude(settings, problem, row, record, partial, seat):
     fields = problem.hidden_field[min(row, problem.hidden_field.shape[0] - 1)]
     hidden = record.hidden[row]
     change, value = 0.0, 0.0
-    hidden[:] = fields
+    for j in range(hidden.shape[0]):
+        hidden[j] = fields[j]
     n_blocks = partial.change.shape[1]
     for block in range(n_blocks):
         add(partial.logs[seat, block], hidden)
@@ -182,7 +184,8 @@ def _conclude(settings, problem, row, record, partial, seat):
     change = max(change, _set_beliefs(hidden, partial.beliefs[seat], damping))
     if settings.algorithm == MAX:
         total = partial.logs[seat, 0]
-        total[:] = fields
+        for j in range(total.shape[0]):
+            total[j] = fields[j]
         for block in range(n_blocks):
             add(partial.fields[seat, block], total)
         for j in range(total.shape[0]):

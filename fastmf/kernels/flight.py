@@ -15,7 +15,6 @@ from fastmf.kernels.vocabulary import (
     RUNNING,
     STRONGEST_DAMPING,
     WINDOW,
-    start_third,
 )
 
 # One slot: which row it holds, how many sweeps the row has had; whether its new moments exist,
@@ -70,21 +69,20 @@ MEAN, VAR, B, A, THIRD = range(5)
 STEP = B
 
 
-@kernel(inner=True, views_only=True)
-def board(layers, flight, s, row, settings, record):
+@kernel(inner=True)
+def board(flight, s, row, settings, record):
     """Put a row into slot s."""
     not_inlined()
     state = flight.state
-    spread = 0.0
+    spread = 0
     for i in range(state.shape[2]):
-        spread += record.state[VAR, row, i]
+        # Not a sum: that of floats would keep the loop from being vectorised.
+        spread |= record.state[VAR, row, i] != 0
         state[MEAN, s, i] = record.state[MEAN, row, i]
         state[VAR, s, i] = record.state[VAR, row, i]
         record.state[B, row, i] = 0
         state[A, s, i] = 0
         state[STEP, s, i] = 0
-    if settings.order == 3:
-        start_third(layers, state[MEAN, s], state[THIRD, s], flight.scratch[0])
     slot = flight.slots[s]
     slot["row"] = row
     slot["sweep"] = 0
@@ -98,7 +96,7 @@ def board(layers, flight, s, row, settings, record):
     slot["best_before"] = np.inf
 
 
-@kernel(inner=True, views_only=True)
+@kernel(inner=True)
 def leave(flight, s, last, status, tilt, record):
     """Write the row of slot s to the record, and move the row of the last slot there."""
     not_inlined()
@@ -122,7 +120,7 @@ def leave(flight, s, last, status, tilt, record):
                 state[k, s, i] = state[k, last, i]
 
 
-@kernel(inner=True, views_only=True)
+@kernel(inner=True)
 def start_sweep(flight, n_active, all_fresh):
     """Forget what was measured in the last sweep, and say which Onsager terms are due.
 
@@ -148,7 +146,7 @@ def start_sweep(flight, n_active, all_fresh):
     return first, max(last - first, 0), certain
 
 
-@kernel(inner=True, views_only=True)
+@kernel(inner=True)
 def judge(flight, s, settings, record):
     """Status of the row in slot s after a sweep; damped if it oscillates, hurried if it may be.
 

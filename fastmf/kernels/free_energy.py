@@ -1,9 +1,8 @@
 """The mean-field log-partition (minus the free energy) of given states."""
 
 import numpy as np
-from numba.extending import overload
 
-from fastmf._numba import fetch_and_increment, kernel, not_inlined
+from fastmf._numba import call_on, fetch_and_increment, kernel, not_inlined
 from fastmf.kernels.flight import MEAN, VAR, A, B
 from fastmf.kernels.product import product
 from fastmf.kernels.vocabulary import start_third, third_cumulants
@@ -48,12 +47,12 @@ def _row(layer, state, r, products, s, first, n_units, order, row, tilt, scratch
         precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), units]
         for i in range(n_units):
             a[i] += precision[i]
-    if not clamped:
-        return total + tilted_log_partition(layer.prior, first, b, a)
-    for i in range(n_units):
-        if not tilt.clamped[q, units.start + i]:
-            one = slice(i, i + 1)
-            total += tilted_log_partition(layer.prior, first + i, b[one], a[one])
+    # Clamped units have no such term: the others are taken one by one then.
+    at_once = np.int64(1) if clamped else n_units
+    for i in range(0, n_units, at_once):
+        if not (clamped and tilt.clamped[q, units.start + i]):
+            here = slice(i, i + at_once)
+            total += tilted_log_partition(layer.prior, first + i, b[here], a[here])
     return total
 
 
@@ -79,29 +78,6 @@ def _layer(layer, state, first_row, n_rows, order, tilt, third, products, scratc
             out[row] += _row(
                 layer, state, row, products, s, first, n_units, order, row, tilt, scratch
             )
-
-
-def all_layers(layers, state, first_row, n_rows, order, tilt, third, products, scratch, out):
-    """`_layer` for each of several layers of different types."""
-    for layer in layers:
-        _layer(layer, state, first_row, n_rows, order, tilt, third, products, scratch, out)
-
-
-@overload(all_layers)
-def _all_layers(layers, state, first_row, n_rows, order, tilt, third, products, scratch, out):
-    def first_and_rest(
-        layers, state, first_row, n_rows, order, tilt, third, products, scratch, out
-    ):
-        _layer(layers[0], state, first_row, n_rows, order, tilt, third, products, scratch, out)
-        all_layers(layers[1:], state, first_row, n_rows, order, tilt, third, products, scratch, out)
-
-    def one_after_another(
-        layers, state, first_row, n_rows, order, tilt, third, products, scratch, out
-    ):
-        for k in range(len(layers)):
-            _layer(layers[k], state, first_row, n_rows, order, tilt, third, products, scratch, out)
-
-    return one_after_another if len(set(layers)) == 1 else first_and_rest
 
 
 @kernel
@@ -137,5 +113,8 @@ def free_energy(layers, state, order, tilt, queue, out):
         for s in range(n_here):
             out[first + s] = 0
             if order == 3:
-                start_third(layers, state[MEAN, first + s], third[s], scratch[0])
-        all_layers(layers, state, first, n_here, order, tilt, third, products, scratch, out)
+                for k in range(len(layers)):
+                    call_on(start_third, layers, k, (state[MEAN, first + s], third[s], scratch[0]))
+        for k in range(len(layers)):
+            group = (state, first, n_here, order, tilt, third, products, scratch, out)
+            call_on(_layer, layers, k, group)

@@ -95,7 +95,8 @@ def climb(
         b = visible_field[min(row, visible_field.shape[0] - 1)]
         c = hidden_field[min(row, hidden_field.shape[0] - 1)]
         v = visible[row]
-        field[:] = c
+        for j in range(n_hidden):
+            field[j] = c[j]
         for i in range(n_visible):
             if v[i]:
                 add(weights[i], field)
@@ -115,7 +116,8 @@ def climb(
                 unchanged += 1
             i = (i + 1) % n_visible
         # Fields that were moved often carry the rounding of all moves.
-        field[:] = c
+        for j in range(n_hidden):
+            field[j] = c[j]
         total = 0.0
         for i in range(n_visible):
             if v[i]:

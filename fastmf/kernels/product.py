@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from fastmf._numba import not_inlined
+from fastmf._numba import INNER, not_inlined
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
@@ -42,7 +42,7 @@ def pack(matrix):
     array of shape (n_panels, n_rows, panel_width)
         The last panel is padded with zeros.
     """
-    panels = np.zeros(packed_shape(*matrix.shape, matrix.dtype), matrix.dtype)
+    panels = np.empty(packed_shape(*matrix.shape, matrix.dtype), matrix.dtype)
     fill_panels(matrix, panels)
     return panels
 
@@ -54,13 +54,14 @@ def packed_shape(n_rows, n_columns, dtype):
 
 
 def fill_panels(matrix, panels):
-    """Set panels[p, k, c] to matrix[k, p * width + c]."""
+    """Set panels[p, k, c] to matrix[k, p * width + c], and to 0 where there is none."""
     _, n_rows, width = panels.shape
     n_whole, rest = divmod(matrix.shape[1], width)
     whole = matrix[:, : n_whole * width].reshape(n_rows, n_whole, width)
     panels[:n_whole] = whole.swapaxes(0, 1)
     if rest:
         panels[n_whole, :, :rest] = matrix[:, n_whole * width :]
+        panels[n_whole, :, rest:] = 0
 
 
 def product(states, n_rows, source, packed, panel, out, column):
@@ -188,7 +189,7 @@ _two_rows = _tile(2)
 _one_row = _tile(1)
 
 
-@overload(product, jit_options={"error_model": "numpy", "_nrt": False})
+@overload(product, jit_options=INNER | {"_nrt": False})
 def _product(states, n_rows, source, packed, panel, out, column):
     def tiled(states, n_rows, source, packed, panel, out, column):
         not_inlined()

@@ -46,7 +46,9 @@ def residuals(products, field, states, weights, queue, out, value):
     above, factors = np.empty(shape, out.dtype), np.empty(shape, out.dtype)
     errors = np.empty(shape, out.dtype)
     surprise, product = np.empty(ROWS, out.dtype), np.empty(ROWS, out.dtype)
-    fields[:] = field
+    for i in range(ROWS):
+        for j in range(n_units):
+            fields[i, j] = field[j]
     while True:
         first = fetch_and_increment(queue) * ROWS
         if first >= n_rows:
@@ -61,7 +63,9 @@ def residuals(products, field, states, weights, queue, out, value):
             states[first:last].reshape(-1), scales[:n].reshape(-1), errors[:n].reshape(-1),
             above[:n].reshape(-1), factors[:n].reshape(-1),
         )  # fmt: skip
-        out[first:last] = errors[:n]
+        for i in range(n):
+            for j in range(n_units):
+                out[first + i, j] = errors[i, j]
         surprise[:] = 0
         for start in range(0, n_units, FACTORS):
             end = min(n_units, start + FACTORS)
@@ -248,12 +252,13 @@ def _maximiser(old, gradient, curvature, l1, l2):
 def _sweep(states, weights, mean, second, step, l1, l2, couplings, field, odds):
     """All fields, then all couplings in lexicographic order, each with the newest values."""
     n_units = states.shape[0]
-    ones = np.ones(states.shape[1])
     for j in range(n_units):
         gradient = mean[j] - 1 + _field_gradient(weights, odds[j])
         change = _maximiser(field[j], gradient, 1 / step, 0.0, l2) - field[j]
         field[j] += change
-        _multiply(odds[j], ones, change)
+        odds_j, factor = odds[j], exp(2 * change)
+        for i in range(odds_j.shape[0]):
+            odds_j[i] *= factor
     for j in range(n_units):
         for k in range(j + 1, n_units):
             states_j, states_k = states[j], states[k]

@@ -86,8 +86,8 @@ def pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
             scale = weights.dtype.type(scales[term])
             for r in range(n_here):
                 out_r, weights_r, products_r = out[first + r], weights[first + r], products[r]
+                for _ in range(powers[term]):
+                    for i in range(n_right):
+                        products_r[i] *= weights_r[i]
                 for i in range(n_right):
-                    value = scale * products_r[i]
-                    for _ in range(powers[term]):
-                        value *= weights_r[i]
-                    out_r[i] += value
+                    out_r[i] += scale * products_r[i]

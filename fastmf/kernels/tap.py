@@ -10,8 +10,10 @@ from numba.core import types
 from numba.extending import overload
 
 from fastmf._numba import (
+    INNER,
     REORDER,
     bits_to_float,
+    call_on,
     fetch_and_increment,
     float_to_bits,
     kernel,
@@ -32,7 +34,7 @@ from fastmf.kernels.flight import (
     start_sweep,
 )
 from fastmf.kernels.product import product
-from fastmf.kernels.vocabulary import RUNNING, third_cumulants
+from fastmf.kernels.vocabulary import RUNNING, start_third, third_cumulants
 from fastmf.priors._protocol import tilted_moments
 
 # --- one block of units of one row --------------------------------------------------------------
@@ -43,7 +45,7 @@ def _magnitude_bits(x):
     return abs(x).view(np.int32 if x.dtype == np.float32 else np.int64)
 
 
-@overload(_magnitude_bits)
+@overload(_magnitude_bits, jit_options=INNER)
 def _magnitude_bits_compiled(x):
     return lambda x: float_to_bits(abs(x))
 
@@ -53,7 +55,7 @@ def _of_bits(bits, like):
     return bits.astype(np.int32).view(np.float32) if like.dtype == np.float32 else bits.view(float)
 
 
-@overload(_of_bits)
+@overload(_of_bits, jit_options=INNER)
 def _of_bits_compiled(bits, like):
     if like == types.float32:
         # Numba makes 64 bits of 32 on the way.
@@ -61,7 +63,7 @@ def _of_bits_compiled(bits, like):
     return lambda bits, like: bits_to_float(bits)
 
 
-@kernel(inner=True, views_only=True, fastmath=REORDER)
+@kernel(inner=True, fastmath=REORDER)
 def _relax(mean, var, step, new_mean, new_var, shares, momentum):
     """Move a share of the way to new values.
 
@@ -84,7 +86,7 @@ def _relax(mean, var, step, new_mean, new_var, shares, momentum):
     return _of_bits(largest, size), _of_bits(scale, size), size, along
 
 
-@kernel(inner=True, views_only=True, fastmath=REORDER)
+@kernel(inner=True, fastmath=REORDER)
 def _is_finite(mean, var):
     zero = mean.dtype.type(0)
     total = zero
@@ -97,7 +99,7 @@ def _is_finite(mean, var):
 # --- one visit: a block of units of all rows in flight ------------------------------------------
 
 
-@kernel(inner=True, views_only=True)
+@kernel(inner=True)
 def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt, record):
     """New moments of the layer's units first, first + 1, ... from the products at `offset`."""
     not_inlined()
@@ -167,7 +169,7 @@ def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt, rec
         third_cumulants(layer.prior, first, mean, third, flight.scratch[3, :n_units])
 
 
-@kernel(inner=True, views_only=True)
+@kernel(inner=True)
 def _spread(layer, flight, s, panel, i, mean, var, third, fresh, settings):
     """Tell the later units of a block how unit i has changed since their products were taken."""
     not_inlined()
@@ -187,7 +189,7 @@ def _spread(layer, flight, s, panel, i, mean, var, third, fresh, settings):
             flight.products[2, s, j] += layer.cubes[panel, source, j] * change
 
 
-@kernel(inner=True, views_only=True)
+@kernel(inner=True)
 def _visit(layer, flight, n_active, first_panel, last_panel, due, settings, tilt, record):
     """Update one block of units of one layer in all rows in flight.
 
@@ -209,61 +211,16 @@ def _visit(layer, flight, n_active, first_panel, last_panel, due, settings, tilt
             product(state[THIRD], n_active, source, layer.cubes, panel, products[2], column)
     first = first_panel * width
     n_units = min(last_panel * width, layer.n_units) - first
-    # Not plain numbers: for a literal argument, Numba would compile the callee a second time.
-    start, one = np.int64(0), np.int64(1)
+    at_once = np.int64(1) if settings.one_by_one else n_units
     for s in range(n_active):
         fresh = n_due > 0 and flight.slots[s]["fresh"] == 1
-        if not settings.one_by_one:
-            _update(layer, flight, s, first, n_units, start, fresh, settings, tilt, record)
-            continue
-        for i in range(n_units):
+        for i in range(0, n_units, at_once):
             here = layer.start + first + i
             mean, var = state[MEAN, s, here], state[VAR, s, here]
             third = state[THIRD, s, here] if settings.order == 3 else mean
-            _update(layer, flight, s, first + i, one, i, fresh, settings, tilt, record)
-            _spread(layer, flight, s, first_panel, i, mean, var, third, fresh, settings)
-
-
-def visit(layers, which, flight, n_active, first_panel, last_panel, due, settings, tilt, record):
-    """`_visit` of one of several layers of different types."""
-    _visit(layers[which], flight, n_active, first_panel, last_panel, due, settings, tilt, record)
-
-
-@overload(visit)
-def _visit_by_type(
-    layers, which, flight, n_active, first_panel, last_panel, due, settings, tilt, record
-):
-    def any_of(
-        layers, which, flight, n_active, first_panel, last_panel, due, settings, tilt, record
-    ):
-        layer = layers[which]
-        _visit(layer, flight, n_active, first_panel, last_panel, due, settings, tilt, record)
-
-    if len(set(layers)) == 1:
-        return any_of
-
-    def one_of(
-        layers, which, flight, n_active, first_panel, last_panel, due, settings, tilt, record
-    ):
-        if which == 0:
-            _visit(
-                layers[0], flight, n_active, first_panel, last_panel, due, settings, tilt, record
-            )
-        else:
-            visit(
-                layers[1:],
-                which - 1,
-                flight,
-                n_active,
-                first_panel,
-                last_panel,
-                due,
-                settings,
-                tilt,
-                record,
-            )
-
-    return one_of
+            _update(layer, flight, s, first + i, at_once, i, fresh, settings, tilt, record)
+            if settings.one_by_one:
+                _spread(layer, flight, s, first_panel, i, mean, var, third, fresh, settings)
 
 
 # --- whole solves -------------------------------------------------------------------------------
@@ -310,7 +267,11 @@ def tap(layers, visits, block, settings, tilt, seats, queue, record):
         while waiting and phase == 0 and n_active < n_slots:
             row = fetch_and_increment(queue)
             if row < n_rows:
-                board(layers, flight, n_active, row, settings, record)
+                board(flight, n_active, row, settings, record)
+                if settings.order == 3:
+                    mean, third = flight.state[MEAN, n_active], flight.state[THIRD, n_active]
+                    for k in range(len(layers)):
+                        call_on(start_third, layers, k, (mean, third, flight.scratch[0]))
                 n_active += 1
             else:
                 waiting = False
@@ -327,18 +288,9 @@ def tap(layers, visits, block, settings, tilt, seats, queue, record):
         for v in range(visits.shape[0]):
             # Without variances there are no Onsager terms to compute in the first layer.
             certain = certain and visits[v, 0] == visits[0, 0]
-            visit(
-                layers,
-                visits[v, 0],
-                flight,
-                n_active,
-                visits[v, 1],
-                visits[v, 2],
-                (first_due, 0 if certain else n_due),
-                settings,
-                tilt,
-                record,
-            )
+            due = (first_due, 0 if certain else n_due)
+            how = (flight, n_active, visits[v, 1], visits[v, 2], due, settings, tilt, record)
+            call_on(_visit, layers, visits[v, 0], how)
         s = np.int64(0)
         while s < n_active:
             status = judge(flight, s, settings, record)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from fastmf._numba import unit
+from fastmf._numba import INNER, kernel, unit
 from fastmf.priors._protocol import take
 
 RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
@@ -135,7 +135,7 @@ def third_cumulants(prior, start, mean, cumulant, slope):
         cumulant[:], slope[: mean.shape[0]] = units.third_cumulant(mean)
 
 
-@overload(third_cumulants)
+@overload(third_cumulants, jit_options=INNER)
 def _third_cumulants(prior, start, mean, cumulant, slope):
     third_cumulant = getattr(prior.instance_class, "third_cumulant", None)
     if third_cumulant is None:
@@ -153,23 +153,8 @@ def _third_cumulants(prior, start, mean, cumulant, slope):
     return fill
 
 
-def start_third(layers, mean, third, scratch):
-    """Third cumulants of all layers at the start."""
-    for layer in layers:
-        units = slice(layer.start, layer.start + layer.n_units)
-        third_cumulants(layer.prior, 0, mean[units], third[units], scratch)
-
-
-@overload(start_third)
-def _start_third(layers, mean, third, scratch):
-    def one_after_another(layers, mean, third, scratch):
-        for k in range(len(layers)):
-            layer = layers[k]
-            units = slice(layer.start, layer.start + layer.n_units)
-            third_cumulants(layer.prior, 0, mean[units], third[units], scratch)
-
-    def first_and_rest(layers, mean, third, scratch):
-        start_third(layers[:1], mean, third, scratch)
-        start_third(layers[1:], mean, third, scratch)
-
-    return one_after_another if len(set(layers)) == 1 else first_and_rest
+@kernel(inner=True)
+def start_third(layer, mean, third, scratch):
+    """Third cumulants of one layer at the start, from the means of all layers."""
+    units = slice(layer.start, layer.start + layer.n_units)
+    third_cumulants(layer.prior, np.int64(0), mean[units], third[units], scratch)

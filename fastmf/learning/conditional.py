@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from fastmf.inference import belief_propagation, tap
+from fastmf.inference.belief_propagation import belief_propagation
+from fastmf.inference.tap import tap
 from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.settings import Schedule
 from fastmf.learning.step import ascend

@@ -4,6 +4,7 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import gibbs as kernels
+from fastmf.priors._protocol import sample
 
 
 def two_values(prior):
@@ -52,3 +53,23 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
         h = model.hidden.sample(v @ model.weights, zero, rng)
         v = model.visible.sample(h @ model.weights.T, zero, rng)
     return v, h
+
+
+def even_layers(model, visible, rng):
+    """Starts of the visible units of `model.bipartite()`: the deeper layers there uncoupled.
+
+    Parameters
+    ----------
+    model : DBM
+    visible : array of shape (n_rows, n_units)
+        Of the lowest layer.
+    rng : numpy Generator
+
+    Returns
+    -------
+    array of shape (n_rows, n_units of all even layers)
+    """
+    zeros = [np.zeros((len(visible), n), model.dtype) for n in model.sizes[2::2]]
+    deeper = zip(model.layers[2::2], zeros, strict=True)
+    others = [sample(layer, zero, zero, rng) for layer, zero in deeper]
+    return np.hstack([visible, *others]).astype(model.dtype)

@@ -43,10 +43,10 @@ def pair_averages(weights, terms, n_threads=None):
     counts = np.array([len(visible) for visible, *_ in terms])
     n_rows = counts.max()
     lefts = np.empty((len(terms), n_rows, n_visible), dtype)
-    rights = np.zeros((len(terms), *packed_shape(n_rows, n_hidden, dtype)), dtype)
+    rights = np.empty((len(terms), *packed_shape(n_rows, n_hidden, dtype)), dtype)
     for k, (visible, hidden, _, _) in enumerate(terms):
         lefts[k, : counts[k]] = visible
-        fill_panels(hidden, rights[k])
+        fill_panels(hidden, rights[k, :, : counts[k]])
     scales = np.array([term[2] for term in terms]) / counts
     powers = np.array([term[3] for term in terms])
     out = np.empty_like(weights)
@@ -83,7 +83,7 @@ def conditional_moments(model, X, order=2, n_threads=None):
 
 def _row_average(prior):
     # In float64: sums over many rows of float32 would lose digits.
-    return map_parameters(lambda f: np.mean(f, axis=0, dtype=np.float64), prior)
+    return map_parameters(lambda f: np.ones(len(f)) @ f.astype(float) / len(f), prior)
 
 
 def data_average(model, X, order=2, n_threads=None, **options):

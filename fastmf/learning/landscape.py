@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from fastmf.inference import tap
+from fastmf.inference.tap import tap
 
 # Units, and means over groups of units, by which rows are compared first.
 _TELLING_UNITS, _GROUP = 8, 32

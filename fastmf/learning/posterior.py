@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from fastmf.inference import FixedPoint, tap
+from fastmf.inference.fixed_point import FixedPoint
+from fastmf.inference.tap import tap
 from fastmf.models import DBM, RBM
 
 

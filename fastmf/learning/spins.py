@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from fastmf.inference import tap
+from fastmf.inference.tap import tap
 
 # Enumerations up to so many units are exact.
 LARGEST = 20

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.inference import tap
+from fastmf.inference.tap import tap
 from fastmf.learning import checkpoint as files
 from fastmf.learning.gradients import MEAN_FIELD, ORDERS
 from fastmf.learning.landscape import merge

@@ -28,7 +28,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from fastmf._numba import compile_methods, unit
+from fastmf._numba import INNER, compile_methods, unit
 
 compile_methods("log_partition", "moments")
 compile_methods("third_cumulant", tilted=False)
@@ -178,7 +178,7 @@ def tilted_log_partition(prior, start, b, a):
 
 
 # A prior of the user's may make arrays, where the kernels around it may not.
-_OPTIONS = {"error_model": "numpy", "_nrt": True}
+_OPTIONS = INNER | {"_nrt": True}
 
 
 @overload(tilted_moments, jit_options=_OPTIONS)

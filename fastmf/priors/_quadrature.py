@@ -17,7 +17,7 @@ a loop over many units is fastest with the units innermost in each step (`tilted
 import numpy as np
 from numba.extending import register_jitable
 
-from fastmf._numba import REORDER
+from fastmf._numba import INNER, REORDER
 from fastmf.special import clip, exp, exp_of_small, log, two_product, two_sum, where, widen
 
 # What lies below exp(-DROP) of the maximum is left out: less than 1e-11 of a variance.
@@ -27,7 +27,7 @@ DROP = 33.0
 LARGEST_TILT = 1e100
 LARGEST_BOUND = 1e50
 
-_inlined = register_jitable(error_model="numpy", forceinline=True)
+_inlined = register_jitable(**INNER, forceinline=True)
 
 
 def _panel_rule(n_nodes, linear):
@@ -143,7 +143,7 @@ def _add_node(k, slope, curvature, m0, m1, m2):
     return m0 + WEIGHTS[k] * e, m1 + FIRST_WEIGHTS[k] * e, m2 + SECOND_WEIGHTS[k] * e
 
 
-@register_jitable(error_model="numpy", fastmath=REORDER)
+@register_jitable(**INNER, fastmath=REORDER)
 def _sums(slope1, curvature1, slope2, curvature2):
     """Integrals of (1, t, t^2) exp(-slope t - curvature t^2) over [0, 1], for both panels."""
     m0 = m1 = m2 = 0.0 * slope1
@@ -174,7 +174,7 @@ def _merge(reach1, reach2, weight1, weight2, position1, position2, anchor, exces
     )
 
 
-@register_jitable(error_model="numpy")
+@register_jitable(**INNER)
 def integrate(field, precision, lower, upper, b, a):
     """Integral and moments of exp((field + b) x - (precision + a) x^2 / 2) on [lower, upper].
 
@@ -197,7 +197,7 @@ def integrate(field, precision, lower, upper, b, a):
     return p[12], mass, mean, variance
 
 
-@register_jitable(error_model="numpy")
+@register_jitable(**INNER)
 def log_integral(field, precision, lower, upper, b, a):
     """Log of the integral of `integrate`."""
     exponent, mass, _, _ = integrate(field, precision, lower, upper, b, a)
@@ -213,7 +213,7 @@ WORKSPACE = 19 * BLOCK
 TOGETHER = 5
 
 
-@register_jitable(error_model="numpy")
+@register_jitable(**INNER)
 def prepare_block(prior, start, b, a, workspace):
     """The first two steps of `integrate` for up to BLOCK units of a prior, from `start` on."""
     n = b.shape[0]
@@ -255,7 +255,7 @@ def prepare_block(prior, start, b, a, workspace):
             _add_nodes(first, slope, curvature, m0, m1, m2)
 
 
-@register_jitable(error_model="numpy", fastmath=REORDER)
+@register_jitable(**INNER, fastmath=REORDER)
 def _add_nodes(first, slope, curvature, m0, m1, m2):
     """Add TOGETHER nodes for many units."""
     for i in range(slope.shape[0]):

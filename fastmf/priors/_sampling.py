@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
-from fastmf._numba import REORDER, kernel
+from fastmf._numba import INNER, REORDER, kernel
 from fastmf.priors import _quadrature
 from fastmf.priors._quadrature import NODES, WEIGHTS
 from fastmf.special import exp_of_small, widen
@@ -53,7 +53,7 @@ def _invert(field, precision, lower, upper, b, a, draws):
         draws[i] = min(max(x, lower[i]), upper[i])
 
 
-@register_jitable(error_model="numpy", fastmath=REORDER)
+@register_jitable(**INNER, fastmath=REORDER)
 def _integral(t, slope, curvature):
     """Integral of exp(-slope t - curvature t^2) from 0 to t."""
     total = 0.0
@@ -63,7 +63,7 @@ def _integral(t, slope, curvature):
     return t * total
 
 
-@register_jitable(error_model="numpy")
+@register_jitable(**INNER)
 def _quantile(share, total, slope, curvature):
     """The t up to which the integral of exp(-slope t - curvature t^2) from 0 is share * total.
 

@@ -6,6 +6,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
+from fastmf._numba import INNER, call_on, kernel
 from fastmf.priors import _protocol
 from fastmf.priors._protocol import REGISTRY, tilted_log_partition, tilted_moments
 
@@ -126,17 +127,23 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
 
     @staticmethod
     def _tilted_moments(prior):
-        def one_part_after_another(prior, start, b, a, mean, var):
-            _moments_of_parts(prior.parts, start, b, a, mean, var)
+        def part_by_part(prior, start, b, a, mean, var):
+            first = np.int64(0)
+            for k in range(len(prior.parts)):
+                first = call_on(_moments, prior.parts, k, (first, start, b, a, mean, var))
 
-        return one_part_after_another
+        return part_by_part
 
     @staticmethod
     def _tilted_log_partition(prior):
-        def one_part_after_another(prior, start, b, a):
-            return _log_partition_of_parts(prior.parts, start, b, a)
+        def part_by_part(prior, start, b, a):
+            first, total = np.int64(0), 0.0
+            for k in range(len(prior.parts)):
+                first, more = call_on(_log_partition, prior.parts, k, (first, start, b, a))
+                total += more
+            return total
 
-        return one_part_after_another
+        return part_by_part
 
 
 REGISTRY["concatenated"] = Concatenated
@@ -149,55 +156,35 @@ def _join(pieces):
 
 
 # --- inside kernels -------------------------------------------------------------------------------
-# Parts have different types, so the loop over them is a recursion over the rest of the tuple.
-
-_OPTIONS = {"error_model": "numpy"}
 
 
 def _n_units(part):
     return _protocol.n_units(part)
 
 
-def _moments_of_parts(parts, start, b, a, mean, var):
-    raise NotImplementedError("only inside kernels")
-
-
-def _log_partition_of_parts(parts, start, b, a):
-    raise NotImplementedError("only inside kernels")
-
-
-@overload(_n_units, jit_options=_OPTIONS)
+@overload(_n_units, jit_options=INNER)
 def _n_units_compiled(part):
     position = next(k for k, t in enumerate(part.types) if isinstance(t, types.Array))
     return lambda part: part[position].shape[0]
 
 
-@overload(_moments_of_parts, jit_options=_OPTIONS)
-def _moments_of_parts_compiled(parts, start, b, a, mean, var):
-    if len(parts) == 0:
-        return lambda parts, start, b, a, mean, var: None
-
-    def first_and_rest(parts, start, b, a, mean, var):
-        n = _n_units(parts[0])
-        k = min(max(n - start, 0), b.shape[0])
-        if k > 0:
-            tilted_moments(parts[0], start, b[:k], a[:k], mean[:k], var[:k])
-        _moments_of_parts(parts[1:], max(start - n, 0), b[k:], a[k:], mean[k:], var[k:])
-
-    return first_and_rest
+@kernel(inner=True)
+def _moments(part, first, start, b, a, mean, var):
+    """Fill in the units of a part, of which the first has this number; returns where it ends."""
+    last = first + _n_units(part)
+    begin, end = max(first, start), min(last, start + b.shape[0])
+    if begin < end:
+        here = slice(begin - start, end - start)
+        tilted_moments(part, begin - first, b[here], a[here], mean[here], var[here])
+    return last
 
 
-@overload(_log_partition_of_parts, jit_options=_OPTIONS)
-def _log_partition_of_parts_compiled(parts, start, b, a):
-    if len(parts) == 0:
-        return lambda parts, start, b, a: 0.0
-
-    def first_and_rest(parts, start, b, a):
-        n = _n_units(parts[0])
-        k = min(max(n - start, 0), b.shape[0])
-        total = 0.0
-        if k > 0:
-            total += tilted_log_partition(parts[0], start, b[:k], a[:k])
-        return total + _log_partition_of_parts(parts[1:], max(start - n, 0), b[k:], a[k:])
-
-    return first_and_rest
+@kernel(inner=True)
+def _log_partition(part, first, start, b, a):
+    """Where a part ends, and the sum of the log-partitions of its units."""
+    last = first + _n_units(part)
+    begin, end = max(first, start), min(last, start + b.shape[0])
+    if begin >= end:
+        return last, 0.0
+    here = slice(begin - start, end - start)
+    return last, tilted_log_partition(part, begin - first, b[here], a[here])

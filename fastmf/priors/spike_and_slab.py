@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from fastmf._numba import INNER
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit
 from fastmf.priors._protocol import floating_type, unit_prior
@@ -20,7 +21,7 @@ from fastmf.priors.truncated_gaussian import TruncatedGaussian, check_slab
 from fastmf.special import log, narrow, sigmoid_pair, softplus, where, widen
 
 
-@register_jitable(error_model="numpy")
+@register_jitable(**INNER)
 def _mixture(log_odds, mean, variance):
     """Mean and variance of a slab that has these log-odds against a spike at zero."""
     p, q = sigmoid_pair(log_odds)
@@ -167,7 +168,7 @@ class GaussBernoulli(NamedTuple):
         return cls(*(p.astype(floating_type(X)) for p in (field, precision, log_odds)))
 
 
-@register_jitable(error_model="numpy")
+@register_jitable(**INNER)
 def _tilted_gaussian(field, precision, log_odds, b, a):
     """Log-odds of the slab under the tilt, and the slab's mean and variance."""
     s = precision + a
@@ -293,7 +294,7 @@ class SettledTruncatedGaussBernoulli(NamedTuple):
         return _moments_by_blocks
 
 
-@register_jitable(error_model="numpy")
+@register_jitable(**INNER)
 def _log_weight(prior):
     """Log-odds of the slab less the log of its integral."""
     zero = 0.0 * widen(prior.field)
@@ -304,7 +305,7 @@ def _log_weight(prior):
     return widen(prior.log_odds) - slab
 
 
-@register_jitable(error_model="numpy")
+@register_jitable(**INNER)
 def _tilted_truncated(prior, log_weight, b, a):
     """Log-odds of the slab under the tilt, and the slab's mean and variance."""
     exponent, mass, mean, variance = _quadrature.integrate(
@@ -314,13 +315,13 @@ def _tilted_truncated(prior, log_weight, b, a):
     return log_weight + (exponent + log(mass)), mean, variance
 
 
-@register_jitable(error_model="numpy")
+@register_jitable(**INNER)
 def _log_partition(prior, log_weight, b, a):
     log_odds, _, _ = _tilted_truncated(prior, log_weight, b, a)
     return narrow(softplus(log_odds), prior.field + b + a)
 
 
-@register_jitable(error_model="numpy")
+@register_jitable(**INNER)
 def _moments(prior, log_weight, b, a):
     log_odds, mean, variance = _tilted_truncated(prior, log_weight, b, a)
     mean, variance = _mixture(log_odds, mean, variance)

@@ -8,7 +8,7 @@ and CSV, into a folder:
   fields-SIZES   receptive fields of the first hidden layer
   samples-SIZES  test images, and below each what 50 Gibbs sweeps of the machine make of it
 
-and each machine as dbm-SIZES.npz.
+and each machine as dbm-SIZES.npz. It prints its log-partition by mean field and by annealing.
 """
 
 import time
@@ -34,6 +34,8 @@ MNIST's four files are read from the folder --data, or the environment variable 
 
 # Test images that samples start from, and sweeps.
 N_SAMPLES, SWEEPS = 20, 50
+# Training images that mean-field solutions and annealed chains start from.
+N_STARTS = 300
 
 
 def main(argv=None):
@@ -76,10 +78,11 @@ def parser():
         help="hidden units of each layer, machine by machine [100,50 100,50,25]",
     )
     add("--epochs", type=int, default=20, metavar="N", help="of all layers together [20]")
+    add("--sweeps", type=int, default=10, metavar="N", help="of TAP per step [10]")
     add("--pretraining", type=int, default=5, metavar="N", help="epochs of each layer alone [5]")
     add("--rows", type=int, metavar="N", help="training images [all 60,000]")
     add("--test-rows", type=int, default=1000, metavar="N", help="test images [1000]")
-    add("--learning-rate", type=float, default=0.02, metavar="RATE", help="[0.02]")
+    add("--learning-rate", type=float, default=0.05, metavar="RATE", help="[0.05]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
     add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
     add("--output", type=Path, metavar="FOLDER", help="[results/deep]")
@@ -99,6 +102,7 @@ def trained(sizes, X, X_test, options):
         pretraining_epochs=options.pretraining,
         learning_rate=options.learning_rate,
         n_epochs=options.epochs,
+        n_sweeps=options.sweeps,
         random_state=options.seed,
         verbose=int(not options.quiet),
     ).fit(X, validation_data=X_test)
@@ -110,6 +114,7 @@ def trained(sizes, X, X_test, options):
         f"{time.perf_counter() - begin:.0f} s",
         flush=True,
     )
+    print(mf.log_partition_report(machine.model_, X[:N_STARTS]), flush=True)
     return machine
 
 

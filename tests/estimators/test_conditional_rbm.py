@@ -33,6 +33,12 @@ def quick(**options):
     return ConditionalRBM(4, **options)
 
 
+@pytest.fixture(scope="module")
+def learned():
+    """The machine that several tests ask something."""
+    return quick().fit(*copies())
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: "-".join(map(str, m.values())))
 def test_every_method_learns(method):
     X, Y = copies()
@@ -45,10 +51,10 @@ def test_every_method_learns(method):
     assert machine.model_.n_hidden == (0 if method["objective"] == "logistic" else 4)
 
 
-def test_hidden_units_raise_the_likelihood_above_logistic_regression():
+def test_hidden_units_raise_the_likelihood_above_logistic_regression(learned):
     X, Y = copies()
-    logistic, machine = quick(objective="logistic").fit(X, Y), quick().fit(X, Y)
-    scores = [m.score_samples(X, Y).mean() for m in (logistic, machine)]
+    logistic = quick(objective="logistic").fit(X, Y)
+    scores = [m.score_samples(X, Y).mean() for m in (logistic, learned)]
     assert scores[1] > scores[0] + 0.2
 
 
@@ -61,48 +67,45 @@ def test_score_samples_is_near_the_exact_log_likelihood():
     np.testing.assert_allclose(machine.score_samples(X, Y), expected, atol=1e-3)
 
 
-def test_decoding():
+def test_decoding(learned):
     X, Y = copies()
-    machine = quick().fit(X, Y)
     # Hard decisions may cycle, and say less about labels that hang together as strongly as here.
     for decode, least in (("marginal_modes", 0.9), ("joint_map", 0.8), ("marginal_map", 0.55)):
-        assert (machine.predict(X, decode) == Y).mean() > least
+        assert (learned.predict(X, decode) == Y).mean() > least
     with pytest.raises(ValueError, match="decode must be one of"):
-        machine.predict(X, "best")
+        learned.predict(X, "best")
 
 
-def test_a_search_finds_the_most_probable_labels():
-    X, Y = copies()
-    machine = quick().fit(X, Y)
+def test_a_search_finds_the_most_probable_labels(learned):
+    X, _ = copies()
     every = np.array(list(itertools.product((0, 1), repeat=6)))
-    best = np.stack([-machine.model_.free_energy(every, np.tile(x, (64, 1))) for x in X]).max(1)
+    best = np.stack([-learned.model_.free_energy(every, np.tile(x, (64, 1))) for x in X]).max(1)
 
     def short(**search):
-        found = machine.predict(X, "marginal_map", **search)
-        return best + machine.model_.free_energy(found, X)
+        found = learned.predict(X, "marginal_map", **search)
+        return best + learned.model_.free_energy(found, X)
 
     assert short().max() > 1
     assert short(polish=True, n_restarts=20).max() < 1e-9
     with pytest.raises(ValueError, match="polish and n_restarts need decode"):
-        machine.predict(X, polish=True)
+        learned.predict(X, polish=True)
 
 
-def test_sparse_features_and_single_precision():
+def test_sparse_features_and_single_precision(learned):
     X, Y = copies()
-    dense, thin = quick().fit(X, Y), quick().fit(sparse.csr_matrix(X), Y)
-    np.testing.assert_allclose(thin.model_.weights, dense.model_.weights, atol=1e-10)
-    np.testing.assert_array_equal(thin.predict(sparse.csr_matrix(X)), dense.predict(X))
+    thin = quick().fit(sparse.csr_matrix(X), Y)
+    np.testing.assert_allclose(thin.model_.weights, learned.model_.weights, atol=1e-10)
+    np.testing.assert_array_equal(thin.predict(sparse.csr_matrix(X)), learned.predict(X))
     single = quick().fit(X.astype(np.float32), Y)
     assert single.model_.dtype == np.float32
     assert single.predict_proba(X).dtype == np.float32
-    np.testing.assert_allclose(single.predict_proba(X), dense.predict_proba(X), atol=1e-3)
+    np.testing.assert_allclose(single.predict_proba(X), learned.predict_proba(X), atol=1e-3)
 
 
-def test_labels_of_any_two_values():
+def test_labels_of_any_two_values(learned):
     X, Y = copies()
-    machine = quick().fit(X, Y)
     signs = quick().fit(X, np.where(Y == 1, 1, -1))
-    np.testing.assert_array_equal(signs.predict(X) == 1, machine.predict(X) == 1)
+    np.testing.assert_array_equal(signs.predict(X) == 1, learned.predict(X) == 1)
     words = quick(n_epochs=2).fit(X, np.where(Y[:, 0] == 1, "yes", "no"))
     assert set(words.predict(X)) <= {"yes", "no"} and words.predict_proba(X).shape == (300, 2)
     with pytest.raises(ValueError, match="two values"):

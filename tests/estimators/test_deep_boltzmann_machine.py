@@ -97,8 +97,9 @@ def test_layers_of_several_kinds(tmp_path):
 
 @pytest.mark.parametrize("n_components", [4, (4,)])
 def test_one_hidden_layer_is_an_rbm(n_components):
-    deep = mf.DeepBoltzmannMachine(n_components, n_epochs=2, random_state=0).fit(X)
-    plain = mf.GeneralizedRBM(4, n_epochs=2, random_state=0).fit(X)
+    options = {"n_epochs": 2, "n_sweeps": 3, "random_state": 0}
+    deep = mf.DeepBoltzmannMachine(n_components, **options).fit(X)
+    plain = mf.GeneralizedRBM(4, **options).fit(X)
     np.testing.assert_array_equal(deep.weights_[0], plain.weights_)
     np.testing.assert_array_equal(deep.transform(X), plain.transform(X))
     np.testing.assert_array_equal(deep.score_samples(X), plain.score_samples(X))

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.special import comb
@@ -103,6 +105,27 @@ def test_samples_may_start_from_data():
     assert set(np.unique(found.samples)) == {-1, 1}
     with pytest.raises(ValueError, match="support"):
         mf.annealed_importance_sampling(model, 50, 20, data=data / 2)
+
+
+def test_deep_machines_are_annealed_as_their_even_and_odd_layers():
+    rng = np.random.default_rng(3)
+    layers = [mf.Ising(rng.normal(size=6)), mf.Bernoulli(rng.normal(size=4))]
+    layers += [mf.Ising(rng.normal(size=5)), mf.Bernoulli(rng.normal(size=3))]
+    sizes = [len(layer.field) for layer in layers]
+    weights = [rng.normal(size=pair) / 2 for pair in pairwise(sizes)]
+    model = mf.DBM(weights, layers)
+    truth = mf.exact(model).log_partition
+    data = rng.choice([-1.0, 1.0], (3, 6))
+    for start in (None, data):
+        found = mf.annealed_importance_sampling(model, 200, 100, data=start, rng=0)
+        assert abs(found.log_partition - truth) < 5 * found.error < 0.2
+        assert abs(found.reverse - truth) < 5 * found.reverse_error < 0.2
+        assert found.samples.shape == (200, 6) and set(np.unique(found.samples)) == {-1, 1}
+    with pytest.raises(ValueError, match="data must have shape"):
+        mf.annealed_importance_sampling(model, data=np.ones((3, 11)))
+    report = mf.log_partition_report(model, data, n_chains=50, n_steps=20)
+    assert report["exact"].log_partition == truth
+    assert abs(report["TAP2, log-sum-exp"].log_partition - truth) < 0.5
 
 
 def test_other_models_and_divergence():

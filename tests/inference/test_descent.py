@@ -35,7 +35,7 @@ def test_slope_is_the_derivative_of_the_energy(shape):
     task, point = somewhere(problem(*shape, share=0.2)[0])
     step = descent.Step(task, point, 0.5)
     h = 1e-6  # the path has a kink in its curvature
-    up, down = (descent.evaluate(task, step.sites(s * h), point.cavity).value for s in (1, -1))
+    up, down = (step.at(s * h).value for s in (1, -1))
     assert step.slope < 0
     np.testing.assert_allclose((up - down) / (2 * h), step.slope, rtol=1e-5)
 
@@ -48,11 +48,10 @@ def test_steps_without_caution_are_newtons(shape):
     assert exact.converged
     task, noise = prepare(model), np.random.default_rng(2).normal(size=exact.sites.shape)
     sites = exact.sites * (1 + 1e-3 * noise)
-    cavity, errors = np.stack([exact.b, exact.a]), []
+    point, errors = descent.evaluate(task, sites, np.stack([exact.b, exact.a])), []
     for _ in range(4):
-        point = descent.evaluate(task, sites, cavity)
         errors.append(abs(point.gaussian - [exact.mean, exact.var]).max())
-        sites, cavity = descent.Step(task, point, 0.0).sites(1.0), point.cavity
+        point = descent.Step(task, point, 0.0).at(1.0)
     assert errors[0] > 1e-4 and errors[1] < 1e-2 * errors[0]
     assert errors[2] < 1e-3 * errors[1] and errors[3] < 1e-11
 

@@ -240,7 +240,7 @@ def test_double_loop_and_descent_on_the_moments_are_one_minimisation(newton):
     """Two algorithms, one of them with two inner solvers, that share the energy only."""
     model, _ = problem(20, 30, share=0.1)
     energies = []
-    for other in ({}, {"descend": lambda *_: None}):
+    for other in ({}, {"WAYS": ()}):
         with pytest.MonkeyPatch.context() as patch:
             from_the_first_sites(patch)
             patch.setattr(inner_loop, "NEWTON", newton)

@@ -14,6 +14,7 @@ def linear(n, d, dtype=np.float64, noise_variance=0.3):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(n, d)).astype(dtype), rng.normal(size=n)
     X[:, 7] = 0  # a constant column, centred
+    X.flags.writeable = False  # like that of a model
     wide = X.astype(float)
     constant = -(y @ y / noise_variance + n * np.log(2 * np.pi * noise_variance)) / 2
     dense = Dense(wide.T @ wide / noise_variance, wide.T @ y / noise_variance, constant)

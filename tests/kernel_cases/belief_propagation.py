@@ -69,6 +69,7 @@ def pair_arguments(size, dtype, rows=None, mean=False):
 def exponential_arguments(size, dtype, rows=None):
     """Arguments of `exponentials`, of so many visible units."""
     weights = rbm(size, dtype).weights[chosen(rows, size.n_rows)]
+    weights.flags.writeable = False  # like those of a model
     out = np.zeros((len(weights), size.n_hidden + 3), dtype)
     return weights, 2.0, np.zeros(1, np.int64), out
 

@@ -18,6 +18,7 @@ def covariance_arguments(size, dtype, rows=None):
     """Arguments of `data_covariance`; "rows" are rows of X."""
     rng, X = design(size, dtype)
     X, scale = X[chosen(rows, len(X))], rng.gamma(2.0, size=X.shape[1])
+    X.flags.writeable = False  # like that of a model
     return X, scale, np.zeros(1, np.int64), np.full((3, len(X), len(X)), np.nan)
 
 
@@ -33,6 +34,7 @@ def whitened_arguments(size, dtype, rows=None):
     n, k = len(X), 5
     whiten, directions = np.tril(rng.normal(size=(n, n))), rng.normal(size=(k, n)) / n
     X = np.ascontiguousarray(X[:, chosen(rows, X.shape[1])])
+    X.flags.writeable = False
     z, pull = rng.normal(size=n), rng.normal(size=k)
     return X, whiten, directions, z, pull, np.zeros(1, np.int64), *np.zeros((2, X.shape[1]))
 

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from fastmf.inference import adaptive_tap, tap
+from fastmf.inference.adaptive_tap import adaptive_tap
+from fastmf.inference.tap import tap
 from fastmf.learning.gradients import data_average, gradient
 from fastmf.learning.likelihood import log_likelihood
 from fastmf.models import RBM

@@ -1,3 +1,6 @@
+from functools import partial
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -9,14 +12,17 @@ def script(load):
     return load("compare_peers")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch, about itself
 def test_peers_solve_the_same_problems(script):
     X = script.chain(4, 500)
     ours = mf.FullyVisibleBoltzmannMachine(solver="newton").fit(X)
     np.testing.assert_allclose(script.scipy_maximum(X), ours.couplings_, atol=1e-5)
     model = script.machine(20, 10, "float64")
     found = mf.belief_propagation(model, max_iter=10, tol=0, damping=0.0)
-    for peer in (script.by_odds, script.by_the_paper):
-        for beliefs, mean in zip(peer(model, 10), found.mean, strict=True):
+    peers = [partial(peer, model, 10) for peer in (script.by_odds, script.by_the_paper)]
+    peers += [make(model, 10) for _, make, package in script.PEERS if find_spec(package)]
+    for peer in peers:
+        for beliefs, mean in zip(peer(), found.mean, strict=True):
             np.testing.assert_allclose(beliefs, mean, atol=1e-10)
 
 

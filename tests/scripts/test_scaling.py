@@ -15,7 +15,7 @@ NAMES = sorted(f[:-3] for f in os.listdir(SCRIPTS) if f.startswith("scaling_"))
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_quick_run_gives_table_and_picture(name, load, tmp_path):
-    for package in ("matplotlib", "threadpoolctl", *(["distributed"] * ("distributed" in name))):
+    for package in ("matplotlib", "threadpoolctl", *(["dask"] * ("distributed" in name))):
         pytest.importorskip(package)
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     load(name).main(["--quick", "--threads", "2", "--output", str(tmp_path)])
