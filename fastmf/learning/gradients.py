@@ -83,7 +83,7 @@ def conditional_moments(model, X, order=2, n_threads=None):
 
 def _row_average(prior):
     # In float64: sums over many rows of float32 would lose digits.
-    return map_parameters(lambda f: np.ones(len(f)) @ f.astype(float) / len(f), prior)
+    return map_parameters(lambda f: np.mean(f, axis=0, dtype=np.float64), prior)
 
 
 def _of_data(model, X, order, n_threads, **options):

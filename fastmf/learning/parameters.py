@@ -27,9 +27,6 @@ class ModelParameters:
         """The parameters of a model."""
         return cls(**{f.name: getattr(model, f.name) for f in dataclasses.fields(model)})
 
-    def __sub__(self, other):
-        return self.combine(np.subtract, other)
-
     def combine(self, function, *others):
         """Apply a function to the arrays of several parameters of one model.
 

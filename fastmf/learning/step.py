@@ -137,6 +137,7 @@ def ascend(state, slope, settings, rate):
     here = ModelParameters.of(state.model)
 
     def turned(velocity, slope, values):
+        # In place: at 784 x 500 every fresh array is 1.6 MB.
         velocity *= settings.momentum
         slope *= rate
         velocity += slope

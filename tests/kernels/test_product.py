@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 
 from fastmf._numba import kernel
-from fastmf.kernels.product import CHUNK, TILE_ROWS, pack, panel_width, product
+from fastmf.kernels.product import (
+    CHUNK,
+    TILE_ROWS,
+    fill_panels,
+    pack,
+    packed_shape,
+    panel_width,
+    product,
+)
 from fastmf.reference.product import unpacked
 
 
@@ -64,3 +72,14 @@ def test_packing_loses_nothing():
     matrix = np.random.default_rng(3).normal(size=(11, 29))
     np.testing.assert_array_equal(unpacked(pack(matrix), 29), matrix)
     assert (pack(matrix)[-1, :, 29 % WIDTH[np.float64] :] == 0).all()
+
+
+@pytest.mark.parametrize("n_columns", [1, 24, 25])
+def test_what_no_column_fills_is_zero(n_columns):
+    # No product shows it: those columns are multiplied and then left out.
+    panels = np.full(packed_shape(3, n_columns, np.float32), np.nan, np.float32)
+    fill_panels(np.ones((3, n_columns), np.float32), panels)
+    whole = panels.swapaxes(0, 1).reshape(3, -1)
+    np.testing.assert_array_equal(
+        whole, np.broadcast_to(np.arange(whole.shape[1]) < n_columns, whole.shape)
+    )
