@@ -39,7 +39,7 @@ MARKERS = "<!-- speed table: begin -->", "<!-- speed table: end -->"
 THREADS = os.cpu_count() or 1
 TAP = case("tap.tap-blocked")
 PLAIN = {"acceleration": None}
-FAST = {"acceleration": "aitken", "onsager_every": 3}
+FAST = {"acceleration": "momentum", "onsager_every": 3}
 
 
 def timed(function, *arguments):

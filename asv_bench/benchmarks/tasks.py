@@ -39,7 +39,10 @@ class Start:
         self.run(self.SOLVE)
 
 
-OPTIONS = {"plain": {"acceleration": None}, "fast": {"acceleration": "aitken", "onsager_every": 3}}
+OPTIONS = {
+    "plain": {"acceleration": None},
+    "fast": {"acceleration": "momentum", "onsager_every": 3},
+}
 
 
 class Solve:

@@ -9,20 +9,19 @@ from fastmf.kernels.vocabulary import (
     CONVERGED,
     CYCLING,
     DIVERGED,
+    MOMENTUM,
     ONSET,
     OUT_OF_SWEEPS,
     RUNNING,
-    STRAIGHT,
     STRONGEST_DAMPING,
     WINDOW,
 )
 
 # One slot: which row it holds, how many sweeps the row has had; whether its new moments exist,
 # whether it has no variance yet, and whether its Onsager terms are computed anew in this sweep;
-# sweeps to wait before the next extrapolation; its damping; the largest change, the largest mean,
-# the squared step and step . last step of this sweep; the squared step of the last one; the running
-# mean of the cosine of successive steps; and the smallest residual of this window and of the one
-# before.
+# whether it is hurried; its damping and its momentum; the largest change, the largest mean, the
+# squared change and change . last step of this sweep; the squared step of the last one; the running
+# mean of their cosine; and the smallest residual of this window and of the one before.
 SLOT = np.dtype(
     [
         ("row", np.int64),
@@ -30,8 +29,9 @@ SLOT = np.dtype(
         ("finite", np.int64),
         ("certain", np.int64),
         ("fresh", np.int64),
-        ("wait", np.int64),
+        ("hurried", np.int64),
         ("damping", np.float64),
+        ("momentum", np.float64),
         ("residual", np.float64),
         ("scale", np.float64),
         ("size", np.float64),
@@ -51,7 +51,7 @@ class Flight(NamedTuple):
     ----------
     slots : SLOT array of shape (n_slots,)
     state : array of shape (4, n_slots, n_units), or (5, n_slots, n_units) for order 3
-        Mean and variance; the last change of the mean; the tilt a without the part from outside;
+        Mean and variance; the last step of the mean; the tilt a without the part from outside;
         the third cumulant. The tilt b goes straight into the record.
     products : array of shape (3, n_slots, block)
         Mean, variance and third cumulant times one block of couplings, their squares and cubes.
@@ -87,8 +87,9 @@ def board(flight, s, row, settings, record):
     slot["row"] = row
     slot["sweep"] = 0
     slot["certain"] = spread == 0
-    slot["wait"] = settings.extrapolate_after
+    slot["hurried"] = 0
     slot["damping"] = settings.damping
+    slot["momentum"] = 0
     slot["last_size"] = 0
     slot["swing"] = 0
     slot["best"] = np.inf
@@ -147,7 +148,11 @@ def start_sweep(flight, n_active, all_fresh):
 
 @kernel(inner=True)
 def judge(flight, s, settings, record):
-    """Status of the row in slot s after a sweep; damped if it oscillates, hurried if it crawls."""
+    """Status of the row in slot s after a sweep; damped if it oscillates, hurried if it may be.
+
+    A hurried row has momentum (Nesterov): it goes on by a part of its last step before the next
+    sweep, a growing part until it turns.
+    """
     not_inlined()
     slot = flight.slots[s]
     slot["certain"] = 0
@@ -172,21 +177,23 @@ def judge(flight, s, settings, record):
     if sweep >= settings.max_iter:
         return OUT_OF_SWEEPS if falling else CYCLING
     if sweep % WINDOW == 0:
-        stuck = slot["best"] > 0.95 * slot["best_before"] and slot["swing"] < 0.9
+        # Momentum turns now and then without going in circles.
+        straight = 0.5 if slot["hurried"] == 1 else 0.9
+        stuck = slot["best"] > 0.95 * slot["best_before"] and slot["swing"] < straight
         swinging = slot["best"] > 0.5 * slot["best_before"] and slot["swing"] < 0
         if settings.adaptive and (stuck or swinging):
             slot["damping"] = min((1 + slot["damping"]) / 2, STRONGEST_DAMPING)
         slot["best_before"] = slot["best"]
         slot["best"] = np.inf
 
-    slot["wait"] -= 1
-    if slot["wait"] <= 0 and residual < ONSET and cosine > STRAIGHT:
-        ratio = np.sqrt(slot["size"] / slot["last_size"])
-        if 0.2 < ratio < 0.995 and residual * ratio / (1 - ratio) < 0.1:
-            mean, step = flight.state[MEAN, s], flight.state[STEP, s]
-            stretch = mean.dtype.type(ratio / (1 - ratio))
-            for i in range(mean.shape[0]):
-                mean[i] += stretch * step[i]
-            slot["wait"] = 3
-    slot["last_size"] = slot["size"]
+    momentum = slot["momentum"]
+    slot["last_size"] = slot["size"] + momentum * (2 * slot["along"] + momentum * slot["last_size"])
+    slot["hurried"] = sweep >= settings.hurry_after and residual < ONSET
+    slot["momentum"] = 0
+    if slot["hurried"] == 1 and cosine > 0:
+        slot["momentum"] = (momentum + MOMENTUM) / 2
+        mean, step = flight.state[MEAN, s], flight.state[STEP, s]
+        part = mean.dtype.type(slot["momentum"])
+        for i in range(mean.shape[0]):
+            mean[i] += part * step[i]
     return RUNNING

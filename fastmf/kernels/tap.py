@@ -64,11 +64,11 @@ def _of_bits_compiled(bits, like):
 
 
 @kernel(inner=True, fastmath=REORDER)
-def _relax(mean, var, step, new_mean, new_var, share):
+def _relax(mean, var, step, new_mean, new_var, shares, momentum):
     """Move a share of the way to new values.
 
-    Returns the largest change before that, the largest mean, the squared step, and its product with
-    the last one.
+    Returns the largest change before that, the largest mean, the squared change, and its product
+    with the last step, a part of which (`momentum`) the mean has already made once more.
     """
     # Not 0: in Numba an integer would make float64 of what follows.
     size = along = mean.dtype.type(0)
@@ -77,13 +77,13 @@ def _relax(mean, var, step, new_mean, new_var, share):
         change = new_mean[i] - mean[i]
         largest = max(largest, _magnitude_bits(change))
         scale = max(scale, _magnitude_bits(new_mean[i]))
-        change = share * change
+        change = shares[i] * change
         size += change * change
         along += change * step[i]
-        step[i] = change
+        step[i] = change + momentum * step[i]
         mean[i] += change
-        var[i] += share * (new_var[i] - var[i])
-    return _of_bits(largest, share), _of_bits(scale, share), size, along
+        var[i] += shares[i] * (new_var[i] - var[i])
+    return _of_bits(largest, size), _of_bits(scale, size), size, along
 
 
 @kernel(inner=True, fastmath=REORDER)
@@ -132,13 +132,14 @@ def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt, rec
         field = tilt.field[min(row, tilt.field.shape[0] - 1), units]
         for i in range(n_units):
             b[i] += field[i]
+    whole_a = a
     if tilt.precision.shape[0] > 0:
         precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), units]
-        own, a = a, flight.scratch[2, :n_units]
+        whole_a = flight.scratch[2, :n_units]
         for i in range(n_units):
-            a[i] = own[i] + precision[i]
+            whole_a[i] = a[i] + precision[i]
 
-    tilted_moments(layer.prior, first, b, a, new_mean, new_var)
+    tilted_moments(layer.prior, first, b, whole_a, new_mean, new_var)
 
     if tilt.clamped.shape[0] > 0:
         clamped = tilt.clamped[min(row, tilt.clamped.shape[0] - 1), units]
@@ -149,9 +150,16 @@ def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt, rec
     if not _is_finite(new_mean, new_var):
         slot["finite"] = 0
         return
-    share = mean.dtype.type(1 - slot["damping"])
+    shares = flight.scratch[3, :n_units]
+    shares[:] = 1 - slot["damping"]
+    if slot["hurried"] == 1:
+        # The Onsager term of the mean between the old and the new one, to first order: such sweeps
+        # do not oscillate, and momentum needs that.
+        for i in range(n_units):
+            shares[i] /= 1 - a[i] * new_var[i] / 2
+    momentum = mean.dtype.type(slot["momentum"])
     step = flight.state[STEP, s, units]
-    largest, scale, size, along = _relax(mean, var, step, new_mean, new_var, share)
+    largest, scale, size, along = _relax(mean, var, step, new_mean, new_var, shares, momentum)
     slot["residual"] = max(slot["residual"], largest)
     slot["scale"] = max(slot["scale"], scale)
     slot["size"] += size

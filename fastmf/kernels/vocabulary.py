@@ -21,12 +21,11 @@ RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
 WINDOW = 16
 # The share of the old value goes 0, 1/2, 3/4, ... up to this.
 STRONGEST_DAMPING = 0.97
-# Slow directions are extrapolated once no mean changes by more than this: earlier, rows would too
-# often be thrown to other fixed points.
-ONSET = 2e-3
-# Only along a straight line: the smallest cosine of successive steps. At 0.9 one row in ten of a
-# trained machine was thrown back again and again.
-STRAIGHT = 0.995
+# Rows are hurried once no mean changes by more than this: at twice as much, three in a hundred of a
+# trained machine were carried to other fixed points.
+ONSET = 0.05
+# The part of its last move that a hurried row makes once more, as long as it goes straight on.
+MOMENTUM = 0.9
 
 
 class Layer(NamedTuple):
@@ -71,8 +70,8 @@ class Settings(NamedTuple):
     max_iter : int
     onsager_every : int
         Sweeps from one computation of the variance products to the next.
-    extrapolate_after : int
-        Sweeps of a row before slow directions are extrapolated (vector Aitken).
+    hurry_after : int
+        Sweeps of a row before it may be hurried (momentum, half-implicit Onsager terms).
     rows_in_flight : int
         Rows that a worker holds at a time.
     resolution : float
@@ -86,7 +85,7 @@ class Settings(NamedTuple):
     tol: float
     max_iter: int
     onsager_every: int
-    extrapolate_after: int
+    hurry_after: int
     rows_in_flight: int
     resolution: float
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
+from fastmf.inference._layout import layout_of
 from fastmf.kernels import gibbs as kernels
 from fastmf.priors._protocol import sample
 
@@ -38,13 +39,13 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     values = [two_values(prior) for prior in model.layers]
     if all(values):
         seed = rng.integers(2**64, dtype=np.uint64)
-        work = np.empty((len(v), max(model.weights.shape)), model.dtype)
         queue = np.zeros(1, np.int64)
-        work_done = 2 * n_sweeps * len(v) * model.weights.size
-        n_workers = workers_for(-(-len(v) // kernels.BLOCK_ROWS), work_done, n_threads)
+        work = 2 * n_sweeps * len(v) * model.weights.size
+        n_workers = workers_for(-(-len(v) // kernels.ROWS), work, n_threads)
+        below, above = layout_of(model, 1, "blocked").layers
         arguments = (
-            *(model.weights, model.transposed, *model.layers, *values),
-            *(seed, n_sweeps, v, h, work, queue),
+            *(above.couplings, below.couplings, *model.layers, *values),
+            *(seed, n_sweeps, v, h, queue),
         )
         in_parallel(kernels.gibbs, arguments, n_workers)
         return v, h

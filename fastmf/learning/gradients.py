@@ -2,7 +2,7 @@
 
 Every method of learning climbs the difference of two averages: over the data, where they are exact,
 and over the model, where they come from mean-field solutions or from Gibbs samples. Averages over
-samples are those over data; so two functions are enough.
+samples are those over data.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from fastmf.inference.adaptive_tap import mean_covariance
 from fastmf.inference.expectation_propagation import ExpectationPropagation
 from fastmf.kernels import statistics as kernels
 from fastmf.kernels.product import fill_panels, packed_shape
-from fastmf.learning.parameters import ModelParameters, chain, unchained
+from fastmf.learning.parameters import chain, unchained
 from fastmf.learning.posterior import posterior
 from fastmf.models import DBM
 from fastmf.priors._protocol import gradient as prior_gradient
@@ -86,108 +86,82 @@ def _row_average(prior):
     return map_parameters(lambda f: np.ones(len(f)) @ f.astype(float) / len(f), prior)
 
 
-def data_average(model, X, order=2, n_threads=None, **options):
-    """Derivatives by the parameters of the average over rows of log sum_h exp(-energy(x, h)).
+def _of_data(model, X, order, n_threads, **options):
+    """What makes the average over rows of log sum_h exp(-energy(x, h)) change.
 
-    Parameters
-    ----------
-    model : RBM or DBM
-    X : array of shape (n_rows, n_visible)
-        Data, or samples of the model.
-    order : {1, 2, 3}
-        Of the expansion for the hidden layers of a DBM; those of an RBM need none.
-    **options
-        Of `tap`, for the hidden layers of a DBM.
-
-    Returns
-    -------
-    ModelParameters
-
-    Notes
-    -----
-    Tramel et al. (2018), first terms of Eqs. 40-42 (with l for the dummy index inside), and of Eqs.
-    126-129.
+    Returns the terms of `pair_averages` for each of the couplings, and the derivatives by the
+    prior of each layer.
     """
     visible = _row_average(log_prob_gradient(model.layers[0], X))
     if isinstance(model, DBM):
         hidden = posterior(model, X, order=order, n_threads=n_threads, **options)
-        weights, layers = _averages(hidden.model, hidden.solutions, order, n_threads)
-        first = pair_averages(model.weights[0], [(X, hidden.solutions.mean[0], 1, 0)], n_threads)
-        return unchained(model, (first, *weights), (visible, *layers))
+        terms, layers = _of_solutions(hidden.model, hidden.solutions, order)
+        return [[(X, hidden.solutions.mean[0], 1, 0)], *terms], [visible, *layers]
     b, mean, var = conditional_moments(model, X, order, n_threads)
-    return ModelParameters(
-        weights=pair_averages(model.weights, [(X, mean, 1, 0)], n_threads),
-        visible=visible,
-        hidden=_row_average(prior_gradient(model.hidden, b, b.dtype.type(0), mean, var)),
-    )
+    hidden = _row_average(prior_gradient(model.hidden, b, b.dtype.type(0), mean, var))
+    return [[(X, mean, 1, 0)]], [visible, hidden]
 
 
-def _averages(model, solutions, order, n_threads):
-    weights, layers = chain(model)
-    adaptive = isinstance(solutions, ExpectationPropagation)
+def _of_solutions(model, solutions, order):
+    """The same for the average log-partition over mean-field solutions."""
+    _, layers = chain(model)
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
-    slopes = []
-    for k, w in enumerate(weights):
+    pairs = []
+    for k in range(len(layers) - 1):
         (_, _, m, c), (_, _, m_above, c_above) = parts[k], parts[k + 1]
         terms = [(m, m_above, 1, 0)]
-        if adaptive:
-            covariance = mean_covariance(model, solutions).astype(w.dtype)
-            slopes.append(pair_averages(w, terms, n_threads) + covariance)
-            continue
         if order >= 2:
             terms += [(c, c_above, 1, 1)]
         if order == 3:
             below, above = layers[k].third_cumulant(m), layers[k + 1].third_cumulant(m_above)
             terms += [(below[0], above[0], 0.5, 2)]
-        slopes.append(pair_averages(w, terms, n_threads))
+        pairs.append(terms)
     priors = zip(layers, parts, strict=True)
-    return slopes, [_row_average(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]
+    return pairs, [_row_average(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]
 
 
-def solution_average(model, solutions, order=2, n_threads=None):
-    """Derivatives by the parameters of the average log-partition over mean-field solutions.
-
-    Parameters
-    ----------
-    model : RBM or DBM
-    solutions : FixedPoint
-        One solution a row, as `tap` and `adaptive_tap` return them. The approximate log-partition
-        is stationary in means and variances at a fixed point, so these derivatives are exact there
-        and only there.
-    order : {1, 2, 3}
-        The order of the expansion that was solved; solutions of adaptive TAP have none.
-
-    Returns
-    -------
-    ModelParameters
-
-    Notes
-    -----
-    Tramel et al. (2018), second terms of Eqs. 40-42 and 126-129; the third order is that of Gabrie
-    et al. (2015) for binary units, with the third cumulants k: <W^2 k_v k_h> / 2. Adaptive TAP has
-    the covariance of the Gaussian side, a a + C2, in the place of a a + W c c.
-    """
-    return unchained(model, *_averages(model, solutions, order, n_threads))
-
-
-def gradient(model, X, solutions, order=2, **options):
-    """Gradient of the mean-field log-likelihood.
+def gradient(model, X, of_model, order=2, n_threads=None, **options):
+    """Gradient of the log-likelihood, as a mean-field approximation or samples see the model.
 
     Parameters
     ----------
     model : RBM or DBM
     X : array of shape (n_rows, n_visible)
         Data.
-    solutions : FixedPoint
-        Any number of converged solutions of `tap(model, ..., order=order)` or of `adaptive_tap`,
-        weighted equally.
+    of_model : FixedPoint, or array of shape (n_samples, n_visible)
+        Any number of solutions of `tap(model, ..., order=order)` or of `adaptive_tap`, weighted
+        equally; or samples of the visible units. The approximate log-partition is stationary in
+        means and variances at a fixed point, so its derivatives are exact there and only there.
     order : {1, 2, 3}
+        Of the expansion that was solved; solutions of adaptive TAP and samples have none.
+    n_threads : int or None
     **options
         Of `tap`, for the hidden layers of a DBM given data.
 
     Returns
     -------
     ModelParameters
-        Of the average over rows of `log_likelihood(model, X, average of solutions.log_partition)`.
+        From solutions, of the average over rows of
+        `log_likelihood(model, X, average of solutions.log_partition)`.
+
+    Notes
+    -----
+    Tramel et al. (2018), Eqs. 40-42 (with l for the dummy index inside the first terms) and
+    126-129; the third order is that of Gabrie et al. (2015) for binary units, with the third
+    cumulants k: <W^2 k_v k_h> / 2. Adaptive TAP has the covariance of the Gaussian side, a a + C2,
+    in the place of a a + W c c.
     """
-    return data_average(model, X, order, **options) - solution_average(model, solutions, order)
+    adaptive = isinstance(of_model, ExpectationPropagation)
+    pairs, layers = _of_data(model, X, order, n_threads, **options)
+    if isinstance(of_model, np.ndarray):
+        less_pairs, less_layers = _of_data(model, of_model, order, n_threads, **options)
+    else:
+        less_pairs, less_layers = _of_solutions(model, of_model, 1 if adaptive else order)
+    weights = []
+    for w, terms, less in zip(chain(model)[0], pairs, less_pairs, strict=True):
+        less = [(below, above, -scale, power) for below, above, scale, power in less]
+        weights.append(pair_averages(w, terms + less, n_threads))
+    if adaptive:
+        weights[0] -= mean_covariance(model, of_model)
+    both = zip(layers, less_layers, strict=True)
+    return unchained(model, weights, [map_parameters(np.subtract, *pair) for pair in both])

@@ -8,8 +8,8 @@ from fastmf.reference.product import unpacked
 RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
 WINDOW = 16
 STRONGEST_DAMPING = 0.97
-ONSET = 2e-3
-STRAIGHT = 0.995
+ONSET = 0.05
+MOMENTUM = 0.9
 
 
 class Rows:
@@ -27,8 +27,8 @@ class Rows:
             for part in tilt
         )
         self.sweep = np.zeros(n_rows, int)
-        self.wait = np.full(n_rows, settings.extrapolate_after)
-        self.damping = np.full(n_rows, settings.damping)
+        self.hurried = np.zeros(n_rows, bool)
+        self.damping, self.momentum = np.full(n_rows, settings.damping), np.zeros(n_rows)
         self.last_size, self.swing = np.zeros(n_rows), np.zeros(n_rows)
         self.best, self.best_before = np.full(n_rows, np.inf), np.full(n_rows, np.inf)
         self.start_sweep()
@@ -124,6 +124,7 @@ def _visit(layer, dense, rows, first, last, fresh, settings):
     new_mean = np.where(ok[:, None], new_mean, mean)
     new_var = np.where(ok[:, None], new_var, var)
     share = (1 - rows.damping)[:, None].astype(mean.dtype)
+    share = np.where(rows.hurried[:, None], share / (1 - a * new_var / 2), share)
     change = new_mean - mean
     np.maximum(rows.residual, abs(change).max(1), out=rows.residual)
     np.maximum(rows.scale, abs(new_mean).max(1), out=rows.scale)
@@ -131,7 +132,8 @@ def _visit(layer, dense, rows, first, last, fresh, settings):
     step = rows.step[:, units]
     rows.size += np.einsum("ij,ij->i", change, change)
     rows.along += np.einsum("ij,ij->i", change, step)
-    step[:] = change
+    step *= rows.momentum[:, None].astype(mean.dtype)
+    step += change
     mean += change
     var += share * (new_var - var)
     if settings.order == 3:
@@ -139,7 +141,7 @@ def _visit(layer, dense, rows, first, last, fresh, settings):
 
 
 def _judge(rows, fresh, settings, record):
-    """Status of each row after a sweep; oscillating rows are damped, crawling ones extrapolated."""
+    """Status of each row after a sweep; oscillating rows are damped, the others hurried."""
     rows.sweep += 1
     residual = rows.residual
     if len(record.history):
@@ -157,7 +159,8 @@ def _judge(rows, fresh, settings, record):
     status = np.where(rows.finite, np.where(converged, CONVERGED, status), DIVERGED)
 
     window = rows.sweep % WINDOW == 0
-    stuck = (rows.best > 0.95 * rows.best_before) & (rows.swing < 0.9)
+    straight = np.where(rows.hurried, 0.5, 0.9)
+    stuck = (rows.best > 0.95 * rows.best_before) & (rows.swing < straight)
     swinging = (rows.best > 0.5 * rows.best_before) & (rows.swing < 0)
     if settings.adaptive:
         stronger = np.minimum((1 + rows.damping) / 2, STRONGEST_DAMPING)
@@ -165,15 +168,12 @@ def _judge(rows, fresh, settings, record):
     rows.best_before = np.where(window, rows.best, rows.best_before)
     rows.best = np.where(window, np.inf, rows.best)
 
-    rows.wait -= 1
-    ratio = np.sqrt(rows.size / rows.last_size)
-    stretch = ratio / (1 - ratio)
-    slow = (rows.wait <= 0) & (residual < ONSET) & (cosine > STRAIGHT)
-    slow &= (ratio > 0.2) & (ratio < 0.995) & (residual * stretch < 0.1) & (status == RUNNING)
-    kind = rows.mean.dtype
-    rows.mean[slow] += stretch[slow, None].astype(kind) * rows.step[slow]
-    rows.wait[slow] = 3
-    rows.last_size = rows.size.copy()
+    momentum = rows.momentum
+    rows.last_size = rows.size + momentum * (2 * rows.along + momentum * rows.last_size)
+    rows.hurried = (rows.sweep >= settings.hurry_after) & (residual < ONSET)
+    rows.momentum = np.where(rows.hurried & (cosine > 0), (momentum + MOMENTUM) / 2, 0)
+    part = np.where(status == RUNNING, rows.momentum, 0)
+    rows.mean += part[:, None].astype(rows.mean.dtype) * rows.step
     return status
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from kernel_cases import Size, machines
 from readme import example
 
 import fastmf as mf
@@ -245,7 +246,7 @@ def test_types_are_kept():
     np.testing.assert_allclose(result.mean[0], double.mean[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [{"acceleration": "aitken"}, {"onsager_every": 3}])
+@pytest.mark.parametrize("options", [{"acceleration": "momentum"}, {"onsager_every": 3}])
 def test_short_cuts_lead_to_fixed_points(options):
     model = binary_rbm(60, 40, scale=0.5)
     data = (np.random.default_rng(0).random((50, 60)) < 0.5).astype(float)
@@ -256,6 +257,37 @@ def test_short_cuts_lead_to_fixed_points(options):
     plain = mf.tap(model, data, acceleration=None)
     same = abs(plain.mean[0] - result.mean[0]).max(1) < 1e-5
     assert same.mean() >= 0.98
+
+
+def slow_machine(dtype):
+    """Planted patterns near the point where they lose to noise: rows crawl, and pass saddles."""
+    return machines.rbm(Size(100, 50, 0), dtype, patterns=5.0, noise=4.0)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_momentum_saves_sweeps(dtype):
+    model = slow_machine(dtype)
+    starts = machines.data(model, 100)
+    plain, result = (mf.tap(model, starts, acceleration=a) for a in (None, "momentum"))
+    assert plain.converged.all() and result.converged.all()
+    assert result.n_iter.sum() < 0.7 * plain.n_iter.sum()
+    assert len(np.unique(plain.mean[0].round(2), axis=0)) > 1
+    close = 1e-5 if dtype == "float64" else 1e-3
+    assert (abs(plain.mean[0] - result.mean[0]).max(1) < close).mean() >= 0.98
+    again = mf.tap(model, result, acceleration=None, max_iter=100)
+    np.testing.assert_allclose(again.mean[0], result.mean[0], atol=close)
+
+
+def test_momentum_leaves_clamped_units_alone():
+    model = slow_machine("float64")
+    starts, rng = machines.data(model, 20), np.random.default_rng(2)
+    options = {"clamp": rng.random(starts.shape) < 0.2, "field": rng.normal(size=100)}
+    result = mf.tap(model, starts, acceleration="momentum", **options)
+    plain = mf.tap(model, starts, acceleration=None, **options)
+    held = options["clamp"]
+    assert (result.mean[0][held] == starts[held]).all() and (result.var[0][held] == 0).all()
+    np.testing.assert_allclose(result.mean[0], plain.mean[0], atol=1e-6)
+    np.testing.assert_allclose(result.log_partition, plain.log_partition, atol=1e-10)
 
 
 def test_history_and_cap():
@@ -286,6 +318,9 @@ def test_oscillating_rows_are_damped_and_only_those():
     assert all("cycling" in m for m in undamped.message[~undamped.converged])
     result = mf.tap(model, data, max_iter=2000)
     assert result.converged.all()
+    hurried = mf.tap(model, data, max_iter=2000, acceleration="momentum")
+    assert hurried.converged.all()
+    np.testing.assert_allclose(hurried.mean[0], result.mean[0], atol=1e-6)
     early = undamped.n_iter < 16
     assert (result.mean[0][early] == undamped.mean[0][early]).all()
     again = mf.tap(model, result, damping=0.95, max_iter=3)
@@ -296,8 +331,9 @@ def test_oscillating_rows_are_damped_and_only_those():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_extreme_weights_stay_finite(scale, dtype):
     model = binary_rbm(scale=scale, dtype=dtype)
-    for order in (1, 2, 3):
-        result = mf.tap(model, np.eye(7), order=order, max_iter=60)
+    for order, acceleration in ((1, None), (2, None), (3, None), (2, "momentum"), (3, "momentum")):
+        options = {"order": order, "acceleration": acceleration}
+        result = mf.tap(model, np.eye(7), max_iter=60, **options)
         for part in (*result.mean, *result.var, *result.b, *result.a, result.residual):
             assert np.isfinite(part).all()
         assert not np.isnan(result.log_partition).any()

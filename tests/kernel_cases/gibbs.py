@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf.kernels.product import pack
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, rbm
 
@@ -10,12 +11,10 @@ def gibbs_arguments(size, dtype, rows=None, *, n_sweeps=3):
     """Arguments of `gibbs`."""
     model = rbm(size, dtype)
     v = data(model, size.n_rows)[chosen(rows, size.n_rows)]
-    n_rows, n_visible = v.shape
     values = model.visible.support, model.hidden.support
     return (
-        *(model.weights, model.transposed, *model.layers, *values),
-        *(np.uint64(7), n_sweeps, v, np.zeros((n_rows, size.n_hidden), dtype)),
-        np.zeros((n_rows, max(n_visible, size.n_hidden)), dtype),
+        *(pack(model.weights), pack(model.transposed), *model.layers, *values),
+        *(np.uint64(7), n_sweeps, v, np.zeros((len(v), size.n_hidden), dtype)),
         np.zeros(1, np.int64),
     )
 

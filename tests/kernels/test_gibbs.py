@@ -3,6 +3,7 @@ import pytest
 
 from fastmf._threads import in_parallel
 from fastmf.kernels import gibbs as kernels
+from fastmf.kernels.product import pack
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Ising
 from fastmf.reference import gibbs as reference
@@ -20,9 +21,8 @@ def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9):
     )
     v = rng.choice(VALUES[visible], (n_rows, 13)).astype(dtype)
     return (
-        model.weights, model.transposed, *model.layers, VALUES[visible], VALUES[hidden],
-        np.uint64(seed), n_sweeps, v, np.zeros((n_rows, 6), dtype), np.zeros((n_rows, 13), dtype),
-        np.zeros(1, np.int64),
+        pack(model.weights), pack(model.transposed), *model.layers, VALUES[visible], VALUES[hidden],
+        np.uint64(seed), n_sweeps, v, np.zeros((n_rows, 6), dtype), np.zeros(1, np.int64),
     )  # fmt: skip
 
 
@@ -40,8 +40,8 @@ def test_kernel_and_twin_draw_the_same(visible, hidden, dtype):
 
 
 def test_number_of_threads_and_company_do_not_matter():
-    many = arguments(Bernoulli, Bernoulli, float, n_rows=20)
-    one = arguments(Bernoulli, Bernoulli, float, n_rows=20)
+    many = arguments(Bernoulli, Bernoulli, float, n_rows=60)
+    one = arguments(Bernoulli, Bernoulli, float, n_rows=60)
     few = arguments(Bernoulli, Bernoulli, float, n_rows=4)
     in_parallel(kernels.gibbs, many, 3)
     for case in (one, few):

@@ -67,12 +67,12 @@ def test_company_does_not_matter(the_case):
 
 
 def test_the_cases_are_what_their_names_say():
-    """Cases that never damp, extrapolate, cycle or save sweeps would compare nothing."""
+    """Cases that never damp, hurry, cycle or save sweeps would compare nothing."""
     found = {
         name: run("compiled", case(f"tap.tap-{name}"))
         for name in (
             "blocked",
-            "aitken",
+            "momentum",
             "oscillating",
             "fully_visible_cycling",
             "fully_visible_oscillating",
@@ -83,7 +83,7 @@ def test_the_cases_are_what_their_names_say():
     for name in ("oscillating", "fully_visible_oscillating"):
         assert (found[name]["n_iter"] > WINDOW).all()
         assert (found[name]["status"] == CONVERGED).any()
-    assert found["aitken"]["n_iter"].sum() < 0.8 * found["blocked"]["n_iter"].sum()
+    assert found["momentum"]["n_iter"].sum() < 0.8 * found["blocked"]["n_iter"].sum()
     assert len(np.unique(found["blocked"]["mean"].round(3), axis=0)) > 1
 
 
