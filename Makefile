@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(abspath $(VENV))/bin
-# Processes that share the tests, by files. More of them compile more of the same, and need more memory.
+# Processes that share the tests, by files, each with one thread of BLAS: more of those would wait for
+# each other. More processes compile more of the same, and need more memory.
 TESTERS ?= 2
 # What `make bench` runs; `make bench BENCH=.` runs everything, which takes long.
 BENCH ?= ^kernels.Kernels.*float32|Start|Moments|Epoch|Systems.time

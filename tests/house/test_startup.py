@@ -12,6 +12,8 @@ import fastmf
 ROOT = Path(fastmf.__file__).parent.parent
 
 OPTIONAL = ["sklearn", "matplotlib", "tqdm", "dask", "distributed", "pandas"]
+# Parts of the package that are imported when something of theirs is first used.
+LATER = ["fastmf.inference", "fastmf.kernels", "fastmf.learning"]
 
 
 def python(code, *arguments):
@@ -34,10 +36,10 @@ print(json.dumps([seconds, sorted(set(sys.argv[1:]) & set(sys.modules))]))
 
 
 def test_import_takes_less_than_a_second_and_needs_no_extra():
-    runs = [python(IMPORT, *OPTIONAL) for _ in range(3)]
+    runs = [python(IMPORT, *OPTIONAL, *LATER) for _ in range(3)]
     # Processor time: that of other programs is not ours.
     assert statistics.median(seconds for seconds, _ in runs) < 1
-    assert all(extras == [] for _, extras in runs)
+    assert all(imported == [] for _, imported in runs)
 
 
 # All public names, except those at home in a part that needs scikit-learn.
