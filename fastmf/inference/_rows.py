@@ -96,7 +96,7 @@ def _start(model, init, arrays, rng, clamped):
         shape = (n_rows, n_units(first))
         draws = sample(first, np.zeros(shape, dtype), np.zeros(shape, dtype), generator(rng))
         return [draws.astype(dtype)] + [None] * len(rest), [None] * len(model.layers)
-    if hasattr(init, "mean") and hasattr(init, "var") and not isinstance(init, np.ndarray):
+    if isinstance(init, FixedPoint):
         init = (init.mean, init.var)
     if isinstance(init, tuple):
         if len(init) != 2:
