@@ -172,6 +172,19 @@ def test_rows_have_their_own_fields():
         assert together.log_partition[row] == alone.log_partition
 
 
+@pytest.mark.parametrize("layer", [0, 1])
+def test_values_may_be_clamped_whatever_the_start(layer):
+    model = binary_rbm()
+    clamp = [None, None]
+    clamp[layer] = np.full(model.weights.shape[layer], np.nan)
+    clamp[layer][0] = 1
+    expected = mf.tap(model, clamp=tuple(clamp), tol=1e-13)
+    for init in (np.zeros(7), (np.full(7, 0.5), (None, np.zeros(5)))):
+        result = mf.tap(model, init, clamp=tuple(clamp), tol=1e-13)
+        assert result.converged and result.mean[layer][0] == 1
+        np.testing.assert_allclose(result.mean[0], expected.mean[0], atol=1e-10)
+
+
 def test_clamped_data_give_the_exact_unnormalised_likelihood():
     model = binary_rbm()
     data = (np.random.default_rng(0).random((6, 7)) < 0.5).astype(float)
