@@ -316,6 +316,12 @@ def test_extreme_weights_stay_finite(scale, dtype):
         assert not np.isnan(result.log_partition).any()
 
 
+def test_weights_whose_squares_overflow_diverge():
+    result = mf.tap(binary_rbm(scale=1e160), 3, rng=0)
+    assert not result.converged.any()
+    assert all(np.isfinite(part).all() for part in (*result.mean, *result.var))
+
+
 def test_divergence_is_reported():
     weights = np.array([[3.0, 0.0], [0.0, 0.1]])
     model = mf.RBM(weights, mf.Bernoulli(np.zeros(2)), mf.Gaussian(np.zeros(2), 1.0))
