@@ -259,10 +259,10 @@ def compile_methods(*names, tilted=True):
 
     def hook(name):
         def of_tilt(self, b, a):
-            return getattr(self.instance_class, name, None)
+            return inspect.unwrap(getattr(self.instance_class, name, None))
 
         def of_mean(self, mean):
-            return getattr(self.instance_class, name, None)
+            return inspect.unwrap(getattr(self.instance_class, name, None))
 
         overload_method(types.BaseNamedTuple, name, jit_options=INNER)(
             of_tilt if tilted else of_mean

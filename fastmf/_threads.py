@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numba
+from numba.core.errors import TypingError
 
 
 @cache
@@ -33,9 +34,20 @@ def in_parallel(kernel, arguments, n_workers):
         Takes its share of the work through `fetch_and_increment`, until none is left.
     arguments : tuple
     n_workers : int
+
+    Raises
+    ------
+    TypeError
+        If Numba cannot compile the kernel for a user's own prior.
     """
     helpers = [_pool().submit(kernel, *arguments) for _ in range(n_workers - 1)]
-    kernel(*arguments)
+    try:
+        kernel(*arguments)
+    except TypingError as error:
+        raise TypeError(
+            "no code can be compiled for these unit priors: the methods of one's own must keep to "
+            "what Numba knows, such as the functions of NumPy and fastmf.special."
+        ) from error
     for helper in helpers:
         if not helper.cancel():
             helper.result()

@@ -151,9 +151,8 @@ class FittedMachine(Saved, BaseEstimator):
         array of shape (n_samples, n_features)
             In the values of the data.
         """
-        means = spins.conditional_means(
-            self.model_, self._rows(X, missing=True), n_threads=self.n_threads
-        )
+        states = self._rows(X, missing=True)
+        means = spins.conditional_means(self.model_, states, n_threads=self.n_threads)
         return self._original(means)
 
     # --- files ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from fastmf.inference._arguments import count
 from fastmf.learning.evidence import maximise_evidence, robust_solution
 
 # Of the fixed points on the way to the best hyper-parameters: the evidence is flat there.
@@ -91,6 +92,7 @@ class SpikeSlabEstimator(BaseEstimator):
                 raise TypeError(f"{name} must be a number or None, got {value!r:.40}.")
             if not 0 < value < high:
                 raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+        count("max_evidence_iter", self.max_evidence_iter)
 
     def _groups(self, n_features):
         """The number of every feature's group, and how many there are."""

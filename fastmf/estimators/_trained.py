@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastmf.estimators import denoising
 from fastmf.estimators._files import Saved
 from fastmf.estimators._units import check_support, visible_prior
+from fastmf.inference._arguments import count
 from fastmf.inference.tap import tap
 from fastmf.learning.gradients import ORDERS
 from fastmf.learning.landscape import merged
@@ -133,12 +134,15 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         array of shape (n_samples, n_features)
         """
         check_is_fitted(self)
+        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         if init is None:
             zero = np.zeros((n_samples, self.n_features_in_), self.model_.dtype)
             init = self.pointwise_.sample(zero, zero, rng)
         else:
             init = self._data(init)
+            if len(init) != n_samples:
+                raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
         return self._chains(init, n_sweeps, rng)
 
     def denoise(self, Y, *, flip_probability=None, noise_variance=None, **options):

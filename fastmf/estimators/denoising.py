@@ -3,6 +3,8 @@
 import numpy as np
 from sklearn.utils import check_random_state
 
+from fastmf.inference._arguments import count, number
+
 # Certainty would be an infinite field.
 _SMALLEST = 1e-12
 # Means are wanted to better than a grey level of 1 / 255: on MNIST 1e-5 took half as many sweeps
@@ -27,16 +29,15 @@ def channel(Y, prior, flip_probability, noise_variance):
     if (flip_probability is None) == (noise_variance is None):
         raise ValueError("denoise needs either flip_probability or noise_variance, not both.")
     if flip_probability is not None:
-        if not 0 <= flip_probability <= 1:
-            raise ValueError(f"flip_probability must be in [0, 1], got {flip_probability!r}.")
+        flip_probability = number("flip_probability", flip_probability, 0, 1)
         if len(getattr(prior, "support", ())) != 2:
             raise ValueError(
                 f"flip_probability needs two-valued visible units, got {type(prior).__name__}; "
                 "real units take noise_variance."
             )
         return flip_field(Y, prior, flip_probability), None
-    if not 0 < noise_variance < np.inf:
-        raise ValueError(f"noise_variance must be positive, got {noise_variance!r}.")
+    if number("noise_variance", noise_variance, 0, np.inf, below=True) == 0:
+        raise ValueError("noise_variance must be positive, got 0.")
     return Y / Y.dtype.type(noise_variance), np.full_like(Y, 1 / noise_variance)
 
 
@@ -101,8 +102,8 @@ def denoise(
     under which the observation is most probable, and if there are too few of them, draws from the
     pointwise posterior.
     """
-    if n_starts < 1:
-        raise ValueError(f"n_starts must be at least 1, got {n_starts!r}.")
+    n_starts = count("n_starts", n_starts)
+    levels = () if anneal is None else np.atleast_1d(anneal).tolist()
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     field, precision = channel(Y, prior, flip_probability, noise_variance)
     state = _starts(Y, pointwise, data, n_starts, field, precision, rng)
@@ -111,10 +112,10 @@ def denoise(
         b, a = (part if part is None else np.repeat(part, n_starts, axis=0) for part in tilt)
         return solve(state, field=b, precision=a, **options)
 
-    for level in () if anneal is None else anneal:
+    for level in levels:
         kind = "flip_probability" if noise_variance is None else "noise_variance"
-        levels = {"flip_probability": None, "noise_variance": None} | {kind: level}
-        tilt = channel(Y, prior, **levels)
+        noise = {"flip_probability": None, "noise_variance": None} | {kind: level}
+        tilt = channel(Y, prior, **noise)
         reached = solution(state, tilt, tol=TOL, max_iter=50, free_energy=False)
         state = reached.mean, reached.var
     reached = solution(state, (field, precision), tol=TOL, free_energy=n_starts > 1)

@@ -266,6 +266,8 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
             # Inversions of strong couplings saturate units, which Newton's method hates.
             how = "minorant" if solver == "newton" and self.init == "auto" else self.init
             return maximisation.starting_point(self._objective, how)
+        if not isinstance(self.init, tuple) or len(self.init) != 2:
+            raise TypeError(f"init must be a name or (couplings, field), got {self.init!r:.40}.")
         couplings, field = self.init
         d = self._objective.n_units
         field = np.asarray(field, float)

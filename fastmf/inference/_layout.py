@@ -110,8 +110,9 @@ def _powers(couplings, order):
     """Packed couplings, their squares and their cubes, as far as they are needed."""
     first = pack(couplings)
     none = np.zeros((0, *first.shape[1:]), first.dtype)
-    squares = first * first if order >= 2 else none
-    return first, squares, squares * first if order >= 3 else none
+    with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
+        squares = first * first if order >= 2 else none
+        return first, squares, squares * first if order >= 3 else none
 
 
 def _pieces(layer, step):

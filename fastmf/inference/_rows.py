@@ -68,8 +68,7 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
             masks.append(part)
             continue
         masks.append(~np.isnan(part))
-        mean[k] = np.where(masks[k], part, mean[k])
-        var[k] = np.where(masks[k], 0, var[k])
+        mean[k] = np.where(masks[k], part, 0 if mean[k] is None else mean[k])
         if not np.where(masks[k], _in_support(model.layers[k], mean[k]), True).all():
             raise ValueError(f"clamp holds values outside the support of {model.layers[k]!r:.40}.")
     tilt = Tilt(
@@ -98,7 +97,7 @@ def _start(model, init, arrays, rng, clamped):
         shape = (n_rows, n_units(first))
         draws = sample(first, np.zeros(shape, dtype), np.zeros(shape, dtype), generator(rng))
         return [draws.astype(dtype)] + [None] * len(rest), [None] * len(model.layers)
-    if hasattr(init, "mean") and hasattr(init, "var") and not isinstance(init, np.ndarray):
+    if isinstance(init, FixedPoint):
         init = (init.mean, init.var)
     if isinstance(init, tuple):
         if len(init) != 2:

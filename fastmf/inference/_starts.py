@@ -36,7 +36,11 @@ def checked_start(init, algorithm, bits, n, m, n_rows):
     if start.dtype.kind not in "fiub":
         raise TypeError(f"init must be an array of real numbers, got dtype {start.dtype}.")
     if start.shape[-len(shape) :] != shape or start.ndim not in (len(shape), len(shape) + 1):
-        raise ValueError(f"init must have shape {shape} or (n_rows, *{shape}), got {start.shape}.")
+        listed = ", ".join(map(str, shape))
+        raise ValueError(
+            f"init must have shape ({listed}{',' * (len(shape) == 1)}) or (n_rows, {listed}), "
+            f"got {start.shape}."
+        )
     if start.ndim > len(shape) and not len(start):
         raise ValueError("init must have at least one row.")
     if not np.isfinite(start).all():

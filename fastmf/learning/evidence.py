@@ -57,7 +57,7 @@ class Regression(NamedTuple):
     @property
     def scale(self):
         """Variance of what is to be explained."""
-        return max(float(self.y @ self.y) / len(self.y), 1e-300)
+        return float(self.y @ self.y) / len(self.y) or 1.0
 
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""

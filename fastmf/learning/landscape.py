@@ -40,8 +40,14 @@ class Solutions(NamedTuple):
 
     @property
     def shares(self):
-        """The weight of each solution as a phase of its own, exp(log_partition), normalised."""
-        shares = np.exp(self.log_partition - self.log_partition.max())
+        """The weight of each solution as a phase of its own, exp(log_partition), normalised.
+
+        Zeros if none of them exists.
+        """
+        top = self.log_partition.max()
+        if top == -np.inf:
+            return np.zeros(len(self.log_partition))
+        shares = np.exp(self.log_partition - top)
         return shares / shares.sum()
 
 

@@ -5,11 +5,12 @@ interrupted needs nothing but its parameters to go on as if nothing had happened
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
+from fastmf.inference._arguments import count
 from fastmf.inference.tap import tap
 from fastmf.learning import checkpoint as files
 from fastmf.learning.gradients import MEAN_FIELD, ORDERS
@@ -122,6 +123,10 @@ def train(
     FloatingPointError
         If learning diverges.
     """
+    if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
+        raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
+    if checkpoint_every is not None:
+        checkpoint_every = count("checkpoint_every", checkpoint_every)
     family = family or RBM_FAMILY
     any_seed = seed is None
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if any_seed else int(seed)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.priors._protocol import as_dtype, n_units
+from fastmf.priors._protocol import REGISTRY, as_dtype, n_units
 
 
 def shared_matrix(name, value):
@@ -48,7 +48,28 @@ def unit_prior(name, prior, n, dtype):
     if not hasattr(prior, "as_dtype"):
         # A user's own prior may mix numbers and arrays; kernels index every field.
         prior = prior._make(np.broadcast_to(field, (n,)) for field in prior)
+    if type(prior) not in REGISTRY.values():
+        _try_methods(name, prior, n)
     return as_dtype(prior, dtype)
+
+
+def _try_methods(name, prior, n):
+    """Raise unless a prior that is not of this package does what one must."""
+    zero = np.zeros(n)
+    with np.errstate(all="ignore"):
+        try:
+            mean, var = prior.moments(zero, zero)
+            shapes = [np.shape(x) for x in (mean, var, prior.log_partition(zero, zero))]
+        except Exception as error:
+            raise TypeError(
+                f"{name}: moments(b, a) of {type(prior).__name__} must return mean and variance, "
+                f"and log_partition(b, a) one array; for zeros of shape ({n},): {error}"
+            ) from error
+    if set(shapes) != {(n,)}:
+        raise ValueError(
+            f"{name}: mean, variance and log-partition of {type(prior).__name__} must have the "
+            f"shape ({n},) of b and a, got {', '.join(map(str, shapes))}."
+        )
 
 
 def states(name, x, n):
@@ -58,6 +79,8 @@ def states(name, x, n):
         raise TypeError(f"{name} must be an array of real numbers, got dtype {x.dtype}.")
     if x.ndim == 0 or x.shape[-1] != n:
         raise ValueError(f"{name} must have shape (..., {n}), got {x.shape}.")
+    if np.isnan(x).any():
+        raise ValueError(f"{name} must not contain NaN.")
     return x if x.dtype.kind == "f" else x.astype(float)
 
 

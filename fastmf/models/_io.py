@@ -20,6 +20,8 @@ def replacing(path):
     At any moment the old file, or the whole new one, is there.
     """
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {path.parent}.")
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -52,9 +54,11 @@ def read_arrays(path):
     """
     with open(path, "rb") as file:
         try:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
+            # NumPy would take anything else for a pickle, and then speak of pickles.
+            if file.read(2) != b"PK":
                 raise ValueError("not an .npz archive")
+            file.seek(0)
+            archive = np.load(file, allow_pickle=False)
             return {name: archive[name] for name in archive.files}
         # Damaged bytes reach the zip and header parsers, which raise nearly anything.
         except Exception as error:

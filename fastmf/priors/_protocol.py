@@ -46,14 +46,40 @@ def unit_prior(name):
         @functools.wraps(plain_new)  # Numba reads the signature
         def checked_new(cls, *args, **kwargs):
             fields = plain_new(cls, *args, **kwargs)
-            prior = class_._make(_per_unit(class_.__name__, fields._asdict()))
+            prior = cls._make(_per_unit(cls.__name__, fields._asdict()))
             getattr(prior, "_check", lambda: None)()
             return prior
 
         class_.__new__ = checked_new
+        class_.sample = of_seed(class_.sample)
+        for method in ("log_partition", "moments", "log_prob", "sample"):
+            setattr(class_, method, of_lists(getattr(class_, method)))
         return class_
 
     return decorate
+
+
+def of_lists(method):
+    """The method, for lists of numbers too."""
+
+    def array(x):
+        return np.asarray(x) if isinstance(x, list | tuple) else x
+
+    @functools.wraps(method)  # kernels compile what is wrapped
+    def checked(self, *args, **kwargs):
+        return method(self, *map(array, args), **{k: array(x) for k, x in kwargs.items()})
+
+    return checked
+
+
+def of_seed(sample):
+    """The method `sample`, for a seed in the place of a generator too."""
+
+    @functools.wraps(sample)
+    def seeded(self, b, a, rng):
+        return sample(self, b, a, np.random.default_rng(rng))
+
+    return seeded
 
 
 def _per_unit(class_name, fields):
@@ -143,7 +169,17 @@ def project(prior):
 
 def settled(prior):
     """The prior in the form in which kernels tilt it many times."""
-    return prior.settled() if hasattr(prior, "settled") else prior
+    return prior.settled() if _offers(type(prior), "settled") else prior
+
+
+def _offers(class_, name, of="moments"):
+    """Whether a class has an optional method that no subclass has outdated by a new `of`."""
+    for base in class_.__mro__:
+        if name in vars(base):
+            return True
+        if of in vars(base):
+            return False
+    return False
 
 
 def sample(prior, b, a, rng):
@@ -185,9 +221,8 @@ _OPTIONS = INNER | {"_nrt": True}
 def _tilted_moments(prior, start, b, a, mean, var):
     if not isinstance(prior, types.BaseNamedTuple):
         return None
-    own = getattr(prior.instance_class, "_tilted_moments", None)
-    if own is not None:
-        return own(prior)
+    if _offers(prior.instance_class, "_tilted_moments"):
+        return prior.instance_class._tilted_moments(prior)
 
     def one_by_one(prior, start, b, a, mean, var):
         for i in range(b.shape[0]):
@@ -200,9 +235,8 @@ def _tilted_moments(prior, start, b, a, mean, var):
 def _tilted_log_partition(prior, start, b, a):
     if not isinstance(prior, types.BaseNamedTuple):
         return None
-    own = getattr(prior.instance_class, "_tilted_log_partition", None)
-    if own is not None:
-        return own(prior)
+    if _offers(prior.instance_class, "_tilted_log_partition", of="log_partition"):
+        return prior.instance_class._tilted_log_partition(prior)
 
     def one_by_one(prior, start, b, a):
         total = 0.0
@@ -222,17 +256,22 @@ def gradient(prior, b, a, mean=None, var=None):
     Where the moments under this tilt are known, they spare some priors the work. A prior without a
     `gradient` of its own is differentiated numerically.
     """
-    if mean is not None and hasattr(prior, "moment_gradient"):
+    class_ = type(prior)
+    if mean is not None and _offers(class_, "moment_gradient"):
         return prior.moment_gradient(mean, var)
-    if hasattr(prior, "gradient"):
+    if _offers(class_, "gradient", of="log_partition"):
         return prior.gradient(b, a)
     return _numerical_gradient(prior, lambda p: p.log_partition(b, a))
 
 
 def log_prob_gradient(prior, x):
     """Derivatives of `prior.log_prob(x)` by each parameter, as the same NamedTuple."""
-    if hasattr(prior, "log_prob_gradient"):
+    if _offers(type(prior), "log_prob_gradient", of="log_prob"):
         return prior.log_prob_gradient(x)
+    if not hasattr(prior, "log_prob"):
+        raise TypeError(
+            f"{type(prior).__name__} cannot be learned from data: it has no method log_prob(x)."
+        )
     return _numerical_gradient(prior, lambda p: p.log_prob(x))
 
 

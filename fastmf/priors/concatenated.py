@@ -8,7 +8,13 @@ from numba.extending import overload
 
 from fastmf._numba import INNER, call_on, kernel
 from fastmf.priors import _protocol
-from fastmf.priors._protocol import REGISTRY, tilted_log_partition, tilted_moments
+from fastmf.priors._protocol import (
+    REGISTRY,
+    of_lists,
+    of_seed,
+    tilted_log_partition,
+    tilted_moments,
+)
 
 
 class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
@@ -36,10 +42,9 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         """Join priors; a concatenated one is replaced by its parts."""
         parts = []
         for prior in priors:
-            if not (hasattr(prior, "moments") and hasattr(prior, "_fields")):
-                raise TypeError(
-                    f"Concatenated: priors must be unit priors, got {type(prior).__name__}."
-                )
+            if isinstance(prior, type) or not hasattr(prior, "moments"):
+                got = prior if isinstance(prior, type) else type(prior).__name__
+                raise TypeError(f"Concatenated: priors must be unit priors, got {got}.")
             parts.extend(prior.parts if isinstance(prior, Concatenated) else [prior])
         if not parts:
             raise TypeError("Concatenated: at least one prior is needed, got none.")
@@ -47,6 +52,10 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         if len(dtypes) > 1:
             parts = [_protocol.as_dtype(part, np.float64) for part in parts]
         return cls._make((tuple(parts),))
+
+    def __getnewargs__(self):
+        """What copies and pickles are made from: the priors, one by one."""
+        return self.parts
 
     def n_units(self):
         """Number of units of all parts together."""
@@ -87,6 +96,7 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         """Whether values belong to the support."""
         return _join(_protocol.contains(p, x) for p, x in self._split(x))
 
+    @of_seed
     def sample(self, b, a, rng):
         """Draws from the tilted distribution."""
         return _join(_protocol.sample(p, *tilt, rng) for p, *tilt in self._split(b, a))
@@ -109,6 +119,7 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         """The prior in the form in which kernels tilt it many times."""
         return self._make((tuple(_protocol.settled(part) for part in self.parts),))
 
+    @of_lists
     def _split(self, *arrays):
         """Each part with its share of the last axis of the arrays."""
         n_units, start = self.n_units(), 0

@@ -3,7 +3,7 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import fastmf as mf
 from fastmf.learning.spins import all_states, probabilities
@@ -259,13 +259,19 @@ def test_bad_data(X, message):
         ({"tol": np.nan}, "tol"),
         ({"max_iter": 0}, "max_iter"),
         ({"init": "random"}, "init"),
+        ({"init": 3}, "init must be a name or"),
         ({"penalty": "firth", "solver": "bslm"}, "firth"),
         ({"l1": 0.1, "solver": "newton"}, "l1"),
     ],
 )
 def test_bad_options(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         mf.FullyVisibleBoltzmannMachine(**options).fit(rows())
+
+
+def test_nothing_is_imputed_before_a_fit():
+    with pytest.raises(NotFittedError):
+        mf.FullyVisibleBoltzmannMachine().impute(rows())
 
 
 def test_threshold_makes_data_binary(fitted):

@@ -292,11 +292,22 @@ def test_bad_number_of_components(n_components):
         ({"noise_variance": 0.0}, "noise_variance must be positive"),
         ({"flip_probability": 0.1, "n_starts": 0}, "n_starts"),
         ({"flip_probability": 0.1, "anneal": [2.0]}, "flip_probability must be in"),
+        ({"flip_probability": 0.1, "anneal": 2.0}, "flip_probability must be in"),
+        ({"flip_probability": "a tenth"}, "flip_probability must be a number"),
+        ({"flip_probability": 0.1, "n_starts": 1.5}, "n_starts must be an integer"),
     ],
 )
 def test_bad_channel(trained, options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         trained.denoise(patterns()[:3], **options)
+
+
+def test_bad_numbers_of_samples(trained):
+    for n_samples in (0, -1, 2.5):
+        with pytest.raises((ValueError, TypeError), match="n_samples must be"):
+            trained.sample(n_samples)
+    with pytest.raises(ValueError, match="init must have 3 rows"):
+        trained.sample(3, init=patterns()[:2])
 
 
 def test_observations_must_be_states(trained):

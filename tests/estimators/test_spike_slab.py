@@ -127,6 +127,7 @@ def test_what_does_not_converge_warns():
         ({"inclusion_probability": 1.0}, ValueError, "inclusion_probability must be positive"),
         ({"slab_variance": "wide"}, TypeError, "slab_variance must be a number"),
         ({"groups": [0, 1]}, ValueError, "groups must have shape"),
+        ({"max_evidence_iter": 0}, ValueError, "max_evidence_iter must be at least 1"),
         ({"solver": "fast"}, ValueError, "schedule must be one of"),
     ],
 )
@@ -134,3 +135,12 @@ def test_bad_options(options, error, message):
     model, _ = problem(20, 8)
     with pytest.raises(error, match=message):
         mf.SpikeSlabRegressor(**options).fit(model.X, model.y)
+
+
+def test_a_constant_target_is_explained_by_the_intercept():
+    model, _ = problem(20, 8)
+    fitted = mf.SpikeSlabRegressor().fit(model.X, np.full(20, 3.0))
+    mean, deviation = fitted.predict(model.X, return_std=True)
+    np.testing.assert_allclose(mean, 3.0, atol=1e-6)
+    assert (fitted.inclusion_probability_ < 0.5).all()
+    assert np.isfinite(deviation).all()

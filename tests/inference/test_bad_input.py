@@ -50,3 +50,20 @@ def test_any_setting(name, value):
         assert name in str(error)
         return
     assert np.isfinite(result.mean[0]).all()
+
+
+class Frame:
+    """As those of pandas are: an array that has `mean` and `var`, and is no earlier result."""
+
+    def mean(self):
+        return 0.0
+
+    var = mean
+
+    def __array__(self, dtype=None, copy=None):
+        return np.full((2, 3), 0.25)
+
+
+def test_a_frame_of_data_is_an_array():
+    expected = mf.tap(MODEL, np.full((2, 3), 0.25), max_iter=3).mean[0]
+    np.testing.assert_array_equal(mf.tap(MODEL, Frame(), max_iter=3).mean[0], expected)

@@ -173,6 +173,19 @@ def test_rows_have_their_own_fields():
         assert together.log_partition[row] == alone.log_partition
 
 
+@pytest.mark.parametrize("layer", [0, 1])
+def test_values_may_be_clamped_whatever_the_start(layer):
+    model = binary_rbm()
+    clamp = [None, None]
+    clamp[layer] = np.full(model.weights.shape[layer], np.nan)
+    clamp[layer][0] = 1
+    expected = mf.tap(model, clamp=tuple(clamp), tol=1e-13)
+    for init in (np.zeros(7), (np.full(7, 0.5), (None, np.zeros(5)))):
+        result = mf.tap(model, init, clamp=tuple(clamp), tol=1e-13)
+        assert result.converged and result.mean[layer][0] == 1
+        np.testing.assert_allclose(result.mean[0], expected.mean[0], atol=1e-10)
+
+
 def test_clamped_data_give_the_exact_unnormalised_likelihood():
     model = binary_rbm()
     data = (np.random.default_rng(0).random((6, 7)) < 0.5).astype(float)
@@ -337,6 +350,12 @@ def test_extreme_weights_stay_finite(scale, dtype):
         for part in (*result.mean, *result.var, *result.b, *result.a, result.residual):
             assert np.isfinite(part).all()
         assert not np.isnan(result.log_partition).any()
+
+
+def test_weights_whose_squares_overflow_diverge():
+    result = mf.tap(binary_rbm(scale=1e160), 3, rng=0)
+    assert not result.converged.any()
+    assert all(np.isfinite(part).all() for part in (*result.mean, *result.var))
 
 
 def test_divergence_is_reported():

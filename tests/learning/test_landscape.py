@@ -94,3 +94,9 @@ def test_solutions_of_a_fully_visible_machine():
     found = solutions(mf.BoltzmannMachine(couplings, mf.Ising(np.zeros(31))), 100, order=1)
     assert found.hidden is None
     assert len(found.free_energy) == 2
+
+
+def test_shares_are_numbers_even_if_no_solution_exists():
+    means = [[0.0, 0.0], [1.0, 1.0]]
+    np.testing.assert_array_equal(merged(some_solutions(means, [-np.inf] * 2)).shares, [0, 0])
+    np.testing.assert_array_equal(merged(some_solutions(means, [3.0, -np.inf])).shares, [1, 0])

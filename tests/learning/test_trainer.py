@@ -159,6 +159,19 @@ def test_callbacks_see_each_epoch_and_may_stop():
     assert seen == [(1, 1), (2, 2)]
 
 
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"callbacks": print}, "callbacks must be a sequence of functions"),
+        ({"callbacks": [1]}, "callbacks must be a sequence of functions"),
+        ({"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
+    ],
+)
+def test_bad_options_of_a_run(options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        train(start(), stripes(), quick(), seed=0, **options)
+
+
 def test_progress_bar_and_plain_lines(capsys, monkeypatch):
     train(start(), stripes(), quick(n_epochs=2), seed=0, verbose=1)
     assert "8/8" in capsys.readouterr().err

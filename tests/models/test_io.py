@@ -114,3 +114,12 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         write_arrays(path, {"x": np.zeros(3)})
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
     np.testing.assert_array_equal(read_arrays(path)["x"], np.arange(3))
+
+
+def test_errors_speak_of_files_and_not_of_pickles(tmp_path):
+    path = tmp_path / "model"
+    path.write_text("not a model")
+    with pytest.raises(ValueError, match=r"damaged or no file of fastmf: not an \.npz archive$"):
+        load(path)
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*absent\.$"):
+        rbm().save(tmp_path / "absent" / "model")

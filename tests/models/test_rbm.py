@@ -102,11 +102,35 @@ def test_bad_prior(prior):
         (np.zeros(3), np.zeros(3), ValueError),
         (np.zeros(4), np.float64(0), ValueError),
         (np.zeros(4), np.array(["a"] * 3), TypeError),
+        (np.full(4, np.nan), np.zeros(3), ValueError),
     ],
 )
 def test_bad_states(visible, hidden, error):
     with pytest.raises(error, match=r"hidden|visible"):
         random_rbm(np.random.default_rng(0)).energy(visible, hidden)
+
+
+class Careless(NamedTuple):
+    field: np.ndarray
+
+    def log_partition(self, b, a):
+        return (self.field + b).sum(keepdims=True)
+
+    def moments(self, b, a):
+        return self.field + b, 1 + 0 * a
+
+
+class Forgetful(Careless):
+    def moments(self, b, a):
+        return self.field + b
+
+
+def test_methods_of_ones_own_prior_are_tried():
+    hidden = Bernoulli(np.zeros(3))
+    with pytest.raises(ValueError, match=r"log-partition of Careless must have the shape \(4,\)"):
+        RBM(np.ones((4, 3)), Careless(np.zeros(4)), hidden)
+    with pytest.raises(TypeError, match=r"moments\(b, a\) of Forgetful must return mean and var"):
+        RBM(np.ones((4, 3)), Forgetful(np.zeros(4)), hidden)
 
 
 def test_one_unit_a_layer():

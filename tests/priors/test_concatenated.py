@@ -1,5 +1,8 @@
 """Several priors side by side."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -77,3 +80,13 @@ def test_what_is_refused():
         Concatenated(*PARTS).moments(np.zeros(6), 0.0)
     with pytest.raises(ValueError, match="step of 2"):
         Concatenated(*PARTS).take(slice(0, 6, 2))
+    with pytest.raises(TypeError, match="unit priors, got <class"):
+        Concatenated(PARTS[0], Bernoulli)
+
+
+def test_copies_and_pickles():
+    # As scikit-learn's `clone` and joblib make them.
+    prior = Concatenated(*PARTS)
+    for same in (copy.deepcopy(prior), pickle.loads(pickle.dumps(prior))):
+        assert type(same) is Concatenated
+        np.testing.assert_array_equal(same.moments(0.5, 0.1), prior.moments(0.5, 0.1))

@@ -12,6 +12,7 @@ import fastmf.priors as priors
 from fastmf._numba import kernel, unit
 from fastmf.priors._protocol import (
     REGISTRY,
+    _offers,
     as_dtype,
     contains,
     gradient,
@@ -448,3 +449,51 @@ def test_parameters_are_copied():
     prior = priors.Bernoulli(field)
     assert prior.field.flags.writeable
     assert not np.shares_memory(prior.field, field)
+
+
+# --- what users type, and what they build upon ----------------------------------------------------
+
+
+@every_prior
+def test_lists_and_seeds_do(prior):
+    n = n_units(prior)
+    tilt, states = [0.25] * n, [1.0] * n
+    array = np.array(tilt)
+    np.testing.assert_array_equal(prior.moments(tilt, tilt), prior.moments(array, array))
+    np.testing.assert_array_equal(
+        prior.log_partition(b=tilt, a=tilt), prior.log_partition(array, array)
+    )
+    np.testing.assert_array_equal(prior.log_prob(states), prior.log_prob(np.ones(n)))
+    np.testing.assert_array_equal(
+        prior.sample(tilt, tilt, 3), prior.sample(array, array, np.random.default_rng(3))
+    )
+
+
+class Halved(priors.TruncatedGaussian):
+    """Truncated Gaussians whose tilts count half."""
+
+    def log_partition(self, b, a):
+        return super().log_partition(b / 2, a / 2)
+
+    def moments(self, b, a):
+        mean, var = super().moments(b / 2, a / 2)
+        return mean / 2, var / 4
+
+
+def test_a_subclass_stays_one_and_what_it_outdates_is_not_used():
+    prior, parent = Halved(0.5, [1.0, 2.0], 0.0, 1.0), priors.TruncatedGaussian
+    assert type(prior) is Halved
+    zero, one = np.zeros(2), np.ones(2)
+    exact = parent(0.5, [1.0, 2.0], 0.0, 1.0).gradient(one / 2, zero)
+    found = gradient(prior, one, zero, *prior.moments(one, zero))
+    np.testing.assert_allclose(found.field, exact.field, rtol=1e-8)
+    assert _offers(parent, "_tilted_moments")
+    assert not _offers(Halved, "_tilted_moments")
+
+
+def test_learning_needs_log_prob():
+    class WithoutLogProb(NamedTuple):
+        field: np.ndarray
+
+    with pytest.raises(TypeError, match=r"WithoutLogProb cannot be learned.*log_prob"):
+        log_prob_gradient(WithoutLogProb(np.zeros(2)), np.zeros(2))
