@@ -36,8 +36,8 @@ def channel(Y, prior, flip_probability, noise_variance):
                 "real units take noise_variance."
             )
         return flip_field(Y, prior, flip_probability), None
-    if number("noise_variance", noise_variance, 0, np.inf, below=True) == 0:
-        raise ValueError("noise_variance must be positive, got 0.")
+    if not 0 < number("noise_variance", noise_variance, -np.inf, np.inf) < np.inf:
+        raise ValueError(f"noise_variance must be positive and finite, got {noise_variance:g}.")
     return Y / Y.dtype.type(noise_variance), np.full_like(Y, 1 / noise_variance)
 
 
