@@ -182,7 +182,7 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     -------
     Hyperparameters
     ExpectationPropagation or None
-        The last fixed point, close to theirs; None if nothing was to be learned.
+        The fixed point of largest evidence, theirs; None if nothing was to be learned.
     """
     n_groups, scale = len(start.log_odds), task.scale
     free = np.array([not fixed.noise_variance, not fixed.slab_variance]
@@ -198,7 +198,7 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     whole = np.where(free, np.clip(whole, *bounds.T), whole)
     if not free.any():
         return start, None
-    last = None
+    best = None
 
     def hyperparameters(x):
         values = whole.copy()
@@ -206,19 +206,21 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
         return Hyperparameters(np.exp(values[0]), np.exp(values[1]), values[2:])
 
     def objective(x):
-        nonlocal last
+        nonlocal best
         model = task.model(hyperparameters(x))
         options = dict(schedule="auto", tol=tol, max_iter=STEPS, n_threads=n_threads)
-        if last is None:
-            result = robust_solution(model, **options)
+        if best is None:
+            best = result = robust_solution(model, **options)
         else:
-            result = solution_from(model, last, **options)
+            result = solution_from(model, best, **options)
             if not result.converged:
                 return np.inf, np.zeros(free.sum())
-        last = result
+        # There are other fixed points: those that were not worth a step lead away from the best.
+        if not best.converged or result.log_evidence > best.log_evidence:
+            best = result
         by_noise, by_slab, by_odds = evidence_gradient(model, result, task.groups, n_groups)
         gradient = np.concatenate([[by_noise, by_slab], by_odds])[free]
         return -result.log_evidence, -gradient
 
     x = minimise(objective, whole[free], *bounds[free].T, tol=tol, max_iter=max_iter)
-    return hyperparameters(x), last
+    return hyperparameters(x), best

@@ -64,6 +64,8 @@ def parser():
     add("--data", type=Path, metavar="FOLDER", help="of the gene expressions [$FASTMF_DATA]")
     add("--folds", type=int, default=5, metavar="N", help="of the cross-validation [5]")
     add("--only", nargs="+", choices=("riboflavin", "leukemia", "colon"), help="[all three]")
+    add("--methods", nargs="+", metavar="WORD", default=[""],
+        help="those of which the names have any of these words [all]")  # fmt: skip
     add("--ard-features", type=int, default=500, metavar="N",
         help="features most correlated with y, in the training rows, that ARDRegression is given: "
         "its cost is cubic in their number [500]")  # fmt: skip
@@ -275,6 +277,8 @@ def genes(options):
               f"(variance of y {y.var():.3f})")  # fmt: skip
         print(f"{'':24} {'MSE':>8} {'errors' if classes else '':>8} {'genes':>8} {'CPU s':>8}")
         for title, make in contestants.items():
+            if not any(word in title for word in options.methods):
+                continue
             predicted, seconds, counts = np.empty(len(y)), [], []
             for train, test in folds:
                 start = time.process_time()

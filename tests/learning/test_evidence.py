@@ -3,6 +3,7 @@ import pytest
 from kernel_cases.regression import problem
 
 import fastmf as mf
+from fastmf.learning import evidence
 from fastmf.learning.evidence import (
     Classification,
     Hyperparameters,
@@ -60,3 +61,25 @@ def test_learned_values_are_a_maximum_and_near_the_truth():
     assert abs(np.log(best.noise_variance / 0.25)) < 0.3
     assert abs(np.log(best.slab_variance / 2)) < 0.8
     assert abs(1 / (1 + np.exp(-best.log_odds[0])) - 0.3) < 0.15
+
+
+def test_the_way_goes_from_the_best_fixed_point_so_far(monkeypatch):
+    """A trial that loses may be on another branch, from which there is no way back."""
+    tried, solve = [], evidence.solution_from
+
+    def recorded(model, init, **options):
+        result = solve(model, init, **options)
+        if init is not None:
+            tried.append((init.log_evidence, result.log_evidence if result.converged else -np.inf))
+        return result
+
+    monkeypatch.setattr(evidence, "solution_from", recorded)
+    model, _ = problem(30, 60, noise=0.3, share=0.1)
+    task = Regression(model.X, model.y, np.zeros(60, int))
+    start, fixed = Hyperparameters(1e-4, 10.0, np.zeros(1)), Hyperparameters(False, False, False)
+    _, result = maximise_evidence(task, start, fixed, tol=1e-4, max_iter=40)
+    inits, values = np.array(tried).T
+    best = np.maximum.accumulate(np.append(inits[0], values))
+    np.testing.assert_array_equal(inits, best[:-1])
+    assert result.log_evidence == best[-1]
+    assert (values < best[:-1]).any()
