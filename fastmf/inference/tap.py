@@ -56,8 +56,8 @@ def tap(
     clamp : array or tuple of arrays, optional
         Units to hold: a boolean mask (True: stay at the start), or values with NaN where free.
     damping : float in [0, 1), optional
-        Share of the old value. None: undamped, until a row oscillates; then just that row is damped
-        by 1/2, 3/4, ... as needed.
+        Share of the old value. None: undamped, until a row oscillates; then just that row has its
+        Onsager terms half-implicit (see the notes), and is damped by 1/2, 3/4, ... as needed.
     tol : float, default 1e-8
         A row has converged when no mean changes by more in a sweep (before damping), or by no more
         than four units of rounding of its largest mean, which is what bounds it in float32.
@@ -95,9 +95,10 @@ def tap(
     Tramel et al. (2018), Algorithm 1 and Eqs. 33-36 with Eq. 32 corrected to
     Z = integral of prior(x) exp(B x - A x^2 / 2). In a blocked sweep the hidden means before the
     first sweep matter only where the starting variances are not zero; they start from 0 with data.
-    Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015); it needs sweeps
-    that do not oscillate. So the Onsager term of a hurried row holds the mean between the old and
-    the new one, to first order: its units move by 1 / (1 - A c / 2) of the way.
+    Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015). It needs sweeps
+    that do not oscillate, and most that do owe it to the Onsager terms. Those of a row that is
+    hurried or oscillates therefore hold the mean between the old and the new one, to first order:
+    its units move by 1 / (1 - A c / 2) of the way.
     In a DBM the odd layers are swept before the even ones, and layers from the second hidden one on
     start from the means of their uncoupled units (Appendix E; the clamped equations there are those
     of `clamp=` on the visible layer).

@@ -19,9 +19,10 @@ from fastmf.kernels.vocabulary import (
 
 # One slot: which row it holds, how many sweeps the row has had; whether its new moments exist,
 # whether it has no variance yet, and whether its Onsager terms are computed anew in this sweep;
-# whether it is hurried; its damping and its momentum; the largest change, the largest mean, the
-# squared change and change . last step of this sweep; the squared step of the last one; the running
-# mean of their cosine; and the smallest residual of this window and of the one before.
+# whether it is hurried, and whether it was seen to oscillate; its damping and its momentum; the
+# largest change, the largest mean, the squared change and change . last step of this sweep; the
+# squared step of the last one; the running mean of their cosine; and the smallest residual of this
+# window and of the one before.
 SLOT = np.dtype(
     [
         ("row", np.int64),
@@ -30,6 +31,7 @@ SLOT = np.dtype(
         ("certain", np.int64),
         ("fresh", np.int64),
         ("hurried", np.int64),
+        ("restless", np.int64),
         ("damping", np.float64),
         ("momentum", np.float64),
         ("residual", np.float64),
@@ -88,6 +90,7 @@ def board(flight, s, row, settings, record):
     slot["sweep"] = 0
     slot["certain"] = spread == 0
     slot["hurried"] = 0
+    slot["restless"] = 0
     slot["damping"] = settings.damping
     slot["momentum"] = 0
     slot["last_size"] = 0
@@ -182,7 +185,10 @@ def judge(flight, s, settings, record):
         stuck = slot["best"] > 0.95 * slot["best_before"] and slot["swing"] < straight
         swinging = slot["best"] > 0.5 * slot["best_before"] and slot["swing"] < 0
         if settings.adaptive and (stuck or swinging):
-            slot["damping"] = min((1 + slot["damping"]) / 2, STRONGEST_DAMPING)
+            # Without Onsager terms there is nothing but damping.
+            if slot["restless"] == 1 or settings.order < 2:
+                slot["damping"] = min((1 + slot["damping"]) / 2, STRONGEST_DAMPING)
+            slot["restless"] = 1
         slot["best_before"] = slot["best"]
         slot["best"] = np.inf
 

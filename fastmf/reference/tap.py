@@ -27,7 +27,7 @@ class Rows:
             for part in tilt
         )
         self.sweep = np.zeros(n_rows, int)
-        self.hurried = np.zeros(n_rows, bool)
+        self.hurried, self.restless = np.zeros((2, n_rows), bool)
         self.damping, self.momentum = np.full(n_rows, settings.damping), np.zeros(n_rows)
         self.last_size, self.swing = np.zeros(n_rows), np.zeros(n_rows)
         self.best, self.best_before = np.full(n_rows, np.inf), np.full(n_rows, np.inf)
@@ -124,7 +124,8 @@ def _visit(layer, dense, rows, first, last, fresh, settings):
     new_mean = np.where(ok[:, None], new_mean, mean)
     new_var = np.where(ok[:, None], new_var, var)
     share = (1 - rows.damping)[:, None].astype(mean.dtype)
-    share = np.where(rows.hurried[:, None], share / (1 - a * new_var / 2), share)
+    calm = (rows.hurried | rows.restless)[:, None]
+    share = np.where(calm, share / (1 - a * new_var / 2), share)
     change = new_mean - mean
     np.maximum(rows.residual, abs(change).max(1), out=rows.residual)
     np.maximum(rows.scale, abs(new_mean).max(1), out=rows.scale)
@@ -163,8 +164,11 @@ def _judge(rows, fresh, settings, record):
     stuck = (rows.best > 0.95 * rows.best_before) & (rows.swing < straight)
     swinging = (rows.best > 0.5 * rows.best_before) & (rows.swing < 0)
     if settings.adaptive:
+        restless = window & (stuck | swinging)
+        again = restless & (rows.restless | (settings.order < 2))
         stronger = np.minimum((1 + rows.damping) / 2, STRONGEST_DAMPING)
-        rows.damping = np.where(window & (stuck | swinging), stronger, rows.damping)
+        rows.damping = np.where(again, stronger, rows.damping)
+        rows.restless = rows.restless | restless
     rows.best_before = np.where(window, rows.best, rows.best_before)
     rows.best = np.where(window, np.inf, rows.best)
 

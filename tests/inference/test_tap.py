@@ -340,6 +340,20 @@ def test_oscillating_rows_are_damped_and_only_those():
     np.testing.assert_allclose(again.mean[0], result.mean[0], atol=1e-6)
 
 
+def test_many_strong_couplings_converge():
+    """Undamped none does; damping alone would take most rows more sweeps than this."""
+    rng = np.random.default_rng(0)
+    weights = 0.5 * rng.standard_normal((784, 16))
+    model = mf.RBM(weights, mf.Bernoulli(-weights.sum(1) / 2), mf.Bernoulli(-weights.sum(0) / 2))
+    data = (rng.random((30, 784)) < 0.5).astype(float)
+    options = {"acceleration": None, "free_energy": False}
+    assert not mf.tap(model, data, damping=0.0, max_iter=300, **options).converged.any()
+    result = mf.tap(model, data, free_energy=False)
+    assert result.converged.all()
+    again = mf.tap(model, result, damping=0.95, max_iter=3, **options)
+    np.testing.assert_allclose(again.mean[0], result.mean[0], atol=1e-6)
+
+
 @pytest.mark.parametrize("scale", [10.0, 50.0, 1e4])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_extreme_weights_stay_finite(scale, dtype):
