@@ -100,8 +100,8 @@ def board(flight, s, row, settings, record):
 
 
 @kernel(inner=True)
-def leave(flight, s, last, status, tilt, record):
-    """Write the row of slot s to the record, and move the row of the last slot there."""
+def leave(flight, s, status, tilt, record):
+    """Write the row of slot s to the record."""
     not_inlined()
     slot = flight.slots[s]
     row = slot["row"]
@@ -116,11 +116,19 @@ def leave(flight, s, last, status, tilt, record):
     record.status[row] = status
     record.n_iter[row] = slot["sweep"]
     record.residual[row] = slot["residual"]
-    if s != last:
-        flight.slots[s] = flight.slots[last]
-        for k in range(state.shape[0]):
-            for i in range(state.shape[2]):
-                state[k, s, i] = state[k, last, i]
+
+
+@kernel(inner=True)
+def move(flight, source, target):
+    """Put the row of one slot into another one."""
+    not_inlined()
+    if source == target:
+        return
+    state = flight.state
+    flight.slots[target] = flight.slots[source]
+    for k in range(state.shape[0]):
+        for i in range(state.shape[2]):
+            state[k, target, i] = state[k, source, i]
 
 
 @kernel(inner=True)

@@ -31,6 +31,7 @@ from fastmf.kernels.flight import (
     board,
     judge,
     leave,
+    move,
     start_sweep,
 )
 from fastmf.kernels.product import product
@@ -258,10 +259,13 @@ def tap(layers, visits, block, settings, tilt, seats, queue, record):
         np.empty((3, n_slots, block), kind),
         np.empty((4, max(block, n_units)), kind),
     )
-    n_active = np.int64(0)
+    # The rows that came aboard last are in the last slots, from n_before on.
+    n_active = n_before = np.int64(0)
     phase = np.int64(0)
     waiting = True
     while True:
+        if phase == 0:
+            n_before = n_active
         # Rows come aboard only where all Onsager terms are fresh, so that each has the same rhythm
         # of fresh and lagged sweeps whenever it starts.
         while waiting and phase == 0 and n_active < n_slots:
@@ -296,7 +300,13 @@ def tap(layers, visits, block, settings, tilt, seats, queue, record):
             status = judge(flight, s, settings, record)
             if status == RUNNING:
                 s += 1
-            else:
-                n_active -= 1
-                leave(flight, s, n_active, status, tilt, record)
+                continue
+            leave(flight, s, status, tilt, record)
+            hole = s
+            if s < n_before:
+                n_before -= 1
+                hole = n_before
+                move(flight, hole, s)
+            n_active -= 1
+            move(flight, n_active, hole)
         phase = (phase + 1) % settings.onsager_every
