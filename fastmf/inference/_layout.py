@@ -126,7 +126,8 @@ def rows_in_flight(n_rows, n_workers):
     After a few sweeps each, as in learning, all rows of a round end together.
     """
     each = -(-n_rows // n_workers)
-    n_rounds = -(-each // MOST_ROWS)
+    # Two rounds at least: a thread that is held up in its first leaves its second to the others.
+    n_rounds = max(-(-each // MOST_ROWS), min(2, n_workers))
     return min(each, -(-each // n_rounds // TILE_ROWS) * TILE_ROWS)
 
 
