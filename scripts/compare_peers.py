@@ -8,18 +8,18 @@ scikit-learn's is in speed_table.py (an epoch) and experiments/training_quality.
 """
 
 import argparse
-import os
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from scaling import pinned
 from scaling_bp import by_odds, by_the_paper, machine
 from scaling_fvbm import chain
 from scipy.optimize import minimize
 from speed_table import line, table, write
-from timing import ROOT, blas_threads, interleaved
+from timing import ROOT, interleaved
 
 import fastmf as mf
 
@@ -192,9 +192,7 @@ def main():
             print(package, version(package))
         except PackageNotFoundError:
             print(package, "is not installed")
-    if hasattr(os, "sched_setaffinity"):  # the only limit that every peer's pool of threads obeys
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
-    with blas_threads(arguments.threads):
+    with pinned(arguments.threads):  # to cores: the one limit that every peer's threads obey
         for name in arguments.only:
             for row in SECTIONS[name](arguments.repeats):
                 rows.append(row)

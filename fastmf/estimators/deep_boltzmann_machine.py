@@ -41,9 +41,9 @@ class DeepBoltzmannMachine(Learner):
     learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
     monitor_rows, early_stopping, validation_fraction, patience, weight_scale, callbacks, \
     checkpoint, checkpoint_every, n_threads, random_state, verbose
-        As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them, which news from the top hardly
-        reaches the bottom in, a machine of 784-100-50 units learned worse than one of 784-100. A
-        run that resumes from a checkpoint repeats its pre-training.
+        As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them a machine of 784-100-50 units
+        learned worse than one of 784-100. A run that resumes from a checkpoint repeats its
+        pre-training.
 
     Attributes
     ----------

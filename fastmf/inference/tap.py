@@ -11,8 +11,8 @@ from fastmf.kernels.free_energy import free_energy as log_partition_of_rows
 from fastmf.kernels.tap import tap as sweep_rows
 from fastmf.kernels.vocabulary import DIVERGED, Settings
 
-# Sweeps of a row before it may be hurried. The first has no variances from data; rows of trained
-# machines that still move after a hundred sweeps crawl.
+# Sweeps of a row before it may be accelerated. The first has no variances from data; rows of
+# trained machines that still move after a hundred sweeps crawl.
 PATIENCE = {"momentum": 2, "late": 100, None: np.iinfo(np.int64).max}
 
 
@@ -63,10 +63,10 @@ def tap(
         than four units of rounding of its largest mean, which is what bounds it in float32.
     max_iter : int, default 1000
     acceleration : {"late", "momentum", None}, default "late"
-        Hurry rows once no mean changes by more than 0.05: from the third sweep on, or only those
-        that still move after 100 sweeps. A row with momentum goes on by a growing part of its last
-        step, until it turns. The fixed points are the same; of starts on trained machines 3 in 1000
-        reached another one with "momentum", none with "late".
+        Accelerate rows once no mean changes by more than 0.05: from the third sweep on, or only
+        those that still move after 100 sweeps. A row with momentum goes on by a growing part of its
+        last step, until it turns. The fixed points are the same; of starts on trained machines 3 in
+        1000 reached another one with "momentum", none with "late".
     onsager_every : int, default 1
         Recompute the Onsager (variance) terms only every so many sweeps. Convergence is accepted
         only with fresh ones, so that fixed points are the same; 3 in 1000 starts reached another
@@ -97,8 +97,8 @@ def tap(
     first sweep matter only where the starting variances are not zero; they start from 0 with data.
     Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015). It needs sweeps
     that do not oscillate, and most that do owe it to the Onsager terms. Those of a row that is
-    hurried or oscillates therefore hold the mean between the old and the new one, to first order:
-    its units move by 1 / (1 - A c / 2) of the way.
+    accelerated or oscillates therefore hold the mean between the old and the new one, to first
+    order: its units move by 1 / (1 - A c / 2) of the way.
     In a DBM the odd layers are swept before the even ones, and layers from the second hidden one on
     start from the means of their uncoupled units (Appendix E; the clamped equations there are those
     of `clamp=` on the visible layer).
@@ -127,7 +127,7 @@ def tap(
         tol=tol,
         max_iter=max_iter,
         onsager_every=onsager_every,
-        hurry_after=PATIENCE[acceleration],
+        accelerate_after=PATIENCE[acceleration],
         rows_in_flight=rows_in_flight(n_rows, n_workers),
         resolution=float(limits.eps),
     )

@@ -124,7 +124,10 @@ def first_point(problem, state):
     units = Units(problem, low, high, form)
     c1, c2 = state.cavity
     field = c1 - c2 * (low + high) / 2
-    correlations = _correlations(problem.side.inverse(state.site[1]))
+    inverse = problem.side.inverse(state.site[1])
+    if inverse is None:
+        return None
+    correlations = _correlations(inverse)
     return _point(units, field, state.site[1], state.gaussian[1], correlations, 0.0)
 
 
@@ -179,7 +182,10 @@ def _matching(side, form, var, precision, marginal, correlations, error, noise):
         value = offset - moments.log_partition - precision @ var / 2
         return (inverse, moments.marginal[1], value) if np.isfinite(value) else None
 
-    (inverse, _, value), before = evaluated(precision), np.inf
+    start, before = evaluated(precision), np.inf
+    if start is None:
+        return None
+    value = start[2]
     for k in range(MATCHING):
         scale = np.sqrt(var * marginal)
         rest = (marginal - var) / scale

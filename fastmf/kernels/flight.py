@@ -19,7 +19,7 @@ from fastmf.kernels.vocabulary import (
 
 # One slot: which row it holds, how many sweeps the row has had; whether its new moments exist,
 # whether it has no variance yet, and whether its Onsager terms are computed anew in this sweep;
-# whether it is hurried, and whether it was seen to oscillate; its damping and its momentum; the
+# whether it is accelerated, and whether it was seen to oscillate; its damping and its momentum; the
 # largest change, the largest mean, the squared change and change . last step of this sweep; the
 # squared step of the last one; the running mean of their cosine; and the smallest residual of this
 # window and of the one before.
@@ -30,8 +30,8 @@ SLOT = np.dtype(
         ("finite", np.int64),
         ("certain", np.int64),
         ("fresh", np.int64),
-        ("hurried", np.int64),
-        ("restless", np.int64),
+        ("accelerated", np.int64),
+        ("oscillating", np.int64),
         ("damping", np.float64),
         ("momentum", np.float64),
         ("residual", np.float64),
@@ -89,8 +89,8 @@ def board(flight, s, row, settings, record):
     slot["row"] = row
     slot["sweep"] = 0
     slot["certain"] = spread == 0
-    slot["hurried"] = 0
-    slot["restless"] = 0
+    slot["accelerated"] = 0
+    slot["oscillating"] = 0
     slot["damping"] = settings.damping
     slot["momentum"] = 0
     slot["last_size"] = 0
@@ -159,10 +159,10 @@ def start_sweep(flight, n_active, all_fresh):
 
 @kernel(inner=True)
 def judge(flight, s, settings, record):
-    """Status of the row in slot s after a sweep; damped if it oscillates, hurried if it may be.
+    """Status of the row in slot s after a sweep; damped if it oscillates, accelerated if it may be.
 
-    A hurried row has momentum (Nesterov): it goes on by a part of its last step before the next
-    sweep, a growing part until it turns.
+    An accelerated row has momentum (Nesterov): it goes on by a part of its last step before the
+    next sweep, a growing part until it turns.
     """
     not_inlined()
     slot = flight.slots[s]
@@ -189,22 +189,22 @@ def judge(flight, s, settings, record):
         return OUT_OF_SWEEPS if falling else CYCLING
     if sweep % WINDOW == 0:
         # Momentum turns now and then without going in circles.
-        straight = 0.5 if slot["hurried"] == 1 else 0.9
+        straight = 0.5 if slot["accelerated"] == 1 else 0.9
         stuck = slot["best"] > 0.95 * slot["best_before"] and slot["swing"] < straight
         swinging = slot["best"] > 0.5 * slot["best_before"] and slot["swing"] < 0
         if settings.adaptive and (stuck or swinging):
             # Without Onsager terms there is nothing but damping.
-            if slot["restless"] == 1 or settings.order < 2:
+            if slot["oscillating"] == 1 or settings.order < 2:
                 slot["damping"] = min((1 + slot["damping"]) / 2, STRONGEST_DAMPING)
-            slot["restless"] = 1
+            slot["oscillating"] = 1
         slot["best_before"] = slot["best"]
         slot["best"] = np.inf
 
     momentum = slot["momentum"]
     slot["last_size"] = slot["size"] + momentum * (2 * slot["along"] + momentum * slot["last_size"])
-    slot["hurried"] = sweep >= settings.hurry_after and residual < ONSET
+    slot["accelerated"] = sweep >= settings.accelerate_after and residual < ONSET
     slot["momentum"] = 0
-    if slot["hurried"] == 1 and cosine > 0:
+    if slot["accelerated"] == 1 and cosine > 0:
         slot["momentum"] = (momentum + MOMENTUM) / 2
         mean, step = flight.state[MEAN, s], flight.state[STEP, s]
         part = mean.dtype.type(slot["momentum"])

@@ -153,7 +153,7 @@ def _update(layer, flight, s, first, n_units, offset, fresh, settings, tilt, rec
         return
     shares = flight.scratch[3, :n_units]
     shares[:] = 1 - slot["damping"]
-    if slot["hurried"] == 1 or slot["restless"] == 1:
+    if slot["accelerated"] == 1 or slot["oscillating"] == 1:
         # The Onsager term of the mean between the old and the new one, to first order: most rows
         # that oscillate do so because of the old one's, and momentum needs sweeps that do not.
         for i in range(n_units):

@@ -21,10 +21,10 @@ RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
 WINDOW = 16
 # The share of the old value goes 0, 1/2, 3/4, ... up to this.
 STRONGEST_DAMPING = 0.97
-# Rows are hurried once no mean changes by more than this: at twice as much, three in a hundred of a
-# trained machine were carried to other fixed points.
+# Rows are accelerated once no mean changes by more than this: at twice as much, three in a hundred
+# of a trained machine were carried to other fixed points.
 ONSET = 0.05
-# The part of its last move that a hurried row makes once more, as long as it goes straight on.
+# The part of its last move that an accelerated row makes once more, as long as it goes straight on.
 MOMENTUM = 0.9
 
 
@@ -70,8 +70,8 @@ class Settings(NamedTuple):
     max_iter : int
     onsager_every : int
         Sweeps from one computation of the variance products to the next.
-    hurry_after : int
-        Sweeps of a row before it may be hurried (momentum, half-implicit Onsager terms).
+    accelerate_after : int
+        Sweeps of a row before it may be accelerated (momentum, half-implicit Onsager terms).
     rows_in_flight : int
         Rows that a worker holds at a time.
     resolution : float
@@ -85,7 +85,7 @@ class Settings(NamedTuple):
     tol: float
     max_iter: int
     onsager_every: int
-    hurry_after: int
+    accelerate_after: int
     rows_in_flight: int
     resolution: float
 

@@ -27,7 +27,7 @@ class Rows:
             for part in tilt
         )
         self.sweep = np.zeros(n_rows, int)
-        self.hurried, self.restless = np.zeros((2, n_rows), bool)
+        self.accelerated, self.oscillating = np.zeros((2, n_rows), bool)
         self.damping, self.momentum = np.full(n_rows, settings.damping), np.zeros(n_rows)
         self.last_size, self.swing = np.zeros(n_rows), np.zeros(n_rows)
         self.best, self.best_before = np.full(n_rows, np.inf), np.full(n_rows, np.inf)
@@ -124,8 +124,8 @@ def _visit(layer, dense, rows, first, last, fresh, settings):
     new_mean = np.where(ok[:, None], new_mean, mean)
     new_var = np.where(ok[:, None], new_var, var)
     share = (1 - rows.damping)[:, None].astype(mean.dtype)
-    calm = (rows.hurried | rows.restless)[:, None]
-    share = np.where(calm, share / (1 - a * new_var / 2), share)
+    implicit = (rows.accelerated | rows.oscillating)[:, None]
+    share = np.where(implicit, share / (1 - a * new_var / 2), share)
     change = new_mean - mean
     np.maximum(rows.residual, abs(change).max(1), out=rows.residual)
     np.maximum(rows.scale, abs(new_mean).max(1), out=rows.scale)
@@ -142,7 +142,7 @@ def _visit(layer, dense, rows, first, last, fresh, settings):
 
 
 def _judge(rows, fresh, settings, record):
-    """Status of each row after a sweep; oscillating rows are damped, the others hurried."""
+    """Status of each row after a sweep; oscillating rows are damped, the others accelerated."""
     rows.sweep += 1
     residual = rows.residual
     if len(record.history):
@@ -160,22 +160,22 @@ def _judge(rows, fresh, settings, record):
     status = np.where(rows.finite, np.where(converged, CONVERGED, status), DIVERGED)
 
     window = rows.sweep % WINDOW == 0
-    straight = np.where(rows.hurried, 0.5, 0.9)
+    straight = np.where(rows.accelerated, 0.5, 0.9)
     stuck = (rows.best > 0.95 * rows.best_before) & (rows.swing < straight)
     swinging = (rows.best > 0.5 * rows.best_before) & (rows.swing < 0)
     if settings.adaptive:
-        restless = window & (stuck | swinging)
-        again = restless & (rows.restless | (settings.order < 2))
+        seen = window & (stuck | swinging)
+        again = seen & (rows.oscillating | (settings.order < 2))
         stronger = np.minimum((1 + rows.damping) / 2, STRONGEST_DAMPING)
         rows.damping = np.where(again, stronger, rows.damping)
-        rows.restless = rows.restless | restless
+        rows.oscillating = rows.oscillating | seen
     rows.best_before = np.where(window, rows.best, rows.best_before)
     rows.best = np.where(window, np.inf, rows.best)
 
     momentum = rows.momentum
     rows.last_size = rows.size + momentum * (2 * rows.along + momentum * rows.last_size)
-    rows.hurried = (rows.sweep >= settings.hurry_after) & (residual < ONSET)
-    rows.momentum = np.where(rows.hurried & (cosine > 0), (momentum + MOMENTUM) / 2, 0)
+    rows.accelerated = (rows.sweep >= settings.accelerate_after) & (residual < ONSET)
+    rows.momentum = np.where(rows.accelerated & (cosine > 0), (momentum + MOMENTUM) / 2, 0)
     part = np.where(status == RUNNING, rows.momentum, 0)
     rows.mean += part[:, None].astype(rows.mean.dtype) * rows.step
     return status

@@ -331,9 +331,9 @@ def test_oscillating_rows_are_damped_and_only_those():
     assert all("cycling" in m for m in undamped.message[~undamped.converged])
     result = mf.tap(model, data, max_iter=2000)
     assert result.converged.all()
-    hurried = mf.tap(model, data, max_iter=2000, acceleration="momentum")
-    assert hurried.converged.all()
-    np.testing.assert_allclose(hurried.mean[0], result.mean[0], atol=1e-6)
+    accelerated = mf.tap(model, data, max_iter=2000, acceleration="momentum")
+    assert accelerated.converged.all()
+    np.testing.assert_allclose(accelerated.mean[0], result.mean[0], atol=1e-6)
     early = undamped.n_iter < 16
     assert (result.mean[0][early] == undamped.mean[0][early]).all()
     again = mf.tap(model, result, damping=0.95, max_iter=3)

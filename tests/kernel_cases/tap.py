@@ -14,7 +14,7 @@ OPTIONS = {
     "tol": 1e-8,
     "max_iter": 500,
     "onsager_every": 1,
-    "hurry_after": 10**9,
+    "accelerate_after": 10**9,
     "rows_in_flight": 4,
 }
 
@@ -137,9 +137,9 @@ CASES = [
     _tap("damped", damping=0.5, adaptive=False),
     _tap("oscillating", machine=strong_rbm, close={"float64": 1e-7, "float32": 5e-3}),
     _tap("lagged_onsager", onsager_every=3),
-    _tap("momentum", hurry_after=2, close={"float64": 1e-7, "float32": 1e-3}),
-    _tap("late", hurry_after=20, close={"float64": 1e-7, "float32": 1e-3}),
-    _tap("fast", large=True, hurry_after=2, onsager_every=3,
+    _tap("momentum", accelerate_after=2, close={"float64": 1e-7, "float32": 1e-3}),
+    _tap("late", accelerate_after=20, close={"float64": 1e-7, "float32": 1e-3}),
+    _tap("fast", large=True, accelerate_after=2, onsager_every=3,
          close={"float64": 1e-7, "float32": 1e-3}),
     _tap("tilted", tilted=True),
     _tap("tilted_alike", tilted="alike", order=3, machine=weak_rbm),

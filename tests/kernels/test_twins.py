@@ -67,7 +67,7 @@ def test_company_does_not_matter(the_case):
 
 
 def test_the_cases_are_what_their_names_say():
-    """Cases that never damp, hurry, cycle or save sweeps would compare nothing."""
+    """Cases that never damp, accelerate, cycle or save sweeps would compare nothing."""
     found = {
         name: run("compiled", case(f"tap.tap-{name}"))
         for name in (
