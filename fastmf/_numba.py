@@ -167,7 +167,7 @@ class _SourceAwareCache(FunctionCache):
                 super().save_overload(sig, data)
 
 
-def kernel(function=None, *, fastmath=False, inner=False):
+def kernel(function=None, *, fastmath=False, inner=False, inline=False):
     """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
 
     Parameters
@@ -179,9 +179,13 @@ def kernel(function=None, *, fastmath=False, inner=False):
         Whether only other kernels call it. No time is spent on making it callable from Python, nor
         on counting references to arrays, which is an eighth of what a mean-field sweep does beside
         its products: an inner kernel makes views of arrays, but no arrays.
+    inline : bool
+        Whether it becomes part of its callers too, as short loops had better: a call pushes seven
+        words for each array.
     """
     if function is None:
-        return lambda f: kernel(f, fastmath=fastmath, inner=inner)
+        return lambda f: kernel(f, fastmath=fastmath, inner=inner, inline=inline)
+    inner = inner or inline
     dispatcher = numba.njit(
         function,
         nogil=True,
@@ -190,6 +194,7 @@ def kernel(function=None, *, fastmath=False, inner=False):
         no_cpython_wrapper=inner,
         no_cfunc_wrapper=True,
         _nrt=not inner,
+        forceinline=inline,
     )
     if _CACHE_FOLDER is not None and not numba.config.DISABLE_JIT:
         users_choice = numba.config.CACHE_DIR

@@ -34,6 +34,7 @@ from fastmf.kernels.beliefs import (
     PAIR_BLOCK,
     RUNNING,
     SUM,
+    TILE,
     WINDOW,
 )
 from fastmf.kernels.odds import (
@@ -48,6 +49,7 @@ from fastmf.kernels.odds import (
     outgoing,
     outgoing_damped,
     pair_ratios,
+    probabilities,
     take_logs,
     total_of,
 )
@@ -60,30 +62,34 @@ def _damping_now(record, row):
     return 0.0 if record.status[row] == CONFIRMING else record.damping[row]
 
 
-@kernel(inner=True)
-def _change(old, new, damping):
-    """Change of a belief from its log-odds; undamped, theirs too, which a saturated one hides.
-
-    The log-partition is stationary in the messages: an error of log-odds counts squared.
-    """
-    change = abs(sigmoid_pair(new)[0] - sigmoid_pair(old)[0])
-    if damping == 0:
-        relative = (new - old) / (1 + abs(old) + abs(new))
-        change = max(change, relative * relative)
-    return change
+@kernel(inline=True)
+def _receive(settings, problem, unit, decoded, messages, beliefs, received):
+    """Messages to a visible unit, and what they add to its log-odds."""
+    p, q, odds = beliefs[0], beliefs[1], beliefs[2]
+    if settings.algorithm == MAX:
+        clipped(problem.weights[unit], messages[unit], odds, received)
+        return total_of(received)
+    e = problem.exponentials[unit]
+    if settings.algorithm == SUM:
+        incoming(e, messages[unit], p, q, received)
+    elif decoded:
+        from_on(e, p, q, received)
+    else:
+        from_off(e, p, q, received)
+    log_product = log_of_product(received, settings.fold, settings.chunk)
+    if settings.algorithm == MIXED and decoded:
+        return problem.row_sums[unit] - log_product
+    return log_product
 
 
 @kernel(inner=True)
 def _sweep_block(settings, problem, row, block, messages, damping, record, partial, seat, work):
     """One block of visible units: messages in, beliefs, messages out."""
-    n_visible = record.visible.shape[1]
-    first = block * BLOCK
     fields = problem.visible_field[min(row, problem.visible_field.shape[0] - 1)]
     visible, beliefs = record.visible[row], partial.beliefs[seat]
-    p, q, odds = beliefs[0], beliefs[1], beliefs[2]
-    logs, wide = partial.logs[seat, block], work.wide
-    r, product, quarter = work.narrow[0], work.narrow[1], work.quarter
-    real = r.dtype.type
+    logs, wide, product = partial.logs[seat, block], work.wide, work.product
+    log_odds, yes, no, changes = work.visible[0], work.visible[1], work.visible[2], work.visible[3]
+    real = product.dtype.type
     old_share, new_share = real(damping), real(1 - damping)
     logs[:] = 0
     change, value = 0.0, 0.0
@@ -93,47 +99,41 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
     else:
         product[:], wide[:] = 1, 1
     since_flush = since_refresh = 0
-    for i in range(first, min(first + BLOCK, n_visible)):
-        old = visible[i]
-        if settings.algorithm == SUM:
-            e, s = problem.exponentials[i], messages[i]
-            incoming(e, s, p, q, r)
-            new = fields[i] + log_of_product(r, quarter, settings.fold, settings.chunk)
-            yes, no = sigmoid_pair(new)
-            if damping == 0:
-                outgoing(e, r, real(yes), real(no), s, product)
-            else:
-                outgoing_damped(e, r, real(yes), real(no), old_share, new_share, s, product)
-            since_flush += 1
-            since_refresh += 1
-            if since_flush == settings.flush:
-                gather(product, wide)
-                since_flush = 0
-                if since_refresh + settings.flush > settings.refresh:
-                    take_logs(wide, logs)
-                    since_refresh = 0
-        elif settings.algorithm == MAX:
-            w, message = problem.weights[i], messages[i]
-            clipped(w, message, odds, r)
-            new = fields[i] + total_of(r)
-            clipped_back(w, r, real(new), old_share, new_share, message, product)
-            if new > 0:
-                add(w, partial.fields[seat, block])
-        else:
-            e = problem.exponentials[i]
-            if old > 0:
-                from_on(e, p, q, r)
-                new = fields[i] + problem.row_sums[i]
-                new -= log_of_product(r, quarter, settings.fold, settings.chunk)
-            else:
-                from_off(e, p, q, r)
-                new = fields[i] + log_of_product(r, quarter, settings.fold, settings.chunk)
-            if new > 0:
+    last = min((block + 1) * BLOCK, visible.shape[0])
+    for first in range(block * BLOCK, last, TILE):
+        units = min(TILE, last - first)
+        for k in range(units):
+            i = first + k
+            log_odds[k] = fields[i] + _receive(
+                settings, problem, i, visible[i] > 0, messages, beliefs, work.received[k]
+            )
+        old = visible[first : first + units]
+        change = max(change, probabilities(log_odds[:units], old, damping, yes, no, changes))
+        for k in range(units):
+            i, r = first + k, work.received[k]
+            old[k] = new = log_odds[k]
+            if settings.algorithm == SUM:
+                e, s, on, off = problem.exponentials[i], messages[i], real(yes[k]), real(no[k])
+                if damping == 0:
+                    outgoing(e, r, on, off, s, product)
+                else:
+                    outgoing_damped(e, r, on, off, old_share, new_share, s, product)
+                since_flush += 1
+                since_refresh += 1
+                if since_flush == settings.flush:
+                    gather(product, wide)
+                    since_flush = 0
+                    if since_refresh + settings.flush > settings.refresh:
+                        take_logs(wide, logs)
+                        since_refresh = 0
+            elif settings.algorithm == MAX:
+                w = problem.weights[i]
+                clipped_back(w, r, real(new), old_share, new_share, messages[i], product)
+                if new > 0:
+                    add(w, partial.fields[seat, block])
+            elif new > 0:
                 add(problem.weights[i], logs)
-        if new > 0:
-            value += fields[i]
-        change = max(change, _change(old, new, damping))
-        visible[i] = new
+            value += fields[i] if new > 0 else 0.0
     if settings.algorithm == SUM:
         gather(product, wide)
         take_logs(wide, logs)
@@ -143,28 +143,27 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
 
 
 class Work(NamedTuple):
-    """Rows that one worker writes on."""
+    """What one worker writes on: messages to a tile of visible units, their beliefs, products."""
 
-    narrow: np.ndarray
-    quarter: np.ndarray
+    received: np.ndarray
+    visible: np.ndarray
+    product: np.ndarray
     wide: np.ndarray
 
 
 @register_jitable(**INNER)
 def _work(beliefs):
     n, kind = beliefs.shape[2], beliefs.dtype
-    return Work(np.ones((2, n), kind), np.ones(n // 4, kind), np.ones(n, np.float64))
+    return Work(np.ones((TILE, n), kind), np.ones((4, TILE)), np.ones(n, kind), np.ones(n))
 
 
 @kernel(inner=True)
-def _set_beliefs(log_odds, beliefs, damping):
+def _set_beliefs(log_odds, beliefs, damping, changes):
     """The three forms of the hidden beliefs, from their log-odds; largest change of one."""
     p, q, odds = beliefs[0], beliefs[1], beliefs[2]
-    change = 0.0
+    change = probabilities(log_odds, odds, damping, p, q, changes)
     for j in range(log_odds.shape[0]):
-        yes, no = sigmoid_pair(log_odds[j])
-        change = max(change, _change(np.float64(odds[j]), log_odds[j], damping))
-        p[j], q[j], odds[j] = yes, no, log_odds[j]
+        odds[j] = log_odds[j]
     return change
 
 
@@ -181,7 +180,9 @@ def _conclude(settings, problem, row, record, partial, seat):
         change = max(change, partial.change[seat, block])
         value += partial.value[seat, block]
     damping = _damping_now(record, row)
-    change = max(change, _set_beliefs(hidden, partial.beliefs[seat], damping))
+    change = max(
+        change, _set_beliefs(hidden, partial.beliefs[seat], damping, partial.logs[seat, 0])
+    )
     if settings.algorithm == MAX:
         total = partial.logs[seat, 0]
         for j in range(total.shape[0]):
@@ -225,16 +226,16 @@ def _bethe_block(settings, problem, row, block, messages, partial, seat, work):
     """Contribution of a block of visible units, and their pairs, to the Bethe log-partition."""
     fields = problem.visible_field[min(row, problem.visible_field.shape[0] - 1)]
     p, q = partial.beliefs[seat, 0], partial.beliefs[seat, 1]
-    r = work.narrow[0]
+    r = work.received[0]
     real = r.dtype.type
     total = 0.0
     for i in range(block * BLOCK, min((block + 1) * BLOCK, messages.shape[0])):
         incoming(problem.exponentials[i], messages[i], p, q, r)
-        log_odds = fields[i] + log_of_product(r, work.quarter, settings.fold, settings.chunk)
+        log_odds = fields[i] + log_of_product(r, settings.fold, settings.chunk)
         yes, no = sigmoid_pair(log_odds)
         pair_ratios(r, real(yes), real(no))
         total += softplus(log_odds)
-        total += log_of_product(r, work.quarter, settings.fold, settings.chunk)
+        total += log_of_product(r, settings.fold, settings.chunk)
     return total
 
 
@@ -276,7 +277,7 @@ def belief_propagation(settings, problem, messages, record, partial, queue):
         of_row = messages[row if own else seat]
         if not own:
             of_row[:] = 1 if settings.algorithm == SUM else 0
-        _set_beliefs(record.hidden[row], partial.beliefs[seat], 0.0)
+        _set_beliefs(record.hidden[row], partial.beliefs[seat], 0.0, partial.logs[seat, 0])
         while record.status[row] <= RUNNING:
             damping = _damping_now(record, row)
             for block in range(partial.change.shape[1]):

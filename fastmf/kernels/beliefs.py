@@ -6,6 +6,8 @@ import numpy as np
 
 # Visible units whose messages are multiplied together before anything else is done with them.
 BLOCK = 256
+# Visible units whose beliefs are computed side by side.
+TILE = 16
 # Visible units of one task of `pair_beliefs`.
 PAIR_BLOCK = 16
 # Hidden units are padded to a multiple of this.

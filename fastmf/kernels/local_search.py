@@ -53,9 +53,9 @@ def _gain(joint, i, on, weights, exponentials, row_sum, bias, chunk, field, work
     p, q, factors = work[0], work[1], work[2]
     if on:
         from_on(exponentials[i], p, q, factors)
-        return log_of_product(factors, factors, False, chunk) - row_sum - bias
+        return log_of_product(factors, False, chunk) - row_sum - bias
     from_off(exponentials[i], p, q, factors)
-    return log_of_product(factors, factors, False, chunk) + bias
+    return log_of_product(factors, False, chunk) + bias
 
 
 @kernel

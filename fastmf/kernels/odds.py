@@ -3,32 +3,56 @@
 Notation as in `fastmf.kernels.belief_propagation`.
 """
 
+import numpy as np
+
 from fastmf._numba import REORDER, kernel
-from fastmf.special import log
+from fastmf.special import log, sigmoid_pair
 
 
-@kernel(fastmath=REORDER, inner=True)
-def log_of_product(factors, quarter, fold, chunk):
+@kernel(inline=True)
+def probabilities(log_odds, old, damping, yes, no, changes):
+    """Probabilities of 1 and of 0; returns the largest change of a belief from log-odds `old`."""
+    # Two loops and no branch, so that the exponentials vectorise.
+    undamped = 1.0 if damping == 0 else 0.0
+    for k in range(log_odds.shape[0]):
+        yes[k], no[k] = sigmoid_pair(log_odds[k])
+        changes[k] = _change(np.float64(old[k]), log_odds[k], undamped)
+    largest = 0.0
+    for k in range(log_odds.shape[0]):
+        largest = max(largest, changes[k])
+    return largest
+
+
+@kernel(inline=True)
+def _change(old, new, undamped):
+    """Change of a belief from its log-odds; undamped, theirs too, which a saturated one hides.
+
+    The log-partition is stationary in the messages: an error of log-odds counts squared.
+    """
+    change = abs(sigmoid_pair(new)[0] - sigmoid_pair(old)[0])
+    relative = undamped * (new - old) / (1 + abs(old) + abs(new))
+    return max(change, relative * relative)
+
+
+@kernel(inline=True)
+def log_of_product(factors, fold, chunk):
     """Logarithm of a product; factors are multiplied by fours first if they may be."""
-    if not fold:
-        return _log_in_chunks(factors, chunk)
-    n = quarter.shape[0]
-    for j in range(n):
-        quarter[j] = (factors[j] * factors[j + n]) * (factors[j + 2 * n] * factors[j + 3 * n])
-    return _log_in_chunks(quarter, chunk // 4)
-
-
-@kernel(fastmath=REORDER, inner=True)
-def _log_in_chunks(factors, chunk):
-    if factors.shape[0] <= chunk:  # a loop of one round is slower by a tenth of a sweep
-        return log(_product(factors))
-    total = 0.0
-    for start in range(0, factors.shape[0], chunk):
-        total += log(_product(factors[start : start + chunk]))
+    n = factors.shape[0] // 4 if fold else factors.shape[0]
+    chunk = chunk // 4 if fold else chunk
+    total, start = 0.0, 0
+    while start < n:
+        stop = min(start + chunk, n)
+        some = factors[start:stop]
+        if fold:
+            second, third = factors[n + start : n + stop], factors[2 * n + start : 2 * n + stop]
+            total += log(_by_fours(some, second, third, factors[3 * n + start : 3 * n + stop]))
+        else:
+            total += log(_product(some))
+        start = stop
     return total
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def _product(factors):
     product = 1.0
     for j in range(factors.shape[0]):
@@ -36,7 +60,15 @@ def _product(factors):
     return product
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
+def _by_fours(a, b, c, d):
+    product = 1.0
+    for j in range(a.shape[0]):
+        product *= (a[j] * b[j]) * (c[j] * d[j])
+    return product
+
+
+@kernel(fastmath=REORDER, inline=True)
 def total_of(values):
     """Sum in double precision."""
     total = 0.0
@@ -45,7 +77,7 @@ def total_of(values):
     return total
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def incoming(e, s, p, q, r):
     """Messages from the hidden units."""
     for j in range(r.shape[0]):
@@ -53,7 +85,7 @@ def incoming(e, s, p, q, r):
         r[j] = (t + e[j] * p[j]) / (t + p[j])
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def outgoing(e, r, yes, no, s, product):
     """Messages back to the hidden units, and products of them over visible units."""
     for j in range(r.shape[0]):
@@ -63,7 +95,7 @@ def outgoing(e, r, yes, no, s, product):
         product[j] *= new
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def outgoing_damped(e, r, yes, no, old_share, new_share, s, product):
     """The same, averaged with the old messages."""
     # The normalised messages s / (1 + s) are averaged, here with all denominators multiplied out.
@@ -77,14 +109,14 @@ def outgoing_damped(e, r, yes, no, old_share, new_share, s, product):
         product[j] *= new
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def pair_ratios(r, yes, no):
     """Normalisers of the beliefs of pairs, relative to those of the messages."""
     for j in range(r.shape[0]):
         r[j] = no + yes / r[j]
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def gather(product, wide):
     """Move products to double precision."""
     for j in range(product.shape[0]):
@@ -92,7 +124,7 @@ def gather(product, wide):
         product[j] = 1
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def take_logs(wide, logs):
     """Add the logarithms of products, and begin new ones."""
     for j in range(wide.shape[0]):
@@ -100,14 +132,14 @@ def take_logs(wide, logs):
         wide[j] = 1
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def add(row, total):
     """Add a row to a total."""
     for j in range(row.shape[0]):
         total[j] += row[j]
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def clipped(w, message, log_odds, incoming):
     """Log-messages of max-product from the hidden units."""
     zero = w.dtype.type(0)
@@ -116,7 +148,7 @@ def clipped(w, message, log_odds, incoming):
         incoming[j] = max(zero, w[j] + x) - max(zero, x)
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def clipped_back(w, incoming, log_odds, old_share, new_share, message, total):
     """Log-messages of max-product back to them, and their sums over visible units."""
     zero = w.dtype.type(0)
@@ -128,14 +160,14 @@ def clipped_back(w, incoming, log_odds, old_share, new_share, message, total):
         total[j] += new
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def from_off(e, p, q, r):
     """Messages of mixed-product from the hidden units to one that was decoded as 0."""
     for j in range(r.shape[0]):
         r[j] = q[j] + e[j] * p[j]
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def from_on(e, p, q, r):
     """The same to one that was decoded as 1, inverted and without exp(sum of its weights)."""
     for j in range(r.shape[0]):

@@ -35,10 +35,12 @@ def centred(model, slope, means):
     moved, turned = [np.array(f) for f in fields], []
     for k, w in enumerate(weights):
         below, above = means[k] * tilts[k + 1], means[k + 1] * tilts[k]
-        w = w - np.outer(below, fields[k + 1]) - np.outer(fields[k], above)
+        # One product of rank two, in the type of the couplings, where outer products would be many.
+        left, right = np.stack([below, fields[k]], 1), np.stack([fields[k + 1], above])
+        w = w - left.astype(w.dtype) @ right.astype(w.dtype)
         moved[k] -= w @ above
         moved[k + 1] -= below @ w
-        turned.append(w.astype(model.dtype, copy=False))
+        turned.append(w)
     of_layers = zip(slopes, moved, tilts, strict=True)
     slopes = [s._replace(field=f) if tilt else s for s, f, tilt in of_layers]
     return unchained(model, turned, slopes)

@@ -111,7 +111,8 @@ def parser():
     add("--hidden", type=int, default=256, metavar="N", help="hidden units [256]")
     add("--epochs", type=int, default=50, metavar="N", help="[50]")
     add("--logistic-epochs", type=int, default=50, metavar="N", help="of LR [50]")
-    add("--learning-rate", type=float, default=0.05, help="[0.05]")
+    add("--learning-rate", type=float, nargs="+", default=[0.05], metavar="RATE",
+        help="one, or those of the first and last epoch, geometric between [0.05]")  # fmt: skip
     add("--momentum", type=float, default=0.0, help="[0]")
     add("--weight-scale", type=float, default=0.01, help="[0.01]")
     add("--batch-size", type=int, default=20, help="[20]")
@@ -168,7 +169,7 @@ def trained(task, method, train, validation, options, folder):
         options.hidden,
         **METHODS[method],
         n_epochs=options.logistic_epochs if logistic else options.epochs,
-        learning_rate=options.learning_rate,
+        learning_rate=(options.learning_rate[0], options.learning_rate[-1]),
         momentum=options.momentum,
         weight_scale=options.weight_scale,
         batch_size=options.batch_size,

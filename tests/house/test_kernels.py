@@ -27,7 +27,9 @@ def functions(path, wanted=lambda node: True):
 def is_kernel(node):
     """Whether a function is compiled for use from outside, not only by other kernels."""
     decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
-    return any(d.startswith("kernel") and "inner=True" not in d for d in decorators)
+    return any(
+        d.startswith("kernel") and not ("inner=True" in d or "inline=True" in d) for d in decorators
+    )
 
 
 def lonely(package):
