@@ -36,8 +36,9 @@ examples:
 
 MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA.
 The paper's settings (its Table 1) are the defaults: batches of 100 rows with as many starts,
-momentum 0.5, weight decay 0.001, a learning rate of 0.005 for binary images, and 1e-2 falling to
-1e-5 for real ones, whose pixels are truncated Gauss-Bernoulli (spike-and-slab) units on [0, 1].
+momentum 0.5, weight decay 0.001, no centring, a learning rate of 0.005 for binary images, and 1e-2
+falling to 1e-5 for real ones, whose pixels are truncated Gauss-Bernoulli (spike-and-slab) units on
+[0, 1].
 """
 
 PAPER = {
@@ -124,6 +125,7 @@ def trained(n, X, test, options, folder):
         gradient=options.method,
         momentum=0.5,
         l2=0.001,
+        centred=False,
         batch_size=100,
         n_sweeps=options.sweeps,
         n_epochs=options.epochs,

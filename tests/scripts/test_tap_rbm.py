@@ -49,7 +49,7 @@ def test_the_settings_are_the_papers(script, mnist, monkeypatch):
     assert real["visible"] == "truncated_gauss_bernoulli"
     for options in (binary, real):
         assert (options["n_epochs"], options["batch_size"]) == (100, 100)
-        assert (options["momentum"], options["l2"]) == (0.5, 0.001)
+        assert (options["momentum"], options["l2"], options["centred"]) == (0.5, 0.001, False)
 
 
 def test_help_teaches(script, capsys):
