@@ -27,7 +27,7 @@ NEVER = -1e4
 # A single row of fewer pairs is swept by one thread: waking another takes as long as the sweep.
 SHARED = 2_000_000
 # Local maxima of log p(v) that sum-product starts from where nothing has settled; its sweeps there.
-N_MAXIMA, SWEEPS = 8, 200
+N_MAXIMA, SWEEPS = 16, 200
 # Residuals beyond this number are not kept unless asked for; cycles are then not told.
 LONGEST_HISTORY = 2**26
 
@@ -314,7 +314,7 @@ def _solve_shared(settings, problem, ratios, record, n_threads):
 
 
 def _from_assignments(weights, visible_field, hidden_field, tol, n_threads=None):
-    """The fixed point of largest log-partition of those reached from local maxima of log p(v).
+    """Fixed point near the largest local maximum of log p(v) near which sum-product finds one.
 
     Where large weights are at odds with each other, sweeps from no message cycle, and the Bethe
     free energy is lowest at beliefs that mean nothing; near a good assignment there may be a fixed
@@ -325,17 +325,18 @@ def _from_assignments(weights, visible_field, hidden_field, tol, n_threads=None)
     maxima = belief_propagation(
         model, algorithm="mixed", init=visible, max_iter=1, polish=True, n_threads=n_threads
     )
-    start = weights * maxima.assignment[0][:, :, None]
-    found = belief_propagation(
-        model, init=start, tol=tol, max_iter=SWEEPS, messages=True, n_threads=n_threads
-    )
-    best = np.where(found.converged, found.log_partition, -np.inf).argmax()
+    options = {"tol": tol, "max_iter": SWEEPS, "messages": True, "n_threads": n_threads}
+    for best in np.argsort(-maxima.objective):
+        messages = weights * maxima.assignment[0][best][:, None]
+        found = belief_propagation(model, init=messages, **options)
+        if found.converged:
+            break
     return StationaryPoint(
-        log_odds=(found.b[0][best] + visible_field, found.b[1][best] + hidden_field),
-        messages=np.exp(found.messages[best]),
-        log_partition=found.log_partition[best],
-        residual=found.residual[best],
-        n_iter=found.n_iter[best],
+        log_odds=(found.b[0] + visible_field, found.b[1] + hidden_field),
+        messages=np.exp(found.messages),
+        log_partition=found.log_partition,
+        residual=found.residual,
+        n_iter=found.n_iter,
     )
 
 
