@@ -53,7 +53,8 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     Notes
     -----
     The average over a batch is that over its chunks weighted by their rows: with starts at the
-    data it is that of `fastmf.learning.trainer.train` up to rounding; with noise the draws differ.
+    data it is that of `fastmf.learning.trainer.train` up to rounding, but that each chunk is
+    centred by its own means; with noise the draws differ.
     """
     if not isinstance(model, RBM | DBM):
         raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")

@@ -91,6 +91,8 @@ class Saved:
         ------
         ValueError
             If the file is damaged or not such an estimator.
+        LookupError
+            If its units have a prior that is not this package's, and not registered.
         """
         arrays = read_arrays(path)
         try:

@@ -237,7 +237,7 @@ class FittedMachine(Saved, BaseEstimator):
         -----
         All errors take two matrices of n_parameters^2 numbers and n_samples n_parameters^2 + 3
         n_parameters^3 operations: 100 units, 0.4 GB; 200 units, 6.5 GB and many minutes. Beyond 109
-        units, each of the errors of `pairs` takes some tens of products with the Hessian instead,
+        units, each of the errors of `pairs` takes some ten products with the Hessian instead,
         which cost what a gradient costs, and all together one more copy of the rows.
         """
         objective = self._maximum()

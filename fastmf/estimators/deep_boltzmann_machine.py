@@ -39,7 +39,7 @@ class DeepBoltzmannMachine(Learner):
         Of all hidden layers, or of each.
     gradient : {"tap", "mean_field", "tap3"}
     learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
-    monitor_rows, early_stopping, validation_fraction, patience, weight_scale, callbacks, \
+    centred, monitor_rows, early_stopping, validation_fraction, patience, weight_scale, callbacks, \
     checkpoint, checkpoint_every, n_threads, random_state, verbose
         As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them a machine of 784-100-50 units
         learned worse than one of 784-100. A run that resumes from a checkpoint repeats its
@@ -89,6 +89,7 @@ class DeepBoltzmannMachine(Learner):
         n_sweeps=10,
         starts="data",
         noise=0.1,
+        centred=True,
         monitor_rows=100,
         early_stopping=False,
         validation_fraction=0.1,
@@ -116,6 +117,7 @@ class DeepBoltzmannMachine(Learner):
         self.n_sweeps = n_sweeps
         self.starts = starts
         self.noise = noise
+        self.centred = centred
         self.monitor_rows = monitor_rows
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction

@@ -32,6 +32,7 @@ class GeneralizedRBM(Learner):
         TAP sweeps from each start, or Gibbs sweeps, per step.
     starts : {"data", "noise", "persistent", "random"}
     noise : float
+    centred : bool
     monitor_rows : int
         Rows of data from which the log-partition is estimated, after each epoch and in
         `score_samples`.
@@ -104,6 +105,7 @@ class GeneralizedRBM(Learner):
         n_sweeps=3,
         starts="data",
         noise=0.1,
+        centred=True,
         monitor_rows=100,
         early_stopping=False,
         validation_fraction=0.1,
@@ -130,6 +132,7 @@ class GeneralizedRBM(Learner):
         self.n_sweeps = n_sweeps
         self.starts = starts
         self.noise = noise
+        self.centred = centred
         self.monitor_rows = monitor_rows
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction

@@ -61,7 +61,7 @@ def rows(name, value, n_units, dtype, *, missing=False):
     if array.shape[0] == 0:
         raise ValueError(f"{name} must have at least one row.")
     array = array.astype(dtype, copy=False) if array.dtype != bool else array
-    if np.isinf(array).any() or (not missing and np.isnan(array).any()):
+    if np.isinf(array).any() if missing else not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity.")
     return array
 

@@ -183,7 +183,7 @@ def ratio_test(objective, parameters, places):
 def sandwich_errors(objective, parameters, places, tol=1e-6):
     """Standard errors of a few parameters, without any matrix of all parameters.
 
-    Each takes the solution of H v = e by preconditioned conjugate gradients, some tens of products
+    Each takes the solution of H v = e by preconditioned conjugate gradients, some ten products
     with H that cost what a gradient costs.
 
     Parameters
@@ -207,8 +207,9 @@ def sandwich_errors(objective, parameters, places, tol=1e-6):
     n, coordinates = len(parameters), Coordinates(objective)
     times = objective.curvatures(parameters)
     # In coordinates z, parameters = T z, that make the matrix T'HT nearly the identity.
+    size = len(coordinates.from_parameters(parameters))
     matrix = LinearOperator(
-        (n, n), dtype=float,
+        (size, size), dtype=float,
         matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
     )  # fmt: skip
     directions = []

@@ -13,6 +13,7 @@ from fastmf.inference.adaptive_tap import mean_covariance
 from fastmf.inference.expectation_propagation import ExpectationPropagation
 from fastmf.kernels import statistics as kernels
 from fastmf.kernels.product import fill_panels, packed_shape
+from fastmf.learning.centring import centred as centred_slope
 from fastmf.learning.parameters import chain, unchained
 from fastmf.learning.posterior import posterior
 from fastmf.models import DBM
@@ -120,7 +121,7 @@ def _of_solutions(model, solutions, order):
     return pairs, [_row_average(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]
 
 
-def gradient(model, X, of_model, order=2, n_threads=None, **options):
+def gradient(model, X, of_model, order=2, n_threads=None, *, centred=False, **options):
     """Gradient of the log-likelihood, as a mean-field approximation or samples see the model.
 
     Parameters
@@ -135,6 +136,8 @@ def gradient(model, X, of_model, order=2, n_threads=None, **options):
     order : {1, 2, 3}
         Of the expansion that was solved; solutions of adaptive TAP and samples have none.
     n_threads : int or None
+    centred : bool
+        See `fastmf.learning.centring`; the offsets are the means of this data.
     **options
         Of `tap`, for the hidden layers of a DBM given data.
 
@@ -164,4 +167,7 @@ def gradient(model, X, of_model, order=2, n_threads=None, **options):
     if adaptive:
         weights[0] -= mean_covariance(model, of_model)
     both = zip(layers, less_layers, strict=True)
-    return unchained(model, weights, [map_parameters(np.subtract, *pair) for pair in both])
+    slope = unchained(model, weights, [map_parameters(np.subtract, *pair) for pair in both])
+    if not centred:
+        return slope
+    return centred_slope(model, slope, [X.mean(0), *(terms[0][1].mean(0) for terms in pairs)])

@@ -8,7 +8,7 @@ from scipy import linalg, optimize
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import pseudo_likelihood as kernels
 from fastmf.learning import inverse_ising
-from fastmf.learning.coordinates import Coordinates
+from fastmf.learning.coordinates import Coordinates, SeparateCoordinates
 from fastmf.special import log_2_cosh
 
 # Newton's method keeps a Hessian whose last step shrank the rise to expect by such a factor.
@@ -222,17 +222,18 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
     """L-BFGS of SciPy in the coordinates of `Coordinates`.
 
-    With `l1` the couplings are differences of two non-negative parts, for L-BFGS-B. Stops when half
-    the squared gradient, the rise to expect, is below tol / 100.
+    With `l1` in those of `SeparateCoordinates`, couplings being differences of two non-negative
+    parts, for L-BFGS-B. Stops when half the squared gradient, the rise to expect, is below tol /
+    100.
     """
-    d, coordinates = objective.n_units, Coordinates(objective)
-    n, penalty = len(start), l1 / coordinates.scale[objective.n_units :]
+    coordinates = (SeparateCoordinates if l1 else Coordinates)(objective)
+    d, n, penalty = objective.n_units, len(start), l1 / coordinates.scale[objective.n_units :]
     history, gradients = [], {}
 
     def to_parameters(x):
-        z = x[:n].copy()
-        z[d:] -= x[n:] if l1 else 0
-        return coordinates.to_parameters(z)
+        if l1:
+            x = np.concatenate([x[:d], x[d:n] - x[n:]])
+        return coordinates.to_parameters(x)
 
     def loss(x):
         value, slope = objective.value_and_gradient(to_parameters(x))

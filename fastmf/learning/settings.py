@@ -89,6 +89,9 @@ class Settings(Schedule):
         Where the mean-field solutions start; see `fastmf.learning.starts`.
     noise : float
         For "noise": probability of a flip, or standard deviations of the data.
+    centred : bool
+        Follow the gradient in coordinates in which units are counted from their means over the
+        batch; see `fastmf.learning.centring`.
     """
 
     gradient: str = "tap"
@@ -96,6 +99,7 @@ class Settings(Schedule):
     n_sweeps: int = 3
     starts: str = "data"
     noise: float = 0.1
+    centred: bool = True
 
     def __post_init__(self):
         super().__post_init__()
@@ -105,6 +109,7 @@ class Settings(Schedule):
         if self.n_starts is not None:
             self._integer("n_starts", self.n_starts, 1)
         self._real("noise", self.noise, below=1 if self.starts == "noise" else np.inf)
+        self._one_of("centred", (True, False))
 
 
 def rate(settings, epoch):

@@ -94,7 +94,8 @@ def slope(state, X, settings, rng, n_threads=None):
     """
     model, order = state.model, ORDERS.get(settings.gradient, 1)
     of_model = states_of_model(state, X, settings, order, rng, n_threads)
-    return gradient(model, X, of_model, order, n_threads, **hidden_layers(model, settings))
+    options = {"centred": settings.centred} | hidden_layers(model, settings)
+    return gradient(model, X, of_model, order, n_threads, **options)
 
 
 def step(state, X, settings, rate, rng, n_threads=None):

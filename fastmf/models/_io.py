@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf.priors._protocol import REGISTRY
+from fastmf.priors._protocol import OWN, REGISTRY
 
 MODELS: dict[str, type] = {}
 
@@ -76,10 +76,11 @@ def prior_to_arrays(name, prior):
         for i, part in enumerate(parts):
             arrays |= prior_to_arrays(f"{name}.{i}", part)
         return arrays
-    known = {class_: key for key, class_ in REGISTRY.items()}
+    known = {class_: key for key, class_ in (REGISTRY | OWN).items()}
     if type(prior) not in known:
         raise TypeError(
-            f"{name}: only priors of this package can be saved, got {type(prior).__name__}."
+            f"{name}: {type(prior).__name__} cannot be saved, nor loaded elsewhere, before its "
+            "class has the decorator fastmf.priors.register."
         )
     fields = {f"{name}.{field}": value for field, value in prior._asdict().items()}
     return {name: np.array([known[type(prior)]])} | fields
@@ -92,7 +93,13 @@ def prior_from_arrays(name, arrays):
         from fastmf.priors import Concatenated
 
         return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(int(*count))))
-    class_ = REGISTRY[kind]
+    known = REGISTRY | OWN
+    if kind not in known:
+        raise LookupError(
+            f"{name} has the unit prior {kind}, which is unknown here: import the module that "
+            "defines it, with the decorator fastmf.priors.register, and load again."
+        )
+    class_ = known[kind]
     return class_(*(arrays[f"{name}.{field}"] for field in class_._fields))
 
 
@@ -154,6 +161,8 @@ def load(path):
     ------
     ValueError
         If the file is damaged, truncated or not a model.
+    LookupError
+        If its units have a prior that is not this package's, and not registered.
     OSError
         If the file cannot be read.
     """

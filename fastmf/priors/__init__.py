@@ -1,5 +1,6 @@
 """Unit priors: the one-dimensional distributions from which every model is made."""
 
+from fastmf.priors._protocol import register
 from fastmf.priors.binary import Bernoulli, Ising
 from fastmf.priors.concatenated import Concatenated
 from fastmf.priors.gaussian import Gaussian
@@ -14,4 +15,5 @@ __all__ = [
     "Ising",
     "TruncatedGaussBernoulli",
     "TruncatedGaussian",
+    "register",
 ]

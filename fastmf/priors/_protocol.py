@@ -34,6 +34,8 @@ compile_methods("log_partition", "moments")
 compile_methods("third_cumulant", tilted=False)
 
 REGISTRY: dict[str, type] = {}
+# Users' own, by the names of their classes.
+OWN: dict[str, type] = {}
 
 
 def unit_prior(name):
@@ -57,6 +59,37 @@ def unit_prior(name):
         return class_
 
     return decorate
+
+
+def register(class_):
+    """Class decorator: let models with this prior of one's own be saved, loaded and resumed.
+
+    A file holds the name of the class and its fields, never code: whoever loads the file has to
+    import the module where the class is defined and registered.
+
+    Parameters
+    ----------
+    class_ : class
+        A NamedTuple of per-unit arrays; it replaces an earlier one of the same name.
+
+    Returns
+    -------
+    class
+        The same.
+
+    Raises
+    ------
+    TypeError
+        If it is not such a class.
+    ValueError
+        If its name is that of a prior of this package.
+    """
+    if not (isinstance(class_, type) and issubclass(class_, tuple) and hasattr(class_, "_fields")):
+        raise TypeError(f"register takes a class derived from NamedTuple, got {class_!r:.60}.")
+    if class_.__name__ in REGISTRY:
+        raise ValueError(f"a prior named {class_.__name__} exists already; choose another name.")
+    OWN[class_.__name__] = class_
+    return class_
 
 
 def of_lists(method):

@@ -112,7 +112,7 @@ def parser():
     add("--epochs", type=int, default=50, metavar="N", help="[50]")
     add("--logistic-epochs", type=int, default=50, metavar="N", help="of LR [50]")
     add("--learning-rate", type=float, nargs="+", default=[0.05], metavar="RATE",
-        help="one, or those of the first and the last epoch, geometric between [0.05]")  # fmt: skip
+        help="one, or those of the first and last epoch, geometric between [0.05]")  # fmt: skip
     add("--momentum", type=float, default=0.0, help="[0]")
     add("--weight-scale", type=float, default=0.01, help="[0.01]")
     add("--batch-size", type=int, default=20, help="[20]")

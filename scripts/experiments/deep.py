@@ -35,7 +35,7 @@ MNIST's four files are read from the folder --data, or the environment variable 
 # Test images that samples start from, and sweeps.
 N_SAMPLES, SWEEPS = 20, 50
 # Training images that mean-field solutions and annealed chains start from.
-N_STARTS = 300
+N_STARTS = 1000
 
 
 def main(argv=None):

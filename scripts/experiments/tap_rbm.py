@@ -45,6 +45,8 @@ PAPER = {
     "real": dict(visible="truncated_gauss_bernoulli", learning_rate=(1e-2, 1e-5)),
 }
 FLIP_PROBABILITY = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
+# What is shown as images: at this probability, so many.
+SHOWN, N_SHOWN = 0.2, 20
 
 
 def main(argv=None):
@@ -68,7 +70,7 @@ def main(argv=None):
             plotting.receptive_fields(machine.weights_, train.shape), folder / f"fields-{n}.png"
         )
     if options.dataset == "binary":
-        denoising(machines, train.X, test.X, options, folder)
+        denoising(machines, train, test.X, options, folder)
 
 
 def parser():
@@ -156,8 +158,8 @@ def likelihood(machines, folder):
     experiment.table(folder / "likelihood.csv", header, rows)
 
 
-def denoising(machines, X, test, options, folder):
-    """Fig. 8."""
+def denoising(machines, train, test, options, folder):
+    """Fig. 8, and what it means in images."""
     rng, scores, rows = np.random.default_rng(options.seed), {}, []
     for p in FLIP_PROBABILITY:
         noisy = flip(test, p, rng)
@@ -167,8 +169,12 @@ def denoising(machines, X, test, options, folder):
             )
             for n, machine in machines.items()
         }
-        estimates["pointwise optimal"] = pointwise_estimate(noisy, X.mean(0), p)
-        estimates["nearest neighbour"] = nearest_neighbour(noisy, X)
+        estimates["pointwise optimal"] = pointwise_estimate(noisy, train.X.mean(0), p)
+        estimates["nearest neighbour"] = nearest_neighbour(noisy, train.X)
+        if p == SHOWN:
+            shown = {"test images": test, "flipped": noisy, **estimates}
+            shown = {name: images[:N_SHOWN] for name, images in shown.items()}
+            experiment.picture(plotting.image_rows(shown, train.shape), folder / "restored.png")
         for name, estimate in estimates.items():
             score = matthews_correlation(test, estimate).mean()
             scores.setdefault(name, []).append(score)

@@ -5,7 +5,7 @@ import pytest
 
 from fastmf.models import RBM, BoltzmannMachine, load
 from fastmf.models._io import read_arrays, write_arrays
-from fastmf.priors import Bernoulli, Gaussian, Ising
+from fastmf.priors import Bernoulli, Concatenated, Gaussian, Ising, register
 
 
 def rbm(dtype=float):
@@ -94,11 +94,33 @@ class Own(NamedTuple):
         return self.shift + 0 * b, 0 * a
 
 
-def test_own_prior_cannot_be_saved(tmp_path):
-    model = RBM(np.ones((2, 2)), Own(np.zeros(2)), Bernoulli(np.zeros(2)))
-    with pytest.raises(TypeError, match=r"visible: only priors of this package.*Own"):
+def test_own_prior_is_saved_if_registered(tmp_path, monkeypatch):
+    monkeypatch.setattr("fastmf.models._io.OWN", own := {})
+    monkeypatch.setattr("fastmf.priors._protocol.OWN", own)
+    beside = Concatenated(Own(np.array([1.0, 2.0])), Bernoulli(np.zeros(1)))
+    model = RBM(np.ones((3, 2)), beside, Own(np.array([3.0, 4.0])))
+    with pytest.raises(TypeError, match=r"visible.0: Own cannot be saved.*fastmf\.priors\.reg"):
         model.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+    assert register(Own) is Own
+    model.save(tmp_path / "model")
+    found = load(tmp_path / "model")
+    assert type(found.hidden) is Own
+    np.testing.assert_array_equal(found.hidden.shift, [3, 4])
+    np.testing.assert_array_equal(found.visible.parts[0].shift, [1, 2])
+    own.clear()
+    with pytest.raises(LookupError, match=r"unit prior Own.*unknown here: import the module"):
+        load(tmp_path / "model")
+
+
+def test_only_new_priors_are_registered():
+    with pytest.raises(TypeError, match="NamedTuple"):
+        register(np.ndarray)
+    with pytest.raises(TypeError, match="NamedTuple"):
+        register(Own(np.zeros(2)))
+    with pytest.raises(ValueError, match="a prior named gaussian exists already"):
+        register(NamedTuple("gaussian", [("shift", np.ndarray)]))
 
 
 def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):

@@ -1,0 +1,74 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.learning.centring import centred
+from fastmf.learning.gradients import gradient
+from fastmf.learning.parameters import ModelParameters, chain
+
+RNG = np.random.default_rng(0)
+
+
+def machine(layers, weights):
+    return mf.RBM(*weights, *layers) if len(layers) == 2 else mf.DBM(tuple(weights), tuple(layers))
+
+
+def flat(parameters):
+    weights, layers = chain(parameters)
+    return np.concatenate([*(w.ravel() for w in weights), *(p.field for p in layers)])
+
+
+def usual(vector, sizes, offsets):
+    """Weights and fields of a machine from those with units counted from offsets."""
+    shapes = list(pairwise(sizes))
+    parts = np.split(vector, np.cumsum([*(a * b for a, b in shapes), *sizes])[:-1])
+    weights = [p.reshape(shape) for p, shape in zip(parts, shapes, strict=False)]
+    fields = list(parts[len(shapes) :])
+    for k, (w, (below, above)) in enumerate(zip(weights, offsets, strict=True)):
+        fields[k] = fields[k] - w @ above
+        fields[k + 1] = fields[k + 1] - w.T @ below
+    return np.concatenate([*(w.ravel() for w in weights), *fields])
+
+
+@pytest.mark.parametrize("sizes", [(4, 3), (3, 4, 2)])
+def test_it_is_the_gradient_in_other_coordinates(sizes):
+    layers = [mf.Bernoulli(RNG.normal(size=n)) for n in sizes]
+    model = machine(layers, [RNG.normal(size=shape) for shape in pairwise(sizes)])
+    slope = ModelParameters.of(model).combine(lambda x: RNG.normal(size=x.shape))
+    means = [RNG.random(n) for n in sizes]
+    basis = np.eye(len(flat(slope)))
+    change = np.stack([usual(row, sizes, list(pairwise(means))) for row in basis], axis=1)
+    np.testing.assert_allclose(
+        flat(centred(model, slope, means)), change @ change.T @ flat(slope), rtol=1e-12
+    )
+
+
+def test_units_whose_field_is_no_tilt_leave_their_neighbours_uncentred():
+    sizes = 4, 3
+    layers = mf.GaussBernoulli(RNG.normal(size=4), 2.0, 0.3), mf.Bernoulli(RNG.normal(size=3))
+    model = mf.RBM(RNG.normal(size=sizes), *layers)
+    slope = ModelParameters.of(model).combine(lambda x: RNG.normal(size=x.shape))
+    means = [RNG.random(n) for n in sizes]
+    offsets = [(means[0], np.zeros(3))]
+    change = np.stack([usual(row, sizes, offsets) for row in np.eye(19)], axis=1)
+    found = centred(model, slope, means)
+    np.testing.assert_allclose(flat(found), change @ change.T @ flat(slope), rtol=1e-12)
+    np.testing.assert_array_equal(found.visible.log_odds, slope.visible.log_odds)
+
+
+def test_it_does_not_matter_which_value_of_a_unit_is_called_one():
+    X = RNG.integers(0, 2, (20, 6)).astype(float)
+    w, b, c = RNG.normal(size=(6, 3)), RNG.normal(size=6), RNG.normal(size=3)
+
+    def slope(w, b, c, X):
+        model = mf.RBM(w, mf.Bernoulli(b), mf.Bernoulli(c))
+        found = gradient(model, X, mf.tap(model, X), centred=True)
+        return found.weights, found.visible.field, found.hidden.field
+
+    by_w, by_b, by_c = slope(w, b, c, X)
+    other_w, other_b, other_c = slope(-w, -b, c + w.sum(0), 1 - X)
+    np.testing.assert_allclose(other_w, -by_w, atol=1e-7)
+    np.testing.assert_allclose(other_b, -by_b, atol=1e-7)
+    np.testing.assert_allclose(other_c, by_c + by_w.sum(0), atol=1e-7)
