@@ -7,7 +7,7 @@ from fastmf.inference.newton import newton
 from fastmf.kernels.beliefs import CONVERGED, OUT_OF_SWEEPS, WINDOW
 
 # Endings that the kernels do not know.
-CYCLING, MINIMISED, SOLVED, STRANDED = range(3, 7)
+CYCLING, MINIMISED, RESTARTED, SOLVED, STRANDED = range(3, 8)
 MESSAGES = {
     CONVERGED: "converged",
     OUT_OF_SWEEPS: "not converged: max_iter sweeps done while still moving; raise max_iter",
@@ -15,6 +15,8 @@ MESSAGES = {
     "(sum-product) or polish=True (max- and mixed-product)",
     MINIMISED: "converged: stationary point of the Bethe free energy, by direct minimisation "
     "where messages did not settle",
+    RESTARTED: "converged: stationary point of the Bethe free energy, by sweeps from a decoded "
+    "assignment where neither those from no message nor direct minimisation settled",
     SOLVED: "converged: stationary point of the Bethe free energy, by Newton steps on messages "
     "where neither sweeps nor direct minimisation settled",
     STRANDED: "not converged: neither messages nor the minimisation of the Bethe free energy "
@@ -38,7 +40,7 @@ def mark_cycles(record):
             record.status[row] = CYCLING
 
 
-def minimise(model, bits, record, messages, tol):
+def minimise(model, bits, record, messages, tol, from_assignments):
     """Replace what did not converge by a stationary point of the Bethe free energy.
 
     Parameters
@@ -48,6 +50,8 @@ def minimise(model, bits, record, messages, tol):
     messages : array of shape (n_seats, n_visible, n_padded)
         Replaced too if there is a seat for every row.
     tol : float
+    from_assignments : callable
+        from_assignments(weights, visible_field, hidden_field, tol): a `StationaryPoint`.
     """
     n, m = model.weights.shape
     weights = model.weights.astype(np.float64) * bits.factor
@@ -56,11 +60,16 @@ def minimise(model, bits, record, messages, tol):
     for row in np.flatnonzero(record.status != CONVERGED):
         fields = [f[min(row, len(f) - 1)] for f in bits.fields]
         found, status = minimise_bethe(weights, *fields, start, tol), MINIMISED
-        for messages_to_start in (np.log(found.messages), None):
+        searches = (
+            (RESTARTED, from_assignments, ()),
+            (SOLVED, newton, (np.log(found.messages),)),
+            (SOLVED, newton, ()),
+        )
+        for of_search, search, start_of_search in searches:
             if found.residual > tol:
-                solved = newton(weights, *fields, tol, messages_to_start)
+                solved = search(weights, *fields, tol, *start_of_search)
                 if solved.residual <= tol:
-                    found, status = solved, SOLVED
+                    found, status = solved, of_search
         record.visible[row], record.hidden[row, :m] = found.log_odds
         record.bethe[row], record.residual[row] = found.log_partition, found.residual
         record.status[row] = status if found.residual <= tol else STRANDED

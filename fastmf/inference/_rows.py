@@ -113,7 +113,12 @@ def generator(rng):
     """The generator that random starts are drawn from."""
     if rng is None:
         raise ValueError("random starts need rng, a numpy.random.Generator or a seed.")
-    return np.random.default_rng(rng)
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"rng must be a numpy.random.Generator or a seed, got {rng!r}: {error}."
+        ) from error
 
 
 def _in_support(prior, x):

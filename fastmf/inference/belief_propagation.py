@@ -1,5 +1,7 @@
 """Sum-, max- and mixed-product belief propagation in machines of two layers of binary units."""
 
+import functools
+
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
@@ -11,9 +13,12 @@ from fastmf.inference._rows import generator
 from fastmf.inference._starts import checked_fields, checked_start, set_start
 from fastmf.inference._workspace import borrowed
 from fastmf.inference.beliefs import beliefs_of
+from fastmf.inference.bethe import StationaryPoint
 from fastmf.kernels import belief_propagation as kernels
 from fastmf.kernels import beliefs as vocabulary
 from fastmf.kernels.beliefs import Partial, Problem, Record, Settings
+from fastmf.models import RBM
+from fastmf.priors import Bernoulli
 from fastmf.special import sigmoid_pair
 
 ALGORITHMS = {"sum": vocabulary.SUM, "max": vocabulary.MAX, "mixed": vocabulary.MIXED}
@@ -23,6 +28,8 @@ LARGEST = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
 NEVER = -1e4
 # A single row of fewer pairs is swept by one thread: waking another takes as long as the sweep.
 SHARED = 2_000_000
+# Local maxima of log p(v) that sum-product starts from where nothing has settled; its sweeps there.
+N_MAXIMA, SWEEPS = 16, 200
 # Residuals beyond this number are not kept unless asked for; cycles are then not told.
 LONGEST_HISTORY = 2**26
 
@@ -92,11 +99,11 @@ def belief_propagation(
     on_failure : {"report", "minimise"}, default "report"
         What becomes of rows of sum-product that have not converged. Report: they are given as they
         are. Minimise: they are replaced by a stationary point of the Bethe free energy, found by
-        minimising it directly or, where weights are too large for that, by Newton steps on the
-        messages; their message says so. One row after another, in float64, some twenty times the
-        memory of the weights; less than a second at 784 x 256, half a minute where all of it fails.
-        A stationary point is no promise: where large weights are at odds with each other, the Bethe
-        log-partition is far above the true one.
+        minimising it directly or, where weights are too large for that, by sweeps from decoded
+        assignments or Newton steps on the messages; their message says so. One row after another,
+        in float64, some twenty times the memory of the weights; less than a second at 784 x 256,
+        half a minute where all of it fails. A stationary point is no promise: where large weights
+        are at odds with each other, the Bethe log-partition of a minimum is far above the true one.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
 
@@ -199,7 +206,8 @@ def belief_propagation(
         if n_history:
             mark_cycles(record)
         if on_failure == "minimise":
-            minimise(model, bits, record, ratios, settings.tol)
+            search = functools.partial(_from_assignments, n_threads=n_threads)
+            minimise(model, bits, record, ratios, settings.tol, search)
         pairs = _pairwise(pairwise, single, model, bits, problem, ratios, record, n_threads)
         kept = None
         if messages:
@@ -305,6 +313,33 @@ def _solve_shared(settings, problem, ratios, record, n_threads):
         queue[0] = 0
         in_parallel(kernels.sweep_blocks, arguments, n_workers)
         kernels.conclude_sweep(settings, problem, record, partial)
+
+
+def _from_assignments(weights, visible_field, hidden_field, tol, n_threads=None):
+    """Fixed point near the largest local maximum of log p(v) near which sum-product finds one.
+
+    Where large weights are at odds with each other, sweeps from no message cycle, and the Bethe
+    free energy is lowest at beliefs that mean nothing; near a good assignment there may be a fixed
+    point all the same, and the log-partition is then about that of the states around it.
+    """
+    model = RBM(weights, Bernoulli(visible_field), Bernoulli(hidden_field))
+    visible = np.random.default_rng(0).random((N_MAXIMA, len(weights))) < 0.5
+    maxima = belief_propagation(
+        model, algorithm="mixed", init=visible, max_iter=1, polish=True, n_threads=n_threads
+    )
+    options = {"tol": tol, "max_iter": SWEEPS, "messages": True, "n_threads": n_threads}
+    for best in np.argsort(-maxima.objective):
+        messages = weights * maxima.assignment[0][best][:, None]
+        found = belief_propagation(model, init=messages, **options)
+        if found.converged:
+            break
+    return StationaryPoint(
+        log_odds=(found.b[0] + visible_field, found.b[1] + hidden_field),
+        messages=np.exp(found.messages),
+        log_partition=found.log_partition,
+        residual=found.residual,
+        n_iter=found.n_iter,
+    )
 
 
 def _pairwise(wanted, single, model, bits, problem, ratios, record, n_threads):

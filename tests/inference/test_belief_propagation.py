@@ -250,6 +250,7 @@ def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
         ({"polish": True}, "polish"),
         ({"n_restarts": 2}, "n_restarts"),
         ({"n_restarts": 2, "algorithm": "max"}, "rng"),
+        ({"n_restarts": 2, "algorithm": "max", "rng": -1}, "rng must be"),
         ({"n_restarts": 2, "algorithm": "mixed", "init": np.zeros(9)}, "n_restarts"),
     ],
 )

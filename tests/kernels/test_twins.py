@@ -92,7 +92,7 @@ def public_kernels(package):
     for path in sorted((package / "kernels").rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             decorators = [ast.unparse(d) for d in getattr(node, "decorator_list", ())]
-            if any(d.startswith("kernel") and "inner=True" not in d for d in decorators):
+            if any(d.startswith("kernel") and "=True" not in d for d in decorators):
                 yield f"{path.stem}.{node.name}"
 
 
