@@ -203,13 +203,14 @@ def errors(restored, corrupted, clean):
 def as_careful(beliefs, standard, corrupted, clean):
     """Percent of changed pixels that are wrong, if of the others no more are than in `standard`.
 
-    Beliefs are cut where that is so. Pixels that were changed by occlusion are all 1: whoever says
-    1 more often gets more of them, right or wrong.
+    Beliefs are cut where that is so; NaN if it is nowhere. Pixels that were changed by occlusion
+    are all 1: whoever says 1 more often gets more of them, right or wrong.
     """
     changed = corrupted != clean
     allowed = (standard != clean)[~changed].sum()
     wrong = ((beliefs > threshold) != clean for threshold in THRESHOLDS)
-    return 100 * min((w[changed].mean() for w in wrong if w[~changed].sum() <= allowed), default=1)
+    least = min((w[changed].mean() for w in wrong if w[~changed].sum() <= allowed), default=np.nan)
+    return 100 * least
 
 
 def report(records, folder):
