@@ -53,8 +53,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     Notes
     -----
     The average over a batch is that over its chunks weighted by their rows: with starts at the
-    data it is that of `fastmf.learning.trainer.train` up to rounding, but that each chunk is
-    centred by its own means; with noise the draws differ.
+    data it is that of `fastmf.learning.trainer.train` up to rounding; with noise the draws differ.
     """
     if not isinstance(model, RBM | DBM):
         raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
@@ -76,7 +75,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         raise ValueError("checkpoint is not offered for Dask arrays: save from a callback.")
 
     def step(state, batch, settings, rate, rng, n_threads):
-        apply(state, _slope(state, batch, settings, rng, chunk_rows, n_threads), settings, rate)
+        apply(state, *_slope(state, batch, settings, rng, chunk_rows, n_threads), settings, rate)
 
     def figures(state, watched, *others):
         return trainer.RBM_FAMILY.figures(state, watched.compute(), *others)
@@ -90,7 +89,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
 
 
 def _slope(state, batch, settings, rng, chunk_rows, n_threads):
-    """Gradient of a batch: those of its chunks, added in their order."""
+    """Gradient and means of a batch: those of its chunks, added in their order."""
     import dask
 
     chunks = batch.rechunk({0: chunk_rows})
@@ -102,6 +101,7 @@ def _slope(state, batch, settings, rng, chunk_rows, n_threads):
     ]
     shares = np.array(chunks.chunks[0]) / len(batch)
     total = ModelParameters.of(state.model).combine(lambda w: np.zeros(w.shape))
-    for share, part in zip(shares, dask.compute(*parts), strict=True):
+    slopes, means = zip(*dask.compute(*parts), strict=True)
+    for share, part in zip(shares, slopes, strict=True):
         total = total.combine(lambda t, g, share=share: t + share * g, part)
-    return total
+    return total, [shares @ np.stack(of_layer) for of_layer in zip(*means, strict=True)]

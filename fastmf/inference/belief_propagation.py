@@ -1,5 +1,7 @@
 """Sum-, max- and mixed-product belief propagation in machines of two layers of binary units."""
 
+import functools
+
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
@@ -204,7 +206,7 @@ def belief_propagation(
         if n_history:
             mark_cycles(record)
         if on_failure == "minimise":
-            search = lambda *row: _from_assignments(*row, n_threads)  # noqa: E731
+            search = functools.partial(_from_assignments, n_threads=n_threads)
             minimise(model, bits, record, ratios, settings.tol, search)
         pairs = _pairwise(pairwise, single, model, bits, problem, ratios, record, n_threads)
         kept = None

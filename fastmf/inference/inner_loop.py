@@ -20,6 +20,8 @@ from fastmf.inference.sites import gap, tilt
 NEWTON = 150
 # With more, so many of them are taken together in the curvature.
 JOINT = 200
+# By which share of the marginals precisions rise to see who is coupled.
+RISE = 1e-3
 STEPS, MEMORY, HALVINGS = 200, 12, 40
 
 
@@ -101,15 +103,19 @@ def centred(mean, vector):
 
 
 def active_units(problem, point):
-    """The units whose couplings the curvature knows: those that the Gaussian side knows best.
+    """The units whose couplings the curvature knows: those most correlated with all the others.
 
-    At most JOINT: the shares 1 - t2 v of the precision that is not the unit's own sum to the number
-    of rows of a linear model, or less.
+    At most JOINT. Sums of squared correlations r are by how much variances fall when the precisions
+    of all units rise together: d ln v_i = -sum_j r_ij^2 v_j dt2_j. (The share 1 - t2 v of a unit's
+    precision that is not its own is no measure: with negative sites about, it may cancel.)
     """
-    if few_units(problem) or problem.side.n_units <= JOINT:
-        return np.arange(problem.side.n_units)
-    share = abs(1 - point.site[1] * point.gaussian[1])
-    return np.sort(np.argpartition(-share, JOINT)[:JOINT])
+    var, n = point.gaussian[1], problem.side.n_units
+    if few_units(problem) or n <= JOINT:
+        return np.arange(n)
+    closer = problem.side.moments(np.stack([point.site[0], point.site[1] + RISE / var]))
+    if closer is None:
+        raise np.linalg.LinAlgError("the Gaussian is hardly proper.")
+    return np.sort(np.argpartition(closer.marginal[1] / var, JOINT)[:JOINT])
 
 
 def joint_curvature(problem, point, active, own):

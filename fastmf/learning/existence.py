@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, optimize, sparse
 
-from fastmf.learning.maximisation import newton
+from fastmf.learning.maximisation import newton, solved
 
 # Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
 LARGEST = 6000
@@ -77,16 +77,15 @@ def certified(objective, parameters):
     if not few:
         return False
     hessian = objective.hessian(parameters)
-    try:
-        factor = linalg.cho_factor(hessian, check_finite=False)
-    except linalg.LinAlgError:
+    factor, failed = linalg.lapack.dpotrf(hessian.T, lower=1, clean=1)
+    if failed:
         return False
     # The trace of the inverse is a bound on its largest eigenvalue.
-    inverse_factor, failed = linalg.lapack.dtrtri(factor[0], lower=factor[1])
-    largest = np.linalg.norm(np.triu(inverse_factor)) ** 2
+    inverse_factor, failed = linalg.lapack.dtrtri(factor, lower=1)
+    largest = np.linalg.norm(inverse_factor) ** 2
     if failed or not np.isfinite(largest) or largest * np.linalg.norm(hessian) > _CONDITION:
         return False
-    decrement = np.sqrt(max(slope @ linalg.cho_solve(factor, slope, check_finite=False), 0))
+    decrement = np.sqrt(max(slope @ solved(factor, slope), 0))
     return bool(2 * decrement * np.sqrt(objective.n_units * largest) < 0.5)
 
 
@@ -268,13 +267,15 @@ def existence(objective, parameters):
     """
     if objective.l2 > 0 or certified(objective, parameters):
         return Existence(True)
-    if objective.n_parameters <= LARGEST:
+    few = objective.n_parameters <= _FEW
+    units = growing(objective, parameters) if few else ()
+    if not len(units) and objective.n_parameters <= LARGEST:
         polished = newton(objective, parameters, tol=1e-7, max_iter=25).parameters
         if certified(objective, polished):
             return Existence(True)
-        units = growing(objective, polished) if objective.n_parameters <= _FEW else ()
-        if len(units):
-            return _separated_by(units)
+        units = growing(objective, polished) if few else ()
+    if len(units):
+        return _separated_by(units)
     if objective.rows.states.size * objective.n_units <= 3e7:
         return separation(objective)
     return Existence(

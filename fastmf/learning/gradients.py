@@ -13,7 +13,6 @@ from fastmf.inference.adaptive_tap import mean_covariance
 from fastmf.inference.expectation_propagation import ExpectationPropagation
 from fastmf.kernels import statistics as kernels
 from fastmf.kernels.product import fill_panels, packed_shape
-from fastmf.learning.centring import centred as centred_slope
 from fastmf.learning.parameters import chain, unchained
 from fastmf.learning.posterior import posterior
 from fastmf.models import DBM
@@ -121,7 +120,7 @@ def _of_solutions(model, solutions, order):
     return pairs, [_row_average(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]
 
 
-def gradient(model, X, of_model, order=2, n_threads=None, *, centred=False, **options):
+def gradient(model, X, of_model, order=2, n_threads=None, **options):
     """Gradient of the log-likelihood, as a mean-field approximation or samples see the model.
 
     Parameters
@@ -136,8 +135,6 @@ def gradient(model, X, of_model, order=2, n_threads=None, *, centred=False, **op
     order : {1, 2, 3}
         Of the expansion that was solved; solutions of adaptive TAP and samples have none.
     n_threads : int or None
-    centred : bool
-        See `fastmf.learning.centring`; the offsets are the means of this data.
     **options
         Of `tap`, for the hidden layers of a DBM given data.
 
@@ -154,6 +151,11 @@ def gradient(model, X, of_model, order=2, n_threads=None, *, centred=False, **op
     cumulants k: <W^2 k_v k_h> / 2. Adaptive TAP has the covariance of the Gaussian side, a a + C2,
     in the place of a a + W c c.
     """
+    return gradient_and_means(model, X, of_model, order, n_threads, **options)[0]
+
+
+def gradient_and_means(model, X, of_model, order=2, n_threads=None, **options):
+    """`gradient`, and the means of each layer over the data, which `centred` takes."""
     adaptive = isinstance(of_model, ExpectationPropagation)
     pairs, layers = _of_data(model, X, order, n_threads, **options)
     if isinstance(of_model, np.ndarray):
@@ -167,7 +169,5 @@ def gradient(model, X, of_model, order=2, n_threads=None, *, centred=False, **op
     if adaptive:
         weights[0] -= mean_covariance(model, of_model)
     both = zip(layers, less_layers, strict=True)
-    slope = unchained(model, weights, [map_parameters(np.subtract, *pair) for pair in both])
-    if not centred:
-        return slope
-    return centred_slope(model, slope, [X.mean(0), *(terms[0][1].mean(0) for terms in pairs)])
+    means = [rows.mean(0) for rows in (X, *(terms[0][1] for terms in pairs))]
+    return unchained(model, weights, [map_parameters(np.subtract, *pair) for pair in both]), means

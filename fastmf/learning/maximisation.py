@@ -11,8 +11,9 @@ from fastmf.learning import inverse_ising
 from fastmf.learning.coordinates import Coordinates, SeparateCoordinates
 from fastmf.special import log_2_cosh
 
-# Newton's method keeps a Hessian whose last step shrank the rise to expect by such a factor.
-_KEEP = 1e-5
+# Newton's method keeps a Hessian whose last step shrank the rise to expect by such a factor, and
+# doubles a step at whose end such a share of the slope is left.
+_KEEP, _LEFT = 1e-5, 0.25
 MAX_ITER = {"bslm": 10_000, "gradient": 10_000, "newton": 100, "lbfgs": 1000}
 
 
@@ -84,7 +85,7 @@ def _first_step(objective, independent, tanh):
     of_couplings = objective.second - np.outer(objective.mean, tanh)
     slope = objective.packed(of_couplings + of_couplings.T, objective.mean - tanh)
     factor = factorised(objective.common_hessian(curvature))
-    return linalg.cho_solve(factor, slope - objective.l2 * independent, check_finite=False)
+    return solved(factor, slope - objective.l2 * independent)
 
 
 def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ITER["bslm"]):
@@ -127,22 +128,28 @@ def gradient(objective, start, *, step=1.0, tol=1e-5, max_iter=MAX_ITER["gradien
 
 
 def factorised(hessian, ridge=0.0):
-    """Cholesky factor of the matrix plus a ridge, made larger until it is positive."""
+    """Lower Cholesky factor of the matrix plus a ridge, made larger until it is positive."""
     while True:
-        try:
-            shifted = hessian if ridge == 0 else hessian + ridge * np.eye(len(hessian))
-            # Its transpose is itself, in LAPACK's order.
-            return linalg.cho_factor(shifted.T, check_finite=False)
-        except linalg.LinAlgError:
-            ridge = max(10 * ridge, 1e-14 * hessian.diagonal().max(), 1e-300)
+        shifted = hessian if ridge == 0 else hessian + ridge * np.eye(len(hessian))
+        # Its transpose is itself, in LAPACK's order.
+        factor, failed = linalg.lapack.dpotrf(shifted.T, lower=1, clean=0)
+        if not failed:
+            return factor
+        ridge = max(10 * ridge, 1e-14 * hessian.diagonal().max(), 1e-300)
+
+
+def solved(factor, right):
+    """Solution of the equations whose matrix has this Cholesky factor."""
+    # SciPy's own `cho_solve` takes longer to check its arguments than a small system takes.
+    return linalg.lapack.dpotrs(factor, right, lower=1)[0]
 
 
 def _firth(objective, parameters):
     """Half the log-determinant of the Hessian per unit of weight, its gradient, and the factor."""
     factor = factorised(objective.hessian(parameters))
-    value = np.log(factor[0].diagonal()).sum() / objective.total
+    value = np.log(factor.diagonal()).sum() / objective.total
     couplings, field = objective.unpacked(parameters)
-    inverse = linalg.cho_solve(factor, np.eye(len(parameters)), check_finite=False)
+    inverse = solved(factor, np.eye(len(parameters)))
     states = objective.rows.states
     terms = objective.slopes(parameters) * np.tanh(states @ couplings + field)
     terms *= -objective.leverages(inverse) / objective.total
@@ -153,10 +160,12 @@ def _firth(objective, parameters):
 def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton"]):
     """Newton's method with step halving: quadratic convergence to machine precision.
 
-    The Hessian is kept while steps by the last one still shrink the gradient fast. Stops when the
-    quadratic model promises a rise below tol^2, after a last step; with `firth` the objective has
-    half the log-determinant of its Hessian added (Firth 1993), and the steps are those of scoring,
-    without the second derivatives of the determinant.
+    The Hessian is kept while steps by the last one still shrink the gradient fast. Where units
+    saturate it fades along the step, as exp(-2 |eta|), so that a step only takes one off every |2
+    eta| that is missing: it is doubled while much of the slope is left. Stops when the quadratic
+    model promises a rise below tol^2, after a last step; with `firth` the objective has half the
+    log-determinant of its Hessian added (Firth 1993), and the steps are those of scoring, without
+    the second derivatives of the determinant.
     """
     parameters, history = np.array(start), []
     value, slope = objective.value_and_gradient(parameters)
@@ -166,8 +175,8 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
         value, slope = value + extra, slope + more
     fresh, last_promise = firth, 0.0
 
-    def solved():
-        step = linalg.cho_solve(factor, slope, check_finite=False)
+    def stepped():
+        step = solved(factor, slope)
         return step, step @ slope
 
     def renewed():
@@ -176,11 +185,11 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
 
     for _ in range(max_iter):
         if factor is not None:
-            step, promise = solved()
+            step, promise = stepped()
         if not firth and (factor is None or ridge or promise > _KEEP * last_promise):
             hessian, factor = renewed()
             fresh = True
-            step, promise = solved()
+            step, promise = stepped()
         share, before, last_promise = 1.0, value, promise
         while True:
             candidate = parameters + share * step
@@ -194,17 +203,23 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
             if not fresh:
                 hessian, factor = renewed()
                 fresh = True
-                step, promise = solved()
+                step, promise = stepped()
                 continue
             share /= 2
             if share < 0.1 and not firth and ridge < 1:
                 # Saturated units bend so little that their step is far too long: shorten it alone.
                 ridge, share = max(30 * ridge, 1e-5), 1.0
                 factor = factorised(hessian, ridge)
-                step, promise = solved()
+                step, promise = stepped()
             elif share < 1e-10:
                 history.append(objective.total * before)
                 return Fit(parameters, history, objective.total * promise / 2 < tol)
+        while not firth and fresh and share >= 1 and new_slope @ step > _LEFT * promise:
+            longer = parameters + 2 * share * step
+            further, slope = objective.value_and_gradient(longer)
+            if further <= value:
+                break
+            candidate, value, new_slope, share = longer, further, slope, 2 * share
         # A kept Hessian leaves more behind.
         enough = tol**2 if fresh else (_KEEP * tol) ** 2
         parameters, slope, fresh = candidate, new_slope, firth

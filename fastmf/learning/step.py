@@ -6,9 +6,10 @@ import numpy as np
 
 from fastmf.inference.adaptive_tap import adaptive_tap
 from fastmf.inference.tap import tap
+from fastmf.learning.centring import centred
 from fastmf.learning.domain import project
 from fastmf.learning.gibbs import gibbs
-from fastmf.learning.gradients import MEAN_FIELD, ORDERS, gradient
+from fastmf.learning.gradients import MEAN_FIELD, ORDERS, gradient_and_means
 from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.starts import starts
 from fastmf.models import CRBM, DBM, RBM
@@ -86,16 +87,16 @@ def states_of_model(state, X, settings, order, rng, n_threads=None):
 
 
 def slope(state, X, settings, rng, n_threads=None):
-    """Gradient of the log-likelihood of a batch, as `step` sees it.
+    """Gradient of the log-likelihood of a batch, as `step` sees it, and the batch's means.
 
     Returns
     -------
-    ModelParameters
+    ModelParameters, list of arrays of shape (n_units,)
     """
     model, order = state.model, ORDERS.get(settings.gradient, 1)
     of_model = states_of_model(state, X, settings, order, rng, n_threads)
-    options = {"centred": settings.centred} | hidden_layers(model, settings)
-    return gradient(model, X, of_model, order, n_threads, **options)
+    options = hidden_layers(model, settings)
+    return gradient_and_means(model, X, of_model, order, n_threads, **options)
 
 
 def step(state, X, settings, rate, rng, n_threads=None):
@@ -121,11 +122,13 @@ def step(state, X, settings, rate, rng, n_threads=None):
     Tramel et al. (2018), Algorithm 2, where the momentum acts on the previous *step* (as printed it
     would be 1 / rate times the gradient) and the regulariser enters with a minus sign.
     """
-    apply(state, slope(state, X, settings, rng, n_threads), settings, rate)
+    apply(state, *slope(state, X, settings, rng, n_threads), settings, rate)
 
 
-def apply(state, slope, settings, rate):
+def apply(state, slope, means, settings, rate):
     """Move `state` along the slope, and no further than its priors allow."""
+    if settings.centred:
+        slope = centred(state.model, slope, means)
     state.model = project(state.model, ascend(state, slope, settings, rate))
 
 

@@ -56,6 +56,20 @@ def test_steps_without_caution_are_newtons(shape):
     assert errors[2] < 1e-3 * errors[1] and errors[3] < 1e-11
 
 
+def test_active_units_are_those_most_correlated_with_all_others(monkeypatch):
+    """Also where a site of negative precision and the data cancel in a unit's own precision."""
+    monkeypatch.setattr(inner_loop, "JOINT", 20)
+    task, point = somewhere(problem(20, 90, share=0.2)[0])
+    site = point.site.copy()
+    site[1, :5] *= -0.1
+    point = descent.evaluate(task, site, point.cavity)
+    covariance = task.side.covariance(site, np.arange(90))
+    var = covariance.diagonal()
+    coupling = (covariance**2 / (var[:, None] * var)).sum(1)
+    active = inner_loop.active_units(task, point)
+    np.testing.assert_array_equal(active, np.sort(np.argsort(coupling)[-20:]))
+
+
 def test_cavities_have_the_moments_of_the_gaussian():
     task, point = somewhere(problem(20, 90, share=0.2)[0])
     np.testing.assert_allclose(task.prior.moments(*point.cavity), point.gaussian, rtol=1e-9)

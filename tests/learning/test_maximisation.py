@@ -153,3 +153,11 @@ def test_out_of_iterations():
     for solver in (maximisation.gradient, maximisation.newton, maximisation.lbfgs):
         fit = solver(objective, truth + 1, max_iter=2, tol=1e-9)
         assert not fit.stopped and len(fit.history) == 2
+
+
+def test_steps_towards_saturation_are_doubled():
+    """Newton's own steps each take about one off |2 eta|, of which there are eighteen."""
+    objective = PseudoLikelihood(Rows(np.array([[1.0], [-1.0]]), np.array([1e8, 1.0])))
+    fit = maximisation.newton(objective, np.zeros(1))
+    assert fit.stopped and len(fit.history) < 18
+    assert fit.parameters[0] == pytest.approx(np.log(1e8) / 2)
