@@ -15,19 +15,19 @@ from fastmf.special import sigmoid_pair, softplus
 RESOLUTION = 1e-10
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def _move(field, sign, w):
     for j in range(field.shape[0]):
         field[j] += sign * w[j]
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def _probabilities(field, p, q):
     for j in range(field.shape[0]):
         p[j], q[j] = sigmoid_pair(field[j])
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def _rise(field, sign, w):
     """Change of the sum of the positive parts, which is what the best hidden units contribute."""
     total = 0.0
@@ -36,7 +36,7 @@ def _rise(field, sign, w):
     return total
 
 
-@kernel(fastmath=REORDER, inner=True)
+@kernel(fastmath=REORDER, inline=True)
 def _contribution(joint, field):
     total = 0.0
     for j in range(field.shape[0]):
@@ -44,7 +44,7 @@ def _contribution(joint, field):
     return total
 
 
-@kernel(inner=True)
+@kernel(inline=True)
 def _gain(joint, i, on, weights, exponentials, row_sum, bias, chunk, field, work):
     """By how much the objective rises when visible unit i is flipped."""
     sign = -1.0 if on else 1.0
