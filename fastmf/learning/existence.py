@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, optimize, sparse
 
-from fastmf.learning.maximisation import newton, solved
+from fastmf.learning.maximisation import lbfgs, newton, solved
 
 # Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
 LARGEST = 6000
@@ -69,12 +69,11 @@ def certified(objective, parameters):
     """
     slope = objective.value_and_gradient(parameters)[1]
     needed = 4 * np.linalg.norm(slope) * np.sqrt(objective.n_units)
-    few = objective.n_parameters <= LARGEST
-    # The smaller the groups the sharper the bound, and the dearer.
-    sizes = (objective.n_units,) if few else (objective.n_units, 16, 1)
+    # The smaller the groups the sharper the bound, and the dearer: as dear as H of few parameters.
+    sizes = (objective.n_units, 16, 1)[: 1 if objective.n_parameters <= _FEW else 3]
     if any(needed < _least_curvature(objective, parameters, size) for size in sizes):
         return True
-    if not few:
+    if objective.n_parameters > LARGEST:
         return False
     hessian = objective.hessian(parameters)
     factor, failed = linalg.lapack.dpotrf(hessian.T, lower=1, clean=1)
@@ -268,12 +267,13 @@ def existence(objective, parameters):
     if objective.l2 > 0 or certified(objective, parameters):
         return Existence(True)
     few = objective.n_parameters <= _FEW
-    units = growing(objective, parameters) if few else ()
-    if not len(units) and objective.n_parameters <= LARGEST:
-        polished = newton(objective, parameters, tol=1e-7, max_iter=25).parameters
-        if certified(objective, polished):
-            return Existence(True)
-        units = growing(objective, polished) if few else ()
+    if few:
+        polished = newton(objective, parameters, max_iter=25).parameters
+    else:
+        polished = lbfgs(objective, parameters, tol=1e-9, max_iter=100).parameters
+    if certified(objective, polished):
+        return Existence(True)
+    units = growing(objective, polished) if few else ()
     if len(units):
         return _separated_by(units)
     if objective.rows.states.size * objective.n_units <= 3e7:

@@ -237,11 +237,12 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
 def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
     """L-BFGS of SciPy in the coordinates of `Coordinates`.
 
-    With `l1` in those of `SeparateCoordinates`, couplings being differences of two non-negative
-    parts, for L-BFGS-B. Stops when half the squared gradient, the rise to expect, is below tol /
-    100.
+    In those of `SeparateCoordinates` with `l1`, couplings being differences of two non-negative
+    parts, for L-BFGS-B; and if rows are so few that a gradient takes less than the turn to
+    eigenvectors. Stops when half the squared gradient, the rise to expect, is below tol / 100.
     """
-    coordinates = (SeparateCoordinates if l1 else Coordinates)(objective)
+    separate = l1 or len(objective.weights) < 2 * objective.n_units
+    coordinates = (SeparateCoordinates if separate else Coordinates)(objective)
     d, n, penalty = objective.n_units, len(start), l1 / coordinates.scale[objective.n_units :]
     history, gradients = [], {}
 

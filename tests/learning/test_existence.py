@@ -102,5 +102,9 @@ def test_certificate_of_many_parameters(monkeypatch):
     few = module._least_curvature(objective, parameters, 5, budget=1250 + 20 * 25)
     assert 0 < few < bounds[2]
     monkeypatch.setattr(module, "LARGEST", 3)
+    monkeypatch.setattr(module, "_FEW", 3)
     assert certified(objective, parameters)
     assert not certified(objective, parameters + 1)
+    # A solver that stopped early is not the end: a few more gradients prove it.
+    monkeypatch.setattr(module, "separation", None)
+    assert existence(objective, parameters + 1).exists
