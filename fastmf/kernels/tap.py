@@ -64,7 +64,7 @@ def _of_bits_compiled(bits, like):
     return lambda bits, like: bits_to_float(bits)
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(inline=True, fastmath=REORDER)
 def _relax(mean, var, step, new_mean, new_var, shares, momentum):
     """Move a share of the way to new values.
 
@@ -87,7 +87,7 @@ def _relax(mean, var, step, new_mean, new_var, shares, momentum):
     return _of_bits(largest, size), _of_bits(scale, size), size, along
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(inline=True, fastmath=REORDER)
 def _is_finite(mean, var):
     zero = mean.dtype.type(0)
     total = zero
