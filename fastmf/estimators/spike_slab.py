@@ -29,6 +29,8 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         Whether to fit a constant, with a flat prior.
     standardize : bool
         Whether to bring all features to standard deviation 1 first, so that one slab suits all.
+        Leave out features that are constant but for a row or two: in other rows they may be
+        hundreds of deviations away.
     solver : {"auto", "convergent", "parallel", "sequential"}
         Schedule of `fastmf.expectation_propagation`.
     damping : float or None

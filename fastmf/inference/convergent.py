@@ -11,9 +11,9 @@ inner problem is concave; setting V to the naturals of the moments at its soluti
 domain (A positive definite, tilted moments finite) the inner objective falls to minus infinity at
 the border by itself, so that no bounds are needed, and negative precisions are as good as others.
 
-The inner problem is solved in `inner_loop`. Outside, Newton's steps on E (with all but the least
-certain units on their own, and Anderson acceleration, if there are many) are accepted if the energy
-falls, and the closed-form update is taken otherwise.
+The inner problem is solved in `inner_loop`. Outside, Newton's steps on E (with all but the most
+correlated units on their own, and Anderson acceleration, if there are many) are accepted if the
+energy falls, and the closed-form update is taken otherwise.
 """
 
 from itertools import chain

@@ -14,7 +14,7 @@ a matter of good directions:
 
     by m:   X'X / s2 and a diagonal. All units together, by one more factorisation.
     by v:   with S the covariance, (S * S)^-1 / 2 and a diagonal. Off its diagonal, S * S matters
-            for the units that the data know best: those are taken together, the others one by one.
+            for the most correlated units: those are taken together, the others one by one.
 
 This is how Seeger & Nickisch (2011) decouple means from variances, but in Newton's model instead of
 in nested loops. Levenberg's term, in units of the marginals' own curvature, keeps steps short where

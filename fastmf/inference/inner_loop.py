@@ -4,8 +4,8 @@ At fixed naturals V of the marginals, f(t) = -ln Z(t) - sum ln Zhat(V - t) is co
 t. Its gradient is the difference of the moments of the two sides, its curvature the sum of their
 covariances of (w, -w^2/2). Centred at the Gaussian means the Gaussian's share is block-diagonal, S
 and S * S / 2 with S the covariance of w. For few units the steps are Newton's; for many, those of
-L-BFGS preconditioned by the curvature of the least certain units together, and of each of the
-others on its own.
+L-BFGS preconditioned by the curvature of the most correlated units together, and of each of
+the others on its own.
 """
 
 from typing import NamedTuple
