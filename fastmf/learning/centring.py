@@ -35,11 +35,11 @@ def centred(model, slope, means):
     moved, turned = [np.array(f) for f in fields], []
     for k, w in enumerate(weights):
         below, above = means[k] * tilts[k + 1], means[k + 1] * tilts[k]
-        # One product of rank two, in the type of the couplings, where outer products would be many.
+        # One product of rank two, in the type of the couplings; not by BLAS: see kernels.statistics
         left, right = np.stack([below, fields[k]], 1), np.stack([fields[k + 1], above])
-        w = w - left.astype(w.dtype) @ right.astype(w.dtype)
-        moved[k] -= w @ above
-        moved[k + 1] -= below @ w
+        w = w - np.einsum("ik,kj->ij", left.astype(w.dtype), right.astype(w.dtype))
+        moved[k] -= np.einsum("ij,j->i", w, above)
+        moved[k + 1] -= np.einsum("i,ij->j", below, w)
         turned.append(w)
     of_layers = zip(slopes, moved, tilts, strict=True)
     slopes = [s._replace(field=f) if tilt else s for s, f, tilt in of_layers]
