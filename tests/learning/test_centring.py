@@ -7,6 +7,8 @@ import fastmf as mf
 from fastmf.learning.centring import centred
 from fastmf.learning.gradients import gradient_and_means
 from fastmf.learning.parameters import ModelParameters, chain
+from fastmf.learning.settings import Settings
+from fastmf.learning.step import apply, initial_state
 
 RNG = np.random.default_rng(0)
 
@@ -72,3 +74,18 @@ def test_it_does_not_matter_which_value_of_a_unit_is_called_one():
     np.testing.assert_allclose(other_w, -by_w, atol=1e-7)
     np.testing.assert_allclose(other_b, -by_b, atol=1e-7)
     np.testing.assert_allclose(other_c, by_c + by_w.sum(0), atol=1e-7)
+
+
+def test_decay_acts_on_couplings_between_deviations():
+    """It leaves the fields of units counted from their means where they are."""
+    sizes = 4, 3
+    layers = [mf.Bernoulli(RNG.normal(size=n)) for n in sizes]
+    model = mf.RBM(RNG.normal(size=sizes), *layers)
+    means = [RNG.random(n) for n in sizes]
+    state, nothing = initial_state(model), ModelParameters.of(model).combine(np.zeros_like)
+    apply(state, nothing, means, Settings(l2=0.1, momentum=0), 0.5)
+    np.testing.assert_allclose(state.model.weights, 0.95 * model.weights)
+    for k, (before, after) in enumerate(zip(model.layers, state.model.layers, strict=True)):
+        weights = [m.weights if k == 0 else m.weights.T for m in (model, state.model)]
+        seen = [p.field + w @ means[1 - k] for p, w in zip((before, after), weights, strict=True)]
+        np.testing.assert_allclose(seen[1], seen[0])
