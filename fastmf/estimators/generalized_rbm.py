@@ -33,6 +33,8 @@ class GeneralizedRBM(Learner):
     starts : {"data", "noise", "persistent", "random"}
     noise : float
     centred : bool
+        Follow the gradient in coordinates in which units are counted from their means over the
+        batch (`fastmf.learning.centring`); False for the ordinary one of Tramel et al. (2018).
     monitor_rows : int
         Rows of data from which the log-partition is estimated, after each epoch and in
         `score_samples`.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastmf.inference._endings import CYCLING, MESSAGES, OUT_OF_SWEEPS, STRANDED
+from fastmf.inference._endings import CONVERGED, MESSAGES, MINIMISED, RESTARTED, SOLVED
 from fastmf.inference._rows import trace_of
 from fastmf.inference.fixed_point import FixedPoint
 
@@ -66,7 +66,7 @@ def beliefs_of(algorithm, model, bits, record, history, single, messages, pairs,
         b=cast(tilts),
         a=cast([np.zeros_like(x) for x in log_odds]),
         log_partition=one(log_partition),
-        converged=one(~np.isin(record.status, (OUT_OF_SWEEPS, CYCLING, STRANDED))),
+        converged=one(np.isin(record.status, (CONVERGED, MINIMISED, RESTARTED, SOLVED))),
         n_iter=one(record.n_iter),
         residual=one(record.residual),
         message=one(np.array([MESSAGES[status] for status in record.status])),

@@ -113,9 +113,9 @@ def active_units(problem, point):
     if few_units(problem) or n <= JOINT:
         return np.arange(n)
     closer = problem.side.moments(np.stack([point.site[0], point.site[1] + RISE / var]))
-    if closer is None:
-        raise np.linalg.LinAlgError("the Gaussian is hardly proper.")
-    return np.sort(np.argpartition(closer.marginal[1] / var, JOINT)[:JOINT])
+    # Without proper moments, of a Gaussian that rounding decides on, any units do, only slower.
+    left = var if closer is None else closer.marginal[1] / var
+    return np.sort(np.argpartition(left, JOINT)[:JOINT])
 
 
 def joint_curvature(problem, point, active, own):

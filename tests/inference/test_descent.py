@@ -112,3 +112,11 @@ def test_descent_goes_on_at_once_from_where_it_ended(schedule):
     assert found.converged and again.converged and again.n_iter == 1
     assert again.schedule == "convergent"
     np.testing.assert_allclose(again.log_evidence, found.log_evidence, rtol=1e-9)
+
+
+def test_active_units_are_there_where_rounding_decides_on_the_gaussian(monkeypatch):
+    monkeypatch.setattr(inner_loop, "JOINT", 20)
+    task, point = somewhere(problem(20, 90, share=0.2)[0])
+    monkeypatch.setattr(type(task.side), "moments", lambda side, sites: None)
+    active = inner_loop.active_units(task, point)
+    assert len(np.unique(active)) == 20

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,7 +93,7 @@ def public_kernels(package):
     for path in sorted((package / "kernels").rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             decorators = [ast.unparse(d) for d in getattr(node, "decorator_list", ())]
-            if any(d.startswith("kernel") and "=True" not in d for d in decorators):
+            if any(re.match(r"kernel(?!.*\bin(ner|line)=True)", d) for d in decorators):
                 yield f"{path.stem}.{node.name}"
 
 
