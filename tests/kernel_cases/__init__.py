@@ -14,6 +14,7 @@ from kernel_cases import (
     local_search,
     pseudo_likelihood,
     relaxed_bp,
+    sequential,
     sites,
     statistics,
     tap,
@@ -30,6 +31,7 @@ FAMILIES = (
     local_search,
     pseudo_likelihood,
     relaxed_bp,
+    sequential,
     sites,
 )
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
