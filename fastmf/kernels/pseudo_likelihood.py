@@ -81,9 +81,9 @@ def residuals(products, field, states, weights, queue, out, value):
 @kernel(inner=True)
 def _errors(products, fields, states, scales, errors, above, factors):
     """scale x sigmoid(t), max(t, 0) and 1 + exp(-|t|) for t = -2 x eta."""
-    one = constant(1.0, products[0])
+    one, minus_two = constant(1.0, products[0]), constant(-2.0, products[0])
     for j in range(errors.shape[0]):
-        t = -2 * states[j] * (products[j] + fields[j])
+        t = minus_two * states[j] * (products[j] + fields[j])
         e = exp(-abs(t))
         large = one / (one + e)
         above[j] = max(t, 0 * one)
