@@ -175,6 +175,7 @@ def test_what_does_not_converge_says_so():
         ({"tol": -1}, "tol must be in"),
         ({"max_iter": 0}, "max_iter must be at least 1"),
         ({"site_precision_min": np.nan}, "site_precision_min"),
+        ({"site_precision_min": np.inf}, "site_precision_min"),
         ({"init": np.zeros(3)}, "init must have shape"),
         ({"init": -np.ones((2, 10)) * 1e9}, "init must leave a proper Gaussian"),
     ],
