@@ -76,7 +76,8 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         raise ValueError("checkpoint is not offered for Dask arrays: save from a callback.")
 
     def step(state, batch, settings, rate, rng, n_threads):
-        apply(state, *_slope(state, batch, settings, rng, chunk_rows, n_threads), settings, rate)
+        slope_and_means = _slope(state, batch, settings, rng, chunk_rows, n_threads)
+        apply(state, *slope_and_means, settings, rate, n_threads)
 
     def figures(state, watched, *others):
         return trainer.RBM_FAMILY.figures(state, watched.compute(), *others)

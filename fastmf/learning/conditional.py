@@ -16,7 +16,7 @@ from fastmf.inference.belief_propagation import belief_propagation
 from fastmf.inference.tap import tap
 from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.settings import Schedule
-from fastmf.learning.step import ascend, decayed
+from fastmf.learning.step import ascend
 from fastmf.learning.trainer import Family
 from fastmf.models import CRBM, RBM
 from fastmf.priors import Bernoulli
@@ -237,8 +237,8 @@ def step(state, batch, settings, rate, rng, n_threads=None):
     """
     model, n_sweeps = state.model, sweeps(settings, state.epoch)
     slope = gradient(model, *batch, settings, n_sweeps=n_sweeps, rng=rng, n_threads=n_threads)
-    slope = decayed(state.model, slope, settings)
-    state.model = CRBM(**vars(ascend(state, slope, settings, rate)))
+    moved = ascend(state, slope, settings, rate, n_threads=n_threads)
+    state.model = CRBM(**vars(moved))
 
 
 def _figures(state, watched, validation, settings, n_threads):

@@ -28,7 +28,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from fastmf._numba import INNER, compile_methods, unit
+from fastmf._numba import INNER, REORDER, compile_methods, unit
 
 compile_methods("log_partition", "moments")
 compile_methods("third_cumulant", tilted=False)
@@ -281,7 +281,7 @@ def _tilted_moments(prior, start, b, a, mean, var):
     return one_by_one
 
 
-@overload(tilted_log_partition, jit_options=_OPTIONS)
+@overload(tilted_log_partition, jit_options=_OPTIONS | {"fastmath": REORDER})
 def _tilted_log_partition(prior, start, b, a):
     if not isinstance(prior, types.BaseNamedTuple):
         return None
