@@ -11,9 +11,12 @@ from fastmf.inference._rows import iteration
 from fastmf.inference.convergent import double_loop
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.gaussian import gaussian_side
+from fastmf.inference.inner_loop import exhausted
 from fastmf.inference.parallel import (
     CONVERGED,
     OUT_OF_ITERATIONS,
+    STALLED,
+    STUCK,
     alone,
     proper_start,
     sweeps,
@@ -198,7 +201,10 @@ def parallel(problem, state, damping, trace):
 def one_by_one(problem, state, damping, trace):
     """Site after site."""
     state, converged = sequential(problem, state, damping, trace)
-    return state, CONVERGED if converged else OUT_OF_ITERATIONS, "sequential"
+    if converged:
+        return state, CONVERGED, "sequential"
+    done = len(trace.residuals) == problem.max_iter
+    return state, OUT_OF_ITERATIONS if done else STUCK, "sequential"
 
 
 def convergent(problem, state, damping, trace):
@@ -218,11 +224,17 @@ def descent(problem, state, damping, trace):
     ways = WAYS if problem.least == -np.inf else ()
     points = (way.first_point(problem, state) for way in ways)
     point = next((point for point in points if point is not None), None)
+    before = len(trace.residuals)
     if point is None:
-        state, converged = double_loop(problem, state, trace)
+        end, converged = double_loop(problem, state, trace)
     else:
-        state, converged = by_moments.descend(problem, point, trace)
-    return state, CONVERGED if converged else OUT_OF_ITERATIONS, "convergent"
+        end, converged = by_moments.descend(problem, point, trace)
+    if converged:
+        return end, CONVERGED, "convergent"
+    done = len(trace.residuals) - before == problem.max_iter or exhausted(problem)
+    # Where rounding decides which moments exist, the end may have none.
+    end = end if end.residual() < np.inf else state
+    return end, OUT_OF_ITERATIONS if done else STALLED, "convergent"
 
 
 SCHEDULES |= {
