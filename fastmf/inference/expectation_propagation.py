@@ -86,8 +86,9 @@ def expectation_propagation(
         Share of the old sites in the new ones. None: chosen, and raised when the residual does not
         fall (parallel); 0 (sequential). The convergent schedule needs none.
     site_precision_min : float, optional
-        Smallest precision that a site may have: Eq. 13 of the paper. None: no bound; negative
-        precisions are natural, and needed for the solution to be a fixed point.
+        Smallest precision that a site may have, and a cavity in the convergent schedule: Eq. 13 of
+        the paper. None: no bound; negative precisions are natural, and needed for the solution to
+        be a fixed point.
     tol : float, default 1e-8
         Largest difference in a mean or variance between the Gaussian and the units.
     max_iter : int, default 1000
@@ -116,10 +117,12 @@ def expectation_propagation(
     same values there as the energy of their double loop, or of the means alone for units of two
     values (`fastmf.inference.two_valued`); the double loop itself (`fastmf.inference.convergent`)
     serves units of two values among others, and bounded site precisions. There may be several
-    minima. With n_samples < n_features the cost of an iteration is O(n_samples^2 n_features),
-    otherwise O(n_features^3). Rules for negative precisions: a unit whose tilted moments do not
-    exist keeps its site; a parallel step after which the Gaussian would not be proper is halved
-    until it is; in a sequential sweep a single update that would do so is not made.
+    minima. With n_samples < n_features the cost of an iteration is O(n_samples^2 n_features), and
+    memory beyond X is some matrices of n_samples by n_samples and vectors of n_features (30 MB at
+    200 by 50,000); otherwise O(n_features^3) and matrices of n_features by n_features. Rules for
+    negative precisions: a unit whose tilted moments do not exist keeps its site; a parallel step
+    after which the Gaussian would not be proper is halved until it is; in a sequential sweep a
+    single update that would do so is not made.
     """
     if not isinstance(model, SparseLinearModel):
         raise TypeError(f"model must be a SparseLinearModel, got {type(model).__name__}.")
