@@ -166,7 +166,7 @@ def log_partition_report(
         if not solutions.converged.all():
             remark += f", {np.sum(~solutions.converged)} not converged"
         if not len(values):
-            entries.append(LogPartitionEntry(name, np.nan, None, seconds, "diverged: " + remark))
+            entries.append(LogPartitionEntry(name, -np.inf, None, seconds, "diverged: " + remark))
             continue
         for kind, value in (
             ("log-sum-exp", log_partition_estimate(solutions)),

@@ -8,12 +8,14 @@ family of kernels has its cases in a file of its own.
 
 from kernel_cases import (
     annealed,
+    ascent,
     belief_propagation,
     gibbs,
     linear_model,
     local_search,
     pseudo_likelihood,
     relaxed_bp,
+    sequential,
     sites,
     statistics,
     tap,
@@ -25,11 +27,13 @@ FAMILIES = (
     gibbs,
     annealed,
     statistics,
+    ascent,
     belief_propagation,
     linear_model,
     local_search,
     pseudo_likelihood,
     relaxed_bp,
+    sequential,
     sites,
 )
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]

@@ -4,17 +4,23 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.learning.centring import centred
 from fastmf.learning.gradients import gradient_and_means
 from fastmf.learning.parameters import ModelParameters, chain
 from fastmf.learning.settings import Settings
-from fastmf.learning.step import apply, initial_state
+from fastmf.learning.step import apply, ascend, initial_state
 
 RNG = np.random.default_rng(0)
 
 
 def machine(layers, weights):
     return mf.RBM(*weights, *layers) if len(layers) == 2 else mf.DBM(tuple(weights), tuple(layers))
+
+
+def centred(model, slope, means):
+    """The direction of a step of gradient ascent when units are counted from their means."""
+    state = initial_state(model)
+    ascend(state, slope.combine(np.copy), Settings(l2=0, momentum=0), 1.0, means)
+    return state.velocity
 
 
 def flat(parameters):
