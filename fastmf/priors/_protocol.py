@@ -175,7 +175,7 @@ def as_dtype(prior, dtype):
     """The prior with its parameters in another floating type."""
     own = getattr(prior, "as_dtype", None)
     # Kernels would be compiled once more for read-only arrays.
-    return own(dtype) if own else prior._make(np.require(f, dtype, ["C", "W"]) for f in prior)
+    return own(dtype) if own else prior._make(np.array(f, dtype, order="C") for f in prior)
 
 
 def parameter_names(prior):
