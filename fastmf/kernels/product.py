@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from fastmf._numba import INNER, kernel, not_inlined
+from fastmf._numba import INNER, not_inlined
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
@@ -21,14 +21,13 @@ _WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
 VECTOR_BYTES = 64 if _WIDE else 32
 TILE_VECTORS = 3
 TILE_ROWS = 8 if _WIDE else 4
-PANEL_BYTES = TILE_VECTORS * VECTOR_BYTES
 # So many rows of a panel stay in the first-level cache while all tiles pass over them.
 CHUNK = 512
 
 
 def panel_width(dtype):
     """Number of columns in one panel of packed couplings."""
-    return PANEL_BYTES // np.dtype(dtype).itemsize
+    return TILE_VECTORS * VECTOR_BYTES // np.dtype(dtype).itemsize
 
 
 def pack(matrix):
@@ -44,13 +43,7 @@ def pack(matrix):
         The last panel is padded with zeros.
     """
     panels = np.empty(packed_shape(*matrix.shape, matrix.dtype), matrix.dtype)
-    _, n_rows, width = panels.shape
-    n_whole, rest = divmod(matrix.shape[1], width)
-    whole = matrix[:, : n_whole * width].reshape(n_rows, n_whole, width)
-    panels[:n_whole] = whole.swapaxes(0, 1)
-    if rest:
-        panels[n_whole, :, :rest] = matrix[:, n_whole * width :]
-        panels[n_whole, :, rest:] = 0
+    fill_panels(matrix, panels)
     return panels
 
 
@@ -60,17 +53,15 @@ def packed_shape(n_rows, n_columns, dtype):
     return -(-n_columns // width), n_rows, width
 
 
-@kernel(inner=True)
-def pack_rows(matrix, panels):
-    """The same for few rows, inside kernels; what no column fills stays as it is."""
-    width = panels.shape[2]
-    for i in range(matrix.shape[0]):
-        # Row by row: other orders are several times slower here.
-        row = matrix[i]
-        for first in range(0, len(row), width):
-            here, panel = row[first : first + width], panels[first // width, i]
-            for c in range(len(here)):
-                panel[c] = here[c]
+def fill_panels(matrix, panels):
+    """Set panels[p, k, c] to matrix[k, p * width + c], and to 0 where there is none."""
+    _, n_rows, width = panels.shape
+    n_whole, rest = divmod(matrix.shape[1], width)
+    whole = matrix[:, : n_whole * width].reshape(n_rows, n_whole, width)
+    panels[:n_whole] = whole.swapaxes(0, 1)
+    if rest:
+        panels[n_whole, :, :rest] = matrix[:, n_whole * width :]
+        panels[n_whole, :, rest:] = 0
 
 
 def product(states, n_rows, source, packed, panel, out, column):

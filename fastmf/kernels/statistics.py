@@ -7,7 +7,7 @@ that take turns on the same cores cost each other more than the products themsel
 import numpy as np
 
 from fastmf._numba import fetch_and_increment, kernel
-from fastmf.kernels.product import PANEL_BYTES, pack_rows, product
+from fastmf.kernels.product import product
 from fastmf.priors._protocol import tilted_moments
 
 # Rows, or visible units, that one task of a worker is about.
@@ -55,7 +55,8 @@ def pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
     Parameters
     ----------
     lefts : array of shape (n_terms, n_rows, n_left)
-    rights : array of shape (n_terms, n_rows, n_right)
+    rights : array of shape (n_terms, n_panels, n_rows, panel_width)
+        Packed.
     counts : int64 array of shape (n_terms,)
         Rows that each term has.
     scales : float64 array of shape (n_terms,)
@@ -65,12 +66,7 @@ def pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
         Next group of rows of `out` that nobody has taken; shared by all threads that call this.
     """
     n_left, n_right = weights.shape
-    n_terms, n_rows, _ = rights.shape
-    width = PANEL_BYTES // weights.itemsize
-    n_panels = -(-n_right // width)
-    packed = np.zeros((n_terms, n_panels, n_rows, width), weights.dtype)
-    for term in range(n_terms):
-        pack_rows(rights[term, : counts[term]], packed[term])
+    n_panels, _, width = rights.shape[1:]
     products = np.zeros((ROWS, n_panels * width), weights.dtype)
     start = np.int64(0)
     while True:
@@ -84,7 +80,7 @@ def pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
                 out_r[i] = 0
         for term in range(len(counts)):
             left = lefts[term, : counts[term], first : first + n_here].T
-            right = packed[term, :, : counts[term]]
+            right = rights[term, :, : counts[term]]
             for panel in range(n_panels):
                 product(left, n_here, start, right, panel, products, panel * width)
             scale = weights.dtype.type(scales[term])

@@ -9,10 +9,10 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference._layout import layout_of
-from fastmf.inference._workspace import borrowed
 from fastmf.inference.adaptive_tap import mean_covariance
 from fastmf.inference.expectation_propagation import ExpectationPropagation
 from fastmf.kernels import statistics as kernels
+from fastmf.kernels.product import fill_panels, packed_shape
 from fastmf.learning.parameters import chain, unchained
 from fastmf.learning.posterior import posterior
 from fastmf.models import DBM
@@ -42,17 +42,18 @@ def pair_averages(weights, terms, n_threads=None):
     (n_visible, n_hidden), dtype = weights.shape, weights.dtype
     counts = np.array([len(visible) for visible, *_ in terms])
     n_rows = counts.max()
-    rights = np.empty((len(terms), n_rows, n_hidden), dtype)
+    lefts = np.empty((len(terms), n_rows, n_visible), dtype)
+    rights = np.empty((len(terms), *packed_shape(n_rows, n_hidden, dtype)), dtype)
+    for k, (visible, hidden, _, _) in enumerate(terms):
+        lefts[k, : counts[k]] = visible
+        fill_panels(hidden, rights[k, :, : counts[k]])
     scales = np.array([term[2] for term in terms]) / counts
     powers = np.array([term[3] for term in terms])
     out = np.empty_like(weights)
-    n_tasks = n_visible // kernels.ROWS + 1
-    n_workers = workers_for(n_tasks, counts.sum() * weights.size, n_threads)
-    with borrowed((len(terms), n_rows, n_visible), dtype) as lefts:
-        for k, (visible, hidden, _, _) in enumerate(terms):
-            lefts[k, : counts[k]], rights[k, : counts[k]] = visible, hidden
-        arguments = lefts, rights, counts, scales, powers, weights, np.zeros(1, np.int64), out
-        in_parallel(kernels.pair_averages, arguments, n_workers)
+    n_workers = workers_for(n_visible // kernels.ROWS + 1, lefts.size * n_hidden, n_threads)
+    queue = np.zeros(1, np.int64)
+    arguments = lefts, rights, counts, scales, powers, weights, queue, out
+    in_parallel(kernels.pair_averages, arguments, n_workers)
     return out
 
 

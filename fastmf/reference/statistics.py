@@ -15,4 +15,5 @@ def pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
     """Sum over terms of scale * weights ** power * (left.T @ right)."""
     out[:] = 0
     for left, right, n, scale, power in zip(lefts, rights, counts, scales, powers, strict=True):
-        out += out.dtype.type(scale) * weights**power * (left[:n].T @ right[:n])
+        pairs = left[:n].T @ unpacked(right[:, :n], weights.shape[1])
+        out += out.dtype.type(scale) * weights**power * pairs

@@ -25,7 +25,7 @@ def pair_arguments(size, dtype, rows=None):
     weights = np.array(model.weights[units])
     weights.flags.writeable = False  # like a model's
     return (
-        *(np.ascontiguousarray(lefts), rights, counts),
+        *(np.ascontiguousarray(lefts), np.stack([pack(right) for right in rights]), counts),
         *(1 / counts, np.array([0, 1, 2]), weights, np.zeros(1, np.int64)),
         np.zeros_like(weights),
     )
