@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastmf.estimators import denoising
 from fastmf.estimators._files import Saved
 from fastmf.estimators._units import check_support, visible_prior
-from fastmf.inference._arguments import count
+from fastmf.inference._arguments import count, number
 from fastmf.inference.tap import tap
 from fastmf.learning.gradients import ORDERS
 from fastmf.learning.landscape import merged
@@ -56,6 +56,8 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         X = self._data(X)
         if isinstance(log_partition, str):
             log_partition = self.log_partition(log_partition)
+        else:
+            log_partition = number("log_partition", log_partition, -np.inf, np.inf)
         # Values between the two of a binary unit are means of the row, not states.
         return log_likelihood(self.model_, X, log_partition, **self._given_data)
 
@@ -145,7 +147,16 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
                 raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
         return self._chains(init, n_sweeps, rng)
 
-    def denoise(self, Y, *, flip_probability=None, noise_variance=None, **options):
+    def denoise(
+        self,
+        Y,
+        *,
+        flip_probability=None,
+        noise_variance=None,
+        n_starts=1,
+        anneal=None,
+        random_state=None,
+    ):
         """Posterior means of the visible units given noisy observations of them.
 
         Parameters
@@ -156,7 +167,7 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             Of the binary symmetric channel, in [0, 1].
         noise_variance : float
             Of additive Gaussian noise, positive.
-        n_starts : int
+        n_starts : int, default 1
             Starts of the mean-field solution for each row; solutions are averaged with their
             weights. The first start is the pointwise estimate, the others rows of `starts_`,
             those closest to the observation. About 5 are worth their price where much noise
@@ -180,7 +191,9 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             Y,
             flip_probability=flip_probability,
             noise_variance=noise_variance,
-            **options,
+            n_starts=n_starts,
+            anneal=anneal,
+            random_state=random_state,
         )
 
     def impute(self, X):

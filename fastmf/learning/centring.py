@@ -5,8 +5,8 @@ import numpy as np
 from fastmf.learning.parameters import chain, unchained
 
 
-def centred(model, slope, means):
-    """The gradient when units are coupled by their deviations from offsets, in usual parameters.
+def offsets(model, slope, means):
+    """What the units on both sides of couplings are counted from, and the slopes by their fields.
 
     Parameters
     ----------
@@ -14,12 +14,12 @@ def centred(model, slope, means):
     slope : ModelParameters
         Gradient of the log-likelihood by its parameters.
     means : list of arrays of shape (n_units,)
-        The offsets of each layer: its means over the data.
+        Those of each layer over the data.
 
     Returns
     -------
-    ModelParameters
-        The direction of a small step of gradient ascent in the other coordinates.
+    list of pairs of arrays of shape (2, n_units)
+        Of the units below and above each matrix of couplings, in its type.
 
     Notes
     -----
@@ -29,18 +29,53 @@ def centred(model, slope, means):
     by the fields, which then move by dv - G l and dh - G' m. Where a layer's field is no tilt, that
     is in priors without `moment_gradient`, its neighbours have no offsets.
     """
-    layers, (weights, slopes) = chain(model)[1], chain(slope)
-    tilts = [hasattr(prior, "moment_gradient") for prior in layers]
-    fields = [s.field if tilt else 0 * m for s, m, tilt in zip(slopes, means, tilts, strict=True)]
-    moved, turned = [np.array(f) for f in fields], []
-    for k, w in enumerate(weights):
+    tilts = _tilts(model)
+    of_fields = [
+        layer.field if tilt else 0 * mean
+        for layer, mean, tilt in zip(chain(slope)[1], means, tilts, strict=True)
+    ]
+    pairs = []
+    for k in range(len(means) - 1):
         below, above = means[k] * tilts[k + 1], means[k + 1] * tilts[k]
-        # One product of rank two, in the type of the couplings; not by BLAS: see kernels.statistics
-        left, right = np.stack([below, fields[k]], 1), np.stack([fields[k + 1], above])
-        w = w - np.einsum("ik,kj->ij", left.astype(w.dtype), right.astype(w.dtype))
-        moved[k] -= np.einsum("ij,j->i", w, above)
-        moved[k + 1] -= np.einsum("i,ij->j", below, w)
-        turned.append(w)
-    of_layers = zip(slopes, moved, tilts, strict=True)
-    slopes = [s._replace(field=f) if tilt else s for s, f, tilt in of_layers]
-    return unchained(model, turned, slopes)
+        pair = np.stack([below, of_fields[k]]), np.stack([above, of_fields[k + 1]])
+        pairs.append(tuple(part.astype(model.dtype) for part in pair))
+    return pairs
+
+
+def with_moved_fields(model, slope, offsets, followed, along):
+    """The slope with fields that move as couplings between deviations from offsets ask for.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    slope : ModelParameters
+    offsets : list of pairs of arrays
+        See the function of that name.
+    followed : sequence of arrays of shape (n_below, n_above)
+        The slopes by couplings in the coordinates of the offsets.
+    along : sequence of arrays of shape (n_below,)
+        These times the offsets above.
+
+    Returns
+    -------
+    ModelParameters
+    """
+    layers = chain(slope)[1]
+    moves = [0] * len(layers)
+    for k, (w, (below, _)) in enumerate(zip(followed, offsets, strict=True)):
+        moves[k] = moves[k] + along[k]
+        # Not by BLAS: see kernels.statistics.
+        moves[k + 1] = moves[k + 1] + np.einsum("i,ij->j", below[0], w)
+    layers = [
+        layer._replace(field=layer.field - move) if tilt else layer
+        for layer, move, tilt in zip(layers, moves, _tilts(model), strict=True)
+    ]
+    return unchained(model, followed, layers)
+
+
+def _tilts(model):
+    """Of each layer, whether its field is a tilt."""
+    # One's own prior may have such a derivative, and call its tilt something else.
+    return [
+        hasattr(prior, "moment_gradient") and "field" in prior._fields for prior in chain(model)[1]
+    ]

@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from fastmf.inference import _arguments as check
 from fastmf.inference.belief_propagation import belief_propagation
 from fastmf.inference.tap import tap
 from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.settings import Schedule
-from fastmf.learning.step import ascend, decayed
+from fastmf.learning.step import ascend
 from fastmf.learning.trainer import Family
 from fastmf.models import CRBM, RBM
 from fastmf.priors import Bernoulli
@@ -54,18 +55,18 @@ class ConditionalSettings(Schedule):
 
     def __post_init__(self):
         super().__post_init__()
-        self._one_of("objective", OBJECTIVES)
+        check.one_of("objective", self.objective, OBJECTIVES)
         if self.inference is not None:
-            self._one_of("inference", INFERENCES)
+            check.one_of("inference", self.inference, INFERENCES)
         if self.objective == "likelihood" and self.inference in ("max_product", "mixed_product"):
             raise ValueError(
                 f"inference={self.inference!r} gives no moments; with objective='likelihood' it "
                 "must be 'bp' or 'mean_field'."
             )
-        self._one_of("gibbs_start", ("data", "logistic", "random"))
-        self._integer("n_gibbs", self.n_gibbs, 1)
+        check.one_of("gibbs_start", self.gibbs_start, ("data", "logistic", "random"))
+        check.count("n_gibbs", self.n_gibbs)
         if self.n_sweeps is not None:
-            self._integer("n_sweeps", self.n_sweeps, 1)
+            check.count("n_sweeps", self.n_sweeps)
 
     @property
     def matched(self):
@@ -236,8 +237,8 @@ def step(state, batch, settings, rate, rng, n_threads=None):
     """
     model, n_sweeps = state.model, sweeps(settings, state.epoch)
     slope = gradient(model, *batch, settings, n_sweeps=n_sweeps, rng=rng, n_threads=n_threads)
-    slope = decayed(state.model, slope, settings)
-    state.model = CRBM(**vars(ascend(state, slope, settings, rate)))
+    moved = ascend(state, slope, settings, rate, n_threads=n_threads)
+    state.model = CRBM(**vars(moved))
 
 
 def _figures(state, watched, validation, settings, n_threads):

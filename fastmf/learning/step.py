@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.adaptive_tap import adaptive_tap
 from fastmf.inference.tap import tap
-from fastmf.learning.centring import centred
+from fastmf.kernels import ascent as kernels
+from fastmf.learning import centring
 from fastmf.learning.domain import project
 from fastmf.learning.gibbs import gibbs
 from fastmf.learning.gradients import MEAN_FIELD, ORDERS, gradient_and_means
@@ -122,55 +124,69 @@ def step(state, X, settings, rate, rng, n_threads=None):
     Tramel et al. (2018), Algorithm 2, where the momentum acts on the previous *step* (as printed it
     would be 1 / rate times the gradient) and the regulariser enters with a minus sign.
     """
-    apply(state, *slope(state, X, settings, rng, n_threads), settings, rate)
+    slope_and_means = slope(state, X, settings, rng, n_threads)
+    apply(state, *slope_and_means, settings, rate, n_threads)
 
 
-def apply(state, slope, means, settings, rate):
+def apply(state, slope, means, settings, rate, n_threads=None):
     """Move `state` along the slope, and no further than its priors allow."""
-    slope = decayed(state.model, slope, settings)
-    if settings.centred:
-        slope = centred(state.model, slope, means)
-    state.model = project(state.model, ascend(state, slope, settings, rate))
+    means = means if settings.centred else None
+    moved = ascend(state, slope, settings, rate, means, n_threads)
+    state.model = project(state.model, moved)
 
 
-def decayed(model, slope, settings):
-    """The slope less what l2 and l1 ask of couplings, written into it.
-
-    Before it is centred: couplings that decay then leave the means of units where they are.
-    """
-    here = ModelParameters.of(model)
-    for weights, of_weights in zip(here.couplings(), slope.couplings(), strict=True):
-        of_weights -= settings.l2 * weights
-        if settings.l1:
-            of_weights -= settings.l1 * np.sign(weights)
-    return slope
-
-
-def ascend(state, slope, settings, rate):
+def ascend(state, slope, settings, rate, means=None, n_threads=None):
     """Add a share of the slope to what is left of the velocity, and move by it.
+
+    The slope is followed less weight decay, and in coordinates in which units are counted from
+    their means, if any are given: couplings that decay then leave those where they are.
 
     Returns the new parameters; raises FloatingPointError if couplings grow without bound. Of the
     slope nothing is left.
     """
-    here = ModelParameters.of(state.model)
-
-    def turned(velocity, slope):
-        # In place: at 784 x 500 every fresh array is 1.6 MB.
-        velocity *= settings.momentum
-        slope *= rate
-        velocity += slope
-        return velocity
-
-    state.velocity = state.velocity.combine(turned, slope)
-    moved = here.combine(np.add, state.velocity)
+    model, here = state.model, ModelParameters.of(state.model)
+    how = kernels.Ascent(rate, *(float(x) for x in (settings.momentum, settings.l2, settings.l1)))
+    matrices = list(zip(*(p.couplings() for p in (here, slope, state.velocity)), strict=True))
+    if means is None:
+        offsets = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, *_ in matrices]
+    else:
+        offsets = centring.offsets(model, slope, means)
+    climbed = [
+        _climb(*of_one, how, *pair, n_threads)
+        for of_one, pair in zip(matrices, offsets, strict=True)
+    ]
+    couplings, followed, along, sizes = zip(*climbed, strict=True)
     # Written so that NaN counts as diverged.
-    extremes = [f(w, initial=0) for w in moved.couplings() for f in (np.min, np.max)]
-    if not all(abs(extreme) < LARGEST_WEIGHT for extreme in extremes):
+    if not all(of_rows.max(initial=0) < LARGEST_WEIGHT**2 for of_rows in sizes):
         raise FloatingPointError(
             f"learning diverged in epoch {state.epoch}: weights exceed {LARGEST_WEIGHT:g}; "
             "a smaller learning_rate may help."
         )
-    return moved
+    if means is not None:
+        slope = centring.with_moved_fields(model, slope, offsets, followed, along)
+
+    def turned(velocity, slope):
+        if velocity.ndim < 2:
+            velocity *= settings.momentum
+            velocity += rate * slope
+        return velocity
+
+    state.velocity = state.velocity.combine(turned, slope)
+    new = iter(couplings)
+    return here.combine(lambda w, v: next(new) if w.ndim == 2 else w + v, state.velocity)
+
+
+def _climb(weights, slope, velocity, how, below, above, n_threads):
+    """What `kernels.ascend` makes of one matrix of couplings, and of its slope."""
+    slope = np.ascontiguousarray(slope, weights.dtype)
+    out = np.empty_like(weights)
+    along, sizes = np.empty((2, len(weights)), weights.dtype)
+    n_workers = workers_for(-(-len(weights) // kernels.ROWS), 2 * weights.size, n_threads)
+    queue = np.zeros(1, np.int64)
+    arguments = weights, slope, velocity, how, below, above, queue, out, along, sizes
+    in_parallel(kernels.ascend, arguments, n_workers)
+    out.flags.writeable = False  # for a model to keep
+    return out, slope, along, sizes
 
 
 def hidden_layers(model, settings):

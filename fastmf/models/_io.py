@@ -13,6 +13,10 @@ from fastmf.priors._protocol import OWN, REGISTRY
 MODELS: dict[str, type] = {}
 
 
+class UnknownPrior(LookupError):
+    """A file has units with a prior that is not this package's, and not registered."""
+
+
 @contextmanager
 def replacing(path):
     """A binary file that takes the place of `path` when it has been written.
@@ -60,9 +64,10 @@ def read_arrays(path):
             file.seek(0)
             archive = np.load(file, allow_pickle=False)
             return {name: archive[name] for name in archive.files}
-        # Damaged bytes reach the zip and header parsers, which raise nearly anything.
+        # Damaged bytes reach the zip and header parsers, which raise nearly anything, and may quote
+        # the whole file.
         except Exception as error:
-            raise ValueError(f"{path} is damaged or no file of fastmf: {error}") from error
+            raise ValueError(f"{path} is damaged or no file of fastmf: {error!s:.200}") from error
 
 
 # --- models -------------------------------------------------------------------------------------
@@ -95,7 +100,7 @@ def prior_from_arrays(name, arrays):
         return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(int(*count))))
     known = REGISTRY | OWN
     if kind not in known:
-        raise LookupError(
+        raise UnknownPrior(
             f"{name} has the unit prior {kind}, which is unknown here: import the module that "
             "defines it, with the decorator fastmf.priors.register, and load again."
         )
@@ -154,7 +159,7 @@ def load(path):
 
     Returns
     -------
-    RBM, DBM or BoltzmannMachine
+    RBM, DBM, CRBM, BoltzmannMachine or SparseLinearModel
         With the very numbers that were saved.
 
     Raises

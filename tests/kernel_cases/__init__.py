@@ -8,6 +8,7 @@ family of kernels has its cases in a file of its own.
 
 from kernel_cases import (
     annealed,
+    ascent,
     belief_propagation,
     gibbs,
     linear_model,
@@ -26,6 +27,7 @@ FAMILIES = (
     gibbs,
     annealed,
     statistics,
+    ascent,
     belief_propagation,
     linear_model,
     local_search,

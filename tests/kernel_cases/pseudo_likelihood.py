@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import boltzmann_machine, data
 
 
@@ -22,7 +22,8 @@ def residual_arguments(size, dtype, rows=None):
 
 
 def score_arguments(size, dtype, rows=None):
-    """Arguments of `scores`."""
+    """Arguments of `scores`: a number for every pair of units and row."""
+    size = few_rows(size)
     rng = np.random.default_rng(5)
     states = np.where(rng.random((size.n_rows, size.n_visible)) < 0.5, -1, 1).astype(dtype)
     residuals = rng.normal(size=states.shape).astype(dtype)
@@ -42,7 +43,9 @@ def table_arguments(size, dtype, rows=None):
     return codes, 16, first, second, values, np.zeros(1, np.int64), sums
 
 
-def bslm_arguments(size, dtype, rows=None, *, n_units=None, step=1.0, l1=0.0, l2=0.0, n_iter=6):
+def bslm_arguments(
+    size, dtype, rows=None, *, n_units=None, step=1.0, l1=0.0, l2=0.0, n_iter=6, strength=1.0
+):
     """Arguments of `bslm`: `size.n_rows` starts on 40 times as many rows of data."""
     n_units = n_units or min(size.n_visible, 12)
     rng = np.random.default_rng(3)
@@ -52,8 +55,9 @@ def bslm_arguments(size, dtype, rows=None, *, n_units=None, step=1.0, l1=0.0, l2
     weights = rng.random(n_data)
     weights /= weights.sum()
     starts = chosen(rows, size.n_rows)
-    upper = np.triu(rng.normal(size=(size.n_rows, n_units, n_units)), 1)[starts] / 2
-    field = rng.normal(size=(size.n_rows, n_units))[starts]
+    upper = np.triu(rng.normal(size=(size.n_rows, n_units, n_units)), 1)[starts]
+    upper *= strength / 2
+    field = strength * rng.normal(size=(size.n_rows, n_units))[starts]
     mean, second = weights @ states, states.T @ (weights[:, None] * states)
     return (
         *(np.ascontiguousarray(states.T), weights, mean, second, step, l1, l2),
@@ -86,7 +90,7 @@ CASES = [
     Case("pseudo_likelihood.residuals", "plain", residual_arguments, _residuals,
          {"float64": 1e-12, "float32": 1e-4}, large=True),
     Case("pseudo_likelihood.scores", "plain", score_arguments, _scores, {"float64": 1e-14},
-         dtypes=("float64",)),
+         large=True, dtypes=("float64",)),
     Case("pseudo_likelihood.pair_tables", "plain", table_arguments, _sums, {"float64": 1e-12},
          large=True, dtypes=("float64",)),
     Case("pseudo_likelihood.bslm", "plain", bslm_arguments, _fit, {"float64": 1e-9},
@@ -94,4 +98,10 @@ CASES = [
     Case("pseudo_likelihood.bslm", "penalised",
          with_options(bslm_arguments, step=1.7, l1=0.03, l2=0.02, n_iter=25), _fit,
          {"float64": 1e-9}, exact=("n_iter",), dtypes=("float64",)),
+    # Units saturated, the second time to where their odds overflow.
+    *(
+        Case("pseudo_likelihood.bslm", name, with_options(bslm_arguments, strength=strength),
+             _fit, {"float64": 1e-9}, exact=("n_iter",), dtypes=("float64",))
+        for name, strength in (("strong", 20.0), ("overflowing", 200.0))
+    ),
 ]  # fmt: skip

@@ -90,6 +90,11 @@ def test_bad_parameters(weights, visible, hidden, error, message):
         RBM(weights, Bernoulli(np.zeros(visible)), Bernoulli(np.zeros(hidden)))
 
 
+def test_parameters_too_large_for_single_precision():
+    with pytest.raises(ValueError, match=r"Bernoulli has a parameter of 1e\+300, too large for f"):
+        RBM(np.ones((4, 3), np.float32), Bernoulli([0, 1, 1e300, 2]), Bernoulli(np.zeros(3)))
+
+
 @pytest.mark.parametrize("prior", [Bernoulli, "bernoulli", np.zeros(4), None])
 def test_bad_prior(prior):
     with pytest.raises(TypeError, match="visible must be a unit prior"):
@@ -103,6 +108,7 @@ def test_bad_prior(prior):
         (np.zeros(4), np.float64(0), ValueError),
         (np.zeros(4), np.array(["a"] * 3), TypeError),
         (np.full(4, np.nan), np.zeros(3), ValueError),
+        (np.zeros(4), np.full(3, np.inf), ValueError),
     ],
 )
 def test_bad_states(visible, hidden, error):
