@@ -14,6 +14,7 @@ from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.inner_loop import exhausted
 from fastmf.inference.parallel import (
     CONVERGED,
+    HELD,
     OUT_OF_ITERATIONS,
     STALLED,
     STUCK,
@@ -157,10 +158,10 @@ def start_of(problem, init=None):
     if init is None:
         mean, var = problem.prior.moments(*np.zeros((2, problem.side.n_units)))
         return alone(problem, proper_start(*first_sites(problem, mean, var)))
-    sites = getattr(init, "sites", init)
+    sites, shape = np.asarray(getattr(init, "sites", init)), (2, problem.side.n_units)
+    if sites.dtype.kind in "fiub" and sites.shape != shape:
+        raise ValueError(f"init must have shape {shape}, got {sites.shape}.")
     sites = check.rows("init", sites, problem.side.n_units, np.dtype(np.float64))
-    if sites.shape != (2, problem.side.n_units):
-        raise ValueError(f"init must have shape (2, {problem.side.n_units}), got {sites.shape}.")
     state = state_of(problem, np.stack([sites[0], np.maximum(sites[1], problem.least)]))
     if state is None:
         raise ValueError("init must leave a proper Gaussian: the site precisions are too small.")
@@ -170,6 +171,9 @@ def start_of(problem, init=None):
 def result(problem, state, message, ran, trace, history):
     """What is returned of a state."""
     log_partition = -energy(problem, state)
+    held = np.isclose(state.proposal[1], problem.least, rtol=1e-6).sum()
+    if held and message == OUT_OF_ITERATIONS and ran != "convergent":
+        message = HELD.format(held)
     zero = np.zeros(problem.side.n_units)
     normaliser = problem.prior.log_partition(zero, zero).sum()
     mean, var = state.tilted

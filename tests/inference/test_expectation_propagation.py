@@ -142,6 +142,8 @@ def test_bound_on_site_precisions(schedule):
     assert free.sites[1].min() < 0
     assert bound.sites[1].min() >= 0.01 - 1e-12
     assert np.isfinite(bound.log_evidence)
+    if schedule in ("parallel", "sequential"):
+        assert "site_precision_min" in bound.message
     if schedule == "convergent":
         assert bound.a.min() >= 0.01 - 1e-9
         assert (np.diff(bound.energies) <= 1e-8).all()
@@ -186,7 +188,8 @@ def test_what_does_not_converge_says_so():
         ({"max_iter": 0}, "max_iter must be at least 1"),
         ({"site_precision_min": np.nan}, "site_precision_min"),
         ({"site_precision_min": np.inf}, "site_precision_min"),
-        ({"init": np.zeros(3)}, "init must have shape"),
+        ({"init": np.zeros(3)}, r"init must have shape \(2, 10\)"),
+        ({"init": np.zeros((10, 2))}, r"init must have shape \(2, 10\)"),
         ({"init": -np.ones((2, 10)) * 1e9}, "init must leave a proper Gaussian"),
     ],
 )
