@@ -47,11 +47,13 @@ def read(name, arguments):
         )
     if arguments.rows is not None and arguments.rows < 1:
         raise ValueError(f"--rows must be at least 1, got {arguments.rows}.")
-    if not arguments.scale > 0:
-        raise ValueError(f"--scale must be positive, got {arguments.scale:g}.")
+    if not 0 < arguments.scale < np.inf:
+        raise ValueError(f"--scale must be positive and finite, got {arguments.scale:g}.")
     X = array[: arguments.rows].reshape(len(array[: arguments.rows]), -1)
     X = X.astype(arguments.dtype) / np.dtype(arguments.dtype).type(arguments.scale)
     if arguments.threshold is not None:
+        if np.isnan(arguments.threshold):
+            raise ValueError("--threshold must be a number, got NaN.")
         if np.isnan(X).any():
             raise ValueError(f"{name} holds NaN, which is neither above nor below a threshold.")
         X = (X > arguments.threshold).astype(arguments.dtype)

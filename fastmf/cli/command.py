@@ -7,6 +7,7 @@ import warnings
 
 import fastmf
 from fastmf.cli import demo, denoise, info, train
+from fastmf.models._io import UnknownPrior
 
 DESCRIPTION = "Mean-field inference and learning in pairwise models (Boltzmann machines)."
 
@@ -25,7 +26,9 @@ FASTMF_DEBUG=1 in the environment shows where an error comes from.
 """
 
 # Errors of the user's data and options, and of the machine; any other is a bug, and shows itself.
-_EXPECTED = (ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError)
+_EXPECTED = (
+    ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError, UnknownPrior,
+)  # fmt: skip
 
 
 def parser():

@@ -1,6 +1,11 @@
 """`fastmf info`: what is in a file."""
 
 import argparse
+import dataclasses
+
+import numpy as np
+
+from fastmf.priors._protocol import n_units
 
 EPILOG = """\
 example:
@@ -23,16 +28,16 @@ def add(commands):
 
 def run(arguments):
     """Print one fact a line."""
+    from fastmf import estimators, load
     from fastmf.models._io import read_arrays
 
-    if "estimator" in read_arrays(arguments.model):
-        from fastmf import GeneralizedRBM
-
-        machine = GeneralizedRBM.load(arguments.model)
-        facts = _machine(machine)
+    arrays = read_arrays(arguments.model)
+    if "estimator" in arrays:
+        name = str(arrays["estimator"][0])
+        if name not in estimators.__all__:
+            raise ValueError(f"{arguments.model} holds a {name}, which is unknown here.")
+        facts = _machine(getattr(estimators, name).load(arguments.model))
     else:
-        from fastmf import load
-
         facts = _model(load(arguments.model))
     width = max(map(len, facts)) + 2
     for name, value in facts.items():
@@ -41,29 +46,32 @@ def run(arguments):
 
 def _model(model):
     facts = {"model": type(model).__name__}
-    for name in ("visible", "hidden", "prior"):
-        if hasattr(model, name):
-            facts[f"{name} units"] = _units(getattr(model, name))
-    for name in ("weights", "couplings"):
-        if hasattr(model, name):
-            values = getattr(model, name)
-            facts[name] = (
-                f"{values.shape[0]} x {values.shape[1]}, {values.dtype}, "
-                f"standard deviation {values.std():.4g}, largest {abs(values).max():.4g}"
-            )
+    for field in dataclasses.fields(model):
+        value = getattr(model, field.name)
+        parts = value if type(value) is tuple else (value,)
+        for k, part in enumerate(parts, 1):
+            number = f" {k}" if len(parts) > 1 else ""
+            if hasattr(part, "moments"):
+                name = f"{field.name.removesuffix('s')}{number} units"
+                facts[name] = f"{n_units(part)} {type(part).__name__}"
+            else:
+                facts[field.name.replace("_", " ") + number] = _values(part)
     return facts
 
 
-def _units(prior):
-    from fastmf.priors._protocol import n_units
-
-    return f"{n_units(prior)} {type(prior).__name__}"
+def _values(values):
+    if np.ndim(values) == 0:
+        return f"{values:g}"
+    text = f"{' x '.join(map(str, values.shape))}, {values.dtype}"
+    if values.size:
+        text += f", standard deviation {values.std():.4g}, largest {abs(values).max():.4g}"
+    return text
 
 
 def _machine(machine):
     facts = {"machine": type(machine).__name__} | _model(machine.model_)
-    facts["trained for"] = f"{machine.n_iter_} epochs or steps, gradient {machine.gradient!r}"
-    for name, values in machine.history_.items():
+    facts["trained for"] = f"{machine.n_iter_} epochs or steps"
+    for name, values in machine.history_.items() if isinstance(machine.history_, dict) else ():
         if name.endswith("log_likelihood") and values:
             facts[name.replace("_", " ")] = f"{values[-1]:.5f} nats per unit"
     default = type(machine)().get_params()

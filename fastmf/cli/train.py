@@ -115,7 +115,7 @@ def run(arguments):
         n_epochs=arguments.epochs,
         batch_size=arguments.batch_size,
         early_stopping=arguments.patience is not None,
-        patience=arguments.patience or 5,
+        patience=5 if arguments.patience is None else arguments.patience,
         checkpoint=arguments.checkpoint,
         random_state=arguments.seed,
         verbose=int(not arguments.quiet),
@@ -136,7 +136,7 @@ def run(arguments):
 
 
 def _split(X, share, rng):
-    n = round(share * len(X))
+    n = round(share * len(X)) if 0 < share < 1 else 0
     if not 0 < n < len(X):
         raise ValueError(
             f"--validation-share {share:g} of {len(X)} rows leaves nothing on one side."

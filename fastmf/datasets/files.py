@@ -79,7 +79,7 @@ def _attempt(read, path, format):
     try:
         return read(path)
     except _UNREADABLE as error:
-        raise ValueError(f"{path} cannot be read as a {format} file: {error}") from error
+        raise ValueError(f"{path} cannot be read as {format}: {error}") from error
 
 
 def _open(path):

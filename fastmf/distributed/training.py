@@ -8,6 +8,7 @@ it twice because a worker was lost.
 import numpy as np
 
 from fastmf.distributed._rows import blocks, is_dask
+from fastmf.inference._arguments import count
 from fastmf.learning import trainer
 from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.step import State, apply, slope
@@ -63,7 +64,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         raise TypeError(f"X must be of the model's type {model.dtype}, got {X.dtype}.")
     if X.ndim != 2 or np.isnan(X.shape[0]):
         raise ValueError("X must have rows of a known number: X.compute_chunk_sizes() counts them.")
-    settings._integer("chunk_rows", chunk_rows, 1)
+    count("chunk_rows", chunk_rows)
     if settings.n_starts is not None:
         raise ValueError(f"n_starts must be None in chunks, got {settings.n_starts}.")
     if settings.gradient == "pcd" or settings.starts == "persistent":

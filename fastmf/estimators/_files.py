@@ -95,6 +95,11 @@ class Saved:
             If its units have a prior that is not this package's, and not registered.
         """
         arrays = read_arrays(path)
+        if "estimator" not in arrays:
+            raise ValueError(
+                f"{path} is not a {cls.__name__} of fastmf: it holds no estimator (fastmf.load "
+                "reads models)."
+            )
         try:
             name, options, fitted = (str(text) for text in arrays["estimator"])
             if name != cls.__name__:

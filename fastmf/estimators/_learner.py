@@ -61,14 +61,13 @@ class Learner(TrainedMachine):
         settings = self._settings()
         first = not hasattr(self, "model_")
         X = self._data(X, reset=first)
-        if first:
-            self.model_, self.n_iter_, self.history_ = self._initial_model(X, 0), 0, {}
-        else:
-            X = X.astype(self.model_.dtype, copy=False)
         if not hasattr(self, "_state"):
-            self._state = initial_state(self.model_)
             self._state_seed = seed_of(self.random_state) or 0
-            self._remember(X, settings)
+            if first:
+                self.model_ = self._initial_model(X, self._state_seed)
+                self.n_iter_, self.history_ = 0, {}
+                self._remember(X, settings)
+            self._state = initial_state(self.model_)
         rng = stream(self._state_seed, self.n_iter_)
         step(self._state, X, settings, rate(settings, 0), rng, self.n_threads)
         self.model_, self.n_iter_ = self._state.model, self.n_iter_ + 1

@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
+from fastmf.inference._arguments import number
 from fastmf.learning.trainer import train
 
 
@@ -35,7 +36,7 @@ def settings_of(estimator, class_):
     """The estimator's options as settings of this class, checked."""
     names = class_.__dataclass_fields__
     settings = class_(**{name: getattr(estimator, name) for name in names})
-    settings._real("weight_scale", estimator.weight_scale)
+    number("weight_scale", estimator.weight_scale, 0, np.inf, below=True)
     return settings
 
 

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastmf.estimators import denoising
 from fastmf.estimators._files import Saved
 from fastmf.estimators._units import check_support, visible_prior
-from fastmf.inference._arguments import count
+from fastmf.inference._arguments import count, number
 from fastmf.inference.tap import tap
 from fastmf.learning.gradients import ORDERS
 from fastmf.learning.landscape import merged
@@ -56,6 +56,8 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         X = self._data(X)
         if isinstance(log_partition, str):
             log_partition = self.log_partition(log_partition)
+        else:
+            log_partition = number("log_partition", log_partition, -np.inf, np.inf)
         # Values between the two of a binary unit are means of the row, not states.
         return log_likelihood(self.model_, X, log_partition, **self._given_data)
 

@@ -118,8 +118,10 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         -------
         float
         """
-        right = self.predict(X) == np.asarray(y)
-        right = right.reshape(len(right), -1).mean(1)
+        predicted, y = self.predict(X), np.asarray(y)
+        if y.shape != predicted.shape:
+            raise ValueError(f"y must have shape {predicted.shape}, got {y.shape}.")
+        right = (predicted == y).reshape(len(y), -1).mean(1)
         return float(np.average(right, weights=sample_weight))
 
     def _saved(self):

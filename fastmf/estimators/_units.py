@@ -3,16 +3,24 @@
 import numpy as np
 
 from fastmf.models._checks import unit_prior
-from fastmf.priors._protocol import REGISTRY, n_units
+from fastmf.priors import (
+    Bernoulli,
+    GaussBernoulli,
+    Gaussian,
+    Ising,
+    TruncatedGaussBernoulli,
+    TruncatedGaussian,
+)
+from fastmf.priors._protocol import REGISTRY, contains, n_units
 
 # Hidden units before learning: centred, and of unit scale where there is one.
 _HIDDEN = {
-    "bernoulli": (0.0,),
-    "ising": (0.0,),
-    "gaussian": (0.0, 1.0),
-    "truncated_gaussian": (0.0, 1.0, 0.0, 1.0),
-    "gauss_bernoulli": (0.0, 1.0, 0.0),
-    "truncated_gauss_bernoulli": (0.0, 1.0, 0.0, 0.0, 1.0),
+    Bernoulli: (0.0,),
+    Ising: (0.0,),
+    Gaussian: (0.0, 1.0),
+    TruncatedGaussian: (0.0, 1.0, 0.0, 1.0),
+    GaussBernoulli: (0.0, 1.0, 0.0),
+    TruncatedGaussBernoulli: (0.0, 1.0, 0.0, 0.0, 1.0),
 }
 
 
@@ -71,10 +79,9 @@ def hidden_prior(spec, n_components, dtype):
     class_ = _class("hidden", spec)
     if class_ is None:
         return _instance("hidden", spec, n_components, dtype)
-    names = {value: key for key, value in REGISTRY.items()}
-    if names.get(class_) not in _HIDDEN:
+    if class_ not in _HIDDEN:
         raise TypeError(f"hidden: no default parameters for {class_.__name__}; give an instance.")
-    return _instance("hidden", class_(*_HIDDEN[names[class_]]), n_components, dtype)
+    return _instance("hidden", class_(*_HIDDEN[class_]), n_components, dtype)
 
 
 def independent_units(prior, X):
@@ -115,8 +122,10 @@ def check_support(prior, X, soft=True):
         if hasattr(prior, "log_odds"):
             allowed |= X == 0
         expected = "between the bounds `lower` and `upper` of its unit"
-    else:
+    elif isinstance(prior, type) or type(prior) in REGISTRY.values():
         return
+    else:
+        allowed, expected = contains(prior, X), "where its log_prob is above -inf"
     allowed |= np.isnan(X)
     if not allowed.all():
         row, column = np.argwhere(~allowed)[0]

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._trained_crbm import TrainedCRBM
+from fastmf.inference._arguments import count
 from fastmf.learning.conditional import CRBM_FAMILY, ConditionalSettings, sweeps
 from fastmf.models import CRBM
 
@@ -177,7 +178,7 @@ class ConditionalRBM(TrainedCRBM):
 
     def _settings(self):
         settings = settings_of(self, ConditionalSettings)
-        settings._integer("n_components", self.n_components, 1)
+        count("n_components", self.n_components)
         return settings
 
     def _features(self, X, reset=False):

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf.estimators._learner import Learner
 from fastmf.estimators._units import hidden_prior, visible_prior
+from fastmf.inference._arguments import count
 from fastmf.learning.gibbs import even_layers, gibbs
 from fastmf.learning.gradients import ORDERS
 from fastmf.learning.parameters import chain
@@ -176,8 +177,8 @@ class DeepBoltzmannMachine(Learner):
         if not self._sizes():
             raise ValueError("n_components must have a layer at least, such as (500, 500).")
         for size in self._sizes():
-            settings._integer("n_components", size, 1)
-        settings._integer("pretraining_epochs", self.pretraining_epochs, 0)
+            count("n_components", size)
+        count("pretraining_epochs", self.pretraining_epochs, 0)
         return settings
 
     def _initial_model(self, X, seed):

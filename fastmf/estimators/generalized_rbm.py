@@ -5,6 +5,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf.estimators._learner import Learner
 from fastmf.estimators._units import hidden_prior, visible_prior
+from fastmf.inference._arguments import count
 from fastmf.learning.gibbs import gibbs
 from fastmf.models import RBM
 
@@ -178,8 +179,7 @@ class GeneralizedRBM(Learner):
         return self.hidden_.moments(X @ self.weights_, X.dtype.type(0))[0]
 
     def _initial_model(self, X, seed):
-        settings = self._settings()
-        settings._integer("n_components", self.n_components, 1)
+        count("n_components", self.n_components)
         rng = np.random.default_rng([seed, 0, 3])
         weights = rng.normal(scale=self.weight_scale, size=(X.shape[1], self.n_components))
         return RBM(

@@ -9,7 +9,7 @@ import numpy as np
 from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.inference._arguments import rows
 from fastmf.inference.adaptive_tap import adaptive_tap
-from fastmf.inference.rings import ring_diagrams
+from fastmf.inference.beyond_tap import beyond_tap
 from fastmf.inference.tap import tap
 from fastmf.learning.landscape import distinct
 from fastmf.learning.likelihood import log_partition_estimate
@@ -20,8 +20,8 @@ from fastmf.priors._protocol import n_units
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
 # More states than this take minutes.
 _STATES = 1 << 16
-# Solutions whose rings are summed up; those of smaller weight are given the mean of these.
-_RINGS = 100
+# Solutions that are corrected; those of smaller weight are given the mean of these.
+_HEAVY = 100
 
 
 class LogPartitionEntry(NamedTuple):
@@ -160,7 +160,7 @@ def log_partition_report(
     for name, solve in solvers.items():
         start = clock()
         solutions = solve(model, starts, n_threads=n_threads)
-        found = distinct(solutions)[0]
+        found, members = distinct(solutions)
         seconds = clock() - start
         values = solutions.log_partition[found]
         values = values[np.isfinite(values)]
@@ -168,7 +168,7 @@ def log_partition_report(
         if not solutions.converged.all():
             remark += f", {np.sum(~solutions.converged)} not converged"
         if not len(values):
-            entries.append(LogPartitionEntry(name, np.nan, None, seconds, "diverged: " + remark))
+            entries.append(LogPartitionEntry(name, -np.inf, None, seconds, "diverged: " + remark))
             continue
         for kind, value in (
             ("log-sum-exp", log_partition_estimate(solutions)),
@@ -177,21 +177,27 @@ def log_partition_report(
         ):
             entries.append(LogPartitionEntry(f"{name}, {kind}", value, None, seconds, remark))
             remark = ""
-        if name in ("TAP2", "TAP3"):
+        if name == "TAP2":
             start = clock()
-            value = _with_rings(model, solutions, found[: len(values)])
+            alone = int((np.bincount(members)[members[-n_chains:]] == 1).sum())
+            value = _corrected(model, solutions, found[: len(values)], alone / (n_chains + 1))
+            remark = f"alone in their solution: {alone} of {n_chains} samples"
             seconds = clock() - start
-            entries.append(LogPartitionEntry(f"{name}, with rings", value, None, seconds, ""))
+            entries.append(LogPartitionEntry("TAP2, corrected", value, None, seconds, remark))
     return LogPartitionReport(entries)
 
 
-def _with_rings(model, solutions, found):
-    """Log-sum-exp over distinct solutions, the largest first, with rings."""
-    heavy = found[:_RINGS]
-    rings = ring_diagrams(model, tuple(var[heavy] for var in solutions.var))
-    values = solutions.log_partition[found] + rings.mean()
-    values[: len(heavy)] += rings - rings.mean()
-    return float(np.logaddexp.reduce(values))
+def _corrected(model, solutions, found, missed):
+    """Log-sum-exp over distinct solutions, the largest first, with what TAP leaves out of each.
+
+    Solutions that were not found are taken to have a share `missed` of the weight.
+    """
+    heavy = found[:_HEAVY]
+    moments = (tuple(part[heavy] for part in parts) for parts in (solutions.mean, solutions.var))
+    added = beyond_tap(model, *moments)
+    values = solutions.log_partition[found] + added.mean()
+    values[: len(heavy)] += added - added.mean()
+    return float(np.logaddexp.reduce(values) - np.log1p(-missed))
 
 
 def _number_of_states(model):

@@ -1,5 +1,6 @@
 """Checks of what users pass to solvers."""
 
+from collections.abc import Hashable
 from numbers import Integral, Real
 
 import numpy as np
@@ -23,14 +24,17 @@ def count(name, value, low=1):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}.")
     if value < low:
         raise ValueError(f"{name} must be at least {low}, got {value}.")
+    if value >= 2**63:
+        raise ValueError(f"{name} must be below 2^63, got {value}.")
     return int(value)
 
 
 def one_of(name, value, choices):
-    """`value`, if it is among the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
-    return value
+    """The one among the choices that `value` equals."""
+    if not isinstance(value, Hashable) or value not in choices:
+        listed = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be one of {listed}, got {value!r:.60}.")
+    return choices[choices.index(value)]
 
 
 def per_layer(name, value, sizes):
@@ -60,9 +64,11 @@ def rows(name, value, n_units, dtype, *, missing=False):
         )
     if array.shape[0] == 0:
         raise ValueError(f"{name} must have at least one row.")
-    array = array.astype(dtype, copy=False) if array.dtype != bool else array
+    if array.dtype != bool:
+        with np.errstate(over="ignore"):  # what is too large for the type is told below
+            array = array.astype(dtype, copy=False)
     if np.isinf(array).any() if missing else not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got NaN or infinity.")
+        raise ValueError(f"{name} must be finite, got NaN or infinity in {array.dtype}.")
     return array
 
 

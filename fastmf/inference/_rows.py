@@ -5,7 +5,7 @@ import numpy as np
 from fastmf.inference import _arguments as check
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.kernels.vocabulary import CONVERGED, CYCLING, DIVERGED, OUT_OF_SWEEPS, Record, Tilt
-from fastmf.priors._protocol import n_units, sample
+from fastmf.priors._protocol import contains, n_units, sample
 
 _MESSAGES = {
     CONVERGED: "converged",
@@ -69,7 +69,7 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
             continue
         masks.append(~np.isnan(part))
         mean[k] = np.where(masks[k], part, 0 if mean[k] is None else mean[k])
-        if not np.where(masks[k], _in_support(model.layers[k], mean[k]), True).all():
+        if not np.where(masks[k], contains(model.layers[k], mean[k]), True).all():
             raise ValueError(f"clamp holds values outside the support of {model.layers[k]!r:.40}.")
     tilt = Tilt(
         field=_tilt_rows(layout, field, n_rows, dtype),
@@ -119,12 +119,6 @@ def generator(rng):
         raise type(error)(
             f"rng must be a numpy.random.Generator or a seed, got {rng!r}: {error}."
         ) from error
-
-
-def _in_support(prior, x):
-    if not hasattr(prior, "log_prob"):
-        return np.ones(np.shape(x), bool)
-    return prior.log_prob(x) > -np.inf
 
 
 def _tilt_rows(layout, parts, n_rows, dtype):

@@ -123,7 +123,7 @@ def expectation_propagation(
     check.one_of("schedule", schedule, tuple(SCHEDULES))
     least = -np.inf
     if site_precision_min is not None:
-        least = check.number("site_precision_min", site_precision_min, -np.inf, np.inf)
+        least = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)
     damping, *options = iteration(damping, tol, max_iter, n_threads)
     problem = prepare(model, least, *options)
     trace = Trace(bool(history))

@@ -21,7 +21,8 @@ class FixedPoint:
         Tilt exp(b x - a x^2 / 2) of each unit, of which `mean` and `var` are the moments.
     log_partition : float or array
         Minus the approximate free energy at this state; for rows with clamped units, of the model
-        conditioned on them. NaN-free: -inf if the row diverged.
+        conditioned on them. NaN-free: -inf if the row diverged, or holds units where they
+        cannot be.
     converged : bool or array
     n_iter : int or array
         Sweeps done.

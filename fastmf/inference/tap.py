@@ -54,7 +54,8 @@ def tap(
         Extra tilt exp(field x - precision x^2 / 2) of the first layer's units, or of every layer's,
         shape (n_units,) or (n_rows, n_units).
     clamp : array or tuple of arrays, optional
-        Units to hold: a boolean mask (True: stay at the start), or values with NaN where free.
+        Units to hold: a boolean mask (True: stay at the start), or values with NaN where free. A
+        start outside the support of a unit that a mask holds there has log-partition -inf.
     damping : float in [0, 1), optional
         Share of the old value. None: undamped, until a row oscillates; then just that row has its
         Onsager terms half-implicit (see the notes), and is damped by 1/2, 3/4, ... as needed.
@@ -143,9 +144,9 @@ def tap(
         queue[:] = 0
         arguments = layout.layers, record.state, order, tilt, queue, log_partition
         in_parallel(log_partition_of_rows, arguments, n_workers)
+        record.status[~np.isfinite(log_partition)] = DIVERGED
         if clamp is not None:
             log_partition += _clamped_terms(model, layout, record, tilt)
-        record.status[~np.isfinite(log_partition)] = DIVERGED
         log_partition[record.status == DIVERGED] = -np.inf
     return result(layout, record, log_partition, single)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._numba import call_on, fetch_and_increment, kernel, not_inlined
+from fastmf._numba import REORDER, call_on, fetch_and_increment, kernel, not_inlined
 from fastmf.kernels.flight import MEAN, VAR, A, B
 from fastmf.kernels.product import product
 from fastmf.kernels.vocabulary import start_third, third_cumulants
@@ -13,6 +13,24 @@ ROWS = 24
 PANELS = 8
 
 
+@kernel(inline=True, fastmath=REORDER)
+def _pairs(mean, var, field, a):
+    """Terms of the pairs that some units belong to; each is met from both of its ends."""
+    total = 0.0
+    for i in range(mean.shape[0]):
+        total += 0.5 * (mean[i] * field[i]) - 0.25 * (a[i] * var[i])
+    return total
+
+
+@kernel(inline=True, fastmath=REORDER)
+def _untilted(mean, var, b, a):
+    """What the tilts contribute to the log-partitions of units of such moments, with minus sign."""
+    total = 0.0
+    for i in range(mean.shape[0]):
+        total += 0.5 * (a[i] * (mean[i] * mean[i] + var[i])) - b[i] * mean[i]
+    return total
+
+
 @kernel(inner=True)
 def _row(layer, state, r, products, s, first, n_units, order, row, tilt, scratch):
     """Terms of some units of one row; their tilts go into the state."""
@@ -20,25 +38,25 @@ def _row(layer, state, r, products, s, first, n_units, order, row, tilt, scratch
     units = slice(layer.start + first, layer.start + first + n_units)
     mean, var = state[MEAN, r, units], state[VAR, r, units]
     b, a = state[B, r, units], state[A, r, units]
-    total = 0.0
+    field, reaction = products[0, s, :n_units], products[1, s, :n_units]
     for i in range(n_units):
-        a[i] = -products[1, s, i] if order >= 2 else 0
-        b[i] = products[0, s, i] + a[i] * mean[i]
+        a[i] = -reaction[i] if order >= 2 else 0
+        b[i] = field[i] + a[i] * mean[i]
+    total = _pairs(mean, var, field, a)
     if order == 3:
         cumulant, slope = scratch[0, :n_units], scratch[1, :n_units]
         third_cumulants(layer.prior, first, mean, cumulant, slope)
         for i in range(n_units):
             b[i] += products[2, s, i] * slope[i] / 6
             total += cumulant[i] * products[2, s, i] / 12
-    for i in range(n_units):
-        # Each pair is met from both of its ends.
-        total += mean[i] * products[0, s, i] / 2
-        total -= a[i] * var[i] / 4
     clamped = tilt.clamped.shape[0] > 0
     q = min(row, tilt.clamped.shape[0] - 1)
-    for i in range(n_units):
+    # Clamped units have pair terms only: the others are taken one by one then.
+    at_once = np.int64(1) if clamped else n_units
+    for i in range(0, n_units, at_once):
         if not (clamped and tilt.clamped[q, units.start + i]):
-            total += a[i] * (mean[i] * mean[i] + var[i]) / 2 - b[i] * mean[i]
+            here = slice(i, i + at_once)
+            total += _untilted(mean[here], var[here], b[here], a[here])
     if tilt.field.shape[0] > 0:
         field = tilt.field[min(row, tilt.field.shape[0] - 1), units]
         for i in range(n_units):
@@ -47,8 +65,6 @@ def _row(layer, state, r, products, s, first, n_units, order, row, tilt, scratch
         precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), units]
         for i in range(n_units):
             a[i] += precision[i]
-    # Clamped units have no such term: the others are taken one by one then.
-    at_once = np.int64(1) if clamped else n_units
     for i in range(0, n_units, at_once):
         if not (clamped and tilt.clamped[q, units.start + i]):
             here = slice(i, i + at_once)

@@ -90,7 +90,7 @@ def whitened_columns(X, whiten, directions, z, pull, queue, squares, products):
             break
         last = min(first + width, n_units)
         n_panels = -(-(last - first) // WIDTH)
-        _pack(X[:, first:last], packed)
+        pack_columns(X[:, first:last], packed)
         for row in range(0, n_rows, ROWS):
             end = min(row + ROWS, n_rows)
             states, rows, out = whiten[row:end], packed[:, :end], white[row:end]
@@ -100,14 +100,14 @@ def whitened_columns(X, whiten, directions, z, pull, queue, squares, products):
         products[first:last] = 0
         _add(white, z, 1, squares[first:last], products[first:last])
         if n_directions:
-            _pack(white[:, : last - first], packed)
+            pack_columns(white[:, : last - first], packed)
             for panel in range(n_panels):
                 product(directions, n_directions, 0, packed, panel, along, panel * WIDTH)
             _add(along, pull, -1, squares[first:last], products[first:last])
 
 
 @kernel(inner=True)
-def _pack(columns, packed):
+def pack_columns(columns, packed):
     """Cut few columns into panels, row by row: other orders are several times slower here."""
     for i in range(columns.shape[0]):
         row = columns[i]

@@ -5,9 +5,11 @@ field is eta_j = sum_k J_jk x_k + h_j, and the log-pseudo-likelihood of a row is
 x_j eta_j - ln cosh eta_j - ln 2 = -softplus(-2 x_j eta_j) (Eq. 2.1).
 """
 
+import math
+
 import numpy as np
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel
+from fastmf._numba import REORDER, bits_to_float, fetch_and_increment, float_to_bits, kernel
 from fastmf.special import constant, exp, log
 
 # Rows that one task of a worker is about.
@@ -19,6 +21,10 @@ FACTORS = 100
 
 # Odds exp(2 eta) beyond this bound are certainty in double precision; its square is finite.
 _CERTAIN = 1e150
+# While no field can be stronger than this, none overflow: they are made anew only every few sweeps,
+# before rounding shows.
+_ORDINARY, REFRESH = 300.0, 10
+_MANTISSA, _ONE, _LN2 = (1 << 52) - 1, 1023 << 52, math.log(2.0)
 
 
 @kernel
@@ -81,9 +87,9 @@ def residuals(products, field, states, weights, queue, out, value):
 @kernel(inner=True)
 def _errors(products, fields, states, scales, errors, above, factors):
     """scale x sigmoid(t), max(t, 0) and 1 + exp(-|t|) for t = -2 x eta."""
-    one = constant(1.0, products[0])
+    one, minus_two = constant(1.0, products[0]), constant(-2.0, products[0])
     for j in range(errors.shape[0]):
-        t = -2 * states[j] * (products[j] + fields[j])
+        t = minus_two * states[j] * (products[j] + fields[j])
         e = exp(-abs(t))
         large = one / (one + e)
         above[j] = max(t, 0 * one)
@@ -182,7 +188,7 @@ def _field_gradient(weights, odds_j):
     return 2 * total
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(inline=True, fastmath=REORDER)
 def _pair_gradient(weights, states_j, states_k, odds_j, odds_k):
     """Weighted mean of x_k (1 - tanh eta_j) + x_j (1 - tanh eta_k), one division a row."""
     total = 0.0
@@ -192,12 +198,27 @@ def _pair_gradient(weights, states_j, states_k, odds_j, odds_k):
     return 2 * total
 
 
-@kernel(inner=True)
-def _multiply(odds_j, states_k, change):
-    """Add change * x_k to eta_j: x_k is -1 or +1, so that two exponentials serve all rows."""
+@kernel(inline=True)
+def _couple(change, states_j, states_k, odds_j, odds_k):
+    """Add to a coupling: x is -1 or +1, so that two exponentials serve all rows."""
     up, down = exp(2 * change), exp(-2 * change)
     for i in range(odds_j.shape[0]):
         odds_j[i] *= up if states_k[i] > 0 else down
+        odds_k[i] *= up if states_j[i] > 0 else down
+
+
+@kernel(inline=True, fastmath=REORDER)
+def _couple_and_go_on(change, weights, states_j, states_k, states_l, odds_j, odds_k, odds_l):
+    """Add to the coupling of units j and k, and return the gradient by that of j and l."""
+    up, down = exp(2 * change), exp(-2 * change)
+    total = 0.0
+    for i in range(weights.shape[0]):
+        new = odds_j[i] * (up if states_k[i] > 0 else down)
+        odds_j[i] = new
+        odds_k[i] *= up if states_j[i] > 0 else down
+        p, q = min(new, _CERTAIN) + 1, min(odds_l[i], _CERTAIN) + 1
+        total += weights[i] * (states_l[i] * q + states_j[i] * p) / (p * q)
+    return 2 * total
 
 
 @kernel(inner=True)
@@ -237,6 +258,48 @@ def _refresh(states, weights, couplings, field, odds, surprise, factors):
 
 
 @kernel(inner=True)
+def _ordinary(couplings, field):
+    strongest = 0.0
+    for j in range(len(field)):
+        total = abs(field[j])
+        for k in range(len(field)):
+            total += abs(couplings[j, k])
+        strongest = max(strongest, total)
+    return strongest < _ORDINARY
+
+
+@kernel(inline=True)
+def _split(odds_j, mantissas, exponents):
+    """Multiply by 1 + odds: 2^exponent times a mantissa below 2."""
+    for i in range(odds_j.shape[0]):
+        bits = float_to_bits(1 + odds_j[i])
+        mantissas[i] *= bits_to_float((bits & _MANTISSA) | _ONE)
+        exponents[i] += bits >> 52
+
+
+@kernel(inner=True)
+def _value(weights, mean, second, couplings, field, odds, mantissas, exponents):
+    """The weighted mean log-pseudo-likelihood, of (x + 1) eta - log(1 + exp(2 eta))."""
+    n_units, n_rows = odds.shape
+    value = 0.0
+    for j in range(n_units):
+        value += field[j] * (mean[j] + 1)
+        for k in range(n_units):
+            value += couplings[j, k] * (second[j, k] + mean[k])
+    mantissas[:] = 1
+    exponents[:] = 0
+    for j in range(n_units):
+        _split(odds[j], mantissas, exponents)
+        if j % FACTORS == FACTORS - 1 or j == n_units - 1:
+            for i in range(n_rows):
+                value -= weights[i] * log(mantissas[i])
+            mantissas[:] = 1
+    for i in range(n_rows):
+        value -= weights[i] * _LN2 * (exponents[i] - 1023 * n_units)
+    return value
+
+
+@kernel(inner=True)
 def _maximiser(old, gradient, curvature, l1, l2):
     """Maximiser of the quadratic minorant of one coordinate, less its penalties."""
     target = old + (gradient - l2 * old) / (curvature + l2)
@@ -259,17 +322,19 @@ def _sweep(states, weights, mean, second, step, l1, l2, couplings, field, odds):
         odds_j, factor = odds[j], exp(2 * change)
         for i in range(odds_j.shape[0]):
             odds_j[i] *= factor
-    for j in range(n_units):
+    for j in range(n_units - 1):
+        x_j, odds_j = states[j], odds[j]
+        mistake = _pair_gradient(weights, x_j, states[j + 1], odds_j, odds[j + 1])
         for k in range(j + 1, n_units):
-            states_j, states_k = states[j], states[k]
-            gradient = 2 * second[j, k] - mean[j] - mean[k]
-            gradient += _pair_gradient(weights, states_j, states_k, odds[j], odds[k])
-            old = couplings[j, k]
+            gradient = 2 * second[j, k] - mean[j] - mean[k] + mistake
+            old, x_k, odds_k = couplings[j, k], states[k], odds[k]
             change = _maximiser(old, gradient, 2 / step, l1, l2) - old
-            if change != 0:
-                couplings[j, k] = couplings[k, j] = old + change
-                _multiply(odds[j], states_k, change)
-                _multiply(odds[k], states_j, change)
+            couplings[j, k] = couplings[k, j] = old + change
+            if k == n_units - 1:
+                _couple(change, x_j, x_k, odds_j, odds_k)
+            else:
+                x_l, odds_l = states[k + 1], odds[k + 1]
+                mistake = _couple_and_go_on(change, weights, x_j, x_k, x_l, odds_j, odds_k, odds_l)
 
 
 @kernel
@@ -308,7 +373,7 @@ def bslm(
     """
     n_units, n_rows = states.shape
     odds = np.empty((n_units, n_rows))
-    surprise, factors = np.empty(n_rows), np.empty(n_rows)
+    surprise, factors, exponents = np.empty(n_rows), np.empty(n_rows), np.empty(n_rows, np.int64)
     while True:
         start = fetch_and_increment(queue)
         if start >= len(couplings):
@@ -316,7 +381,12 @@ def bslm(
         couplings_s, field_s, history_s = couplings[start], field[start], history[start]
         n_iter[start] = -max_iter
         for sweep in range(max_iter + 1):
-            value = _refresh(states, weights, couplings_s, field_s, odds, surprise, factors)
+            if sweep % REFRESH and _ordinary(couplings_s, field_s):
+                value = _value(
+                    weights, mean, second, couplings_s, field_s, odds, factors, exponents
+                )
+            else:
+                value = _refresh(states, weights, couplings_s, field_s, odds, surprise, factors)
             for j in range(n_units):
                 value -= l2 / 2 * field_s[j] ** 2
                 for k in range(j + 1, n_units):

@@ -2,8 +2,7 @@
 
 A site is a factor exp(t1 w - t2 w^2 / 2) that stands for the prior of one unit. Pairs of natural
 parameters, and of moments, are arrays of shape (2, n_units). The couplings between the units are
-somebody else's business (`fastmf.inference.gaussian`): here all units are independent, but for
-`visit_block`, where each sees what the ones before it have changed.
+somebody else's business (`fastmf.inference.gaussian`): here all units are independent.
 """
 
 import numpy as np
@@ -178,96 +177,3 @@ def match_cavities(prior, own, marginal, queue, cavity, log_partition):
                     break
             cavity[0, i], cavity[1, i] = b[0], a[0]
             log_partition[i] = log_z[0] if matched else np.nan
-
-
-@kernel
-def visit_block(
-    prior, own, start, low_rank, damping, least, overlap, field, site, gaps, rates, steps, moved
-):
-    """Update the sites of a block of units one after another, each seeing the newest values.
-
-    Parameters
-    ----------
-    prior : unit prior
-    own : array of shape (n_units,)
-        Precisions of the uncoupled units: the scale of each.
-    start : int
-        First unit of the block.
-    low_rank : bool
-        What the Gaussian is kept as. False: its covariance, of which `overlap` is the block and
-        `field` the means. True: the inverse B^-1 of the covariance of the data, B = s2 + X D X'
-        with D the inverse site precisions; then `overlap` is X_S' B^-1 X_S and `field` is X_S'
-        B^-1 (y - X D t1), where X_S are the columns of the block.
-    damping : float
-        Share of the old site in the new one.
-    least : float
-        New sites have at least this precision (-inf: any).
-    overlap : array of shape (n_block, n_block)
-        Destroyed.
-    field : array of shape (n_block,)
-        Destroyed.
-    site : array of shape (2, n_units)
-        Updated in place.
-    gaps : array of shape (n_block,)
-        Filled with the difference in mean or variance, the larger one, that each site had to mend.
-    rates, steps : array of shape (n_block,)
-        Filled, for what `overlap` is a block of: M becomes M - sum_k rates_k z_k z_k', and the
-        vector g of which `field` are the products becomes g + sum_k steps_k z_k.
-    moved : array of shape (n_block, n_block)
-        Row k filled so that z_k = M x_k + sum_(j < k) moved_kj z_j.
-
-    Notes
-    -----
-    Exactly rank-one updates after every site (Hernández-Lobato & Hernández-Lobato 2011, Section
-    3.1), delayed: within the block they are made to `overlap` alone. An update that would leave no
-    proper Gaussian, or for which moments do not exist, is not made.
-    """
-    n_block = field.shape[0]
-    b, a, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
-    for k in range(n_block):
-        i = start + k
-        q, u = overlap[k, k], field[k]
-        t1, t2 = site[0, i], site[1, i]
-        if low_rank:
-            share = 1 - q / t2  # t2 times the variance
-            proper = share * t2 > 0
-            a[0] = q / share
-            marginal_mean, marginal_var = (t1 + u) / t2, share / t2
-            b[0] = (u + t1 * q / t2) / share
-        else:
-            proper = q > 0
-            marginal_mean, marginal_var = u, q
-            a[0] = 1 / q - t2
-            b[0] = u / q - t1
-        tilted_moments(prior, i, b, a, mean, var)
-        rate, step = 0.0, 0.0
-        gaps[k] = np.inf
-        if proper and np.isfinite(mean[0]) and var[0] < np.inf:
-            gaps[k] = max(abs(mean[0] - marginal_mean), abs(var[0] - marginal_var))
-            precision = min(1 / var[0], STIFFEST * max(abs(a[0]), own[i]))
-            precision = a[0] + max(precision - a[0], least)
-            new1 = (1 - damping) * (mean[0] * precision - b[0]) + damping * t1
-            new2 = (1 - damping) * (precision - a[0]) + damping * t2
-            if low_rank:
-                # D has no room for a site of no precision at all.
-                smallest = 1e-7 * (a[0] + abs(new2))
-                if abs(new2) < smallest:
-                    new2 = smallest if new2 >= 0 else -smallest
-                change = 1 / new2 - 1 / t2
-                push = t1 / t2 - new1 / new2
-            else:
-                change = new2 - t2
-                push = new1 - t1
-            if a[0] + new2 > 0 and (low_rank or 1 + change * q > 0):
-                rate = change / (1 + change * q)
-                step = push - rate * (u + push * q)
-                site[0, i], site[1, i] = new1, new2
-        rates[k], steps[k] = rate, step
-        for j in range(k):
-            # `overlap` still holds row j as it was when j was visited.
-            moved[k, j] = -rates[j] * overlap[j, k]
-        for j in range(k + 1, n_block):
-            field[j] += step * overlap[k, j]
-            factor = rate * overlap[k, j]
-            for l in range(j, n_block):
-                overlap[j, l] -= factor * overlap[k, l]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from fastmf.inference import _arguments as check
 from fastmf.inference.belief_propagation import belief_propagation
 from fastmf.inference.tap import tap
 from fastmf.learning.parameters import ModelParameters
@@ -54,18 +55,18 @@ class ConditionalSettings(Schedule):
 
     def __post_init__(self):
         super().__post_init__()
-        self._one_of("objective", OBJECTIVES)
+        check.one_of("objective", self.objective, OBJECTIVES)
         if self.inference is not None:
-            self._one_of("inference", INFERENCES)
+            check.one_of("inference", self.inference, INFERENCES)
         if self.objective == "likelihood" and self.inference in ("max_product", "mixed_product"):
             raise ValueError(
                 f"inference={self.inference!r} gives no moments; with objective='likelihood' it "
                 "must be 'bp' or 'mean_field'."
             )
-        self._one_of("gibbs_start", ("data", "logistic", "random"))
-        self._integer("n_gibbs", self.n_gibbs, 1)
+        check.one_of("gibbs_start", self.gibbs_start, ("data", "logistic", "random"))
+        check.count("n_gibbs", self.n_gibbs)
         if self.n_sweeps is not None:
-            self._integer("n_sweeps", self.n_sweeps, 1)
+            check.count("n_sweeps", self.n_sweeps)
 
     @property
     def matched(self):

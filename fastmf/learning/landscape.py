@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
+from fastmf.inference._arguments import number
 from fastmf.inference.tap import tap
 
 # Units, and means over groups of units, by which rows are compared first.
@@ -151,6 +152,7 @@ def merge(means, order=None, merge_tol=1e-2):
     that 10,000 rows of 784 units take a few seconds even if all are distinct.
     """
     members, rows = np.full(len(means), -1), []
+    merge_tol = number("merge_tol", merge_tol, 0, np.inf)
     clues = _clues(means)
     # Sliding midpoints, as a median would not part rows that agree.
     tree = cKDTree(clues, balanced_tree=False)

@@ -221,9 +221,9 @@ class PseudoLikelihood:
 
         return times
 
-    def leverages(self, inverse, rows=slice(None)):
+    def leverages(self, inverse):
         """z_ij' inverse z_ij of the features of eta_ij, (n_rows, n_units)."""
-        states = self.rows.states[rows]
+        states = self.rows.states
         with_one = np.hstack([np.ones((len(states), 1)), states])
         out = np.empty(states.shape)
         for j in range(self.n_units):

@@ -1,10 +1,10 @@
 """How to train: every option in one place, checked once."""
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 
 import numpy as np
 
+from fastmf.inference import _arguments as check
 from fastmf.learning.gradients import MEAN_FIELD
 from fastmf.learning.starts import STARTS
 
@@ -44,30 +44,13 @@ class Schedule:
 
     def __post_init__(self):
         for name in ("batch_size", "monitor_rows", "patience"):
-            self._integer(name, getattr(self, name), 1)
-        self._integer("n_epochs", self.n_epochs, 0)
-        self._real("momentum", self.momentum, below=1)
-        self._real("l2", self.l2)
-        self._real("l1", self.l1)
+            check.count(name, getattr(self, name))
+        check.count("n_epochs", self.n_epochs, 0)
+        check.number("momentum", self.momentum, 0, 1, below=True)
+        for name in ("l2", "l1"):
+            check.number(name, getattr(self, name), 0, np.inf, below=True)
+        check.one_of("early_stopping", self.early_stopping, (True, False))
         rate(self, 0)
-
-    def _one_of(self, name, choices):
-        if getattr(self, name) not in choices:
-            raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}.")
-
-    @staticmethod
-    def _integer(name, value, least):
-        if not isinstance(value, Integral) or isinstance(value, bool):
-            raise TypeError(f"{name} must be an integer, got {value!r}.")
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value}.")
-
-    @staticmethod
-    def _real(name, value, below=np.inf):
-        if not isinstance(value, Real) or isinstance(value, bool):
-            raise TypeError(f"{name} must be a number, got {value!r}.")
-        if not 0 <= value < below:
-            raise ValueError(f"{name} must be in [0, {below}), got {value}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +86,14 @@ class Settings(Schedule):
 
     def __post_init__(self):
         super().__post_init__()
-        self._one_of("gradient", GRADIENTS)
-        self._one_of("starts", STARTS)
-        self._integer("n_sweeps", self.n_sweeps, 1)
+        check.one_of("gradient", self.gradient, GRADIENTS)
+        check.one_of("starts", self.starts, STARTS)
+        check.count("n_sweeps", self.n_sweeps)
         if self.n_starts is not None:
-            self._integer("n_starts", self.n_starts, 1)
-        self._real("noise", self.noise, below=1 if self.starts == "noise" else np.inf)
-        self._one_of("centred", (True, False))
+            check.count("n_starts", self.n_starts)
+        most = 1 if self.starts == "noise" else np.inf
+        check.number("noise", self.noise, 0, most, below=True)
+        check.one_of("centred", self.centred, (True, False))
 
 
 def rate(settings, epoch):
@@ -124,13 +108,14 @@ def rate(settings, epoch):
                 "learning_rate must be a number, (start, end), (start, end, 'linear') or a "
                 f"function of the epoch, got {spec!r}."
             )
-        start, end = spec[:2]
-        settings._real("learning_rate", start)
-        settings._real("learning_rate", end)
+        start, end = (_rate(value) for value in spec[:2])
         share = min(1.0, epoch / max(1, settings.n_epochs - 1))
         linear = start + share * (end - start)
         value = linear if kind == "linear" or start <= 0 else start * (end / start) ** share
     else:
         value = spec
-    settings._real("learning_rate", value)
-    return float(value)
+    return _rate(value)
+
+
+def _rate(value):
+    return check.number("learning_rate", value, 0, np.inf, below=True)

@@ -82,8 +82,8 @@ def states(name, x, n):
         raise TypeError(f"{name} must be an array of real numbers, got dtype {x.dtype}.")
     if x.ndim == 0 or x.shape[-1] != n:
         raise ValueError(f"{name} must have shape (..., {n}), got {x.shape}.")
-    if np.isnan(x).any():
-        raise ValueError(f"{name} must not contain NaN.")
+    if not np.isfinite(x).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity.")
     return x if x.dtype.kind == "f" else x.astype(float)
 
 

@@ -13,6 +13,10 @@ from fastmf.priors._protocol import OWN, REGISTRY
 MODELS: dict[str, type] = {}
 
 
+class UnknownPrior(LookupError):
+    """A file has units with a prior that is not this package's, and not registered."""
+
+
 @contextmanager
 def replacing(path):
     """A binary file that takes the place of `path` when it has been written.
@@ -95,7 +99,7 @@ def prior_from_arrays(name, arrays):
         return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(int(*count))))
     known = REGISTRY | OWN
     if kind not in known:
-        raise LookupError(
+        raise UnknownPrior(
             f"{name} has the unit prior {kind}, which is unknown here: import the module that "
             "defines it, with the decorator fastmf.priors.register, and load again."
         )
@@ -154,7 +158,7 @@ def load(path):
 
     Returns
     -------
-    RBM, DBM or BoltzmannMachine
+    RBM, DBM, CRBM, BoltzmannMachine or SparseLinearModel
         With the very numbers that were saved.
 
     Raises

@@ -16,9 +16,10 @@ def _parameter(name, value, dtype):
         raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}.")
     if array.ndim != (1 if name.endswith("bias") else 2):
         raise ValueError(f"{name} has the wrong number of axes: got shape {array.shape}.")
+    with np.errstate(over="ignore"):  # what is too large for the type is told below
+        array = np.array(array, dtype=dtype, order="C")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got NaN or infinity.")
-    array = np.array(array, dtype=dtype, order="C")
+        raise ValueError(f"{name} must be finite, got NaN or infinity in {array.dtype}.")
     array.flags.writeable = False
     return array
 

@@ -3,10 +3,8 @@
 import numpy as np
 
 from fastmf.priors import _quadrature
+from fastmf.priors.gaussian import SMALLEST_PRECISION
 from fastmf.special import widen
-
-# Unbounded units keep at least this precision during learning.
-SMALLEST_PRECISION = 1e-3
 
 # Means keep this distance, and standard deviations this size, in units of the interval's width.
 MARGIN = 0.01
@@ -33,6 +31,11 @@ def fit(mean, var, lower, upper):
     log-partition, damped by its decrement, in units of the interval.
     """
     mean, var, lower, upper = np.broadcast_arrays(*(widen(p) for p in (mean, var, lower, upper)))
+    if not (lower < upper).all():
+        raise ValueError(
+            f"from_data: lower must be below upper, got {lower.min():g} and {upper.max():g}: where "
+            "all data are the same, give a prior with bounds instead of a name."
+        )
     origin, scale = _units(mean, var, lower, upper)
     mean, var = (mean - origin) / scale, var / scale**2
     lower, upper = (lower - origin) / scale, (upper - origin) / scale

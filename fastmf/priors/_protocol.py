@@ -28,7 +28,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from fastmf._numba import INNER, compile_methods, unit
+from fastmf._numba import INNER, REORDER, compile_methods, unit
 
 compile_methods("log_partition", "moments")
 compile_methods("third_cumulant", tilted=False)
@@ -172,10 +172,27 @@ def take(prior, units):
 
 
 def as_dtype(prior, dtype):
-    """The prior with its parameters in another floating type."""
+    """The prior with its parameters in another floating type.
+
+    Raises
+    ------
+    ValueError
+        If one of them is too large for it.
+    """
     own = getattr(prior, "as_dtype", None)
-    # Kernels would be compiled once more for read-only arrays.
-    return own(dtype) if own else prior._make(np.array(f, dtype, order="C") for f in prior)
+    return own(dtype) if own else prior._make(_cast(prior, f, dtype) for f in prior)
+
+
+def _cast(prior, field, dtype):
+    with np.errstate(over="ignore"):
+        # Kernels would be compiled once more for read-only arrays.
+        cast = np.array(field, dtype, order="C")
+    if np.asarray(field).dtype != dtype and (np.isinf(cast) & np.isfinite(field)).any():
+        largest = np.max(np.abs(field), where=np.isfinite(field), initial=0)
+        raise ValueError(
+            f"{type(prior).__name__} has a parameter of {largest:g}, too large for {dtype}."
+        )
+    return cast
 
 
 def parameter_names(prior):
@@ -264,7 +281,7 @@ def _tilted_moments(prior, start, b, a, mean, var):
     return one_by_one
 
 
-@overload(tilted_log_partition, jit_options=_OPTIONS)
+@overload(tilted_log_partition, jit_options=_OPTIONS | {"fastmath": REORDER})
 def _tilted_log_partition(prior, start, b, a):
     if not isinstance(prior, types.BaseNamedTuple):
         return None

@@ -89,7 +89,10 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         return _join(mean for mean, _ in pairs), _join(var for _, var in pairs)
 
     def log_prob(self, x):
-        """Log of the unnormalised prior."""
+        """Log of the unnormalised prior; a TypeError if a part does not offer it."""
+        for part in self.parts:
+            if not hasattr(part, "log_prob"):
+                raise TypeError(f"{type(part).__name__} has no method log_prob(x).")
         return _join(p.log_prob(x) for p, x in self._split(x))
 
     def contains(self, x):

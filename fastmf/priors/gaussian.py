@@ -8,7 +8,9 @@ import numpy as np
 from fastmf.priors._protocol import floating_type, unit_prior
 from fastmf.special import constant, log, where
 
-# Data without any spread would ask for an infinite precision.
+# Unbounded units keep at least this precision during learning.
+SMALLEST_PRECISION = 1e-3
+# Data without any spread would ask for an infinite one.
 SMALLEST_VARIANCE = 1e-3
 
 
@@ -89,7 +91,7 @@ class Gaussian(NamedTuple):
 
     def project(self):
         """The prior with precisions that stay positive."""
-        return self._replace(precision=np.maximum(self.precision, SMALLEST_VARIANCE))
+        return self._replace(precision=np.maximum(self.precision, SMALLEST_PRECISION))
 
     @classmethod
     def from_data(cls, X):

@@ -27,6 +27,48 @@ def test_info_of_a_bare_model(tmp_path, capsys):
     assert "BoltzmannMachine" in out and "3 Ising" in out and "3 x 3, float64" in out
 
 
+def test_info_of_every_model(tmp_path, capsys):
+    W, X = np.ones((3, 2)), np.ones((4, 3))
+    two, three = mf.Bernoulli(np.zeros(2)), mf.Bernoulli(np.zeros(3))
+    slab = mf.GaussBernoulli(np.zeros(3), 1.0, 0.0)
+    for model, facts in [
+        (mf.DBM((W, W.T), (three, two, three)), ("layer 3 units  3 Bernoulli", "weights 2")),
+        (mf.CRBM(W[:, :0], X.T, np.ones((0, 4)), np.ones(3), np.ones(0)), ("3 x 0",)),
+        (mf.SparseLinearModel(X, np.ones(4), 0.25, slab), ("noise variance  0.25", "4 x 3")),
+    ]:
+        model.save(tmp_path / "m.npz")
+        assert main(["info", str(tmp_path / "m.npz")]) == 0
+        out = capsys.readouterr().out
+        assert type(model).__name__ in out and all(fact in out for fact in facts)
+
+
+def test_info_of_every_machine(stripes, tmp_path, capsys):
+    for machine in (
+        mf.DeepBoltzmannMachine((3, 2), n_epochs=0, pretraining_epochs=0),
+        mf.FullyVisibleBoltzmannMachine(l2=1.0),
+        mf.ConditionalRBM(2, n_epochs=0),
+    ):
+        X = stripes[:, :5]
+        machine.fit(X, X) if isinstance(machine, mf.ConditionalRBM) else machine.fit(X)
+        machine.save(tmp_path / "m.npz")
+        assert main(["info", str(tmp_path / "m.npz")]) == 0
+        assert type(machine).__name__ in capsys.readouterr().out
+        assert main(["denoise", str(tmp_path / "m.npz"), "x.npy", "--flip-probability", "0.1"]) == 1
+        assert "is not a GeneralizedRBM" in capsys.readouterr().err
+
+
+def test_info_of_an_unknown_prior_is_one_line(tmp_path, capsys):
+    mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Ising(np.zeros(2))).save(
+        tmp_path / "m.npz"
+    )
+    with np.load(tmp_path / "m.npz") as file:
+        arrays = dict(file) | {"hidden": np.array(["Theirs"])}
+    np.savez(tmp_path / "m.npz", **arrays)
+    assert main(["info", str(tmp_path / "m.npz")]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "Theirs" in err and "register" in err
+
+
 def test_info_of_something_else(tmp_path, capsys):
     np.savez(tmp_path / "x.npz", a=1)
     assert main(["info", str(tmp_path / "x.npz")]) == 1

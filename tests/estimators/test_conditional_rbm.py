@@ -108,6 +108,8 @@ def test_labels_of_any_two_values(learned):
     np.testing.assert_array_equal(signs.predict(X) == 1, learned.predict(X) == 1)
     words = quick(n_epochs=2).fit(X, np.where(Y[:, 0] == 1, "yes", "no"))
     assert set(words.predict(X)) <= {"yes", "no"} and words.predict_proba(X).shape == (300, 2)
+    with pytest.raises(ValueError, match=r"y must have shape \(300,\), got \(300, 1\)"):
+        words.score(X, words.predict(X)[:, None])
     with pytest.raises(ValueError, match="two values"):
         quick().fit(X, Y + np.arange(6))
     with pytest.raises(ValueError, match="one class"):

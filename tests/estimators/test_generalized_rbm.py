@@ -1,3 +1,5 @@
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV
@@ -56,6 +58,14 @@ def test_scores_are_close_to_exact_ones(trained):
     assert trained.score(X) == pytest.approx(best)
     # The mean over solutions underestimates the log-partition, and so flatters the model.
     assert paper > best + 0.3
+
+
+def test_arguments_of_scores_and_solutions_are_checked(trained):
+    with pytest.raises(ValueError, match="log_partition must be in"):
+        trained.score_samples(patterns(), np.nan)
+    for merge_tol in (-1.0, np.nan):
+        with pytest.raises(ValueError, match="merge_tol must be in"):
+            trained.solutions(merge_tol=merge_tol)
 
 
 def test_probabilities_are_data_too(trained):
@@ -162,6 +172,17 @@ def test_partial_fit_learns_step_by_step():
         rbm.partial_fit(X[:45]).partial_fit(X[45:])
     assert rbm.n_iter_ == 300
     assert rbm.score(X) > 8 * np.log(0.5) + 1.5
+    first, second = (small(random_state=seed).partial_fit(X[:1]) for seed in (1, 2))
+    assert not np.array_equal(first.weights_, second.weights_)
+
+
+def test_partial_fit_goes_on_from_a_fit(trained):
+    X = patterns()
+    more = deepcopy(trained).partial_fit(X[:2])
+    assert more.n_iter_ == trained.n_iter_ + 1
+    # What is known of all data is not forgotten for those of a batch.
+    np.testing.assert_array_equal(more.starts_, trained.starts_)
+    np.testing.assert_array_equal(more.pointwise_.field, trained.pointwise_.field)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +228,7 @@ def test_files_that_cannot_be_written_or_read(tmp_path, trained):
         rbm.save(path)
     assert not path.exists()
     trained.model_.save(path)
-    with pytest.raises(ValueError, match="is not a GeneralizedRBM"):
+    with pytest.raises(ValueError, match=r"is not a GeneralizedRBM .* no estimator \(fastmf\.load"):
         GeneralizedRBM.load(path)
 
 

@@ -42,6 +42,9 @@ def test_it_is_learned_resumed_and_saved(tmp_path, monkeypatch):
             batch_size=50, random_state=0, **options
         )  # fmt: skip
 
+    with pytest.raises(ValueError, match=r"ThreeLevels units can take.*got 0\.5 in row 0"):
+        machine(1).fit(X / 2)
+
     class Stopped(Exception):
         pass
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import comb
 
 import fastmf as mf
-from fastmf.evaluation.annealed import _walk, _zeros_and_ones
+from fastmf.evaluation.annealed import _higher, _walk, _zeros_and_ones
 
 
 def machine(visible, hidden, shape=(7, 4), scale=0.8, dtype=float):
@@ -86,6 +86,16 @@ def test_strong_machine_with_two_phases():
     found = mf.annealed_importance_sampling(model, 200, 1000, rng=0)
     assert abs(found.log_partition - truth) < 4 * found.error + 0.02
     assert abs(found.reverse - truth) < 0.5
+
+
+def test_a_single_lucky_chain_does_not_replace_an_estimate():
+    rng = np.random.default_rng(0)
+    usual = rng.normal(0, 0.5, 100)
+    lucky, phase = rng.normal(-6, 1, 100), rng.normal(-6, 1, 100)
+    lucky[7], phase[::2] = 9.0, 4.0
+    assert _higher(usual, lucky) is usual
+    assert _higher(usual, phase) is phase
+    assert _higher(phase, usual) is phase
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

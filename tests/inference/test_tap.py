@@ -214,6 +214,17 @@ def test_missing_values_are_those_of_the_smaller_machine():
     np.testing.assert_allclose(mask.mean[0], one.mean[0], atol=1e-11)
 
 
+def test_a_mask_may_hold_units_at_means():
+    model = binary_rbm()
+    start = np.linspace(0.2, 0.8, 7)
+    held = np.arange(7) < 3
+    result = mf.tap(model, start, clamp=held)
+    assert result.converged and result.log_partition == -np.inf
+    np.testing.assert_array_equal(result.mean[0][held], start[held])
+    free = mf.tap(model, clamp=held, free_energy=False)
+    np.testing.assert_array_equal(free.mean[0][held], model.visible.moments(0.0, 0.0)[0][held])
+
+
 # --- rows, threads, starts ----------------------------------------------------------------------
 
 
@@ -257,6 +268,8 @@ def test_types_are_kept():
     assert result.converged.all()
     double = mf.tap(binary_rbm(), np.eye(7))
     np.testing.assert_allclose(result.mean[0], double.mean[0], atol=1e-5)
+    with pytest.raises(ValueError, match="field must be finite, got NaN or infinity in float32"):
+        mf.tap(model, field=np.full(7, 1e300))
 
 
 @pytest.mark.parametrize("options", [{"acceleration": "momentum"}, {"onsager_every": 3}])
@@ -442,6 +455,7 @@ NAN, INF = np.nan, np.inf
         ({"clamp": np.full(7, 0.5)}, ValueError, "support"),
         ({"clamp": np.full(7, INF)}, ValueError, "clamp must be finite"),
         ({"order": 4}, ValueError, "order must be one of 1, 2, 3"),
+        ({"order": np.ones(3)}, ValueError, "order must be one of 1, 2, 3"),
         ({"schedule": "parallel"}, ValueError, "schedule must be one of"),
         ({"damping": 1.0}, ValueError, r"damping must be in \[0, 1\)"),
         ({"damping": -0.1}, ValueError, "damping"),
@@ -450,6 +464,7 @@ NAN, INF = np.nan, np.inf
         ({"tol": NAN}, ValueError, "tol"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"max_iter": 2.5}, TypeError, "max_iter must be an integer"),
+        ({"max_iter": 10**30}, ValueError, "max_iter must be below"),
         ({"onsager_every": 0}, ValueError, "onsager_every"),
         ({"n_threads": 0}, ValueError, "n_threads"),
         ({"acceleration": "anderson"}, ValueError, "acceleration"),

@@ -15,6 +15,7 @@ from kernel_cases import (
     local_search,
     pseudo_likelihood,
     relaxed_bp,
+    sequential,
     sites,
     statistics,
     tap,
@@ -32,6 +33,7 @@ FAMILIES = (
     local_search,
     pseudo_likelihood,
     relaxed_bp,
+    sequential,
     sites,
 )
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]

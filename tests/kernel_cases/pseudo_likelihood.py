@@ -42,7 +42,9 @@ def table_arguments(size, dtype, rows=None):
     return codes, 16, first, second, values, np.zeros(1, np.int64), sums
 
 
-def bslm_arguments(size, dtype, rows=None, *, n_units=None, step=1.0, l1=0.0, l2=0.0, n_iter=6):
+def bslm_arguments(
+    size, dtype, rows=None, *, n_units=None, step=1.0, l1=0.0, l2=0.0, n_iter=6, strength=1.0
+):
     """Arguments of `bslm`: `size.n_rows` starts on 40 times as many rows of data."""
     n_units = n_units or min(size.n_visible, 12)
     rng = np.random.default_rng(3)
@@ -52,8 +54,9 @@ def bslm_arguments(size, dtype, rows=None, *, n_units=None, step=1.0, l1=0.0, l2
     weights = rng.random(n_data)
     weights /= weights.sum()
     starts = chosen(rows, size.n_rows)
-    upper = np.triu(rng.normal(size=(size.n_rows, n_units, n_units)), 1)[starts] / 2
-    field = rng.normal(size=(size.n_rows, n_units))[starts]
+    upper = np.triu(rng.normal(size=(size.n_rows, n_units, n_units)), 1)[starts]
+    upper *= strength / 2
+    field = strength * rng.normal(size=(size.n_rows, n_units))[starts]
     mean, second = weights @ states, states.T @ (weights[:, None] * states)
     return (
         *(np.ascontiguousarray(states.T), weights, mean, second, step, l1, l2),
@@ -94,4 +97,10 @@ CASES = [
     Case("pseudo_likelihood.bslm", "penalised",
          with_options(bslm_arguments, step=1.7, l1=0.03, l2=0.02, n_iter=25), _fit,
          {"float64": 1e-9}, exact=("n_iter",), dtypes=("float64",)),
+    # Units saturated, the second time to where their odds overflow.
+    *(
+        Case("pseudo_likelihood.bslm", name, with_options(bslm_arguments, strength=strength),
+             _fit, {"float64": 1e-9}, exact=("n_iter",), dtypes=("float64",))
+        for name, strength in (("strong", 20.0), ("overflowing", 200.0))
+    ),
 ]  # fmt: skip

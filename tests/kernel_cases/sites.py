@@ -51,30 +51,6 @@ def cavity_arguments(size, dtype, rows=None):
     return prior, 0.5 + 0 * site[0], wanted, np.zeros(1, np.int64), cavity, 0 * site[0]
 
 
-def block_arguments(size, dtype, rows=None, low_rank=False):
-    """Arguments of `visit_block`: units later in the block see the earlier ones."""
-    prior, _, site = machine(size, None)
-    n, rng = 24, np.random.default_rng(7)
-    X = rng.normal(size=(2 * n, n)) / 3
-    if low_rank:
-        # A negative precision in the block makes the covariance of the data indefinite.
-        site[1, 5 : 5 + n] = rng.gamma(2.0, size=n)
-        site[1, 9] = -0.5
-        matrix = np.linalg.inv(0.3 * np.eye(2 * n) + (X / site[1, 5 : 5 + n]) @ X.T)
-        overlap, field = X.T @ matrix @ X, X.T @ matrix @ rng.normal(size=2 * n)
-    else:
-        site[1, 5 : 5 + n] = rng.gamma(2.0, size=n) - 0.3
-        overlap, field = np.linalg.inv(X.T @ X + np.diag(site[1, 5 : 5 + n])), rng.normal(size=n)
-    out = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((n, n))
-    return prior, 0.5 + 0 * site[0], 5, low_rank, 0.1, -np.inf, overlap, field, site, *out
-
-
-def block_results(arguments):
-    """Whatever `visit_block` fills; the whole block is one row."""
-    names = ("field", "site", "gaps", "rates", "steps", "moved")
-    return {name: a[None] for name, a in zip(names, arguments[7:], strict=True)}
-
-
 CASES = [
     Case("sites.tilt_sites", "spike_and_slab", tilt_arguments,
          lambda arguments: {"tilted": arguments[3].T, "log_partition": arguments[4]}, CLOSE,
@@ -91,9 +67,4 @@ CASES = [
     Case("sites.match_cavities", "spike_and_slab", cavity_arguments,
          lambda arguments: {"cavity": arguments[4].T, "log_partition": arguments[5]},
          {"float64": 1e-7}, dtypes=("float64",)),
-    *(
-        Case("sites.visit_block", name, with_options(block_arguments, low_rank=low_rank),
-             block_results, CLOSE, dtypes=("float64",))
-        for name, low_rank in (("covariance", False), ("data_covariance", True))
-    ),
 ]  # fmt: skip

@@ -22,7 +22,9 @@ SMALL = Size(60, 31, 9)
 
 # Kernels whose work is not shared by threads, nor divided into rows.
 WITHOUT_ROWS = {
-    "sites.visit_block",
+    "sequential.project_block",
+    "sequential.visit_block",
+    "sequential.downdate",
     "belief_propagation.sweep_blocks",
     "belief_propagation.conclude_sweep",
 }

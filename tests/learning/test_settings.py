@@ -47,6 +47,7 @@ def test_rate_of_a_single_epoch_is_the_first():
         ("n_sweeps", 0, ValueError),
         ("noise", 1.0, ValueError),
         ("patience", 0, ValueError),
+        ("early_stopping", "yes", ValueError),
         ("monitor_rows", "all", TypeError),
     ],
 )

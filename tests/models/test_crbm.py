@@ -52,6 +52,8 @@ def test_bad_parameters_are_refused():
         CRBM(*parts, np.zeros(4))
     with pytest.raises(ValueError, match="hidden_bias must be finite"):
         CRBM(*parts, np.full(3, np.nan))
+    with pytest.raises(ValueError, match=r"hidden_bias must be finite, got .* in float32"):
+        CRBM(*(part.astype(np.float32) for part in parts), np.full(3, 1e300))
     with pytest.raises(TypeError, match="hidden_bias must be an array of real numbers"):
         CRBM(*parts, np.array(["a"] * 3))
     with pytest.raises(ValueError, match="features"):

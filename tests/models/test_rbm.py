@@ -47,6 +47,18 @@ def test_everything_has_the_type_of_the_weights(given, kept):
     assert rbm.weights.flags.c_contiguous
 
 
+def test_couplings_are_copied_unless_their_owner_has_frozen_them():
+    layers = Bernoulli(np.zeros(4)), Ising(np.zeros(3))
+    weights = np.ones((4, 3))
+    view = weights[:]
+    view.flags.writeable = False
+    kept = [RBM(w, *layers).weights for w in (weights, view)]
+    weights[0] = 2
+    assert all((w == 1).all() and not w.flags.writeable for w in kept)
+    weights.flags.writeable = False
+    assert np.shares_memory(RBM(weights, *layers).weights, weights)
+
+
 def test_own_prior_with_numbers_among_its_fields():
     rbm = RBM(np.ones((4, 3), np.float32), Own(np.zeros(4), 1.5), Bernoulli(np.zeros(3)))
     assert rbm.visible.width.shape == (4,)
@@ -90,6 +102,11 @@ def test_bad_parameters(weights, visible, hidden, error, message):
         RBM(weights, Bernoulli(np.zeros(visible)), Bernoulli(np.zeros(hidden)))
 
 
+def test_parameters_too_large_for_single_precision():
+    with pytest.raises(ValueError, match=r"Bernoulli has a parameter of 1e\+300, too large for f"):
+        RBM(np.ones((4, 3), np.float32), Bernoulli([0, 1, 1e300, 2]), Bernoulli(np.zeros(3)))
+
+
 @pytest.mark.parametrize("prior", [Bernoulli, "bernoulli", np.zeros(4), None])
 def test_bad_prior(prior):
     with pytest.raises(TypeError, match="visible must be a unit prior"):
@@ -103,6 +120,7 @@ def test_bad_prior(prior):
         (np.zeros(4), np.float64(0), ValueError),
         (np.zeros(4), np.array(["a"] * 3), TypeError),
         (np.full(4, np.nan), np.zeros(3), ValueError),
+        (np.zeros(4), np.full(3, np.inf), ValueError),
     ],
 )
 def test_bad_states(visible, hidden, error):

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -82,6 +83,18 @@ def test_what_is_refused():
         Concatenated(*PARTS).take(slice(0, 6, 2))
     with pytest.raises(TypeError, match="unit priors, got <class"):
         Concatenated(PARTS[0], Bernoulli)
+
+
+def test_a_part_without_a_density():
+    class Bare(NamedTuple):
+        shift: np.ndarray
+        moments = log_partition = Gaussian.moments
+
+    prior = Concatenated(PARTS[0], Bare(np.zeros(2)))
+    x = np.array([0, 1, 0.5, 7, 7])
+    np.testing.assert_array_equal(contains(prior, x), [True, True, False, True, True])
+    with pytest.raises(TypeError, match="Bare has no method log_prob"):
+        prior.log_prob(x)
 
 
 def test_copies_and_pickles():

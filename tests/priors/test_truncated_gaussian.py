@@ -256,3 +256,8 @@ def test_from_data_survives_constant_and_binary_columns(dtype):
     rectified = TruncatedGaussian.from_data(X, lower=0.0, upper=np.inf)
     assert (rectified.precision > 0).all()
     assert TruncatedGaussian.from_data((255 * X).astype(np.uint8)).field.dtype == np.float64
+
+
+def test_from_data_needs_an_interval():
+    with pytest.raises(ValueError, match="from_data: lower must be below upper, got 3 and 3"):
+        TruncatedGaussian.from_data(np.full((5, 2), 3.0))

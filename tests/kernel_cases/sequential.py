@@ -1,0 +1,84 @@
+"""Cases of a sequential sweep, a block of units of which the last are not there."""
+
+import numpy as np
+
+from fastmf.kernels.product import pack
+from fastmf.kernels.sequential import BLOCK
+from kernel_cases.case import Case, with_options
+from kernel_cases.sites import machine
+
+CLOSE = {"float64": 1e-10}
+START, LAST = 5, BLOCK - 2
+
+
+def block(size, low_rank):
+    """A prior, sites, the vectors x of a block of units, and M and g."""
+    prior, _, site = machine(size, None)
+    rng, n = np.random.default_rng(7), 2 * BLOCK + 1
+    X = np.zeros((n, BLOCK))
+    X[:, :LAST] = rng.normal(size=(n, LAST)) / 3
+    units = slice(START, START + LAST)
+    prior, site = prior._make(f[: units.stop] for f in prior), site[:, : units.stop].copy()
+    if low_rank:
+        # A negative precision in the block makes the covariance of the data indefinite.
+        site[1, units] = rng.gamma(2.0, size=LAST)
+        site[1, START + 4] = -0.5
+        scaled = X[:, :LAST] / site[1, units]
+        matrix = np.linalg.inv(0.3 * np.eye(n) + scaled @ X[:, :LAST].T)
+        return prior, site, X, matrix, matrix @ rng.normal(size=n)
+    site[1, units] = rng.gamma(2.0, size=LAST) - 0.3
+    precision = 0.1 * np.eye(BLOCK) + X.T @ X
+    precision.flat[: (BLOCK + 1) * LAST : BLOCK + 1] += site[1, units]
+    return prior, site, np.eye(BLOCK), np.linalg.inv(precision), rng.normal(size=BLOCK)
+
+
+def project_arguments(size, dtype, rows=None):
+    """Arguments of `project_block`: the last units, fewer than a block."""
+    _, _, X, matrix, vector = block(size, True)
+    matrix = pack(matrix)
+    n_panels, n, width = matrix.shape
+    rows = np.full((BLOCK, BLOCK + n_panels * width), 9.0)
+    vector = np.concatenate([np.full(BLOCK, 9.0), vector, np.zeros(n_panels * width - n)])
+    return X, 3, matrix, rows, vector
+
+
+def visit_arguments(size, dtype, rows=None, low_rank=True):
+    """Arguments of `visit_block`: units later in the block see the earlier ones."""
+    prior, site, X, matrix, vector = block(size, low_rank)
+    z = X.T @ matrix
+    rows = np.concatenate([z @ X, z], axis=1)
+    vector = np.concatenate([X.T @ vector, vector])
+    gaps, rates = np.zeros(site.shape[1]), np.full(BLOCK, 9.0)
+    own = 0.5 + 0 * site[0]
+    return prior, own, START, low_rank, 0.1, -np.inf, rows, vector, site, gaps, rates
+
+
+def visit_results(arguments):
+    """Whatever `visit_block` fills; the rows after the last unit are nothing."""
+    rows, vector, site, gaps, rates = arguments[6:]
+    filled = {"rows": rows[:LAST], "vector": vector, "site": site, "gaps": gaps, "rates": rates}
+    return {name: a[None] for name, a in filled.items()}
+
+
+def downdate_arguments(size, dtype, rows=None):
+    """Arguments of `downdate`."""
+    *_, matrix, _ = block(size, True)
+    matrix, rng = pack(matrix), np.random.default_rng(8)
+    n_panels, n, width = matrix.shape
+    rows = np.zeros((BLOCK, BLOCK + n_panels * width))
+    rows[:, : BLOCK + n] = rng.normal(size=(BLOCK, BLOCK + n))
+    return rows, rng.normal(size=BLOCK), matrix
+
+
+CASES = [
+    Case("sequential.project_block", "few_rows", project_arguments,
+         lambda arguments: {"rows": arguments[3][None], "vector": arguments[4][None]}, CLOSE,
+         dtypes=("float64",)),
+    *(
+        Case("sequential.visit_block", name, with_options(visit_arguments, low_rank=low_rank),
+             visit_results, CLOSE, dtypes=("float64",))
+        for name, low_rank in (("covariance", False), ("data_covariance", True))
+    ),
+    Case("sequential.downdate", "few_rows", downdate_arguments,
+         lambda arguments: {"matrix": arguments[2][None]}, CLOSE, dtypes=("float64",)),
+]  # fmt: skip
