@@ -145,7 +145,7 @@ def ascend(state, slope, settings, rate, means=None, n_threads=None):
     slope nothing is left.
     """
     model, here = state.model, ModelParameters.of(state.model)
-    how = kernels.Ascent(rate, *(float(x) for x in (settings.momentum, settings.l2, settings.l1)))
+    how = kernels.Ascent(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
     matrices = list(zip(*(p.couplings() for p in (here, slope, state.velocity)), strict=True))
     if means is None:
         offsets = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, *_ in matrices]
