@@ -1,5 +1,6 @@
 """Memory that one solve leaves to the next: fresh pages cost small solves more than their work."""
 
+import math
 import os
 from contextlib import contextmanager
 
@@ -36,7 +37,7 @@ def borrowed(shape, dtype):
     MemoryError
         If the machine has not so much, rather than be killed when the array is filled.
     """
-    n_bytes = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+    n_bytes = math.prod(map(int, shape)) * np.dtype(dtype).itemsize
     if n_bytes > memory_of_the_machine():
         raise MemoryError(
             f"this solve needs {n_bytes / 2**30:.3g} GiB of working memory, an array of shape "

@@ -9,7 +9,6 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference._layout import layout_of
-from fastmf.inference._workspace import borrowed
 from fastmf.inference.adaptive_tap import mean_covariance
 from fastmf.inference.expectation_propagation import ExpectationPropagation
 from fastmf.kernels import statistics as kernels
@@ -43,18 +42,18 @@ def pair_averages(weights, terms, n_threads=None):
     (n_visible, n_hidden), dtype = weights.shape, weights.dtype
     counts = np.array([len(visible) for visible, *_ in terms])
     n_rows = counts.max()
+    lefts = np.empty((len(terms), n_rows, n_visible), dtype)
     rights = np.empty((len(terms), *packed_shape(n_rows, n_hidden, dtype)), dtype)
+    for k, (visible, hidden, _, _) in enumerate(terms):
+        lefts[k, : counts[k]] = visible
+        fill_panels(hidden, rights[k, :, : counts[k]])
     scales = np.array([term[2] for term in terms]) / counts
     powers = np.array([term[3] for term in terms])
     out = np.empty_like(weights)
-    n_tasks = n_visible // kernels.ROWS + 1
-    n_workers = workers_for(n_tasks, counts.sum() * weights.size, n_threads)
-    with borrowed((len(terms), n_rows, n_visible), dtype) as lefts:
-        for k, (visible, hidden, _, _) in enumerate(terms):
-            lefts[k, : counts[k]] = visible
-            fill_panels(hidden, rights[k, :, : counts[k]])
-        arguments = lefts, rights, counts, scales, powers, weights, np.zeros(1, np.int64), out
-        in_parallel(kernels.pair_averages, arguments, n_workers)
+    n_workers = workers_for(n_visible // kernels.ROWS + 1, lefts.size * n_hidden, n_threads)
+    queue = np.zeros(1, np.int64)
+    arguments = lefts, rights, counts, scales, powers, weights, queue, out
+    in_parallel(kernels.pair_averages, arguments, n_workers)
     return out
 
 
@@ -84,9 +83,11 @@ def conditional_moments(model, X, order=2, n_threads=None):
 
 def row_average(rows):
     """Average over rows, (n_units,), in float64: long sums of float32 would lose digits."""
+    total = np.float64(0)
     # Short ones lose none that count, and take a quarter of the time.
-    parts = [rows[k : k + 100].sum(0) for k in range(0, len(rows), 100)]
-    return np.sum(parts, axis=0, dtype=np.float64) / len(rows)
+    for first in range(0, len(rows), 100):
+        total = total + np.add.reduce(rows[first : first + 100])
+    return total / len(rows)
 
 
 def _of_rows(prior):

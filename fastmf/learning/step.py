@@ -145,7 +145,7 @@ def ascend(state, slope, settings, rate, means=None, n_threads=None):
     slope nothing is left.
     """
     model, here = state.model, ModelParameters.of(state.model)
-    how = kernels.Ascent(rate, *(float(x) for x in (settings.momentum, settings.l2, settings.l1)))
+    how = kernels.Ascent(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
     matrices = list(zip(*(p.couplings() for p in (here, slope, state.velocity)), strict=True))
     if means is None:
         offsets = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, *_ in matrices]
@@ -157,7 +157,7 @@ def ascend(state, slope, settings, rate, means=None, n_threads=None):
     ]
     couplings, followed, along, sizes = zip(*climbed, strict=True)
     # Written so that NaN counts as diverged.
-    if not all(of_rows.max() < LARGEST_WEIGHT**2 for of_rows in sizes):
+    if not all(of_rows.max(initial=0) < LARGEST_WEIGHT**2 for of_rows in sizes):
         raise FloatingPointError(
             f"learning diverged in epoch {state.epoch}: weights exceed {LARGEST_WEIGHT:g}; "
             "a smaller learning_rate may help."
@@ -185,6 +185,7 @@ def _climb(weights, slope, velocity, how, below, above, n_threads):
     queue = np.zeros(1, np.int64)
     arguments = weights, slope, velocity, how, below, above, queue, out, along, sizes
     in_parallel(kernels.ascend, arguments, n_workers)
+    out.flags.writeable = False  # for a model to keep
     return out, slope, along, sizes
 
 

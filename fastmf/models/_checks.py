@@ -26,9 +26,12 @@ def shared_matrix(name, value):
 
 def matrix(name, value):
     """A read-only copy, finite and C-contiguous: float32 stays float32, all else is float64."""
-    # A copy that stays as it is: solvers keep what they make of it.
-    matrix = np.array(shared_matrix(name, value), order="C")
-    matrix.flags.writeable = False
+    matrix = shared_matrix(name, value)
+    # It must stay as it is, as solvers keep what they make of it: what its owner has frozen does.
+    frozen = isinstance(value, np.ndarray) and value.flags.owndata and not value.flags.writeable
+    if not (frozen and matrix.flags.c_contiguous):
+        matrix = np.array(matrix, order="C")
+        matrix.flags.writeable = False
     return matrix
 
 
@@ -43,11 +46,11 @@ def unit_prior(name, prior, n, dtype):
         )
     if n_units(prior) != n:
         raise ValueError(
-            f"{name} must have {n} units, as the couplings have, got {n_units(prior)}."
+            f"{name} must have {n} units, as the other parameters do, got {n_units(prior)}."
         )
     if not hasattr(prior, "as_dtype"):
         # A user's own prior may mix numbers and arrays; kernels index every field.
-        prior = prior._make(np.broadcast_to(field, (n,)) for field in prior)
+        prior = prior._make(f if np.shape(f) == (n,) else np.broadcast_to(f, (n,)) for f in prior)
     if type(prior) not in REGISTRY.values():
         _try_methods(name, prior, n)
     return as_dtype(prior, dtype)

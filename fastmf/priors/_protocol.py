@@ -186,7 +186,7 @@ def as_dtype(prior, dtype):
 def _cast(prior, field, dtype):
     with np.errstate(over="ignore"):
         # Kernels would be compiled once more for read-only arrays.
-        cast = np.require(field, dtype, ["C", "W"])
+        cast = np.array(field, dtype, order="C")
     if np.asarray(field).dtype != dtype and (np.isinf(cast) & np.isfinite(field)).any():
         largest = np.max(np.abs(field), where=np.isfinite(field), initial=0)
         raise ValueError(

@@ -47,6 +47,18 @@ def test_everything_has_the_type_of_the_weights(given, kept):
     assert rbm.weights.flags.c_contiguous
 
 
+def test_couplings_are_copied_unless_their_owner_has_frozen_them():
+    layers = Bernoulli(np.zeros(4)), Ising(np.zeros(3))
+    weights = np.ones((4, 3))
+    view = weights[:]
+    view.flags.writeable = False
+    kept = [RBM(w, *layers).weights for w in (weights, view)]
+    weights[0] = 2
+    assert all((w == 1).all() and not w.flags.writeable for w in kept)
+    weights.flags.writeable = False
+    assert np.shares_memory(RBM(weights, *layers).weights, weights)
+
+
 def test_own_prior_with_numbers_among_its_fields():
     rbm = RBM(np.ones((4, 3), np.float32), Own(np.zeros(4), 1.5), Bernoulli(np.zeros(3)))
     assert rbm.visible.width.shape == (4,)
