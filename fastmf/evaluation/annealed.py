@@ -58,7 +58,7 @@ def annealed_importance_sampling(
     n_chains : int
     n_steps : int
         Gibbs sweeps on the path between independent units and the model, each way; the samples of
-        the model are made by as many. Four times `n_steps` are done in all.
+        the model are made by as many. Four times `n_steps` are done in all, or five.
     data : array of shape (n_rows, n_visible), optional
         Where the chains that sample the model start, for instance training data. Without it they
         are brought there by a first annealing.
@@ -86,7 +86,10 @@ def annealed_importance_sampling(
     784 visible units this is worth a factor of ten or more in steps; but with a few phases of equal
     weight, it leans to the one that has more of the samples. The first estimate stands in place of
     the second where it exceeds it by three standard errors, and is not the work of a few chains:
-    one alone is above the truth now and then, by nats, and is what would be selected.
+    one alone is above the truth now and then, by nats, and is what would be selected. Chains from
+    data stay in the phases of the data, which need not have the weights that the data give them. So
+    where many chains of the first annealing arrive and the two estimates agree, the reverse chains
+    start from samples that the first one led to.
     """
     if not isinstance(model, RBM | DBM):
         raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
@@ -124,14 +127,21 @@ def annealed_importance_sampling(
     first, arrived = walk(neutral, rising, _draw(model, neutral, n_chains, rng))
     first += shift + _log_partition(model, neutral)
     _check(first)
-    if data is None:
-        shares = np.exp(first - first.max())
-        samples = arrived[rng.choice(n_chains, n_chains, p=shares / shares.sum())]
-    samples = walk(neutral, np.ones(n_steps + 1), samples)[1]
+    stay = np.ones(n_steps + 1)
 
+    def resampled():
+        shares = np.exp(first - first.max())
+        chosen = arrived[rng.choice(n_chains, n_chains, p=shares / shares.sum())]
+        return walk(neutral, stay, chosen)[1]
+
+    samples = resampled() if data is None else walk(neutral, stay, samples)[1]
     base = _matched(model, neutral, samples)
     start = shift + _log_partition(model, base)
     forward = start + walk(base, rising, _draw(model, base, n_chains, rng))[0]
+    if data is not None and _agree(forward, first):
+        samples = resampled()
+        base = _matched(model, neutral, samples)
+        start = shift + _log_partition(model, base)
     backward = start - walk(base, rising[::-1].copy(), samples)[0]
     _check(forward, backward)
     if values:
@@ -235,6 +245,12 @@ def _higher(usual, other):
     (value, error), (other_value, other_error) = _log_mean(usual), _log_mean(other)
     clearly = other_value - value > 3 * np.hypot(error, other_error)
     return other if clearly and other_error < _FEW else usual
+
+
+def _agree(usual, other):
+    """Whether the other estimate is the work of many chains, and no lower than the usual one."""
+    (value, error), (other_value, other_error) = _log_mean(usual), _log_mean(other)
+    return other_error < _FEW and value - other_value < 3 * np.hypot(error, other_error)
 
 
 def _log_mean(log_weights):

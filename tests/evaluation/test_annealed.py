@@ -88,6 +88,22 @@ def test_strong_machine_with_two_phases():
     assert abs(found.reverse - truth) < 0.5
 
 
+def test_data_need_not_have_the_weights_of_the_phases(monkeypatch):
+    n, w, tilt = 30, 0.4, 0.1
+    field = np.full(n, -w * n / 2 + tilt)
+    model = mf.RBM(np.full((n, n), w), mf.Bernoulli(field), mf.Bernoulli(field))
+    k = np.arange(n + 1)
+    energy = w * np.outer(k, k) + field[0] * (k[:, None] + k) + np.log(comb(n, k))
+    truth = np.logaddexp.reduce((energy + np.log(comb(n, k))[:, None]).ravel())
+    data = np.repeat([[0.0], [1.0]], n, axis=1)
+    found = mf.annealed_importance_sampling(model, 200, 300, data=data, rng=0)
+    assert abs(found.log_partition - truth) < 4 * found.error + 0.02
+    assert abs(found.reverse - truth) < 0.1
+    monkeypatch.setattr("fastmf.evaluation.annealed._agree", lambda *_: False)
+    from_data = mf.annealed_importance_sampling(model, 200, 300, data=data, rng=0)
+    assert abs(from_data.reverse - truth) > 0.3
+
+
 def test_a_single_lucky_chain_does_not_replace_an_estimate():
     rng = np.random.default_rng(0)
     usual = rng.normal(0, 0.5, 100)
