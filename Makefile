@@ -8,7 +8,7 @@ BIN := $(abspath $(VENV))/bin
 # each other. More processes compile more of the same, and need more memory.
 TESTERS ?= 2
 # What `make bench` runs; `make bench BENCH=.` runs everything, which takes long.
-BENCH ?= ^kernels.Kernels.*float32|Start|Moments|Epoch|Systems.time
+BENCH ?= ^kernels.Kernels.*float32.*one|Start|Moments|Epoch|Systems.time
 
 .PHONY: help demo test bench lint docs clean
 

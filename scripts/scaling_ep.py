@@ -114,7 +114,7 @@ def problem(point, options):
     elif point.task == "sequential sweep":
         site = np.abs(first.sites) + 1e-3
         contestants = {
-            "fastmf": per_iteration(lambda: ours("sequential", max_iter=2, tol=0), 2),
+            "fastmf": per_iteration(lambda: ours("sequential", max_iter=n_iter, tol=0), n_iter),
             "NumPy": lambda: numpy_sweep(regression, site),
         }
         contestants["fastmf"]()  # compiles

@@ -83,4 +83,6 @@ def write(path, array):
         elif suffix == ".npz":
             np.savez_compressed(file, X=array)
         else:
-            np.savetxt(file, array, delimiter=",", fmt="%.9g")
+            # As many digits as bring the same number back.
+            digits = 9 if array.dtype == np.float32 else 17
+            np.savetxt(file, array, delimiter=",", fmt=f"%.{digits}g")

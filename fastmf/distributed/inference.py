@@ -1,6 +1,7 @@
 """Solvers by blocks of rows: the results of NumPy arrays, with Dask arrays in their fields."""
 
 import dataclasses
+from numbers import Integral
 
 import numpy as np
 
@@ -12,14 +13,16 @@ from fastmf.inference.tap import tap as solve_tap
 _MESSAGE = np.dtype("U160")
 
 
-def tap(model, init=None, *, field=None, n_threads=1, **options):
+def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1, **options):
     """Mean-field fixed points of the rows of Dask arrays: `fastmf.tap` by blocks.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
     init : Dask array of shape (n_rows, n_units), or what `fastmf.tap` takes for all rows
-    field : Dask array of shape (n_rows, n_units), tuple of these, one per layer, or the same
+    field, precision, clamp : Dask array of shape (n_rows, n_units), or tuple, one per layer
+        Or the same. At least one array has to be Dask's; NumPy arrays of as many rows are cut like
+        it.
     n_threads : int, default 1
         Of each task: Dask runs several at once.
     **options
@@ -33,11 +36,15 @@ def tap(model, init=None, *, field=None, n_threads=1, **options):
     Raises
     ------
     TypeError
-        If neither `init` nor `field` has a Dask array.
+        If there is no Dask array.
     ValueError
-        For `history`, whose length differs from block to block, and as `fastmf.tap` does.
+        For `history`, whose length differs from block to block, for a number of random starts, and
+        as `fastmf.tap` does.
     """
-    return _by_blocks(solve_tap, model, {"init": init, "field": field}, n_threads, options)
+    if isinstance(init, Integral):
+        raise ValueError(f"init must be an array of starts in blocks of rows, got {init}.")
+    arguments = {"init": init, "field": field, "precision": precision, "clamp": clamp}
+    return _by_blocks(solve_tap, model, arguments, n_threads, options)
 
 
 def belief_propagation(model, *, field, n_threads=1, **options):
@@ -82,7 +89,18 @@ def score_samples(estimator, X, log_partition="log_sum_exp"):
     -------
     Dask array of shape (n_rows,)
         Nats.
+
+    Raises
+    ------
+    TypeError
+        If X is no Dask array.
+    ValueError
+        If X does not have two axes, and as the estimator's method does.
     """
+    if not is_dask(X):
+        raise TypeError(f"X must be a Dask array, got {type(X).__name__}.")
+    if X.ndim != 2:
+        raise ValueError(f"X must have shape (n_rows, n_features), got {X.shape}.")
     if isinstance(log_partition, str):
         log_partition = estimator.log_partition(log_partition)
     rows = X.rechunk({1: -1})
@@ -102,25 +120,43 @@ def _leaves(value):
 def _by_blocks(solver, model, arguments, n_threads, options):
     """The solver's result with lazy fields, each block of rows one task."""
     import dask
+    import dask.array as da
 
     found = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
     if not found:
         names = " or ".join(arguments)
         raise TypeError(f"{names} must be a Dask array of rows; fastmf.{solver.__name__} is for "
                         "NumPy arrays.")  # fmt: skip
+    n_rows = found[0].shape[0]
+    if np.isnan(n_rows):
+        raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
     for name in ("history", "certificate"):
         if options.get(name):
             raise ValueError(f"{name} must be False: it has no blocks of rows.")
     if options.get("pairwise") == "mean":
         raise ValueError("pairwise='mean' is an average over rows: ask for pairwise=True.")
-    if any(x.ndim != 2 or x.shape[0] != found[0].shape[0] for x in found):
-        shapes = ", ".join(str(x.shape) for x in found)
-        raise ValueError(f"Dask arrays must have two axes and equally many rows, got {shapes}.")
     sizes = found[0].chunks[0]
-    aligned = {id(x): blocks(x.rechunk((sizes, -1))) for x in found}
+
+    def cut(name, value):
+        if isinstance(value, tuple | list):
+            return tuple(cut(name, part) for part in value)
+        if isinstance(value, np.ndarray) and value.ndim == 2 and len(value) > 1:
+            value = da.from_array(value)
+        if not is_dask(value):
+            return value
+        if value.ndim != 2 or value.shape[0] != n_rows:
+            raise ValueError(
+                f"arrays must have two axes and equally many rows, got {name} of shape "
+                f"{value.shape} beside {n_rows} rows."
+            )
+        return value.rechunk((sizes, -1))
+
+    arguments = {name: cut(name, value) for name, value in arguments.items()}
+    leaves = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
+    cut_rows = {id(x): blocks(x) for x in leaves}
     # One row tells which fields there are, of what types; it also meets bad options at once.
     options = options | {"n_threads": n_threads}
-    start = {name: _one_row(value) for name, value in arguments.items()}
+    start = {name: _one_row(value, name == "clamp") for name, value in arguments.items()}
     like = solver(model, **start, **(options | {"max_iter": 1}))
     shared = dask.delayed((model, options), traverse=False)
     task = dask.delayed(_solve, pure=False)
@@ -128,7 +164,7 @@ def _by_blocks(solver, model, arguments, n_threads, options):
     def of_block(value, k):
         if isinstance(value, tuple | list):
             return tuple(of_block(part, k) for part in value)
-        return aligned[id(value)][k] if is_dask(value) else value
+        return cut_rows[id(value)][k] if is_dask(value) else value
 
     results = [
         task(solver, shared, {name: of_block(value, k) for name, value in arguments.items()})
@@ -141,11 +177,14 @@ def _by_blocks(solver, model, arguments, n_threads, options):
     return dataclasses.replace(like, **lazy)
 
 
-def _one_row(value):
-    """A row of zeros for each Dask array."""
+def _one_row(value, missing):
+    """A row for each Dask array, of zeros or of nothing."""
     if isinstance(value, tuple | list):
-        return tuple(_one_row(part) for part in value)
-    return np.zeros((1, value.shape[1]), value.dtype) if is_dask(value) else value
+        return tuple(_one_row(part, missing) for part in value)
+    if not is_dask(value):
+        return value
+    nothing = np.nan if missing and value.dtype.kind == "f" else 0
+    return np.full((1, value.shape[1]), nothing, value.dtype)
 
 
 def _solve(solver, shared, arguments):

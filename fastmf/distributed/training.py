@@ -62,7 +62,10 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         raise TypeError(f"X must be a Dask array, got {type(X).__name__}.")
     if X.dtype != model.dtype:
         raise TypeError(f"X must be of the model's type {model.dtype}, got {X.dtype}.")
-    if X.ndim != 2 or np.isnan(X.shape[0]):
+    n_visible = len(model.weights[0] if isinstance(model, DBM) else model.weights)
+    if X.ndim != 2 or X.shape[1] != n_visible or not X.shape[0]:
+        raise ValueError(f"X must have shape (n_rows, {n_visible}), got {X.shape}.")
+    if np.isnan(X.shape[0]):
         raise ValueError("X must have rows of a known number: X.compute_chunk_sizes() counts them.")
     count("chunk_rows", chunk_rows)
     if settings.n_starts is not None:

@@ -7,7 +7,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from fastmf.inference._arguments import count
+from fastmf.inference._arguments import count, one_of
+from fastmf.inference.expectation_propagation import SCHEDULES
 from fastmf.learning.evidence import maximise_evidence, robust_solution
 
 # Of the fixed points on the way to the best hyper-parameters: the evidence is flat there.
@@ -92,6 +93,7 @@ class SpikeSlabEstimator(BaseEstimator):
                 raise TypeError(f"{name} must be a number or None, got {value!r:.40}.")
             if not 0 < value < high:
                 raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+        one_of("solver", self.solver, tuple(SCHEDULES))
         count("max_evidence_iter", self.max_evidence_iter)
 
     def _groups(self, n_features):
@@ -99,6 +101,8 @@ class SpikeSlabEstimator(BaseEstimator):
         if self.groups is None:
             return np.zeros(n_features, np.int64), 1
         labels, groups = np.unique(np.asarray(self.groups), return_inverse=True)
+        if (labels != labels).any():
+            raise ValueError("groups must name the group of every feature, got NaN.")
         if groups.shape != (n_features,):
             raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
         return groups, len(labels)

@@ -147,7 +147,16 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
                 raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
         return self._chains(init, n_sweeps, rng)
 
-    def denoise(self, Y, *, flip_probability=None, noise_variance=None, **options):
+    def denoise(
+        self,
+        Y,
+        *,
+        flip_probability=None,
+        noise_variance=None,
+        n_starts=1,
+        anneal=None,
+        random_state=None,
+    ):
         """Posterior means of the visible units given noisy observations of them.
 
         Parameters
@@ -158,7 +167,7 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             Of the binary symmetric channel, in [0, 1].
         noise_variance : float
             Of additive Gaussian noise, positive.
-        n_starts : int
+        n_starts : int, default 1
             Starts of the mean-field solution for each row; solutions are averaged with their
             weights. The first start is the pointwise estimate, the others rows of `starts_`,
             those closest to the observation. About 5 are worth their price where much noise
@@ -182,7 +191,9 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             Y,
             flip_probability=flip_probability,
             noise_variance=noise_variance,
-            **options,
+            n_starts=n_starts,
+            anneal=anneal,
+            random_state=random_state,
         )
 
     def impute(self, X):

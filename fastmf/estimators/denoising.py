@@ -43,6 +43,8 @@ def channel(Y, prior, flip_probability, noise_variance):
 
 def _mix(means, log_partitions):
     """Average over starts, (n_rows, n_starts, n_units), each with the weight of its solution."""
+    # Of a row of which no start has led to a solution, all have the same weight.
+    log_partitions = np.maximum(log_partitions, np.finfo(np.float64).min)
     weights = np.exp(log_partitions - log_partitions.max(1, keepdims=True))
     weights /= weights.sum(1, keepdims=True)
     return np.einsum("rs,rsu->ru", weights, means, dtype=means.dtype, casting="same_kind")
@@ -70,11 +72,11 @@ def denoise(
     data,
     Y,
     *,
-    flip_probability=None,
-    noise_variance=None,
-    n_starts=1,
-    anneal=None,
-    random_state=None,
+    flip_probability,
+    noise_variance,
+    n_starts,
+    anneal,
+    random_state,
 ):
     """Means of the visible units given noisy observations.
 

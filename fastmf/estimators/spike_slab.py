@@ -41,6 +41,9 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     max_evidence_iter : int
         Fixed points on the way to the largest evidence, at most.
     n_threads : int or None
+        Of the compiled kernels: results do not depend on it. The last bits of a large regression
+        depend on the number of BLAS's threads, as in all of NumPy: where every bit counts, fix it
+        (`OPENBLAS_NUM_THREADS=1`, or `threadpoolctl.threadpool_limits(1)` around `fit`).
 
     Attributes
     ----------

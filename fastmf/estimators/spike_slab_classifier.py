@@ -57,6 +57,12 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
     for regression. The cost of an iteration is O(n_samples^2 (n_samples + n_features)). For more
     than two classes use scikit-learn's OneVsRestClassifier.
 
+    The evidence may have several maxima: with few coefficients, and with nearly all of them, each
+    of little weight. Learning begins with few (one for ten rows) and ends at a maximum nearby. To
+    see the other one, fit with `inclusion_probability=0.9` and compare `log_evidence_`. To have
+    features selected, fix it at the number that you expect over n_features; and fix `slab_variance`
+    (at 1, say) where few features separate the classes, which drives it towards its bound.
+
     Examples
     --------
     >>> import numpy as np, fastmf as mf

@@ -19,7 +19,7 @@ from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.parallel import CONVERGED, alone, proper_start, sweeps, together
 from fastmf.inference.sites import Trace, first_sites
 from fastmf.inference.tap import tap
-from fastmf.models import RBM, BoltzmannMachine
+from fastmf.models import DBM, RBM, BoltzmannMachine
 
 
 def adaptive_tap(
@@ -36,16 +36,16 @@ def adaptive_tap(
     n_threads=None,
     rng=None,
 ):
-    """Solve the adaptive TAP equations of a Boltzmann machine or RBM, from many starts at once.
+    """Solve the adaptive TAP equations of a machine, from many starts at once.
 
     Parameters
     ----------
-    model : BoltzmannMachine or RBM
+    model : BoltzmannMachine, RBM or DBM
     init : None, int, array, pair (mean, var) or FixedPoint
         Where to start, as in `tap`: one sweep of TAP from there gives the first sites, without
         `init` the uncoupled units do. From a result of `adaptive_tap` its sites are taken.
     schedule : {"auto", "parallel", "sequential", "convergent"}, default "auto"
-        As in `expectation_propagation`. An RBM cannot be swept sequentially.
+        As in `expectation_propagation`. Layers cannot be swept sequentially.
     field, precision : array or tuple of arrays, optional
         Extra tilt exp(field x - precision x^2 / 2), as in `tap`.
     damping, tol, max_iter, history, n_threads
@@ -56,8 +56,8 @@ def adaptive_tap(
     Returns
     -------
     ExpectationPropagation
-        `mean`, `var`, `b` and `a` are tuples (visible, hidden) for an RBM; `sites` has those of the
-        visible units first, shape (2, n_units) or (n_rows, 2, n_units).
+        `mean`, `var`, `b` and `a` are tuples (visible, hidden, ...) for an RBM or DBM; `sites` has
+        those of even layers first, shape (2, n_units) or (n_rows, 2, n_units).
 
     Raises
     ------
@@ -70,7 +70,8 @@ def adaptive_tap(
     Opper & Winther (2005); Tramel et al. (2018), Algorithm 3, with the corrections that its second
     half uses the fields of the step before, and that B2 = a1 / c1 - B1 in general. This is
     expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the
-    sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. For an RBM only a
+    sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. A DBM is solved
+    as `bipartite()`. For an RBM only a
     matrix of the size of the smaller layer is factorised; rows are iterated in step, so that what
     their Schur complements share is computed once (a row is the same alone up to rounding). About
     one millisecond per start and iteration at 784 x 100. Exact for Gaussian units. Machines trained
@@ -79,14 +80,18 @@ def adaptive_tap(
     (`fastmf.inference.two_valued`), at some fifty times the cost per iteration, of which ten to
     fifty are needed.
     """
-    if not isinstance(model, BoltzmannMachine | RBM):
-        raise TypeError(f"model must be a BoltzmannMachine or RBM, got {type(model).__name__}.")
+    if not isinstance(model, BoltzmannMachine | RBM | DBM):
+        raise TypeError(
+            f"model must be a BoltzmannMachine, RBM or DBM, got {type(model).__name__}."
+        )
     check.one_of("schedule", schedule, tuple(SCHEDULES))
     damping, *options = iteration(damping, tol, max_iter, n_threads)
     sites, init = getattr(init, "sites", None), None if hasattr(init, "sites") else init
     start, tilt, single = _start_and_tilt(model, init, sites, field, precision, rng)
 
-    common = prepare(model, -np.inf, *options)
+    # With its units in the order of the layout.
+    flat = model.bipartite() if isinstance(model, DBM) else model
+    common = prepare(flat, -np.inf, *options)
     one = common.side
     problems = [common._replace(side=one.tilted(of_row), evaluations=[0]) for of_row in tilt]
     if sites is None:

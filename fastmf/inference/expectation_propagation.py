@@ -11,9 +11,13 @@ from fastmf.inference._rows import iteration
 from fastmf.inference.convergent import double_loop
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.gaussian import gaussian_side
+from fastmf.inference.inner_loop import exhausted
 from fastmf.inference.parallel import (
     CONVERGED,
+    HELD,
     OUT_OF_ITERATIONS,
+    STALLED,
+    STUCK,
     alone,
     proper_start,
     sweeps,
@@ -83,8 +87,9 @@ def expectation_propagation(
         Share of the old sites in the new ones. None: chosen, and raised when the residual does not
         fall (parallel); 0 (sequential). The convergent schedule needs none.
     site_precision_min : float, optional
-        Smallest precision that a site may have: Eq. 13 of the paper. None: no bound; negative
-        precisions are natural, and needed for the solution to be a fixed point.
+        Smallest precision that a site may have, and a cavity in the convergent schedule: Eq. 13 of
+        the paper. None: no bound; negative precisions are natural, and needed for the solution to
+        be a fixed point.
     tol : float, default 1e-8
         Largest difference in a mean or variance between the Gaussian and the units.
     max_iter : int, default 1000
@@ -113,10 +118,12 @@ def expectation_propagation(
     same values there as the energy of their double loop, or of the means alone for units of two
     values (`fastmf.inference.two_valued`); the double loop itself (`fastmf.inference.convergent`)
     serves units of two values among others, and bounded site precisions. There may be several
-    minima. With n_samples < n_features the cost of an iteration is O(n_samples^2 n_features),
-    otherwise O(n_features^3). Rules for negative precisions: a unit whose tilted moments do not
-    exist keeps its site; a parallel step after which the Gaussian would not be proper is halved
-    until it is; in a sequential sweep a single update that would do so is not made.
+    minima. With n_samples < n_features the cost of an iteration is O(n_samples^2 n_features), and
+    memory beyond X is some matrices of n_samples by n_samples and vectors of n_features (30 MB at
+    200 by 50,000); otherwise O(n_features^3) and matrices of n_features by n_features. Rules for
+    negative precisions: a unit whose tilted moments do not exist keeps its site; a parallel step
+    after which the Gaussian would not be proper is halved until it is; in a sequential sweep a
+    single update that would do so is not made.
     """
     if not isinstance(model, SparseLinearModel):
         raise TypeError(f"model must be a SparseLinearModel, got {type(model).__name__}.")
@@ -151,10 +158,10 @@ def start_of(problem, init=None):
     if init is None:
         mean, var = problem.prior.moments(*np.zeros((2, problem.side.n_units)))
         return alone(problem, proper_start(*first_sites(problem, mean, var)))
-    sites = getattr(init, "sites", init)
+    sites, shape = np.asarray(getattr(init, "sites", init)), (2, problem.side.n_units)
+    if sites.dtype.kind in "fiub" and sites.shape != shape:
+        raise ValueError(f"init must have shape {shape}, got {sites.shape}.")
     sites = check.rows("init", sites, problem.side.n_units, np.dtype(np.float64))
-    if sites.shape != (2, problem.side.n_units):
-        raise ValueError(f"init must have shape (2, {problem.side.n_units}), got {sites.shape}.")
     state = state_of(problem, np.stack([sites[0], np.maximum(sites[1], problem.least)]))
     if state is None:
         raise ValueError("init must leave a proper Gaussian: the site precisions are too small.")
@@ -164,6 +171,9 @@ def start_of(problem, init=None):
 def result(problem, state, message, ran, trace, history):
     """What is returned of a state."""
     log_partition = -energy(problem, state)
+    held = np.isclose(state.proposal[1], problem.least, rtol=1e-6).sum()
+    if held and message == OUT_OF_ITERATIONS and ran != "convergent":
+        message = HELD.format(held)
     zero = np.zeros(problem.side.n_units)
     normaliser = problem.prior.log_partition(zero, zero).sum()
     mean, var = state.tilted
@@ -198,7 +208,10 @@ def parallel(problem, state, damping, trace):
 def one_by_one(problem, state, damping, trace):
     """Site after site."""
     state, converged = sequential(problem, state, damping, trace)
-    return state, CONVERGED if converged else OUT_OF_ITERATIONS, "sequential"
+    if converged:
+        return state, CONVERGED, "sequential"
+    done = len(trace.residuals) == problem.max_iter
+    return state, OUT_OF_ITERATIONS if done else STUCK, "sequential"
 
 
 def convergent(problem, state, damping, trace):
@@ -218,11 +231,17 @@ def descent(problem, state, damping, trace):
     ways = WAYS if problem.least == -np.inf else ()
     points = (way.first_point(problem, state) for way in ways)
     point = next((point for point in points if point is not None), None)
+    before = len(trace.residuals)
     if point is None:
-        state, converged = double_loop(problem, state, trace)
+        end, converged = double_loop(problem, state, trace)
     else:
-        state, converged = by_moments.descend(problem, point, trace)
-    return state, CONVERGED if converged else OUT_OF_ITERATIONS, "convergent"
+        end, converged = by_moments.descend(problem, point, trace)
+    if converged:
+        return end, CONVERGED, "convergent"
+    done = len(trace.residuals) - before == problem.max_iter or exhausted(problem)
+    # Where rounding decides which moments exist, the end may have none.
+    end = end if end.residual() < np.inf else state
+    return end, OUT_OF_ITERATIONS if done else STALLED, "convergent"
 
 
 SCHEDULES |= {

@@ -23,6 +23,8 @@ JOINT = 200
 # By which share of the marginals precisions rise to see who is coupled.
 RISE = 1e-3
 STEPS, MEMORY, HALVINGS = 200, 12, 40
+# Passes of the bounded problem, each from where the last one has ended.
+PASSES = 5
 
 
 class Point(NamedTuple):
@@ -239,16 +241,28 @@ def maximise(problem, marginal, site, tol, decrement):
 
 
 def bounded_maximise(problem, marginal, site, tol, decrement):
-    """The same with site and cavity precisions of at least `problem.least` (Eq. 13)."""
+    """The same with site and cavity precisions of at least `problem.least` (Eq. 13).
+
+    Begins anew where a pass has ended, in other units, until that gains less than `decrement`.
+    """
+    most = np.maximum(marginal[1] - problem.least, problem.least)
+    point = evaluate(problem, marginal, np.stack([site[0], np.clip(site[1], problem.least, most)]))
+    for _ in range(PASSES if point is not None else 0):
+        new = _bounded_pass(problem, marginal, point, most)
+        if new is None or new.value <= point.value:
+            break
+        gained, point = new.value - point.value, new
+        if gained <= decrement:
+            break
+    return point
+
+
+def _bounded_pass(problem, marginal, point, most):
     from scipy.optimize import minimize  # costs more than all else at import
 
-    least, n = problem.least, len(site[0])
-    start = np.stack([site[0], np.clip(site[1], least, np.maximum(marginal[1] - least, least))])
-    first = evaluate(problem, marginal, start)
-    if first is None:
-        return None
+    n = len(most)
     # In units of the curvature of each unit alone, or quasi-Newton hardly moves.
-    blocks = Curvature(problem, first)
+    blocks = Curvature(problem, point)
     scale = np.stack([1 / np.sqrt(blocks.first), 1 / np.sqrt(blocks.second)])
 
     def objective(x):
@@ -257,11 +271,11 @@ def bounded_maximise(problem, marginal, site, tol, decrement):
             return np.inf, np.zeros(2 * n)
         return -point.value, -(point.gradient() * scale).ravel()
 
-    low = np.concatenate([np.full(n, -np.inf), np.full(n, least) / scale[1]])
-    high = np.maximum((marginal[1] - least) / scale[1], low[n:])
-    bounds = np.stack([low, np.concatenate([np.full(n, np.inf), high])], axis=1)
+    low = np.concatenate([np.full(n, -np.inf), np.full(n, problem.least) / scale[1]])
+    high = np.concatenate([np.full(n, np.inf), most / scale[1]])
     found = minimize(
-        objective, (start / scale).ravel(), jac=True, method="L-BFGS-B", bounds=bounds,
+        objective, (point.site / scale).ravel(), jac=True, method="L-BFGS-B",
+        bounds=np.stack([low, np.maximum(low, high)], axis=1),
         options={"maxiter": 500, "maxcor": 20, "ftol": 1e-14, "gtol": 1e-10},
     )  # fmt: skip
     return evaluate(problem, marginal, found.x.reshape(2, n) * scale)

@@ -17,31 +17,26 @@ from fastmf.kernels.vocabulary import (
     WINDOW,
 )
 
-# One slot: which row it holds, how many sweeps the row has had; whether its new moments exist,
-# whether it has no variance yet, and whether its Onsager terms are computed anew in this sweep;
-# whether it is accelerated, and whether it was seen to oscillate; its damping and its momentum; the
-# largest change, the largest mean, the squared change and change . last step of this sweep; the
-# squared step of the last one; the running mean of their cosine; and the smallest residual of this
-# window and of the one before.
+# What a worker knows of a row that it holds.
 SLOT = np.dtype(
     [
         ("row", np.int64),
-        ("sweep", np.int64),
-        ("finite", np.int64),
-        ("certain", np.int64),
-        ("fresh", np.int64),
+        ("sweep", np.int64),  # sweeps that it has had
+        ("finite", np.int64),  # whether its new moments exist
+        ("certain", np.int64),  # whether it has no variance yet
+        ("fresh", np.int64),  # whether its Onsager terms are computed anew in this sweep
         ("accelerated", np.int64),
-        ("oscillating", np.int64),
+        ("oscillating", np.int64),  # whether it was seen to
         ("damping", np.float64),
         ("momentum", np.float64),
-        ("residual", np.float64),
-        ("scale", np.float64),
-        ("size", np.float64),
-        ("along", np.float64),
-        ("last_size", np.float64),
-        ("swing", np.float64),
-        ("best", np.float64),
-        ("best_before", np.float64),
+        ("residual", np.float64),  # largest change of a mean in this sweep
+        ("scale", np.float64),  # largest mean
+        ("size", np.float64),  # squared change of the means
+        ("along", np.float64),  # product of this change with the last step
+        ("last_size", np.float64),  # squared last step
+        ("swing", np.float64),  # running mean of the cosine between the two
+        ("best", np.float64),  # smallest residual of this window of sweeps
+        ("best_before", np.float64),  # and of the one before
     ]
 )
 

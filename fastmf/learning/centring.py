@@ -75,4 +75,7 @@ def with_moved_fields(model, slope, offsets, followed, along):
 
 def _tilts(model):
     """Of each layer, whether its field is a tilt."""
-    return [hasattr(prior, "moment_gradient") for prior in chain(model)[1]]
+    # One's own prior may have such a derivative, and call its tilt something else.
+    return [
+        hasattr(prior, "moment_gradient") and "field" in prior._fields for prior in chain(model)[1]
+    ]

@@ -128,7 +128,8 @@ def robust_solution(model, init=None, **options):
     """A fixed point; what is not reached is sought anew with sites of positive precision.
 
     Their bound, a thousandth of the prior's precision, keeps every cavity and moment proper, so
-    that even what does not converge is of use.
+    that even what does not converge is of use. Of two that have not converged the one that is
+    closer to a fixed point is returned.
     """
     result = solution_from(model, init, **options)
     if result.converged:
@@ -140,7 +141,8 @@ def robust_solution(model, init=None, **options):
         "damping": 0.5,
         "site_precision_min": float(1e-3 / (mean * mean + var).max()),
     }
-    return expectation_propagation(model, **options)
+    bounded = expectation_propagation(model, **options)
+    return bounded if bounded.converged or bounded.residual < result.residual else result
 
 
 def evidence_gradient(model, result, groups, n_groups):

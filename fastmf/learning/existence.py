@@ -31,6 +31,8 @@ _CONDITION = 1e12
 _AT_ONCE = 200_000
 # Margins beyond which rows may be on their way to certainty.
 _GROWN = 4.0
+# Gaps between such margins and all others that are tried.
+_GAPS = 4
 # Parameters up to which eigenvectors are quickly found.
 _FEW = 1300
 
@@ -126,7 +128,7 @@ def _separated_by(units):
     )
 
 
-def growing(objective, parameters, n_trials=4):
+def growing(objective, parameters):
     """Units whose parameters grow for ever along a direction in which a solver has left.
 
     Where margins x_j eta_j of some rows have grown far beyond all others, parameters are projected
@@ -138,8 +140,6 @@ def growing(objective, parameters, n_trials=4):
         Without penalty.
     parameters : array of shape (n_parameters,)
         Where Newton's method stopped.
-    n_trials : int
-        Gaps between the two kinds of margins to try.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def growing(objective, parameters, n_trials=4):
     large = np.sort(reached[reached > _GROWN])
     gaps = np.flatnonzero(np.diff(large, prepend=_GROWN) > 0.5)
     # With the fewest margins to keep first: more rows, and units, can be separated.
-    for gap in gaps[:n_trials]:
+    for gap in gaps[:_GAPS]:
         kept = reached < large[gap]
         values, vectors = linalg.eigh(objective.hessian_of_slopes(kept.astype(float)))
         free = vectors[:, values <= 1e-10 * values[-1]]

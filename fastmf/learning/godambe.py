@@ -180,7 +180,7 @@ def ratio_test(objective, parameters, places):
     return RatioTest(statistic, p_value, weights, smaller.whole(found.parameters))
 
 
-def sandwich_errors(objective, parameters, places, tol=1e-6):
+def sandwich_errors(objective, parameters, places):
     """Standard errors of a few parameters, without any matrix of all parameters.
 
     Each takes the solution of H v = e by preconditioned conjugate gradients, some ten products
@@ -192,8 +192,6 @@ def sandwich_errors(objective, parameters, places, tol=1e-6):
     parameters : array of shape (n_parameters,)
     places : int array of shape (n_places,)
         Which parameters.
-    tol : float
-        Residual of the equations, relative.
 
     Returns
     -------
@@ -217,7 +215,7 @@ def sandwich_errors(objective, parameters, places, tol=1e-6):
         unit = np.zeros(n)
         unit[place] = 1
         with np.errstate(all="ignore"):
-            found, failed = cg(matrix, coordinates.gradient(unit), rtol=tol, maxiter=1000)
+            found, failed = cg(matrix, coordinates.gradient(unit), rtol=1e-6, maxiter=1000)
         if failed or not np.isfinite(found).all():
             raise ValueError(
                 f"the standard error of parameter {place} was not found in 1000 iterations of "

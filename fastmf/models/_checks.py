@@ -46,7 +46,7 @@ def unit_prior(name, prior, n, dtype):
         )
     if n_units(prior) != n:
         raise ValueError(
-            f"{name} must have {n} units, as the couplings have, got {n_units(prior)}."
+            f"{name} must have {n} units, as the other parameters do, got {n_units(prior)}."
         )
     if not hasattr(prior, "as_dtype"):
         # A user's own prior may mix numbers and arrays; kernels index every field.

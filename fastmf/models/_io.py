@@ -64,9 +64,10 @@ def read_arrays(path):
             file.seek(0)
             archive = np.load(file, allow_pickle=False)
             return {name: archive[name] for name in archive.files}
-        # Damaged bytes reach the zip and header parsers, which raise nearly anything.
+        # Damaged bytes reach the zip and header parsers, which raise nearly anything, and may quote
+        # the whole file.
         except Exception as error:
-            raise ValueError(f"{path} is damaged or no file of fastmf: {error}") from error
+            raise ValueError(f"{path} is damaged or no file of fastmf: {error!s:.200}") from error
 
 
 # --- models -------------------------------------------------------------------------------------

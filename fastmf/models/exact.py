@@ -110,7 +110,9 @@ class _Sums:
 def _exact_boltzmann(model, averages):
     prior, n = model.prior, model.n_units
     if not _enumerable(prior, n):
-        raise ValueError(f"exact needs at most {LARGEST} discrete units, got {model}.")
+        raise ValueError(
+            f"exact needs at most {LARGEST} discrete units (with a `support`), got {model}."
+        )
     sums = _Sums()
     for x in _states(prior, n, n):
 

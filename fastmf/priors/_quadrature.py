@@ -14,6 +14,8 @@ The same text runs on NumPy arrays and, compiled, on scalars. Its three steps ar
 a loop over many units is fastest with the units innermost in each step (`tilted_moments`).
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba.extending import register_jitable
 
@@ -72,14 +74,43 @@ def _window(room, slope, s):
     return where(window < room, window, room)
 
 
-@_inlined
-def _panels(field, precision, lower, upper, b, a):
-    """The two panels of the exponent (field + b) x - (precision + a) x^2 / 2 on [lower, upper].
+class Panels(NamedTuple):
+    """Where the mass of a unit is.
 
-    Returns, for panels 1 and 2, the drop of the exponent across the panel as slope and curvature,
-    the signed reach, the weight and the panel's anchor relative to the higher of the two anchors;
-    then that anchor, what to add to mass and variance (infinity where the integral diverges), and
-    the exponent at the anchor.
+    Parameters
+    ----------
+    slope1, curvature1, slope2, curvature2
+        Drop of the exponent across each of the two panels.
+    reach1, reach2
+        Their widths, with the sign of the direction from the anchor.
+    weight1, weight2
+    position1, position2
+        Their anchors, relative to the higher one.
+    anchor
+    excess
+        To be added to mass and variance: infinity where the integral diverges.
+    exponent
+        At the anchor.
+    """
+
+    slope1: float
+    curvature1: float
+    slope2: float
+    curvature2: float
+    reach1: float
+    reach2: float
+    weight1: float
+    weight2: float
+    position1: float
+    position2: float
+    anchor: float
+    excess: float
+    exponent: float
+
+
+@_inlined
+def panels(field, precision, lower, upper, b, a):
+    """The two panels of the exponent (field + b) x - (precision + a) x^2 / 2 on [lower, upper].
 
     The rounding errors of field + b, of precision + a and of the slopes are carried along: where
     the two ends balance, the ratio of their weights would otherwise be lost in them.
@@ -119,7 +150,7 @@ def _panels(field, precision, lower, upper, b, a):
     position2 = where(peaked, 0.0, upper - anchor)
     half_slope, half_slope_low = _slope(b, b_low, s, s_low, 0.5 * anchor)
     direction = where(infinite, 0.0, where(peaked, -1.0, 1.0))
-    return (
+    return Panels(
         slope1 * reach1,
         0.5 * s * reach1 * reach1,
         slope2 * reach2,
@@ -144,33 +175,33 @@ def _add_node(k, slope, curvature, m0, m1, m2):
 
 
 @register_jitable(**INNER, fastmath=REORDER)
-def _sums(slope1, curvature1, slope2, curvature2):
+def sums_over(p):
     """Integrals of (1, t, t^2) exp(-slope t - curvature t^2) over [0, 1], for both panels."""
-    m0 = m1 = m2 = 0.0 * slope1
-    n0 = n1 = n2 = 0.0 * slope2
+    m0 = m1 = m2 = 0.0 * p.slope1
+    n0 = n1 = n2 = 0.0 * p.slope2
     for k in range(len(NODES)):
-        m0, m1, m2 = _add_node(k, slope1, curvature1, m0, m1, m2)
-        n0, n1, n2 = _add_node(k, slope2, curvature2, n0, n1, n2)
+        m0, m1, m2 = _add_node(k, p.slope1, p.curvature1, m0, m1, m2)
+        n0, n1, n2 = _add_node(k, p.slope2, p.curvature2, n0, n1, n2)
     return m0, m1, m2, n0, n1, n2
 
 
 @_inlined
-def _merge(reach1, reach2, weight1, weight2, position1, position2, anchor, excess, sums):
+def _merge(p, sums):
     """Mass, mean and variance of the two panels together."""
     m0, m1, m2, n0, n1, n2 = sums
     t1, t2 = m1 / m0, n1 / n0
-    mean1 = position1 + reach1 * t1
-    mean2 = position2 + reach2 * t2
-    variance1 = reach1 * reach1 * (m2 / m0 - t1 * t1)
-    variance2 = reach2 * reach2 * (n2 / n0 - t2 * t2)
-    mass1, mass2 = weight1 * m0, weight2 * n0
+    mean1 = p.position1 + p.reach1 * t1
+    mean2 = p.position2 + p.reach2 * t2
+    variance1 = p.reach1 * p.reach1 * (m2 / m0 - t1 * t1)
+    variance2 = p.reach2 * p.reach2 * (n2 / n0 - t2 * t2)
+    mass1, mass2 = p.weight1 * m0, p.weight2 * n0
     mass = mass1 + mass2
     share1, share2 = mass1 / mass, mass2 / mass
     gap = mean2 - mean1
     return (
-        mass + excess,
-        anchor + (share1 * mean1 + share2 * mean2),
-        share1 * variance1 + share2 * variance2 + share1 * share2 * gap * gap + excess,
+        mass + p.excess,
+        p.anchor + (share1 * mean1 + share2 * mean2),
+        share1 * variance1 + share2 * variance2 + share1 * share2 * gap * gap + p.excess,
     )
 
 
@@ -191,10 +222,9 @@ def integrate(field, precision, lower, upper, b, a):
     -----
     Tramel et al. (2018), Eqs. 73-92; Eqs. 78, 82 and 92 are wrong as printed, and none is used.
     """
-    p = _panels(field, precision, lower, upper, b, a)
-    sums = _sums(p[0], p[1], p[2], p[3])
-    mass, mean, variance = _merge(p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], sums)
-    return p[12], mass, mean, variance
+    p = panels(field, precision, lower, upper, b, a)
+    mass, mean, variance = _merge(p, sums_over(p))
+    return p.exponent, mass, mean, variance
 
 
 @register_jitable(**INNER)
@@ -221,7 +251,7 @@ def prepare_block(prior, start, b, a, workspace):
     field, precision = prior.field[units], prior.precision[units]
     lower, upper = prior.lower[units], prior.upper[units]
     for i in range(n):
-        p = _panels(
+        p = panels(
             widen(field[i]),
             widen(precision[i]),
             widen(lower[i]),
@@ -229,19 +259,19 @@ def prepare_block(prior, start, b, a, workspace):
             widen(b[i]),
             widen(a[i]),
         )
-        workspace[i] = p[0]
-        workspace[i + BLOCK] = p[1]
-        workspace[i + 2 * BLOCK] = p[2]
-        workspace[i + 3 * BLOCK] = p[3]
-        workspace[i + 4 * BLOCK] = p[4]
-        workspace[i + 5 * BLOCK] = p[5]
-        workspace[i + 6 * BLOCK] = p[6]
-        workspace[i + 7 * BLOCK] = p[7]
-        workspace[i + 8 * BLOCK] = p[8]
-        workspace[i + 9 * BLOCK] = p[9]
-        workspace[i + 10 * BLOCK] = p[10]
-        workspace[i + 11 * BLOCK] = p[11]
-        workspace[i + 12 * BLOCK] = p[12]
+        workspace[i] = p.slope1
+        workspace[i + BLOCK] = p.curvature1
+        workspace[i + 2 * BLOCK] = p.slope2
+        workspace[i + 3 * BLOCK] = p.curvature2
+        workspace[i + 4 * BLOCK] = p.reach1
+        workspace[i + 5 * BLOCK] = p.reach2
+        workspace[i + 6 * BLOCK] = p.weight1
+        workspace[i + 7 * BLOCK] = p.weight2
+        workspace[i + 8 * BLOCK] = p.position1
+        workspace[i + 9 * BLOCK] = p.position2
+        workspace[i + 10 * BLOCK] = p.anchor
+        workspace[i + 11 * BLOCK] = p.excess
+        workspace[i + 12 * BLOCK] = p.exponent
     for panel in range(2):
         inputs, outputs = 2 * panel * BLOCK, (13 + 3 * panel) * BLOCK
         slope = workspace[inputs : inputs + n]
@@ -268,15 +298,11 @@ def _add_nodes(first, slope, curvature, m0, m1, m2):
 @_inlined
 def finish_block(workspace, i):
     """The last step of `integrate`, for the i-th unit of the block."""
-    sums = (
-        workspace[i + 13 * BLOCK],
-        workspace[i + 14 * BLOCK],
-        workspace[i + 15 * BLOCK],
-        workspace[i + 16 * BLOCK],
-        workspace[i + 17 * BLOCK],
-        workspace[i + 18 * BLOCK],
-    )
-    mass, mean, variance = _merge(
+    p = Panels(
+        workspace[i],
+        workspace[i + BLOCK],
+        workspace[i + 2 * BLOCK],
+        workspace[i + 3 * BLOCK],
         workspace[i + 4 * BLOCK],
         workspace[i + 5 * BLOCK],
         workspace[i + 6 * BLOCK],
@@ -285,6 +311,15 @@ def finish_block(workspace, i):
         workspace[i + 9 * BLOCK],
         workspace[i + 10 * BLOCK],
         workspace[i + 11 * BLOCK],
-        sums,
+        workspace[i + 12 * BLOCK],
     )
-    return workspace[i + 12 * BLOCK], mass, mean, variance
+    sums = (
+        workspace[i + 13 * BLOCK],
+        workspace[i + 14 * BLOCK],
+        workspace[i + 15 * BLOCK],
+        workspace[i + 16 * BLOCK],
+        workspace[i + 17 * BLOCK],
+        workspace[i + 18 * BLOCK],
+    )
+    mass, mean, variance = _merge(p, sums)
+    return p.exponent, mass, mean, variance

@@ -40,16 +40,16 @@ def draw(field, precision, lower, upper, b, a, rng):
 def _invert(field, precision, lower, upper, b, a, draws):
     """Replace each uniform number by the point up to which its panels hold that share of mass."""
     for i in range(draws.shape[0]):
-        p = _quadrature._panels(field[i], precision[i], lower[i], upper[i], b[i], a[i])
-        sums = _quadrature._sums(p[0], p[1], p[2], p[3])
-        mass1, mass2 = p[6] * sums[0], p[7] * sums[3]
+        p = _quadrature.panels(field[i], precision[i], lower[i], upper[i], b[i], a[i])
+        sums = _quadrature.sums_over(p)
+        mass1, mass2 = p.weight1 * sums[0], p.weight2 * sums[3]
         target = draws[i] * (mass1 + mass2)
         if target < mass1:
-            t = _quantile(target / mass1, sums[0], p[0], p[1])
-            x = p[10] + (p[8] + p[4] * t)
+            t = _quantile(target / mass1, sums[0], p.slope1, p.curvature1)
+            x = p.anchor + (p.position1 + p.reach1 * t)
         else:
-            t = _quantile((target - mass1) / mass2, sums[3], p[2], p[3])
-            x = p[10] + (p[9] + p[5] * t)
+            t = _quantile((target - mass1) / mass2, sums[3], p.slope2, p.curvature2)
+            x = p.anchor + (p.position2 + p.reach2 * t)
         draws[i] = min(max(x, lower[i]), upper[i])
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fastmf import GeneralizedRBM
-from fastmf.cli import main
+from fastmf.cli import _data, main
 from fastmf.datasets import read_array
 from fastmf.evaluation import flip
 
@@ -16,6 +16,14 @@ def noisy(stripes, tmp_path):
 
 def denoise(model, data, output, *options):
     return main(["denoise", str(model), str(data), "--output", str(output), *map(str, options)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("suffix", _data.WRITABLE)
+def test_what_is_written_is_read_again(tmp_path, suffix, dtype):
+    array = np.random.default_rng(0).random((3, 4)).astype(dtype)
+    _data.write(tmp_path / f"out{suffix}", array)
+    np.testing.assert_array_equal(read_array(tmp_path / f"out{suffix}").astype(dtype), array)
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])

@@ -82,17 +82,25 @@ def npz(**arrays):
     return buffer.getvalue()
 
 
+def strangely_compressed(archive):
+    """The archive, its first file said to be compressed by a method that there is not."""
+    method = archive.index(b"PK\1\2") + 10
+    return archive[:method] + b"\x63" + archive[method + 1 :]
+
+
 @pytest.mark.parametrize(
     "name, content, says",
     [
         ("x.npy", b"", "is empty"),
         ("x.npy", npy(PIXELS)[:-3], "cannot be read"),
         ("x.npy", b"1,2\n3,4\n", "cannot be read"),
+        ("x.npy", npy(PIXELS).replace(b"{'descr'", b"{('escr'"), "cannot be read"),
         ("x.npy", pickle.dumps([1.0]), "cannot be read"),
         ("x.npy", npy(np.array([{}], dtype=object)), "cannot be read"),
         ("x.npy", npy(np.array(["a"])), "not numbers"),
         ("x.npy", npy(np.zeros((0, 3))), "without entries"),
         ("x.npz", npz(a=PIXELS)[:-30], "cannot be read"),
+        ("x.npz", strangely_compressed(npz(a=PIXELS)), "cannot be read"),
         ("x.npz", npz(a=PIXELS).replace(b"NUMPY", b"NUMPX"), "cannot be read"),
         ("x.npz", npz(a=np.array([{}], dtype=object)), "cannot be read"),
         ("x.npz", npz(), "holds no arrays"),

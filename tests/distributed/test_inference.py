@@ -36,6 +36,21 @@ def test_tap_of_blocks_is_tap_of_all_rows():
     same(lazy, mf.tap(model, X))
 
 
+def test_whatever_has_rows_is_cut_like_them():
+    rng = np.random.default_rng(5)
+    model, X = machine(rng), (rng.random((11, 12)) < 0.4).astype(float)
+    field, mask = rng.normal(size=(11, 12)), rng.random((11, 12)) < 0.5
+    rows = da.from_array(X, chunks=(4, 12))
+    values, lazy_values = np.where(mask, X, np.nan), da.where(mask, rows, np.nan)
+    lazy = mfd.tap(model, field=da.from_array(field, chunks=(4, 5)), clamp=values)
+    same(lazy, mf.tap(model, field=field, clamp=values))
+    lazy = mfd.tap(model, precision=(abs(field), None), clamp=(lazy_values, None))
+    same(lazy, mf.tap(model, precision=(abs(field), None), clamp=(values, None)))
+    same(mfd.tap(model, rows, clamp=mask), mf.tap(model, X, clamp=mask))
+    empty = da.concatenate([rows[:4], rows[:0], rows[4:]])
+    same(mfd.tap(model, empty), mf.tap(model, X))
+
+
 def test_beliefs_of_blocks_are_beliefs_of_all_rows():
     rng = np.random.default_rng(1)
     model, fields = machine(rng), (rng.normal(size=(31, 12)), rng.normal(size=(31, 7)))
@@ -67,7 +82,7 @@ def test_scores_of_blocks_are_scores_of_all_rows():
 def test_bad_input_is_met_at_the_door():
     rng = np.random.default_rng(4)
     model, X = machine(rng), da.zeros((6, 12), chunks=3)
-    with pytest.raises(TypeError, match="init or field must be a Dask array"):
+    with pytest.raises(TypeError, match="clamp must be a Dask array"):
         mfd.tap(model, np.zeros((6, 12)))
     with pytest.raises(ValueError, match="history"):
         mfd.tap(model, X, history=True)
@@ -77,5 +92,17 @@ def test_bad_input_is_met_at_the_door():
         mfd.tap(model, da.zeros((6, 11), chunks=3))
     with pytest.raises(ValueError, match="equally many rows"):
         mfd.tap(model, X, field=da.zeros((5, 12), chunks=3))
+    with pytest.raises(ValueError, match=r"clamp of shape \(5, 12\) beside 6 rows"):
+        mfd.tap(model, X, clamp=np.zeros((5, 12), bool))
+    with pytest.raises(ValueError, match="two axes"):
+        mfd.tap(model, X[0])
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        mfd.tap(model, X[X[:, 0] > 0])
+    with pytest.raises(ValueError, match="array of starts"):
+        mfd.tap(model, 6, field=X)
+    with pytest.raises(TypeError, match="X must be a Dask array"):
+        mfd.score_samples(None, np.zeros((6, 12)))
+    with pytest.raises(ValueError, match="n_features"):
+        mfd.score_samples(None, X[0])
     with pytest.raises(ValueError, match="average over rows"):
         mfd.belief_propagation(model, field=X, pairwise="mean")

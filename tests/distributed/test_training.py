@@ -120,3 +120,6 @@ def test_bad_input_is_met_at_the_door():
         mfd.train(start(), X, Settings(), chunk_rows=0)
     with pytest.raises(ValueError, match="known number"):
         learned(X[X[:, 0] > 0])
+    for other in (X[:, 0], X[:, :5], X[:0]):
+        with pytest.raises(ValueError, match=r"shape \(n_rows, 16\)"):
+            learned(other)

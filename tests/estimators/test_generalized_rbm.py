@@ -6,7 +6,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from fastmf.estimators import GeneralizedRBM
+from fastmf.estimators import GeneralizedRBM, denoising
 from fastmf.models import RBM, exact
 from fastmf.priors import Bernoulli, Gaussian, Ising
 
@@ -164,6 +164,12 @@ def test_imputation_restores_patterns(trained):
     np.testing.assert_array_equal(filled[~np.isnan(holes)], X[~np.isnan(holes)])
     np.testing.assert_allclose(filled, X, atol=0.2)
     np.testing.assert_array_equal(trained.impute(X), X)
+
+
+def test_solutions_are_averaged_by_weight():
+    means = np.array([[[0.0], [1.0]], [[0.0], [1.0]]])
+    log_partitions = np.array([[np.log(3), 0.0], [-np.inf, -np.inf]])
+    np.testing.assert_allclose(denoising._mix(means, log_partitions), [[0.25], [0.5]])
 
 
 def test_partial_fit_learns_step_by_step():

@@ -127,8 +127,9 @@ def test_what_does_not_converge_warns():
         ({"inclusion_probability": 1.0}, ValueError, "inclusion_probability must be positive"),
         ({"slab_variance": "wide"}, TypeError, "slab_variance must be a number"),
         ({"groups": [0, 1]}, ValueError, "groups must have shape"),
+        ({"groups": [0.0, np.nan]}, ValueError, "groups must name"),
         ({"max_evidence_iter": 0}, ValueError, "max_evidence_iter must be at least 1"),
-        ({"solver": "fast"}, ValueError, "schedule must be one of"),
+        ({"solver": "fast"}, ValueError, "solver must be one of"),
     ],
 )
 def test_bad_options(options, error, message):

@@ -51,6 +51,28 @@ def test_an_rbm_is_a_boltzmann_machine():
         np.testing.assert_allclose(result.log_partition, other.log_partition, atol=1e-7)
 
 
+def test_a_deep_machine_is_an_rbm_of_its_even_and_odd_layers():
+    rng = np.random.default_rng(4)
+    layers = [mf.Bernoulli(rng.normal(size=n) / 2) for n in (5, 4, 3, 2)]
+    model = mf.DBM([rng.normal(size=shape) / 2 for shape in ((5, 4), (4, 3), (3, 2))], layers)
+    starts = rng.integers(0, 2, (3, 5)).astype(float)
+    field = [rng.normal(size=n) for n in (5, 4, 3, 2)]
+    result = mf.adaptive_tap(model, starts, field=tuple(field))
+    assert result.converged.all() and [part.shape for part in result.mean] == [
+        (3, 5), (3, 4), (3, 3), (3, 2)
+    ]  # fmt: skip
+    sides = [np.concatenate(field[side::2]) for side in (0, 1)]
+    other = mf.adaptive_tap(model.bipartite(), field=tuple(sides))
+    for side in (0, 1):
+        one = np.hstack(result.mean[side::2])[0]
+        np.testing.assert_allclose(one, other.mean[side], atol=1e-7)
+    tilted = [mf.Bernoulli(prior.field + f) for prior, f in zip(layers, field, strict=True)]
+    exact = mf.exact(mf.DBM(model.weights, tilted))
+    np.testing.assert_allclose(result.log_partition, exact.log_partition, atol=0.02)
+    for mine, theirs in zip(result.mean, exact.mean, strict=True):
+        np.testing.assert_allclose(mine[0], theirs, atol=0.02)
+
+
 def test_gaussian_units_are_exact():
     rng = np.random.default_rng(0)
     weights, fields = rng.normal(size=(5, 3)) / 3, [rng.normal(size=n) for n in (5, 3)]
@@ -182,7 +204,7 @@ def test_type_is_kept():
 
 
 def test_bad_arguments():
-    with pytest.raises(TypeError, match="model must be a BoltzmannMachine or RBM"):
+    with pytest.raises(TypeError, match="model must be a BoltzmannMachine, RBM or DBM"):
         mf.adaptive_tap(np.ones((2, 2)))
     with pytest.raises(ValueError, match="not available for layered models"):
         mf.adaptive_tap(rbm(), schedule="sequential")

@@ -8,7 +8,7 @@ from kernel_cases.regression import exact, inclusion, problem
 
 import fastmf as mf
 import fastmf.inference.inner_loop as inner_loop
-from fastmf.inference import low_rank
+from fastmf.inference import descent, low_rank
 
 ep = importlib.import_module("fastmf.inference.expectation_propagation")
 
@@ -142,11 +142,22 @@ def test_bound_on_site_precisions(schedule):
     assert free.sites[1].min() < 0
     assert bound.sites[1].min() >= 0.01 - 1e-12
     assert np.isfinite(bound.log_evidence)
+    if schedule in ("parallel", "sequential"):
+        assert "site_precision_min" in bound.message
     if schedule == "convergent":
         assert bound.a.min() >= 0.01 - 1e-9
         assert (np.diff(bound.energies) <= 1e-8).all()
         # A bound that is active moves the solution off the fixed point: the price of the option.
         assert free.residual <= 1e-8 < bound.residual
+
+
+def test_bounded_energy_never_rises_where_the_inner_problem_is_hard():
+    """Where one pass of its solver used to end half a nat short of the maximum."""
+    model, _ = problem(10, 25, noise=0.05, share=0.2, seed=0)
+    options = dict(schedule="convergent", site_precision_min=0.0, max_iter=100, history=True)
+    result = mf.expectation_propagation(model, **options)
+    assert result.n_iter > 2
+    assert (np.diff(result.energies) <= 1e-8).all()
 
 
 def test_history_and_restart():
@@ -165,6 +176,7 @@ def test_what_does_not_converge_says_so():
     result = mf.expectation_propagation(model, max_iter=2)
     assert not result.converged and "not converged" in result.message
     assert np.isfinite(result.mean).all() and result.residual > 1e-8
+    assert "raise max_iter" in result.message
 
 
 @pytest.mark.parametrize(
@@ -176,7 +188,8 @@ def test_what_does_not_converge_says_so():
         ({"max_iter": 0}, "max_iter must be at least 1"),
         ({"site_precision_min": np.nan}, "site_precision_min"),
         ({"site_precision_min": np.inf}, "site_precision_min"),
-        ({"init": np.zeros(3)}, "init must have shape"),
+        ({"init": np.zeros(3)}, r"init must have shape \(2, 10\)"),
+        ({"init": np.zeros((10, 2))}, r"init must have shape \(2, 10\)"),
         ({"init": -np.ones((2, 10)) * 1e9}, "init must leave a proper Gaussian"),
     ],
 )
@@ -273,3 +286,13 @@ def test_double_loop_and_descent_on_the_moments_are_one_minimisation(newton):
         energies.append(result.energies[-1])
         np.testing.assert_allclose(-result.log_partition, result.energies[-1], rtol=1e-8)
     np.testing.assert_allclose(*energies, rtol=1e-8)
+
+
+def test_what_goes_no_further_does_not_ask_for_more_iterations(monkeypatch):
+    """A descent that is not allowed a single step, as where rounding hides all falls."""
+    model, _ = problem(20, 30, share=0.1)
+    from_the_first_sites(monkeypatch)
+    monkeypatch.setattr(descent, "LAST", 0.0)
+    result = mf.expectation_propagation(model, schedule="convergent")
+    assert not result.converged and result.n_iter == 1
+    assert "init" in result.message and "max_iter" not in result.message

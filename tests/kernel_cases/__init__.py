@@ -6,37 +6,34 @@ timed, run on several threads) is done with its twin by exchanging one function 
 family of kernels has its cases in a file of its own.
 """
 
-from kernel_cases import (
-    annealed,
-    ascent,
-    belief_propagation,
-    gibbs,
-    linear_model,
-    local_search,
-    pseudo_likelihood,
-    relaxed_bp,
-    sequential,
-    sites,
-    statistics,
-    tap,
-)
+from importlib import import_module
+
 from kernel_cases.case import Case, Size
 
 FAMILIES = (
-    tap,
-    gibbs,
-    annealed,
-    statistics,
-    ascent,
-    belief_propagation,
-    linear_model,
-    local_search,
-    pseudo_likelihood,
-    relaxed_bp,
-    sequential,
-    sites,
+    "tap",
+    "gibbs",
+    "annealed",
+    "statistics",
+    "ascent",
+    "belief_propagation",
+    "linear_model",
+    "local_search",
+    "pseudo_likelihood",
+    "relaxed_bp",
+    "sequential",
+    "sites",
 )
-CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
+
+
+def _cases_of(family):
+    try:
+        return import_module(f"kernel_cases.{family}").CASES
+    except ImportError:  # asv takes this table to older versions, which lack some kernels
+        return []
+
+
+CASES: list[Case] = [case for family in FAMILIES for case in _cases_of(family)]
 
 __all__ = ["CASES", "Case", "Size", "case"]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernel_cases.case import Case, chosen, with_options
+from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import boltzmann_machine, data
 
 
@@ -22,7 +22,8 @@ def residual_arguments(size, dtype, rows=None):
 
 
 def score_arguments(size, dtype, rows=None):
-    """Arguments of `scores`."""
+    """Arguments of `scores`: a number for every pair of units and row."""
+    size = few_rows(size)
     rng = np.random.default_rng(5)
     states = np.where(rng.random((size.n_rows, size.n_visible)) < 0.5, -1, 1).astype(dtype)
     residuals = rng.normal(size=states.shape).astype(dtype)
@@ -89,7 +90,7 @@ CASES = [
     Case("pseudo_likelihood.residuals", "plain", residual_arguments, _residuals,
          {"float64": 1e-12, "float32": 1e-4}, large=True),
     Case("pseudo_likelihood.scores", "plain", score_arguments, _scores, {"float64": 1e-14},
-         dtypes=("float64",)),
+         large=True, dtypes=("float64",)),
     Case("pseudo_likelihood.pair_tables", "plain", table_arguments, _sums, {"float64": 1e-12},
          large=True, dtypes=("float64",)),
     Case("pseudo_likelihood.bslm", "plain", bslm_arguments, _fit, {"float64": 1e-9},

@@ -73,12 +73,12 @@ def downdate_arguments(size, dtype, rows=None):
 CASES = [
     Case("sequential.project_block", "few_rows", project_arguments,
          lambda arguments: {"rows": arguments[3][None], "vector": arguments[4][None]}, CLOSE,
-         dtypes=("float64",)),
+         large=True, dtypes=("float64",)),
     *(
         Case("sequential.visit_block", name, with_options(visit_arguments, low_rank=low_rank),
-             visit_results, CLOSE, dtypes=("float64",))
+             visit_results, CLOSE, large=True, dtypes=("float64",))
         for name, low_rank in (("covariance", False), ("data_covariance", True))
     ),
     Case("sequential.downdate", "few_rows", downdate_arguments,
-         lambda arguments: {"matrix": arguments[2][None]}, CLOSE, dtypes=("float64",)),
+         lambda arguments: {"matrix": arguments[2][None]}, CLOSE, large=True, dtypes=("float64",)),
 ]  # fmt: skip

@@ -54,17 +54,17 @@ def cavity_arguments(size, dtype, rows=None):
 CASES = [
     Case("sites.tilt_sites", "spike_and_slab", tilt_arguments,
          lambda arguments: {"tilted": arguments[3].T, "log_partition": arguments[4]}, CLOSE,
-         dtypes=("float64",)),
+         large=True, dtypes=("float64",)),
     *(
         Case("sites.match_sites", name, build,
              lambda arguments: dict(zip(("cavity", "tilted", "proposal"),
                                         (a.T for a in arguments[-3:]), strict=True)),
-             CLOSE, dtypes=("float64",))
+             CLOSE, large=name == "free", dtypes=("float64",))
         for name, build in (
             ("free", match_arguments), ("bounded", with_options(match_arguments, least=0.5))
         )
     ),
     Case("sites.match_cavities", "spike_and_slab", cavity_arguments,
          lambda arguments: {"cavity": arguments[4].T, "log_partition": arguments[5]},
-         {"float64": 1e-7}, dtypes=("float64",)),
+         {"float64": 1e-7}, large=True, dtypes=("float64",)),
 ]  # fmt: skip

@@ -102,6 +102,7 @@ def public_kernels(package):
 def test_every_kernel_has_a_case():
     kernels = set(public_kernels(PACKAGE))
     assert kernels == {the_case.kernel for the_case in CASES}
+    assert kernels == {the_case.kernel for the_case in CASES if the_case.large}  # and is timed
     assert "tap.tap" in kernels
 
 

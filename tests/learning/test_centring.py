@@ -1,4 +1,5 @@
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -51,6 +52,30 @@ def test_it_is_the_gradient_in_other_coordinates(sizes):
     np.testing.assert_allclose(
         flat(centred(model, slope, means)), change @ change.T @ flat(slope), rtol=1e-12
     )
+
+
+class Biased(NamedTuple):
+    """A Bernoulli unit whose field has another name."""
+
+    bias: np.ndarray
+
+    def log_partition(self, b, a):
+        return np.logaddexp(0, self.bias + b - a / 2)
+
+    def moments(self, b, a):
+        p = 1 / (1 + np.exp(a / 2 - self.bias - b))
+        return p, p * (1 - p)
+
+    def moment_gradient(self, mean, var):
+        return self._make((mean,))
+
+
+def test_a_prior_without_a_field_is_not_centred():
+    layers = Biased(RNG.normal(size=4)), mf.Bernoulli(RNG.normal(size=3))
+    model = mf.RBM(RNG.normal(size=(4, 3)), *layers)
+    slope = ModelParameters.of(model).combine(lambda x: RNG.normal(size=x.shape))
+    step = centred(model, slope, [RNG.random(n) for n in (4, 3)])
+    np.testing.assert_array_equal(step.visible.bias, slope.visible.bias)
 
 
 def test_units_whose_field_is_no_tilt_leave_their_neighbours_uncentred():

@@ -83,3 +83,13 @@ def test_the_way_goes_from_the_best_fixed_point_so_far(monkeypatch):
     np.testing.assert_array_equal(inits, best[:-1])
     assert result.log_evidence == best[-1]
     assert (values < best[:-1]).any()
+
+
+def test_what_nearly_converged_is_not_given_up_for_what_did_worse():
+    """With a tolerance that nothing reaches, where fixed points need negative sites."""
+    model, _ = problem(10, 25, 1, noise=0.05, share=0.2)
+    options = dict(schedule="convergent", tol=0.0, max_iter=100)
+    near = mf.expectation_propagation(model, **options)
+    assert near.residual < 1e-6 and near.sites[1].min() < 0
+    result = evidence.robust_solution(model, **options)
+    assert not result.converged and result.residual <= near.residual

@@ -54,6 +54,16 @@ def test_any_damaged_byte_is_noticed_or_harmless(tmp_path):
             np.testing.assert_array_equal(back.hidden.precision, model.hidden.precision)
 
 
+def test_errors_do_not_quote_the_file(tmp_path):
+    path = tmp_path / "model"
+    rbm().save(path)
+    sound = path.read_bytes()
+    path.write_bytes(sound[:27] + b"\x03" + sound[28:])  # the length of a name
+    with pytest.raises(ValueError, match="damaged") as error:
+        load(path)
+    assert len(str(error.value)) < 300 + len(str(path))
+
+
 @pytest.mark.parametrize("length", [0, 1, 100, 500, -1])
 def test_truncated_file(tmp_path, length):
     path = tmp_path / "model"
