@@ -1,9 +1,6 @@
 """Many fits in one process: no memory is kept, and none is slower than the ones before."""
 
 import gc
-import platform
-import subprocess
-import sys
 import time
 import tracemalloc
 
@@ -66,29 +63,3 @@ def test_repeated_work_does_not_slow_down(name):
     first = median_seconds(20)
     median_seconds(60)
     assert median_seconds(20) < 3 * first + 1e-3
-
-
-FAULTS = """
-import resource
-import numpy as np
-from fastmf.inference._workspace import keep_freed_memory
-
-def faults():
-    for _ in range(20):
-        arrays = [np.ones(1 << 17) for _ in range(8)]
-        del arrays
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-counts = [faults(), faults()]
-keep_freed_memory()
-counts += [faults(), faults()]
-print(counts[1] - counts[0], counts[3] - counts[2])
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="not the C library that is meant")
-def test_freed_memory_is_kept_while_learning():
-    """In a process of its own, as it depends on what has been freed before."""
-    done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True)
-    usual, kept = map(int, done.stdout.split())
-    assert kept < usual / 100, done.stderr

@@ -18,16 +18,6 @@ def memory_of_the_machine():
         return np.inf
 
 
-def keep_freed_memory():
-    """Let this process keep the memory of freed arrays, up to 64 MB, for the next ones.
-
-    By default the C library of Linux gives much of it back to the system, and takes it anew, page
-    by page, in every step of learning: a sixth of the time of small ones. It stops doing so for
-    arrays smaller than the largest one freed so far, which here has 31 MB and is never filled.
-    """
-    np.empty(31 << 20, np.uint8)
-
-
 @contextmanager
 def borrowed(shape, dtype):
     """An array with arbitrary content, for the duration of the block.

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.inference._arguments import count
-from fastmf.inference._workspace import keep_freed_memory
 from fastmf.inference.tap import tap
 from fastmf.learning import checkpoint as files
 from fastmf.learning.gradients import MEAN_FIELD, ORDERS
@@ -144,7 +143,6 @@ def train(
         if checkpoint is not None:
             files.write(checkpoint, state, run)
 
-    keep_freed_memory()
     watched = monitor_rows(X, settings, seed)
     n_batches = -(-_length(X) // settings.batch_size)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
