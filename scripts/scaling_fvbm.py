@@ -42,7 +42,7 @@ def paper_rows(n_units, n_rows):
     return sample(model, n_rows, rng)
 
 
-def sweep(which, objective, n=3):
+def sweep(which, objective, n=10):
     """Seconds of a BSLM sweep from zero, by the kernel or its twin."""
     d = objective.n_units
     arguments = (
