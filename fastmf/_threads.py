@@ -8,11 +8,16 @@ as slow as one.
 """
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 
 import numba
 from numba.core.errors import TypingError
+
+# Order of a matrix from which BLAS's threads gain more by its factors than they cost.
+LARGE = 1000
 
 
 @cache
@@ -20,9 +25,72 @@ def _pool():
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="fastmf")
 
 
+class _BLAS:
+    """How many blocks of code want one thread of BLAS, and what there was before the first."""
+
+    def __init__(self):
+        self.lock, self.n_blocks, self.limiter = threading.Lock(), 0, None
+
+    def enter(self):
+        with self.lock:
+            if self.n_blocks == 0:
+                self.limiter = _libraries().limit(limits=1, user_api="blas")
+            self.n_blocks += 1
+
+    def leave(self):
+        with self.lock:
+            self.n_blocks -= 1
+            if self.n_blocks == 0:
+                self.limiter.restore_original_limits()
+
+    def forget(self):
+        """In a forked child, of whose threads this one alone is left."""
+        if self.n_blocks:
+            self.limiter.restore_original_limits()
+        self.__init__()
+
+
+@cache
+def _libraries():
+    """The libraries with threads in this process; None if nobody can tell."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()
+
+
+_blas = _BLAS()
+
 if hasattr(os, "register_at_fork"):
     # The threads of a pool do not survive a fork.
     os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_blas.forget)
+
+
+@contextmanager
+def one_blas_thread(order=0):
+    """Give BLAS a single thread where small products and kernels take turns.
+
+    After each product the threads of BLAS spin for a while in wait of the next one, on the cores
+    that kernels need then, and on a busy machine each product waits for all of them. Without
+    threadpoolctl, which comes with scikit-learn, BLAS is left alone. Settings are those of the
+    whole process: of blocks that overlap the first one saves them, and the last one restores them.
+
+    Parameters
+    ----------
+    order : int, default 0
+        Of the matrices that are factorised in the block: BLAS keeps its threads for those from
+        1000 on.
+    """
+    if order >= LARGE or _libraries() is None:
+        yield
+        return
+    _blas.enter()
+    try:
+        yield
+    finally:
+        _blas.leave()
 
 
 def in_parallel(kernel, arguments, n_workers):

@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numba
 import numpy as np
 import pytest
+import threadpoolctl
 from everywhere import solution
 
 import fastmf as mf
 from fastmf._numba import kernel
-from fastmf._threads import in_parallel
+from fastmf._threads import LARGE, in_parallel, one_blas_thread
 
 TIMEOUT = 120
 
@@ -104,3 +105,41 @@ def stuck(x):
 def test_priors_that_do_not_compile_are_a_type_error():
     with pytest.raises(TypeError, match="what Numba knows"):
         in_parallel(stuck, (np.zeros(3),), 1)
+
+
+def blas_threads():
+    info = threadpoolctl.threadpool_info()
+    return [library["num_threads"] for library in info if library["user_api"] == "blas"]
+
+
+def test_blas_has_its_threads_back_when_the_last_block_is_left():
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        assert set(blas_threads()) == {1}
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(blas_threads()) == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == before
+        with one_blas_thread(LARGE):
+            assert blas_threads() == before
+        with pytest.raises(ZeroDivisionError), one_blas_thread():
+            raise ZeroDivisionError
+        assert blas_threads() == before
+
+
+@needs_fork
+def test_blas_has_its_threads_back_in_a_fork():
+    reader, writer = multiprocessing.get_context("fork").Pipe(duplex=False)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        before = blas_threads()
+        with one_blas_thread():
+            child = multiprocessing.get_context("fork").Process(
+                target=lambda: writer.send(blas_threads())
+            )
+            child.start()
+        assert (reader.recv() if reader.poll(TIMEOUT) else "hangs") == before
+        child.join()

@@ -2,8 +2,8 @@
 
 import numpy as np
 from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_limits
 
+from fastmf._threads import one_blas_thread
 from fastmf.inference._arguments import number
 from fastmf.learning.trainer import train
 
@@ -42,9 +42,7 @@ def settings_of(estimator, class_):
 
 def run(estimator, model, data, settings, seed, validation, family=None):
     """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state."""
-    # The products of one batch are small. Threads of BLAS that spin between them would take the
-    # cores from the kernels, and on a busy machine each product would wait for all of them.
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():  # the products of one batch are small
         state = train(
             model,
             data,

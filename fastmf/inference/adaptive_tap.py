@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
+from fastmf._threads import one_blas_thread
 from fastmf.inference import _arguments as check
 from fastmf.inference._layout import layout_of
 from fastmf.inference._rows import iteration, start_and_tilt
@@ -101,11 +102,12 @@ def adaptive_tap(
         sites = np.broadcast_to(sites, (len(tilt), 2, one.n_units)).copy()
         starts = [(site, np.zeros(one.n_units)) for site in sites]
     traces = [Trace(bool(history)) for _ in problems]
-    ended = _ended(problems, starts, schedule, damping, traces)
-    rows = [
-        result(problem, *end, trace, history)
-        for problem, end, trace in zip(problems, ended, traces, strict=True)
-    ]
+    with one_blas_thread(one.n_units):
+        ended = _ended(problems, starts, schedule, damping, traces)
+        rows = [
+            result(problem, *end, trace, history)
+            for problem, end, trace in zip(problems, ended, traces, strict=True)
+        ]
     whole = rows[0] if single else _stacked(rows)
     split = layout_of(model, 2, "blocked").split
     parts = {

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastmf._threads import one_blas_thread
 from fastmf.inference import _arguments as check
 from fastmf.inference import descent as by_moments
 from fastmf.inference import two_valued
@@ -98,8 +99,8 @@ def expectation_propagation(
         Keep the residual and the energy of every iteration.
     n_threads : int, optional
         Threads of the compiled kernels, which do most of the work if n_samples < n_features;
-        results do not depend on it. Those of BLAS, which does the rest, are the user's to set
-        (threadpoolctl; one is best on a busy machine).
+        results do not depend on it. BLAS, which does the rest, has one thread up to orders of 1000,
+        if threadpoolctl is installed; else they are the user's to set.
 
     Returns
     -------
@@ -132,13 +133,14 @@ def expectation_propagation(
     if site_precision_min is not None:
         least = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)
     damping, *options = iteration(damping, tol, max_iter, n_threads)
-    problem = prepare(model, least, *options)
     trace = Trace(bool(history))
     again = schedule == "auto" and getattr(init, "schedule", "") == "convergent"
     straight = again or (schedule == "convergent" and init is not None)
     solver = descent if straight else SCHEDULES[schedule]
-    state, message, ran = solver(problem, start_of(problem, init), damping, trace)
-    return result(problem, state, message, ran, trace, history)
+    with one_blas_thread(min(model.X.shape)):
+        problem = prepare(model, least, *options)
+        state, message, ran = solver(problem, start_of(problem, init), damping, trace)
+        return result(problem, state, message, ran, trace, history)
 
 
 def prepare(model, least=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):

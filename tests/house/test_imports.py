@@ -37,7 +37,7 @@ CORE = {"numba", "llvmlite", "numpy", "scipy"}
 # Optional package -> (parts that may import it at the top, parts that may do so in a function).
 OPTIONAL = {
     "sklearn": ({"estimators"}, {"estimators", "datasets", "evaluation", "cli"}),
-    "threadpoolctl": ({"estimators"}, set()),
+    "threadpoolctl": (set(), {"_threads"}),
     "matplotlib": ({"plotting"}, {"plotting", "cli"}),
     "tqdm": (set(), {"inference", "learning", "estimators", "evaluation", "cli"}),
     "dask": (set(), {"distributed"}),
