@@ -29,6 +29,9 @@ class _BLAS:
     """How many blocks of code want one thread of BLAS, and what there was before the first."""
 
     def __init__(self):
+        self._start()
+
+    def _start(self):
         self.lock, self.n_blocks, self.limiter = threading.Lock(), 0, None
 
     def enter(self):
@@ -39,6 +42,8 @@ class _BLAS:
 
     def leave(self):
         with self.lock:
+            if self.n_blocks == 0:  # a child, forked within this block, has forgotten it
+                return
             self.n_blocks -= 1
             if self.n_blocks == 0:
                 self.limiter.restore_original_limits()
@@ -47,7 +52,7 @@ class _BLAS:
         """In a forked child, of whose threads this one alone is left."""
         if self.n_blocks:
             self.limiter.restore_original_limits()
-        self.__init__()
+        self._start()
 
 
 @cache

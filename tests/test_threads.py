@@ -16,7 +16,7 @@ from everywhere import solution
 
 import fastmf as mf
 from fastmf._numba import kernel
-from fastmf._threads import LARGE, in_parallel, one_blas_thread
+from fastmf._threads import LARGE, _blas, in_parallel, one_blas_thread
 
 TIMEOUT = 120
 
@@ -143,3 +143,15 @@ def test_blas_has_its_threads_back_in_a_fork():
             child.start()
         assert (reader.recv() if reader.poll(TIMEOUT) else "hangs") == before
         child.join()
+
+
+def test_a_child_forked_in_a_block_may_leave_it():
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        with one_blas_thread():
+            _blas.forget()  # what the system calls in a child
+            assert blas_threads() == before
+        assert blas_threads() == before
+        with one_blas_thread():
+            assert set(blas_threads()) == {1}
+        assert blas_threads() == before

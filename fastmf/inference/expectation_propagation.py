@@ -100,7 +100,7 @@ def expectation_propagation(
     n_threads : int, optional
         Threads of the compiled kernels, which do most of the work if n_samples < n_features;
         results do not depend on it. BLAS, which does the rest, has one thread up to orders of 1000,
-        if threadpoolctl is installed; else they are the user's to set.
+        if threadpoolctl is installed; else, or beyond, its threads are the user's to set.
 
     Returns
     -------

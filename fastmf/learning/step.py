@@ -141,8 +141,28 @@ def ascend(state, slope, settings, rate, means=None, n_threads=None):
     The slope is followed less weight decay, and in coordinates in which units are counted from
     their means, if any are given: couplings that decay then leave those where they are.
 
-    Returns the new parameters; raises FloatingPointError if couplings grow without bound. Of the
-    slope nothing is left.
+    Parameters
+    ----------
+    state : State
+        Its velocity is changed in place.
+    slope : ModelParameters
+        Gradient of the log-likelihood; nothing is left of it.
+    settings : Settings or ConditionalSettings
+    rate : float
+        Learning rate.
+    means : list of arrays of shape (n_units,), optional
+        Of each layer over the data.
+    n_threads : int, optional
+
+    Returns
+    -------
+    ModelParameters
+        The new parameters.
+
+    Raises
+    ------
+    FloatingPointError
+        If couplings grow without bound.
     """
     model, here = state.model, ModelParameters.of(state.model)
     how = kernels.Ascent(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
