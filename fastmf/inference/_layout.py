@@ -4,7 +4,7 @@ import weakref
 
 import numpy as np
 
-from fastmf.kernels.product import TILE_ROWS, pack, panel_width
+from fastmf.kernels.product import TILE_ROWS, empty_panels, pack, panel_width
 from fastmf.kernels.vocabulary import Layer
 from fastmf.models import DBM, RBM, BoltzmannMachine
 from fastmf.priors._protocol import settled
@@ -111,8 +111,13 @@ def _powers(couplings, order):
     first = pack(couplings)
     none = np.zeros((0, *first.shape[1:]), first.dtype)
     with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
-        squares = first * first if order >= 2 else none
-        return first, squares, squares * first if order >= 3 else none
+        squares = np.multiply(first, first, out=_memory_for(couplings)) if order >= 2 else none
+        cubes = np.multiply(squares, first, out=_memory_for(couplings)) if order >= 3 else none
+    return first, squares, cubes
+
+
+def _memory_for(couplings):
+    return empty_panels(*couplings.shape, couplings.dtype)
 
 
 def _pieces(layer, step):
@@ -121,14 +126,16 @@ def _pieces(layer, step):
 
 
 def rows_in_flight(n_rows, n_workers):
-    """Rows that each worker holds at a time: whole tiles, and the last round as full as the others.
+    """Rows that each worker holds at a time: the last round as full as the others.
 
-    After a few sweeps each, as in learning, all rows of a round end together.
+    After a few sweeps each, as in learning, all rows of a round end together, and in few rounds a
+    whole tile of rows too many leaves the last worker with none.
     """
     each = -(-n_rows // n_workers)
     # Two rounds at least: a thread that is held up in its first leaves its second to the others.
     n_rounds = max(-(-each // MOST_ROWS), min(2, n_workers))
-    return min(each, -(-each // n_rounds // TILE_ROWS) * TILE_ROWS)
+    whole = TILE_ROWS if n_rounds > 4 else 2
+    return min(each, -(-each // n_rounds // whole) * whole)
 
 
 _latest = None

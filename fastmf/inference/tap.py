@@ -9,7 +9,7 @@ from fastmf.inference._rows import iteration, record_from, result, start_and_til
 from fastmf.inference._workspace import borrowed
 from fastmf.kernels.free_energy import free_energy as log_partition_of_rows
 from fastmf.kernels.tap import tap as sweep_rows
-from fastmf.kernels.vocabulary import DIVERGED, Settings
+from fastmf.kernels.vocabulary import DIVERGED, Settings, Tilt
 
 # Sweeps of a row before it may be accelerated. The first has no variances from data; rows of
 # trained machines that still move after a hundred sweeps crawl.
@@ -112,14 +112,68 @@ def tap(
     layout = layout_of(model, order, schedule)
     if order == 3 and not all(hasattr(prior, "third_cumulant") for prior in model.layers):
         raise ValueError("order=3 needs binary units (Bernoulli or Ising) in every layer.")
-    dtype = model.dtype
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
 
     single = n_rows is None
     n_rows = 1 if single else n_rows
     record = record_from(state, max_iter, history)
+    n_workers = _sweep(
+        layout, record, tilt, n_threads, order=order, damping=damping, tol=tol, max_iter=max_iter,
+        onsager_every=onsager_every, accelerate_after=PATIENCE[acceleration],
+    )  # fmt: skip
+
+    log_partition = np.zeros(n_rows)
+    if free_energy:
+        queue = np.zeros(1, np.int64)
+        arguments = layout.layers, record.state, order, tilt, queue, log_partition
+        in_parallel(log_partition_of_rows, arguments, n_workers)
+        record.status[~np.isfinite(log_partition)] = DIVERGED
+        if clamp is not None:
+            log_partition += _clamped_terms(model, layout, record, tilt)
+        log_partition[record.status == DIVERGED] = -np.inf
+    return result(layout, record, log_partition, single)
+
+
+def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
+    """What `tap(model, X, max_iter=n_sweeps)` finds for an RBM, of which half a sweep is known.
+
+    Parameters
+    ----------
+    model : RBM
+    X : array of shape (n_rows, n_visible)
+    hidden : tuple of three arrays of shape (n_rows, n_hidden)
+        Fields, means and variances of the hidden units given X.
+    order : {1, 2, 3}
+    n_sweeps : int
+    n_threads : int or None
+
+    Returns
+    -------
+    FixedPoint
+        Without log-partitions.
+    """
+    layout = layout_of(model, order, "blocked")
+    state = np.zeros((4, len(X), layout.n_units), model.dtype)
+    fields, mean, var = hidden
+    for k, parts in enumerate([(X, mean), (None, var), (None, fields)]):
+        layout.join(parts, state[k])
+    none = np.zeros((0, layout.n_units), model.dtype)
+    record = record_from(state, n_sweeps, False)
+    _sweep(
+        layout, record, Tilt(none, none, none.astype(bool)), n_threads, order=order, tol=1e-8,
+        max_iter=n_sweeps, begun=True,
+    )  # fmt: skip
+    return result(layout, record, np.zeros(len(X)), False)
+
+
+def _sweep(
+    layout, record, tilt, n_threads, *, order, tol, max_iter, damping=None, onsager_every=1,
+    accelerate_after=PATIENCE["late"], begun=False,
+):  # fmt: skip
+    """Sweep the rows of a record to their ends; returns the number of threads."""
+    _, n_rows, n_units = record.state.shape
+    dtype = record.state.dtype
     n_workers = workers_for(n_rows, 10 * n_rows * layout.n_couplings, n_threads)
-    limits = np.finfo(dtype)
     settings = Settings(
         order=order,
         one_by_one=layout.one_by_one,
@@ -128,27 +182,17 @@ def tap(
         tol=tol,
         max_iter=max_iter,
         onsager_every=onsager_every,
-        accelerate_after=PATIENCE[acceleration],
+        accelerate_after=accelerate_after,
         rows_in_flight=rows_in_flight(n_rows, n_workers),
-        resolution=float(limits.eps),
+        resolution=float(np.finfo(dtype).eps),
+        begun=begun,
     )
-    queue = np.zeros(2, np.int64)
-    planes = 5 if order == 3 else 4
-    room = n_workers, planes, settings.rows_in_flight, layout.n_units
+    room = n_workers, 5 if order == 3 else 4, settings.rows_in_flight, n_units
     with borrowed(room, dtype) as seats:
         sweeps = layout.layers, layout.visits, layout.block
+        queue = np.zeros(2, np.int64)
         in_parallel(sweep_rows, (*sweeps, settings, tilt, seats, queue, record), n_workers)
-
-    log_partition = np.zeros(n_rows)
-    if free_energy:
-        queue[:] = 0
-        arguments = layout.layers, record.state, order, tilt, queue, log_partition
-        in_parallel(log_partition_of_rows, arguments, n_workers)
-        record.status[~np.isfinite(log_partition)] = DIVERGED
-        if clamp is not None:
-            log_partition += _clamped_terms(model, layout, record, tilt)
-        log_partition[record.status == DIVERGED] = -np.inf
-    return result(layout, record, log_partition, single)
+    return n_workers
 
 
 def _clamped_terms(model, layout, record, tilt):

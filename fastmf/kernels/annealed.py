@@ -76,7 +76,7 @@ def annealed(
         for step in range(1, betas.shape[0]):
             old, new = v.dtype.type(betas[step - 1]), v.dtype.type(betas[step])
             for panel in range(hidden_panels):
-                product(v_rows, n_here, start, to_hidden, panel, slopes, panel * width)
+                product(v_rows, n_here, start, to_hidden, panel, slopes, panel * width, n_hidden)
             for r in range(n_here):
                 slope, v_r = slopes[r][:n_hidden], v_rows[r]
                 for j in range(n_hidden):
@@ -92,7 +92,7 @@ def annealed(
                 key = row_key(seed, 2 * step, first + r)
                 _draw(key, hidden_base, slope, new, uniforms, h_rows[r])
             for panel in range(visible_panels):
-                product(h_rows, n_here, start, to_visible, panel, slopes, panel * width)
+                product(h_rows, n_here, start, to_visible, panel, slopes, panel * width, n_visible)
             for r in range(n_here):
                 slope = slopes[r][:n_visible]
                 for i in range(n_visible):

@@ -23,7 +23,7 @@ SLOT = np.dtype(
         ("row", np.int64),
         ("sweep", np.int64),  # sweeps that it has had
         ("finite", np.int64),  # whether its new moments exist
-        ("certain", np.int64),  # whether it has no variance yet
+        ("certain", np.int64),  # whether no neighbour of the first layer has a variance yet
         ("fresh", np.int64),  # whether its Onsager terms are computed anew in this sweep
         ("accelerated", np.int64),
         ("oscillating", np.int64),  # whether it was seen to
@@ -77,13 +77,14 @@ def board(flight, s, row, settings, record):
         spread |= record.state[VAR, row, i] != 0
         state[MEAN, s, i] = record.state[MEAN, row, i]
         state[VAR, s, i] = record.state[VAR, row, i]
-        record.state[B, row, i] = 0
+        if not settings.begun:
+            record.state[B, row, i] = 0
         state[A, s, i] = 0
         state[STEP, s, i] = 0
     slot = flight.slots[s]
     slot["row"] = row
     slot["sweep"] = 0
-    slot["certain"] = spread == 0
+    slot["certain"] = settings.begun or spread == 0
     slot["accelerated"] = 0
     slot["oscillating"] = 0
     slot["damping"] = settings.damping
@@ -165,6 +166,8 @@ def judge(flight, s, settings, record):
     slot["sweep"] += 1
     sweep = slot["sweep"]
     residual, fresh = slot["residual"], slot["fresh"] == 1
+    if settings.begun and sweep == 1:
+        residual = np.inf  # of a part of the units
     if record.history.shape[0] > 0:
         record.history[slot["row"], sweep - 1] = residual
     if slot["finite"] == 0:

@@ -76,17 +76,21 @@ def _row(layer, state, r, products, s, first, n_units, order, row, tilt, scratch
 def _layer(layer, state, first_row, n_rows, order, tilt, third, products, scratch, out):
     """Add the terms of one layer for a group of rows."""
     n_panels, _, width = layer.couplings.shape
-    source = layer.source
+    source, n = layer.source, layer.n_units
     rows = slice(first_row, first_row + n_rows)
     for first_panel in range(0, n_panels, PANELS):
         last_panel = min(first_panel + PANELS, n_panels)
         for panel in range(first_panel, last_panel):
             column = (panel - first_panel) * width
-            product(state[MEAN, rows], n_rows, source, layer.couplings, panel, products[0], column)
+            product(
+                state[MEAN, rows], n_rows, source, layer.couplings, panel, products[0], column, n
+            )
             if order >= 2:
-                product(state[VAR, rows], n_rows, source, layer.squares, panel, products[1], column)
+                product(
+                    state[VAR, rows], n_rows, source, layer.squares, panel, products[1], column, n
+                )
             if order == 3:
-                product(third, n_rows, source, layer.cubes, panel, products[2], column)
+                product(third, n_rows, source, layer.cubes, panel, products[2], column, n)
         first = first_panel * width
         n_units = min(last_panel * width, layer.n_units) - first
         for s in range(n_rows):

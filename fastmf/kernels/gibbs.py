@@ -18,7 +18,7 @@ def _sample_layer(source, couplings, prior, values, seed, step, first_row, field
     n_panels, _, width = couplings.shape
     start = np.int64(0)
     for panel in range(n_panels):
-        product(source, n_rows, start, couplings, panel, fields, panel * width)
+        product(source, n_rows, start, couplings, panel, fields, panel * width, n_units)
     low, high = values
     zero, mean, var = scratch[0, :n_units], scratch[1, :n_units], scratch[2, :n_units]
     for r in range(n_rows):

@@ -52,7 +52,9 @@ def data_covariance(X, scale, queue, sums):
                     panel[k, i % WIDTH] = here[k]
             for panel in range(n_panels):
                 first = panel * WIDTH
-                product(scaled[first:], n_rows - first, 0, packed[:, :n_here], panel, tile, 0)
+                product(
+                    scaled[first:], n_rows - first, 0, packed[:, :n_here], panel, tile, 0, n_rows
+                )
                 for i in range(first, min(first + WIDTH, n_rows)):
                     for c in range(i - first + 1):
                         total[i, first + c] += tile[i - first, c]
@@ -95,14 +97,16 @@ def whitened_columns(X, whiten, directions, z, pull, queue, squares, products):
             end = min(row + ROWS, n_rows)
             states, rows, out = whiten[row:end], packed[:, :end], white[row:end]
             for panel in range(n_panels):
-                product(states, end - row, 0, rows, panel, out, panel * WIDTH)
+                product(states, end - row, 0, rows, panel, out, panel * WIDTH, last - first)
         squares[first:last] = 0
         products[first:last] = 0
         _add(white, z, 1, squares[first:last], products[first:last])
         if n_directions:
             pack_columns(white[:, : last - first], packed)
             for panel in range(n_panels):
-                product(directions, n_directions, 0, packed, panel, along, panel * WIDTH)
+                product(
+                    directions, n_directions, 0, packed, panel, along, panel * WIDTH, last - first
+                )
             _add(along, pull, -1, squares[first:last], products[first:last])
 
 

@@ -7,6 +7,8 @@ fused multiply-adds, so that a row's result does not depend on which rows are wi
 written in LLVM vectors because no loop nest would keep its accumulators in registers.
 """
 
+import math
+
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
@@ -21,8 +23,8 @@ _WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
 VECTOR_BYTES = 64 if _WIDE else 32
 TILE_VECTORS = 3
 TILE_ROWS = 8 if _WIDE else 4
-# So many rows of a panel stay in the first-level cache while all tiles pass over them.
-CHUNK = 512
+# So many rows of a panel (24 KiB) stay in the first-level cache while all tiles pass over them.
+CHUNK = 24 * 1024 // (TILE_VECTORS * VECTOR_BYTES)
 
 
 def panel_width(dtype):
@@ -42,15 +44,21 @@ def pack(matrix):
     array of shape (n_panels, n_rows, panel_width)
         The last panel is padded with zeros.
     """
-    panels = np.empty(packed_shape(*matrix.shape, matrix.dtype), matrix.dtype)
+    panels = empty_panels(*matrix.shape, matrix.dtype)
     fill_panels(matrix, panels)
     return panels
 
 
-def packed_shape(n_rows, n_columns, dtype):
-    """Shape of a packed matrix: (n_panels, n_rows, panel_width)."""
+def empty_panels(n_rows, n_columns, dtype):
+    """Memory for a packed matrix, (n_panels, n_rows, panel_width), at the start of a cache line.
+
+    A vector that lies across two lines takes twice as long to load.
+    """
     width = panel_width(dtype)
-    return -(-n_columns // width), n_rows, width
+    shape = -(-n_columns // width), n_rows, width
+    memory = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + VECTOR_BYTES, np.uint8)
+    start = -memory.ctypes.data % VECTOR_BYTES
+    return memory[start : start + memory.size - VECTOR_BYTES].view(dtype).reshape(shape)
 
 
 def fill_panels(matrix, panels):
@@ -64,25 +72,39 @@ def fill_panels(matrix, panels):
         panels[n_whole, :, rest:] = 0
 
 
-def product(states, n_rows, source, packed, panel, out, column):
-    """Set out[:n_rows, column:column + width] to states[:n_rows, source:] times one panel."""
-    panel_of_couplings = packed[panel]
+def product(states, n_rows, source, packed, panel, out, column, n_columns):
+    """Set out[:n_rows, column:column + width] to states[:n_rows, source:] times one panel.
+
+    Padding after `n_columns`, the columns of all panels together, need not be multiplied.
+    """
+    panel_of_couplings = packed[panel, :, : n_columns - panel * packed.shape[2]]
     n_source, width = panel_of_couplings.shape
     rows = states[:n_rows, source : source + n_source]
     out[:n_rows, column : column + width] = rows @ panel_of_couplings
 
 
 def _tile(n_tile_rows):
-    """Intrinsic for `n_tile_rows` rows of a product, starting at `row`."""
+    """Intrinsic for `n_tile_rows` rows of a product from `row` on.
+
+    They are multiplied with a whole panel, or with a single vector of it, `skip` columns from its
+    first one.
+    """
 
     @intrinsic
-    def tile(typing_context, states, row, source, packed, panel, first, last, out, column):
-        element = packed.dtype
+    def tile(
+        typing_context, states, row, source, packed, panel, single, skip, first, last, out, column
+    ):
         i = types.intp
-        signature = types.void(states, i, i, packed, i, i, i, out, i)
+        signature = types.void(states, i, i, packed, i, types.boolean, i, i, i, out, i)
 
         def generate(context, builder, signature, arguments):
-            _emit_tile(context, builder, signature, arguments, element, n_tile_rows)
+            arguments = list(arguments)
+            single = arguments.pop(5)
+            with builder.if_else(single) as branches:
+                for n_vectors, branch in zip((1, TILE_VECTORS), branches, strict=True):
+                    with branch:
+                        size = n_tile_rows, n_vectors
+                        _emit_tile(context, builder, signature, arguments, size)
             return context.get_dummy_value()
 
         return signature, generate
@@ -90,9 +112,11 @@ def _tile(n_tile_rows):
     return tile
 
 
-def _emit_tile(context, builder, signature, arguments, element, n_tile_rows):
-    states_type, _, _, packed_type, _, _, _, out_type, _ = signature.args
-    states, row, source, packed, panel, first_k, last_k, out, column = arguments
+def _emit_tile(context, builder, signature, arguments, size):
+    n_tile_rows, n_vectors = size
+    states_type, _, _, packed_type, _, _, _, _, _, out_type, _ = signature.args
+    element = packed_type.dtype
+    states, row, source, packed, panel, skip, first_k, last_k, out, column = arguments
     states = context.make_array(states_type)(context, builder, states)
     packed = context.make_array(packed_type)(context, builder, packed)
     out = context.make_array(out_type)(context, builder, out)
@@ -125,12 +149,14 @@ def _emit_tile(context, builder, signature, arguments, element, n_tile_rows):
         builder.gep(states.data, [builder.add(first, builder.mul(number(r), between_rows))])
         for r in range(n_tile_rows)
     ]
-    couplings = builder.gep(packed.data, [builder.mul(panel, stride(packed, 0))])
-    target = builder.gep(out.data, [builder.add(builder.mul(row, between_out_rows), column)])
+    couplings = builder.add(builder.mul(panel, stride(packed, 0)), skip)
+    couplings = builder.gep(packed.data, [couplings])
+    target = builder.add(builder.mul(row, between_out_rows), builder.add(column, skip))
+    target = builder.gep(out.data, [target])
 
     def pieces(pointers):
         for r in range(n_tile_rows):
-            for v in range(TILE_VECTORS):
+            for v in range(n_vectors):
                 offset = builder.add(builder.mul(number(r), between_out_rows), number(v * n_lanes))
                 yield vector_pointer(pointers, offset)
 
@@ -151,14 +177,14 @@ def _emit_tile(context, builder, signature, arguments, element, n_tile_rows):
     builder.position_at_end(head)
     k = builder.phi(i64)
     k.add_incoming(first_k, before)
-    accumulators = [builder.phi(vector) for _ in range(n_tile_rows * TILE_VECTORS)]
+    accumulators = [builder.phi(vector) for _ in range(n_tile_rows * n_vectors)]
     for accumulator, start in zip(accumulators, starts, strict=True):
         accumulator.add_incoming(start, before)
     builder.cbranch(builder.icmp_signed("<", k, last_k), body, end)
 
     builder.position_at_end(body)
     loaded = []
-    for v in range(TILE_VECTORS):
+    for v in range(n_vectors):
         offset = builder.add(builder.mul(k, number(width)), number(v * n_lanes))
         load = builder.load(vector_pointer(couplings, offset))
         load.align = n_bytes
@@ -171,8 +197,8 @@ def _emit_tile(context, builder, signature, arguments, element, n_tile_rows):
         spread = builder.shuffle_vector(
             lane, undefined, ir.Constant(ir.VectorType(i32, n_lanes), None)
         )
-        for v in range(TILE_VECTORS):
-            sums.append(builder.call(fma, [spread, loaded[v], accumulators[r * TILE_VECTORS + v]]))
+        for v in range(n_vectors):
+            sums.append(builder.call(fma, [spread, loaded[v], accumulators[r * n_vectors + v]]))
     k.add_incoming(builder.add(k, number(1)), builder.basic_block)
     for accumulator, total in zip(accumulators, sums, strict=True):
         accumulator.add_incoming(total, builder.basic_block)
@@ -190,20 +216,27 @@ _one_row = _tile(1)
 
 
 @overload(product, jit_options=INNER | {"_nrt": False})
-def _product(states, n_rows, source, packed, panel, out, column):
-    def tiled(states, n_rows, source, packed, panel, out, column):
+def _product(states, n_rows, source, packed, panel, out, column, n_columns):
+    lanes = VECTOR_BYTES // (packed.dtype.bitwidth // 8)
+
+    def tiled(states, n_rows, source, packed, panel, out, column, n_columns):
         not_inlined()
-        n_source = packed.shape[1]
+        n_source, width = packed.shape[1:]
+        # A panel that has a vector or more of padding is taken vector by vector.
+        n_here = n_columns - panel * width
+        narrow = n_here <= width - lanes
         for first in range(0, max(n_source, 1), CHUNK):
             last = min(first + CHUNK, n_source)
-            row = 0
-            while row + TILE_ROWS <= n_rows:
-                _full_tile(states, row, source, packed, panel, first, last, out, column)
-                row += TILE_ROWS
-            while row + 2 <= n_rows:
-                _two_rows(states, row, source, packed, panel, first, last, out, column)
-                row += 2
-            if row < n_rows:
-                _one_row(states, row, source, packed, panel, first, last, out, column)
+            for skip in range(0, n_here if narrow else 1, lanes):
+                part = packed, panel, narrow, skip, first, last, out, column
+                row = 0
+                while row + TILE_ROWS <= n_rows:
+                    _full_tile(states, row, source, *part)
+                    row += TILE_ROWS
+                while row + 2 <= n_rows:
+                    _two_rows(states, row, source, *part)
+                    row += 2
+                if row < n_rows:
+                    _one_row(states, row, source, *part)
 
     return tiled

@@ -55,9 +55,9 @@ def project_block(X, start, matrix, rows, vector):
                 field[c] += g * x[c]
                 target[c, i] = x[c]
     for panel in range(n_panels):
-        product(turned, BLOCK, 0, matrix, panel, rows, BLOCK + panel * WIDTH)
+        product(turned, BLOCK, 0, matrix, panel, rows, BLOCK + panel * WIDTH, n_panels * WIDTH)
     for panel in range(len(columns)):
-        product(rows, BLOCK, BLOCK, columns, panel, rows, panel * WIDTH)
+        product(rows, BLOCK, BLOCK, columns, panel, rows, panel * WIDTH, BLOCK)
 
 
 @kernel
@@ -167,7 +167,7 @@ def downdate(rows, rates, matrix):
                 turned[first + c, k] = z[c]
     for panel in range(n_panels):
         first = panel * WIDTH
-        product(turned[first:], n - first, 0, scaled, panel, tile, 0)
+        product(turned[first:], n - first, 0, scaled, panel, tile, 0, n_panels * WIDTH)
         lower = matrix[panel, first:]
         for i in range(n - first):
             row, change = lower[i], tile[i]

@@ -40,7 +40,9 @@ def conditional_moments(prior, couplings, states, queue, b, mean, var):
             break
         n_here = min(ROWS, n_rows - first)
         for panel in range(n_panels):
-            product(states[first:], n_here, start, couplings, panel, products, panel * width)
+            product(
+                states[first:], n_here, start, couplings, panel, products, panel * width, n_units
+            )
         for r in range(n_here):
             b_r, from_r = b[first + r], products[r]
             for i in range(b_r.shape[0]):
@@ -49,24 +51,23 @@ def conditional_moments(prior, couplings, states, queue, b, mean, var):
 
 
 @kernel
-def pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
-    """Sum over terms of scale * weights ** power * (left.T @ right).
+def pair_averages(lefts, rights, ends, weights, queue, out):
+    """Polynomial in the weights, entry by entry; the coefficients are sums of products of units.
 
     Parameters
     ----------
-    lefts : array of shape (n_terms, n_rows, n_left)
-    rights : array of shape (n_terms, n_panels, n_rows, panel_width)
+    lefts : array of shape (n_rows, n_left)
+        The rows of all coefficients, that of the highest power first.
+    rights : array of shape (n_panels, n_rows, panel_width)
         Packed.
-    counts : int64 array of shape (n_terms,)
-        Rows that each term has.
-    scales : float64 array of shape (n_terms,)
-    powers : int64 array of shape (n_terms,)
+    ends : int64 array of shape (n_powers,)
+        Where the rows of each coefficient end: coefficient = left.T @ right.
     weights, out : array of shape (n_left, n_right)
     queue : int64 array of shape (1,)
         Next group of rows of `out` that nobody has taken; shared by all threads that call this.
     """
     n_left, n_right = weights.shape
-    n_panels, _, width = rights.shape[1:]
+    n_panels, _, width = rights.shape
     products = np.zeros((ROWS, n_panels * width), weights.dtype)
     start = np.int64(0)
     while True:
@@ -74,20 +75,21 @@ def pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
         if first >= n_left:
             break
         n_here = min(ROWS, n_left - first)
-        for r in range(n_here):
-            out_r = out[first + r]
-            for i in range(n_right):
-                out_r[i] = 0
-        for term in range(len(counts)):
-            left = lefts[term, : counts[term], first : first + n_here].T
-            right = rights[term, :, : counts[term]]
+        begin = start
+        for k in range(len(ends)):
+            left, right = (
+                lefts[begin : ends[k], first : first + n_here].T,
+                rights[:, begin : ends[k]],
+            )
+            begin = ends[k]
             for panel in range(n_panels):
-                product(left, n_here, start, right, panel, products, panel * width)
-            scale = weights.dtype.type(scales[term])
+                column = panel * width
+                product(left, n_here, start, right, panel, products, column, n_right)
             for r in range(n_here):
                 out_r, weights_r, products_r = out[first + r], weights[first + r], products[r]
-                for _ in range(powers[term]):
+                if k == 0:
                     for i in range(n_right):
-                        products_r[i] *= weights_r[i]
-                for i in range(n_right):
-                    out_r[i] += scale * products_r[i]
+                        out_r[i] = products_r[i]
+                else:
+                    for i in range(n_right):
+                        out_r[i] = out_r[i] * weights_r[i] + products_r[i]

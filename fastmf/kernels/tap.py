@@ -199,17 +199,17 @@ def _visit(layer, flight, n_active, first_panel, last_panel, due, settings, tilt
     """
     not_inlined()
     width = layer.couplings.shape[2]
-    source = layer.source
+    source, n = layer.source, layer.n_units
     state, products = flight.state, flight.products
     first_due, n_due = due
     due_vars, due_products = state[VAR][first_due:], products[1][first_due:]
     for panel in range(first_panel, last_panel):
         column = (panel - first_panel) * width
-        product(state[MEAN], n_active, source, layer.couplings, panel, products[0], column)
+        product(state[MEAN], n_active, source, layer.couplings, panel, products[0], column, n)
         if n_due > 0:
-            product(due_vars, n_due, source, layer.squares, panel, due_products, column)
+            product(due_vars, n_due, source, layer.squares, panel, due_products, column, n)
         if settings.order == 3:
-            product(state[THIRD], n_active, source, layer.cubes, panel, products[2], column)
+            product(state[THIRD], n_active, source, layer.cubes, panel, products[2], column, n)
     first = first_panel * width
     n_units = min(last_panel * width, layer.n_units) - first
     at_once = np.int64(1) if settings.one_by_one else n_units
@@ -292,6 +292,8 @@ def tap(layers, visits, block, settings, tilt, seats, queue, record):
         for v in range(visits.shape[0]):
             # Without variances there are no Onsager terms to compute in the first layer.
             certain = certain and visits[v, 0] == visits[0, 0]
+            if certain and settings.begun:
+                continue
             due = (first_due, 0 if certain else n_due)
             how = (flight, n_active, visits[v, 1], visits[v, 2], due, settings, tilt, record)
             call_on(_visit, layers, visits[v, 0], how)

@@ -76,6 +76,9 @@ class Settings(NamedTuple):
         Rows that a worker holds at a time.
     resolution : float
         Relative spacing of the floating type.
+    begun : bool
+        Whether the start is data and what the first layer to be visited makes of them: these visits
+        are left out once. That layer's tilts are in the record.
     """
 
     order: int
@@ -88,6 +91,7 @@ class Settings(NamedTuple):
     accelerate_after: int
     rows_in_flight: int
     resolution: float
+    begun: bool = False
 
 
 class Tilt(NamedTuple):

@@ -9,10 +9,11 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference._layout import layout_of
+from fastmf.inference._workspace import borrowed
 from fastmf.inference.adaptive_tap import mean_covariance
 from fastmf.inference.expectation_propagation import ExpectationPropagation
 from fastmf.kernels import statistics as kernels
-from fastmf.kernels.product import fill_panels, packed_shape
+from fastmf.kernels.product import empty_panels, fill_panels
 from fastmf.learning.parameters import chain, unchained
 from fastmf.learning.posterior import posterior
 from fastmf.models import DBM
@@ -40,20 +41,22 @@ def pair_averages(weights, terms, n_threads=None):
     array of shape (n_visible, n_hidden)
     """
     (n_visible, n_hidden), dtype = weights.shape, weights.dtype
-    counts = np.array([len(visible) for visible, *_ in terms])
-    n_rows = counts.max()
-    lefts = np.empty((len(terms), n_rows, n_visible), dtype)
-    rights = np.empty((len(terms), *packed_shape(n_rows, n_hidden, dtype)), dtype)
-    for k, (visible, hidden, _, _) in enumerate(terms):
-        lefts[k, : counts[k]] = visible
-        fill_panels(hidden, rights[k, :, : counts[k]])
-    scales = np.array([term[2] for term in terms]) / counts
-    powers = np.array([term[3] for term in terms])
+    terms = sorted(terms, key=lambda term: -term[3])
+    ends = np.cumsum([len(visible) for visible, *_ in terms])
+    n_rows = int(ends[-1])
+    rights = empty_panels(n_rows, n_hidden, dtype)
     out = np.empty_like(weights)
-    n_workers = workers_for(n_visible // kernels.ROWS + 1, lefts.size * n_hidden, n_threads)
-    queue = np.zeros(1, np.int64)
-    arguments = lefts, rights, counts, scales, powers, weights, queue, out
-    in_parallel(kernels.pair_averages, arguments, n_workers)
+    n_workers = workers_for(n_visible // kernels.ROWS + 1, n_rows * weights.size, n_threads)
+    with borrowed((n_rows, n_visible), dtype) as lefts:
+        for (visible, hidden, scale, _), end in zip(terms, ends, strict=True):
+            rows = slice(end - len(visible), end)
+            lefts[rows] = visible
+            fill_panels(hidden, rights[:, rows])
+            rights[:, rows] *= dtype.type(scale / len(visible))
+        powers = np.array([power for *_, power in terms])
+        of_powers = ends[np.searchsorted(-powers, -np.arange(powers[0], -1, -1), "right") - 1]
+        arguments = lefts, rights, of_powers, weights, np.zeros(1, np.int64), out
+        in_parallel(kernels.pair_averages, arguments, n_workers)
     return out
 
 
@@ -94,7 +97,7 @@ def _of_rows(prior):
     return map_parameters(row_average, prior)
 
 
-def _of_data(model, X, order, n_threads, **options):
+def _of_data(model, X, order, n_threads, hidden=None, **options):
     """What makes the average over rows of log sum_h exp(-energy(x, h)) change.
 
     Returns the terms of `pair_averages` for each of the couplings, and the derivatives by the
@@ -102,12 +105,12 @@ def _of_data(model, X, order, n_threads, **options):
     """
     visible = _of_rows(log_prob_gradient(model.layers[0], X))
     if isinstance(model, DBM):
-        hidden = posterior(model, X, order=order, n_threads=n_threads, **options)
-        terms, layers = _of_solutions(hidden.model, hidden.solutions, order)
-        return [[(X, hidden.solutions.mean[0], 1, 0)], *terms], [visible, *layers]
-    b, mean, var = conditional_moments(model, X, order, n_threads)
-    hidden = _of_rows(prior_gradient(model.hidden, b, b.dtype.type(0), mean, var))
-    return [[(X, mean, 1, 0)]], [visible, hidden]
+        above = posterior(model, X, order=order, n_threads=n_threads, **options)
+        terms, layers = _of_solutions(above.model, above.solutions, order)
+        return [[(X, above.solutions.mean[0], 1, 0)], *terms], [visible, *layers]
+    b, mean, var = conditional_moments(model, X, order, n_threads) if hidden is None else hidden
+    slope = _of_rows(prior_gradient(model.hidden, b, b.dtype.type(0), mean, var))
+    return [[(X, mean, 1, 0)]], [visible, slope]
 
 
 def _of_solutions(model, solutions, order):
@@ -162,10 +165,13 @@ def gradient(model, X, of_model, order=2, n_threads=None, **options):
     return gradient_and_means(model, X, of_model, order, n_threads, **options)[0]
 
 
-def gradient_and_means(model, X, of_model, order=2, n_threads=None, **options):
-    """`gradient`, and the means of each layer over the data, which `centred` takes."""
+def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None, **options):
+    """`gradient`, and the means of each layer over the data, which `centred` takes.
+
+    Those who know the `conditional_moments` of the hidden units of an RBM can give them.
+    """
     adaptive = isinstance(of_model, ExpectationPropagation)
-    pairs, layers = _of_data(model, X, order, n_threads, **options)
+    pairs, layers = _of_data(model, X, order, n_threads, hidden, **options)
     if isinstance(of_model, np.ndarray):
         less_pairs, less_layers = _of_data(model, of_model, order, n_threads, **options)
     else:

@@ -6,12 +6,12 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.adaptive_tap import adaptive_tap
-from fastmf.inference.tap import tap
+from fastmf.inference.tap import sweeps_from_data, tap
 from fastmf.kernels import ascent as kernels
 from fastmf.learning import centring
 from fastmf.learning.domain import project
 from fastmf.learning.gibbs import gibbs
-from fastmf.learning.gradients import MEAN_FIELD, ORDERS, gradient_and_means
+from fastmf.learning.gradients import MEAN_FIELD, ORDERS, conditional_moments, gradient_and_means
 from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.starts import starts
 from fastmf.models import CRBM, DBM, RBM
@@ -57,12 +57,16 @@ def initial_state(model):
     return State(model, ModelParameters.of(model).combine(np.zeros_like))
 
 
-def states_of_model(state, X, settings, order, rng, n_threads=None):
+def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None):
     """Solutions or samples of the model, as the chosen method takes them.
 
-    Persistent chains in `state` move on.
+    Persistent chains in `state` move on. The moments of the hidden units given the batch, if known,
+    save work where the solutions start from it.
     """
     model, n_starts = state.model, settings.n_starts or len(X)
+    from_data = settings.starts == "data" and n_starts == len(X)
+    if hidden is not None and from_data and settings.gradient in ORDERS:
+        return sweeps_from_data(model, X, hidden, order, settings.n_sweeps, n_threads)
     if settings.gradient in MEAN_FIELD:
         persistent = settings.starts == "persistent"
         if persistent and state.chains:
@@ -96,9 +100,10 @@ def slope(state, X, settings, rng, n_threads=None):
     ModelParameters, list of arrays of shape (n_units,)
     """
     model, order = state.model, ORDERS.get(settings.gradient, 1)
-    of_model = states_of_model(state, X, settings, order, rng, n_threads)
+    hidden = None if isinstance(model, DBM) else conditional_moments(model, X, order, n_threads)
+    of_model = states_of_model(state, X, settings, order, rng, n_threads, hidden)
     options = hidden_layers(model, settings)
-    return gradient_and_means(model, X, of_model, order, n_threads, **options)
+    return gradient_and_means(model, X, of_model, order, n_threads, hidden, **options)
 
 
 def step(state, X, settings, rate, rng, n_threads=None):

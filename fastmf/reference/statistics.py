@@ -11,9 +11,9 @@ def conditional_moments(prior, couplings, states, queue, b, mean, var):
     mean[:], var[:] = prior.moments(b, b.dtype.type(0))
 
 
-def pair_averages(lefts, rights, counts, scales, powers, weights, queue, out):
-    """Sum over terms of scale * weights ** power * (left.T @ right)."""
+def pair_averages(lefts, rights, ends, weights, queue, out):
+    """Polynomial in the weights, entry by entry; the coefficients are sums of products of units."""
     out[:] = 0
-    for left, right, n, scale, power in zip(lefts, rights, counts, scales, powers, strict=True):
-        pairs = left[:n].T @ unpacked(right[:, :n], weights.shape[1])
-        out += out.dtype.type(scale) * weights**power * pairs
+    for power, begin, end in zip(range(len(ends))[::-1], [0, *ends], ends, strict=False):
+        pairs = lefts[begin:end].T @ unpacked(rights[:, begin:end], weights.shape[1])
+        out += weights**power * pairs

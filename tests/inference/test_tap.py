@@ -6,6 +6,8 @@ from kernel_cases import Size, machines
 from readme import example
 
 import fastmf as mf
+from fastmf.inference.tap import sweeps_from_data
+from fastmf.learning.gradients import conditional_moments
 
 W2 = np.array([[0.9, -0.7], [0.4, 0.8]])
 FIELDS2 = np.array([0.1, -0.2]), np.array([0.3, -0.4])
@@ -481,3 +483,22 @@ def test_bad_model():
     gaussian = mf.RBM(W2 / 9, mf.Gaussian(np.zeros(2), 1.0), mf.Bernoulli(np.zeros(2)))
     with pytest.raises(ValueError, match="order=3 needs binary units"):
         mf.tap(gaussian, order=3)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_few_sweeps_from_data_are_those_of_tap(order):
+    # The data's own moments stand for the first half of a sweep, to the last bit.
+    rng = np.random.default_rng(8)
+    weights = rng.normal(0, 0.2, (60, 40))
+    model = mf.RBM(weights, mf.Bernoulli(rng.normal(size=60)), mf.Bernoulli(rng.normal(size=40)))
+    # More rows than two workers hold at a time.
+    X = (rng.random((230, 60)) < 0.3).astype(float)
+    hidden = conditional_moments(model, X, order)
+    for n_sweeps in (1, 2, 5):
+        expected = mf.tap(model, X, order=order, max_iter=n_sweeps, free_energy=False)
+        for n_threads in (1, 2):
+            found = sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads)
+            np.testing.assert_array_equal(found.n_iter, expected.n_iter)
+            for name in ("mean", "var", "b", "a"):
+                for ours, theirs in zip(getattr(found, name), getattr(expected, name), strict=True):
+                    np.testing.assert_array_equal(ours, theirs)

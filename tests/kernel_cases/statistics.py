@@ -16,18 +16,17 @@ def conditional_arguments(size, dtype, rows=None):
 
 
 def pair_arguments(size, dtype, rows=None):
-    """Arguments of `pair_averages`; "rows" are visible units. The terms differ in length."""
+    """Arguments of `pair_averages`; "rows" are visible units. The coefficients differ in rows."""
     model, rng = rbm(size, dtype), np.random.default_rng(5)
     units = chosen(rows, size.n_visible)
-    counts = np.array([size.n_rows, size.n_rows - 2, size.n_rows - 1])
-    lefts = rng.normal(size=(3, size.n_rows, size.n_visible)).astype(dtype)[:, :, units]
-    rights = rng.normal(size=(3, size.n_rows, size.n_hidden)).astype(dtype)
+    ends = np.cumsum([size.n_rows, size.n_rows - 2, size.n_rows - 1])
+    lefts = rng.normal(size=(ends[-1], size.n_visible)).astype(dtype)[:, units]
+    rights = rng.normal(size=(ends[-1], size.n_hidden)).astype(dtype)
     weights = np.array(model.weights[units])
     weights.flags.writeable = False  # like a model's
     return (
-        *(np.ascontiguousarray(lefts), np.stack([pack(right) for right in rights]), counts),
-        *(1 / counts, np.array([0, 1, 2]), weights, np.zeros(1, np.int64)),
-        np.zeros_like(weights),
+        *(np.ascontiguousarray(lefts), pack(rights / rights.dtype.type(size.n_rows)), ends),
+        *(weights, np.zeros(1, np.int64), np.zeros_like(weights)),
     )
 
 

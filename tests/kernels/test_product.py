@@ -5,9 +5,11 @@ from fastmf._numba import kernel
 from fastmf.kernels.product import (
     CHUNK,
     TILE_ROWS,
+    TILE_VECTORS,
+    VECTOR_BYTES,
+    empty_panels,
     fill_panels,
     pack,
-    packed_shape,
     panel_width,
     product,
 )
@@ -15,9 +17,9 @@ from fastmf.reference.product import unpacked
 
 
 @kernel
-def multiply(states, n_rows, source, packed, out):
+def multiply(states, n_rows, source, packed, out, n_columns):
     for panel in range(packed.shape[0]):
-        product(states, n_rows, source, packed, panel, out, panel * packed.shape[2])
+        product(states, n_rows, source, packed, panel, out, panel * packed.shape[2], n_columns)
 
 
 def run(states, matrix, source=0, n_rows=None):
@@ -25,7 +27,7 @@ def run(states, matrix, source=0, n_rows=None):
     n_rows = len(states) if n_rows is None else n_rows
     # Whatever was there before must not show.
     out = np.full((n_rows + 1, packed.shape[0] * packed.shape[2]), np.nan, matrix.dtype)
-    multiply(states, n_rows, source, packed, out)
+    multiply(states, n_rows, source, packed, out, matrix.shape[1])
     assert np.isnan(out[n_rows:]).all()
     return out[:n_rows, : matrix.shape[1]]
 
@@ -39,7 +41,17 @@ WIDTH = {np.float32: panel_width(np.float32), np.float64: panel_width(np.float64
 def test_product_is_that_of_numpy(n_rows, n_source, dtype):
     rng = np.random.default_rng(0)
     states = rng.normal(size=(n_rows, n_source)).astype(dtype)
-    for n_columns in (1, WIDTH[dtype] - 1, WIDTH[dtype], WIDTH[dtype] + 1, 2 * WIDTH[dtype] + 5):
+    width, lanes = WIDTH[dtype], WIDTH[dtype] // TILE_VECTORS
+    for n_columns in (
+        1,
+        lanes,
+        lanes + 1,
+        width - 1,
+        width,
+        width + 1,
+        2 * width - lanes,
+        2 * width + 5,
+    ):
         matrix = rng.normal(size=(n_source, n_columns)).astype(dtype)
         expected = states.astype(float) @ matrix.astype(float)
         size = abs(states.astype(float)) @ abs(matrix.astype(float))
@@ -68,6 +80,12 @@ def test_source_and_order_of_the_matrix(dtype):
     np.testing.assert_array_equal(run(states, np.asfortranarray(matrix), source=7), expected)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_vector_of_couplings_lies_across_cache_lines(dtype):
+    for n_columns in (1, 29, 100):
+        assert pack(np.ones((7, n_columns), dtype)).ctypes.data % VECTOR_BYTES == 0
+
+
 def test_packing_loses_nothing():
     matrix = np.random.default_rng(3).normal(size=(11, 29))
     np.testing.assert_array_equal(unpacked(pack(matrix), 29), matrix)
@@ -77,7 +95,8 @@ def test_packing_loses_nothing():
 @pytest.mark.parametrize("n_columns", [1, 24, 25])
 def test_what_no_column_fills_is_zero(n_columns):
     # No product shows it: those columns are multiplied and then left out.
-    panels = np.full(packed_shape(3, n_columns, np.float32), np.nan, np.float32)
+    panels = empty_panels(3, n_columns, np.float32)
+    panels[:] = np.nan
     fill_panels(np.ones((3, n_columns), np.float32), panels)
     whole = panels.swapaxes(0, 1).reshape(3, -1)
     np.testing.assert_array_equal(
