@@ -44,11 +44,11 @@ from fastmf.kernels.odds import (
     from_off,
     from_on,
     gather,
-    incoming,
+    log_incoming,
     log_of_product,
+    log_pairs,
     outgoing,
     outgoing_damped,
-    pair_ratios,
     probabilities,
     take_logs,
     total_of,
@@ -71,8 +71,8 @@ def _receive(settings, problem, unit, decoded, messages, beliefs, received):
         return total_of(received)
     e = problem.exponentials[unit]
     if settings.algorithm == SUM:
-        incoming(e, messages[unit], p, q, received)
-    elif decoded:
+        return log_incoming(e, messages[unit], p, q, settings.chunk)
+    if decoded:
         from_on(e, p, q, received)
     else:
         from_off(e, p, q, received)
@@ -88,6 +88,7 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
     fields = problem.visible_field[min(row, problem.visible_field.shape[0] - 1)]
     visible, beliefs = record.visible[row], partial.beliefs[seat]
     logs, wide, product = partial.logs[seat, block], work.wide, work.product
+    p, q = beliefs[0], beliefs[1]
     log_odds, yes, no, changes = work.visible[0], work.visible[1], work.visible[2], work.visible[3]
     real = product.dtype.type
     old_share, new_share = real(damping), real(1 - damping)
@@ -115,9 +116,9 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
             if settings.algorithm == SUM:
                 e, s, on, off = problem.exponentials[i], messages[i], real(yes[k]), real(no[k])
                 if damping == 0:
-                    outgoing(e, r, on, off, s, product)
+                    outgoing(e, p, q, on, off, s, product)
                 else:
-                    outgoing_damped(e, r, on, off, old_share, new_share, s, product)
+                    outgoing_damped(e, p, q, on, off, old_share, new_share, s, product)
                 since_flush += 1
                 since_refresh += 1
                 if since_flush == settings.flush:
@@ -222,20 +223,18 @@ def _conclude(settings, problem, row, record, partial, seat):
 
 
 @kernel(inner=True)
-def _bethe_block(settings, problem, row, block, messages, partial, seat, work):
+def _bethe_block(settings, problem, row, block, messages, partial, seat):
     """Contribution of a block of visible units, and their pairs, to the Bethe log-partition."""
     fields = problem.visible_field[min(row, problem.visible_field.shape[0] - 1)]
     p, q = partial.beliefs[seat, 0], partial.beliefs[seat, 1]
-    r = work.received[0]
-    real = r.dtype.type
+    real = p.dtype.type
     total = 0.0
     for i in range(block * BLOCK, min((block + 1) * BLOCK, messages.shape[0])):
-        incoming(problem.exponentials[i], messages[i], p, q, r)
-        log_odds = fields[i] + log_of_product(r, settings.fold, settings.chunk)
+        e, s = problem.exponentials[i], messages[i]
+        log_odds = fields[i] + log_incoming(e, s, p, q, settings.chunk)
         yes, no = sigmoid_pair(log_odds)
-        pair_ratios(r, real(yes), real(no))
         total += softplus(log_odds)
-        total += log_of_product(r, settings.fold, settings.chunk)
+        total += log_pairs(e, s, p, q, real(yes), real(no), settings.chunk)
     return total
 
 
@@ -288,7 +287,7 @@ def belief_propagation(settings, problem, messages, record, partial, queue):
         if settings.algorithm == SUM:
             total = _bethe_hidden(row, record)
             for block in range(partial.change.shape[1]):
-                total += _bethe_block(settings, problem, row, block, of_row, partial, seat, work)
+                total += _bethe_block(settings, problem, row, block, of_row, partial, seat)
             record.bethe[row] = total
 
 
@@ -315,7 +314,7 @@ def sweep_blocks(settings, problem, messages, record, partial, queue):
             )  # fmt: skip
         else:
             partial.value[0, block] = _bethe_block(
-                settings, problem, 0, block, messages[0], partial, 0, work
+                settings, problem, 0, block, messages[0], partial, 0
             )
 
 
