@@ -377,3 +377,20 @@ def _not_inlined(typing_context):
         return context.get_dummy_value()
 
     return types.void(), generate
+
+
+def widest_vectors():
+    """Let the calling function have vectors as wide as the machine's, for its polynomials.
+
+    LLVM takes half of Intel's 512 bits, for the sake of machines that slowed down with all of them.
+    """
+
+
+@emitted(widest_vectors)
+def _widest_vectors(typing_context):
+    def generate(context, builder, signature, arguments):
+        # An attribute with a value, which llvmlite would not let through.
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.void(), generate

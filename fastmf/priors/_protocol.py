@@ -28,7 +28,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from fastmf._numba import INNER, REORDER, compile_methods, unit
+from fastmf._numba import INNER, REORDER, compile_methods, unit, widest_vectors
 
 compile_methods("log_partition", "moments")
 compile_methods("third_cumulant", tilted=False)
@@ -275,6 +275,7 @@ def _tilted_moments(prior, start, b, a, mean, var):
         return prior.instance_class._tilted_moments(prior)
 
     def one_by_one(prior, start, b, a, mean, var):
+        widest_vectors()
         for i in range(b.shape[0]):
             mean[i], var[i] = unit(prior, start + i).moments(b[i], a[i])
 
@@ -289,6 +290,7 @@ def _tilted_log_partition(prior, start, b, a):
         return prior.instance_class._tilted_log_partition(prior)
 
     def one_by_one(prior, start, b, a):
+        widest_vectors()
         total = 0.0
         for i in range(b.shape[0]):
             total += unit(prior, start + i).log_partition(b[i], a[i])

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from fastmf._numba import INNER, REORDER
+from fastmf._numba import INNER, REORDER, widest_vectors
 from fastmf.special import clip, exp, exp_of_small, log, two_product, two_sum, where, widen
 
 # What lies below exp(-DROP) of the maximum is left out: less than 1e-11 of a variance.
@@ -246,6 +246,7 @@ TOGETHER = 5
 @register_jitable(**INNER)
 def prepare_block(prior, start, b, a, workspace):
     """The first two steps of `integrate` for up to BLOCK units of a prior, from `start` on."""
+    widest_vectors()
     n = b.shape[0]
     units = slice(start, start + n)
     field, precision = prior.field[units], prior.precision[units]
@@ -288,6 +289,7 @@ def prepare_block(prior, start, b, a, workspace):
 @register_jitable(**INNER, fastmath=REORDER)
 def _add_nodes(first, slope, curvature, m0, m1, m2):
     """Add TOGETHER nodes for many units."""
+    widest_vectors()
     for i in range(slope.shape[0]):
         sums = m0[i], m1[i], m2[i]
         for k in range(TOGETHER):

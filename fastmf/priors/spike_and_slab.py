@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from fastmf._numba import INNER
+from fastmf._numba import INNER, widest_vectors
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit
 from fastmf.priors._protocol import floating_type, unit_prior
@@ -330,6 +330,7 @@ def _moments(prior, log_weight, b, a):
 
 
 def _moments_by_blocks(prior, start, b, a, mean, var):
+    widest_vectors()
     workspace = np.empty(_quadrature.WORKSPACE)
     for first in range(0, b.shape[0], _quadrature.BLOCK):
         last = min(first + _quadrature.BLOCK, b.shape[0])

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._numba import widest_vectors
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit, project_precision
 from fastmf.priors._protocol import floating_type, unit_prior
@@ -146,6 +147,7 @@ class TruncatedGaussian(NamedTuple):
 
 
 def _moments_by_blocks(prior, start, b, a, mean, var):
+    widest_vectors()
     workspace = np.empty(_quadrature.WORKSPACE)
     for first in range(0, b.shape[0], _quadrature.BLOCK):
         last = min(first + _quadrature.BLOCK, b.shape[0])
