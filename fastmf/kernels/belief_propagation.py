@@ -8,7 +8,8 @@ unit i is then the ratio
     r = (s q + e^W p) / (s q + p),    log-odds_i = field_i + sum_j log(r),
 
 and, with the new belief P, Q of the visible unit, the message back is
-(r Q + e^W P) / (r Q + P): two divisions for each pair of units, and logarithms of products only.
+(r Q + e^W P) / (r Q + P). With r undivided, as its two parts, that is one division for each pair of
+units; and there are logarithms of products only.
 All messages lie between 1 and e^W and nothing is subtracted, so that saturated beliefs are harmless
 while e^(2 |W|) is a number of the type. Couplings and messages are padded with hidden
 units of no coupling that are certainly 0.
