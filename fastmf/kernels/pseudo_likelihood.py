@@ -14,7 +14,6 @@ from fastmf.special import constant, exp, log
 
 # Rows that one task of a worker is about.
 ROWS = 64
-
 # A row's softplus(t) = max(t, 0) + log(1 + exp(-|t|)) are added up with one logarithm for so many
 # units: the product of their factors, each in [1, 2], does not overflow.
 FACTORS = 100
@@ -372,7 +371,8 @@ def bslm(
         Filled with the number of sweeps, negative if the last still gained `tol` or more.
     """
     n_units, n_rows = states.shape
-    odds = np.empty((n_units, n_rows))
+    # Bytes in place of numbers: from memory come the spins of two units for each coupling.
+    odds, spins = np.empty((n_units, n_rows)), states.astype(np.int8)
     surprise, factors, exponents = np.empty(n_rows), np.empty(n_rows), np.empty(n_rows, np.int64)
     while True:
         start = fetch_and_increment(queue)
@@ -397,4 +397,4 @@ def bslm(
                 n_iter[start] = sweep
                 break
             if sweep < max_iter:
-                _sweep(states, weights, mean, second, step, l1, l2, couplings_s, field_s, odds)
+                _sweep(spins, weights, mean, second, step, l1, l2, couplings_s, field_s, odds)
