@@ -1,11 +1,14 @@
 """Solvers by blocks of rows: the results of NumPy arrays, with Dask arrays in their fields."""
 
+import copy
 import dataclasses
 from numbers import Integral
 
 import numpy as np
 
 from fastmf.distributed._rows import blocks, is_dask
+from fastmf.inference._assignments import draws_per_row
+from fastmf.inference._rows import generator
 from fastmf.inference.belief_propagation import belief_propagation as solve_beliefs
 from fastmf.inference.tap import tap as solve_tap
 
@@ -47,13 +50,19 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
     return _by_blocks(solve_tap, model, arguments, n_threads, options)
 
 
-def belief_propagation(model, *, field, n_threads=1, **options):
+def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **options):
     """Beliefs under rows of fields of Dask arrays: `fastmf.belief_propagation` by blocks.
 
     Parameters
     ----------
     model : RBM
     field : Dask array of shape (n_rows, n_visible), or pair of these or None
+    n_restarts : int, default 0
+        As in `fastmf.belief_propagation`. For the same `rng` a row has the same random assignments
+        there and here, however rows are split into blocks.
+    rng : numpy.random.Generator or int, optional
+        For restarts. A generator must be of `numpy.random.PCG64` or `PCG64DXSM`, as `default_rng`
+        makes them; it is left as if it had drawn for all rows.
     n_threads : int, default 1
         Of each task: Dask runs several at once.
     **options
@@ -69,10 +78,25 @@ def belief_propagation(model, *, field, n_threads=1, **options):
     TypeError
         If `field` has no Dask array.
     ValueError
-        For `history`, `certificate` and `pairwise="mean"`, which are not of rows, and as
-        `fastmf.belief_propagation` does.
+        For `history`, `certificate` and `pairwise="mean"`, which are not of rows, for other
+        generators, and as `fastmf.belief_propagation` does.
     """
-    return _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options)
+    if not n_restarts:
+        return _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options)
+    rng = generator(rng)
+    if not isinstance(rng.bit_generator, np.random.PCG64 | np.random.PCG64DXSM):
+        kind = type(rng.bit_generator).__name__
+        raise ValueError(f"rng must be of PCG64, which can be advanced to any row, not {kind}.")
+    start = copy.deepcopy(rng)
+
+    def generator_at(row):
+        bits = copy.deepcopy(start.bit_generator)
+        return np.random.Generator(bits.advance(row * draws_per_row(model, n_restarts)))
+
+    options = options | {"n_restarts": n_restarts, "rng": 0}  # each block is given its own
+    found = _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options, generator_at)
+    rng.bit_generator.state = generator_at(len(found.converged)).bit_generator.state
+    return found
 
 
 def score_samples(estimator, X, log_partition="log_sum_exp"):
@@ -117,8 +141,11 @@ def _leaves(value):
     return value if isinstance(value, tuple | list) else (value,)
 
 
-def _by_blocks(solver, model, arguments, n_threads, options):
-    """The solver's result with lazy fields, each block of rows one task."""
+def _by_blocks(solver, model, arguments, n_threads, options, generator_at=None):
+    """The solver's result with lazy fields, each block of rows one task.
+
+    A block that starts at a row has the random numbers of `generator_at(row)`.
+    """
     import dask
     import dask.array as da
 
@@ -166,8 +193,14 @@ def _by_blocks(solver, model, arguments, n_threads, options):
             return tuple(of_block(part, k) for part in value)
         return cut_rows[id(value)][k] if is_dask(value) else value
 
+    firsts = np.cumsum((0, *sizes)).tolist()
     results = [
-        task(solver, shared, {name: of_block(value, k) for name, value in arguments.items()})
+        task(
+            solver,
+            shared,
+            {name: of_block(value, k) for name, value in arguments.items()},
+            generator_at and generator_at(firsts[k]),
+        )
         for k in range(len(sizes))
     ]
     lazy = {
@@ -187,8 +220,11 @@ def _one_row(value, missing):
     return np.full((1, value.shape[1]), nothing, value.dtype)
 
 
-def _solve(solver, shared, arguments):
+def _solve(solver, shared, arguments, rng):
     model, options = shared
+    if rng is not None:
+        # The task may run again, for another field or on another worker, from the same numbers.
+        options = options | {"rng": copy.deepcopy(rng)}
     return solver(model, **arguments, **options)
 
 

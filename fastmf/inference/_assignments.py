@@ -10,6 +10,11 @@ from fastmf.kernels.local_search import climb
 ROUNDS = 200
 
 
+def draws_per_row(model, n_restarts):
+    """Random numbers that `scatter` takes for a row: in any company a row can have its own."""
+    return (n_restarts + 1) * len(model.weights)
+
+
 def scatter(model, bits, record, n_starts, rng):
     """Random assignments for rows to start from, but for the first of each `n_starts` rows."""
     n_rows, n = record.visible.shape

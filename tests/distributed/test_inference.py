@@ -61,6 +61,41 @@ def test_beliefs_of_blocks_are_beliefs_of_all_rows():
     np.testing.assert_array_equal(lazy.pairwise.compute(), eager.pairwise)
 
 
+@pytest.mark.parametrize("algorithm", ["max", "mixed"])
+def test_restarts_of_a_row_are_its_own_in_any_blocks(algorithm):
+    rng = np.random.default_rng(7)
+    model = mf.RBM(rng.normal(size=(12, 7)) * 3, mf.Ising(np.zeros(12)), mf.Ising(np.zeros(7)))
+    # Equal rows: they differ by their restarts alone, and one sweep leaves them where those led.
+    rows, options = np.zeros((40, 12)), {"algorithm": algorithm, "n_restarts": 1, "max_iter": 1}
+    eager = mf.belief_propagation(model, field=rows, rng=3, **options)
+    assert len(np.unique(eager.objective.round(9))) > 10
+    for chunks in (40, 10, (1, 0, 7, 32)):
+        field = da.from_array(rows).rechunk({0: chunks})
+        lazy = mfd.belief_propagation(model, field=field, rng=3, **options)
+        for _ in range(2):  # computed anew
+            found = lazy.objective.compute(scheduler="threads", num_workers=2)
+            np.testing.assert_allclose(found, eager.objective, rtol=1e-12)
+        for x, y in zip(lazy.assignment, eager.assignment, strict=True):
+            np.testing.assert_array_equal(x.compute(scheduler="threads", num_workers=2), y)
+
+
+def test_a_generator_goes_on_as_if_it_had_drawn_for_all_rows():
+    rng = np.random.default_rng(8)
+    model, rows = machine(rng), rng.normal(size=(9, 12))
+    options = {"algorithm": "mixed", "n_restarts": 2}
+    ours, theirs = np.random.default_rng(1), np.random.default_rng(1)
+    for _ in range(2):
+        lazy = mfd.belief_propagation(model, field=da.from_array(rows, 4), rng=ours, **options)
+        eager = mf.belief_propagation(model, field=rows, rng=theirs, **options)
+        np.testing.assert_array_equal(lazy.assignment[0].compute(), eager.assignment[0])
+        assert ours.bit_generator.state == theirs.bit_generator.state
+    for options in ({"rng": np.random.Generator(np.random.SFC64())}, {}):
+        with pytest.raises(ValueError, match="rng"):
+            mfd.belief_propagation(
+                model, field=da.from_array(rows, 4), algorithm="max", n_restarts=1, **options
+            )
+
+
 def test_rows_that_do_not_converge_say_so_in_their_block():
     rng = np.random.default_rng(2)
     model, X = machine(rng), (rng.random((9, 12)) < 0.4).astype(float)

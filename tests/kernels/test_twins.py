@@ -106,6 +106,16 @@ def test_every_kernel_has_a_case():
     assert "tap.tap" in kernels
 
 
+def test_asv_times_every_large_case():
+    source = (TESTS.parent / "asv_bench" / "benchmarks" / "kernels.py").read_text(encoding="utf-8")
+    names = next(
+        ast.literal_eval(node.value)  # a literal: the same at commits that lack some kernels
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "NAMES"
+    )
+    assert sorted(names) == sorted(str(the_case) for the_case in CASES if the_case.large)
+
+
 @pytest.mark.parametrize("without_compiler", ["1", "0"])
 def test_fresh_processes_do_the_same(tmp_path, without_compiler):
     """Kernels that are not decorated, and kernels that were compiled by another process."""
