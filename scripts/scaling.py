@@ -3,9 +3,10 @@
 A script says which points it measures, and what is to be timed at each. Here all contestants of a
 point take turns, beside the least time that this machine needs for the same work: for the matrix
 products at the rate of its own, or for reading and writing the same numbers at the rate at which it
-copies arrays too large for its caches (smaller ones can be faster). Both rates are measured at the
-same number of threads, which are bound to as many cores. Compilation is not on the clock; on a busy
-machine compare what took turns, not milliseconds.
+copies arrays too large for its caches (smaller ones can be faster). Both rates are measured at all
+points, at the same number of threads, which are bound to as many cores, and the best one counts: a
+busy moment is no ceiling. Compilation is not on the clock; on a busy machine compare what took
+turns, not milliseconds.
 """
 
 import argparse
@@ -13,7 +14,6 @@ import csv
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,15 +56,28 @@ class Work(NamedTuple):
     operations: float = 0.0
     bytes: float = 0.0
 
-    def ceiling(self, dtype, threads, quick=False):
+    def measure(self, dtype, threads, quick=False):
+        """Measure what the machine does of such work in a second; the best so far counts."""
+        rates = {}
+        if self.operations:
+            rates["product", dtype, threads] = product_rate(dtype, quick)
+        if self.bytes:
+            rates["copy", dtype, threads] = copy_rate(threads, quick)
+        for key, rate in rates.items():
+            BEST[key] = max(rate, BEST.get(key, 0))
+
+    def ceiling(self, dtype, threads):
         """Least seconds for it on this machine; None for no work known."""
-        seconds = [self.operations / product_rate(dtype, threads, quick)] * bool(self.operations)
-        seconds += [self.bytes / copy_rate(threads, quick)] * bool(self.bytes)
+        work = {"product": self.operations, "copy": self.bytes}
+        seconds = [amount / BEST[kind, dtype, threads] for kind, amount in work.items() if amount]
         return sum(seconds) if seconds else None
 
 
-@cache
-def product_rate(dtype, threads, quick=False):
+# Operations or bytes a second, by kind of work, type and threads.
+BEST: dict = {}
+
+
+def product_rate(dtype, quick=False):
     """Operations a second of NumPy's matrix product (a multiply-add is two), the best of five."""
     n = 128 if quick else 1024
     a = np.random.default_rng(0).random((n, n)).astype(dtype)
@@ -73,7 +86,6 @@ def product_rate(dtype, threads, quick=False):
     return 2 * n**3 / min(times)
 
 
-@cache
 def copy_rate(threads, quick=False):
     """Bytes a second, read and written, of a copy in so many threads, the best of five."""
     source = np.ones((threads, (1 << 20 if quick else 1 << 26) // 8))
@@ -149,28 +161,36 @@ def run(name, text, points, problem, options=(), argv=None):
     chosen = parser.parse_args(argv)
     chosen.repeats = chosen.repeats or (1 if chosen.quick else 7)
     chosen.output.mkdir(parents=True, exist_ok=True)
-    table = []
+    table, work = [], {}
     with open(chosen.output / f"{name}.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(FIELDS)
+
+        def note(point, who, seconds):
+            table.append((point, who, seconds))
+            row = *point._replace(size=" x ".join(map(str, point.size))), who, f"{seconds:.4g}"
+            writer.writerow(row)
+            print(" ".join(f"{value!s:>11}" for value in row), flush=True)
+
         for point in points(chosen):
-            for who, seconds in _measure(point, problem, chosen).items():
-                size = " x ".join(map(str, point.size))
-                table.append((point, who, seconds))
-                row = *point._replace(size=size), who, f"{seconds:.4g}"
-                writer.writerow(row)
-                print(" ".join(f"{value!s:>11}" for value in row), flush=True)
+            found, work[point] = _measure(point, problem, chosen)
+            for who, seconds in found.items():
+                note(point, who, seconds)
             file.flush()
+        for point, of_point in work.items():
+            if (least := of_point.ceiling(point.dtype, point.threads)) is not None:
+                note(point, "ceiling", least)
     draw(table, chosen.output / f"{name}.png")
 
 
 def _measure(point, problem, options):
-    """Median seconds of each contestant, and the ceiling."""
+    """Median seconds of each contestant, and the work."""
     with pinned(point.threads), problem(point, options) as (contestants, work):
         times = interleaved(contestants, options.repeats)
         found = {who: median(seconds) for who, seconds in times.items()}
-        least = work().ceiling(point.dtype, point.threads, options.quick)
-    return found if least is None else found | {"ceiling": least}
+        done = work()
+        done.measure(point.dtype, point.threads, options.quick)
+    return found, done
 
 
 def draw(table, path):

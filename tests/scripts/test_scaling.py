@@ -42,18 +42,25 @@ def test_help_teaches(name, load, capsys):
 def test_ceilings_are_of_the_work(load):
     pytest.importorskip("threadpoolctl")
     scaling = load("scaling")
-    rates = scaling.product_rate("float64", 1, True), scaling.copy_rate(1, True)
-    assert all(1e6 < rate < 1e13 for rate in rates)
+    assert scaling.Work().ceiling("float64", 1) is None
     work = scaling.Work(operations=2.0, bytes=6.0)
-    expected = 2 / rates[0] + 6 / rates[1]
-    assert work.ceiling("float64", 1, True) == pytest.approx(expected)
-    assert scaling.Work().ceiling("float64", 1, True) is None
+    work.measure("float64", 1, quick=True)
+    rates = scaling.BEST["product", "float64", 1], scaling.BEST["copy", "float64", 1]
+    assert all(1e6 < rate < 1e13 for rate in rates)
+    assert work.ceiling("float64", 1) == pytest.approx(2 / rates[0] + 6 / rates[1])
     # No machine multiplies faster than its own product says, but for noise.
     a = np.ones((128, 128))
     start = time.perf_counter()
     a @ a
-    least = scaling.Work(operations=2.0 * 128**3).ceiling("float64", 1, True)
+    least = scaling.Work(operations=2.0 * 128**3).ceiling("float64", 1)
     assert time.perf_counter() - start > least / 10
+    # A busy moment is forgotten, and does not make others forget.
+    scaling.BEST["product", "float64", 1] = 1.0
+    work.measure("float64", 1, quick=True)
+    assert 1e6 < scaling.BEST["product", "float64", 1] < 1e13
+    scaling.BEST["product", "float64", 1] = 1e15
+    work.measure("float64", 1, quick=True)
+    assert scaling.BEST["product", "float64", 1] == 1e15
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
