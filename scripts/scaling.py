@@ -205,7 +205,7 @@ def draw(table, path):
     names = [who for who in dict.fromkeys(who for _, who, _ in table) if who != "ceiling"]
     styles = dict(zip(names, ("-o", "--s", "--^", "--v"), strict=False)) | {"ceiling": ":"}
     figure, panels = plt.subplots(
-        1, len(axes), figsize=(4.2 * len(axes), 4.2), squeeze=False, layout="constrained"
+        1, len(axes), figsize=(4.2 * len(axes), 5), squeeze=False, layout="constrained"
     )
     for axis, panel in zip(axes, panels[0], strict=True):
         for k, task in enumerate(tasks):
@@ -219,9 +219,14 @@ def draw(table, path):
                     label = ", ".join((who, *task))
                     panel.loglog(*zip(*points, strict=True), style, color=f"C{k}", markersize=4,
                                  label=label)  # fmt: skip
+        if axis in (STRONG, WEAK):
+            ticks = sorted({point.x for point, _, _ in table if point.axis == axis})
+            panel.set_xticks(ticks, ticks, minor=False)
+            panel.set_xticks([], minor=True)
         panel.set(xlabel=axis)
         panel.grid(alpha=0.3, which="both")
-        panel.legend(fontsize=6)
+        # Below, where no curve is.
+        panel.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     panels[0][0].set_ylabel("seconds")
     figure.savefig(path, dpi=150)
     plt.close(figure)

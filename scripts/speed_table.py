@@ -192,11 +192,17 @@ def all_starts(n_hidden, repeats):
             max_iter=1000,
         )  # fmt: skip
         seconds = timed(TAP.twin, *arguments)
-        found["twin " + dtype] = arguments[-1].state[0]
+        mean, var = (np.split(part, [784], axis=1) for part in arguments[-1].state[:2])
+        found["twin " + dtype] = tuple(mean), tuple(var)
         return seconds
 
     def ours(name, dtype, options):
-        found[name] = np.hstack(mf.tap(models[dtype], starts, n_threads=THREADS, **options).mean)
+        found[name] = mf.tap(models[dtype], starts, n_threads=THREADS, **options)
+
+    def settled(name):
+        # A row that creeps past a saddle can stop there: what it is about to reach is what counts.
+        options = {"tol": 1e-12, "max_iter": 100_000, "acceleration": None}
+        return np.hstack(mf.tap(model, found[name], n_threads=THREADS, **options).mean)
 
     variants = {
         "plain, float64": ("float64", PLAIN),
@@ -208,15 +214,14 @@ def all_starts(n_hidden, repeats):
     contestants["twin float64"] = lambda: twin("float64")
     contestants["twin float32"] = lambda: twin("float32")
     times = interleaved(contestants, repeats)
-    for name, (dtype, _) in variants.items():
-        same = abs(found[name] - found["twin float64"]).max(1) < (
-            1e-4 if dtype == "float64" else 1e-2
-        )
+    expected = settled("twin float64")
+    for name in variants:
+        same = abs(settled(name) - expected).max(1) < 1e-6
         yield line(
             f"100 starts to 1e-8, trained 784 x {n_hidden}, {name}", times[name],
             times["twin float64"], "NumPy of Algorithm 1, float64",
             f"{ratio(times['twin float32'], times[name]):.2g} times NumPy in float32; "
-            f"{same.mean():.0%} the same fixed points",
+            f"{same.mean():.0%} the same fixed points, swept on to 1e-12",
         )  # fmt: skip
 
 
