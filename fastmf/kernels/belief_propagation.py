@@ -8,8 +8,7 @@ unit i is then the ratio
     r = (s q + e^W p) / (s q + p),    log-odds_i = field_i + sum_j log(r),
 
 and, with the new belief P, Q of the visible unit, the message back is
-(r Q + e^W P) / (r Q + P). With r undivided, as its two parts, that is one division for each pair of
-units; and there are logarithms of products only.
+(r Q + e^W P) / (r Q + P): two divisions for each pair of units, and logarithms of products only.
 All messages lie between 1 and e^W and nothing is subtracted, so that saturated beliefs are harmless
 while e^(2 |W|) is a number of the type. Couplings and messages are padded with hidden
 units of no coupling that are certainly 0.
@@ -45,11 +44,11 @@ from fastmf.kernels.odds import (
     from_off,
     from_on,
     gather,
-    log_incoming,
+    incoming,
     log_of_product,
-    log_pairs,
     outgoing,
     outgoing_damped,
+    pair_ratios,
     probabilities,
     take_logs,
     total_of,
@@ -72,8 +71,8 @@ def _receive(settings, problem, unit, decoded, messages, beliefs, received):
         return total_of(received)
     e = problem.exponentials[unit]
     if settings.algorithm == SUM:
-        return log_incoming(e, messages[unit], p, q, settings.chunk)
-    if decoded:
+        incoming(e, messages[unit], p, q, received)
+    elif decoded:
         from_on(e, p, q, received)
     else:
         from_off(e, p, q, received)
@@ -89,7 +88,6 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
     fields = problem.visible_field[min(row, problem.visible_field.shape[0] - 1)]
     visible, beliefs = record.visible[row], partial.beliefs[seat]
     logs, wide, product = partial.logs[seat, block], work.wide, work.product
-    p, q = beliefs[0], beliefs[1]
     log_odds, yes, no, changes = work.visible[0], work.visible[1], work.visible[2], work.visible[3]
     real = product.dtype.type
     old_share, new_share = real(damping), real(1 - damping)
@@ -117,9 +115,9 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
             if settings.algorithm == SUM:
                 e, s, on, off = problem.exponentials[i], messages[i], real(yes[k]), real(no[k])
                 if damping == 0:
-                    outgoing(e, p, q, on, off, s, product)
+                    outgoing(e, r, on, off, s, product)
                 else:
-                    outgoing_damped(e, p, q, on, off, old_share, new_share, s, product)
+                    outgoing_damped(e, r, on, off, old_share, new_share, s, product)
                 since_flush += 1
                 since_refresh += 1
                 if since_flush == settings.flush:
@@ -224,18 +222,20 @@ def _conclude(settings, problem, row, record, partial, seat):
 
 
 @kernel(inner=True)
-def _bethe_block(settings, problem, row, block, messages, partial, seat):
+def _bethe_block(settings, problem, row, block, messages, partial, seat, work):
     """Contribution of a block of visible units, and their pairs, to the Bethe log-partition."""
     fields = problem.visible_field[min(row, problem.visible_field.shape[0] - 1)]
     p, q = partial.beliefs[seat, 0], partial.beliefs[seat, 1]
-    real = p.dtype.type
+    r = work.received[0]
+    real = r.dtype.type
     total = 0.0
     for i in range(block * BLOCK, min((block + 1) * BLOCK, messages.shape[0])):
-        e, s = problem.exponentials[i], messages[i]
-        log_odds = fields[i] + log_incoming(e, s, p, q, settings.chunk)
+        incoming(problem.exponentials[i], messages[i], p, q, r)
+        log_odds = fields[i] + log_of_product(r, settings.fold, settings.chunk)
         yes, no = sigmoid_pair(log_odds)
+        pair_ratios(r, real(yes), real(no))
         total += softplus(log_odds)
-        total += log_pairs(e, s, p, q, real(yes), real(no), settings.chunk)
+        total += log_of_product(r, settings.fold, settings.chunk)
     return total
 
 
@@ -288,7 +288,7 @@ def belief_propagation(settings, problem, messages, record, partial, queue):
         if settings.algorithm == SUM:
             total = _bethe_hidden(row, record)
             for block in range(partial.change.shape[1]):
-                total += _bethe_block(settings, problem, row, block, of_row, partial, seat)
+                total += _bethe_block(settings, problem, row, block, of_row, partial, seat, work)
             record.bethe[row] = total
 
 
@@ -315,7 +315,7 @@ def sweep_blocks(settings, problem, messages, record, partial, queue):
             )  # fmt: skip
         else:
             partial.value[0, block] = _bethe_block(
-                settings, problem, 0, block, messages[0], partial, 0
+                settings, problem, 0, block, messages[0], partial, 0, work
             )
 
 

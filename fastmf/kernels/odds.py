@@ -77,49 +77,31 @@ def total_of(values):
     return total
 
 
-@kernel(inline=True)
-def log_incoming(e, s, p, q, chunk):
-    """Sum of the logarithms of the messages from the hidden units."""
-    total, start = 0.0, 0
-    while start < e.shape[0]:
-        some = slice(start, min(start + chunk, e.shape[0]))
-        on, off = _incoming(e[some], s[some], p[some], q[some])
-        total += log(on) - log(off)
-        start += chunk
-    return total
-
-
 @kernel(fastmath=REORDER, inline=True)
-def _incoming(e, s, p, q):
-    """Products of the two parts of the messages from the hidden units."""
-    on, off = 1.0, 1.0
-    for j in range(e.shape[0]):
+def incoming(e, s, p, q, r):
+    """Messages from the hidden units."""
+    for j in range(r.shape[0]):
         t = s[j] * q[j]
-        on *= t + e[j] * p[j]
-        off *= t + p[j]
-    return on, off
+        r[j] = (t + e[j] * p[j]) / (t + p[j])
 
 
 @kernel(fastmath=REORDER, inline=True)
-def outgoing(e, p, q, yes, no, s, product):
+def outgoing(e, r, yes, no, s, product):
     """Messages back to the hidden units, and products of them over visible units."""
-    # Those from them are made again, to be left undivided: one division for each pair of units.
-    for j in range(s.shape[0]):
-        t = s[j] * q[j]
-        on, off = (t + e[j] * p[j]) * no, (t + p[j]) * yes
-        new = (on + e[j] * off) / (on + off)
+    for j in range(r.shape[0]):
+        off = r[j] * no
+        new = (off + e[j] * yes) / (off + yes)
         s[j] = new
         product[j] *= new
 
 
 @kernel(fastmath=REORDER, inline=True)
-def outgoing_damped(e, p, q, yes, no, old_share, new_share, s, product):
+def outgoing_damped(e, r, yes, no, old_share, new_share, s, product):
     """The same, averaged with the old messages."""
-    # The normalised messages s / (1 + s) are averaged, here with their denominators multiplied out.
+    # The normalised messages s / (1 + s) are averaged, here with all denominators multiplied out.
     one = s.dtype.type(1)
-    for j in range(s.shape[0]):
-        t = s[j] * q[j]
-        off = (t + e[j] * p[j]) / (t + p[j]) * no
+    for j in range(r.shape[0]):
+        off = r[j] * no
         m1, m0 = off + e[j] * yes, off + yes
         scale, both = new_share * (one + s[j]), old_share * (m1 + m0)
         new = (m1 * scale + both * s[j]) / (m0 * scale + both)
@@ -127,27 +109,11 @@ def outgoing_damped(e, p, q, yes, no, old_share, new_share, s, product):
         product[j] *= new
 
 
-@kernel(inline=True)
-def log_pairs(e, s, p, q, yes, no, chunk):
-    """Sum of the logarithms of the pairs' normalisers, relative to those of the messages."""
-    total, start = 0.0, 0
-    while start < e.shape[0]:
-        some = slice(start, min(start + chunk, e.shape[0]))
-        both, on = _pairs(e[some], s[some], p[some], q[some], yes, no)
-        total += log(both) - log(on)
-        start += chunk
-    return total
-
-
 @kernel(fastmath=REORDER, inline=True)
-def _pairs(e, s, p, q, yes, no):
-    pairs, messages = 1.0, 1.0
-    for j in range(e.shape[0]):
-        t = s[j] * q[j]
-        on = t + e[j] * p[j]
-        pairs *= on * no + (t + p[j]) * yes
-        messages *= on
-    return pairs, messages
+def pair_ratios(r, yes, no):
+    """Normalisers of the beliefs of pairs, relative to those of the messages."""
+    for j in range(r.shape[0]):
+        r[j] = no + yes / r[j]
 
 
 @kernel(fastmath=REORDER, inline=True)
