@@ -37,8 +37,8 @@ def offsets(model, slope, means):
     pairs = []
     for k in range(len(means) - 1):
         below, above = means[k] * tilts[k + 1], means[k + 1] * tilts[k]
-        pair = np.stack([below, of_fields[k]]), np.stack([above, of_fields[k + 1]])
-        pairs.append(tuple(part.astype(model.dtype) for part in pair))
+        sides = (below, of_fields[k]), (above, of_fields[k + 1])
+        pairs.append(tuple(np.array(side, model.dtype) for side in sides))
     return pairs
 
 

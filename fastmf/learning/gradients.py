@@ -42,20 +42,21 @@ def pair_averages(weights, terms, n_threads=None):
     """
     (n_visible, n_hidden), dtype = weights.shape, weights.dtype
     terms = sorted(terms, key=lambda term: -term[3])
-    ends = np.cumsum([len(visible) for visible, *_ in terms])
-    n_rows = int(ends[-1])
+    powers = range(terms[0][3], -1, -1)
+    # Where the rows of each power end.
+    ends = [sum(len(term[0]) for term in terms if term[3] >= power) for power in powers]
+    n_rows = ends[-1]
     rights = empty_panels(n_rows, n_hidden, dtype)
     out = np.empty_like(weights)
     n_workers = workers_for(n_visible // kernels.ROWS + 1, n_rows * weights.size, n_threads)
     with borrowed((n_rows, n_visible), dtype) as lefts:
-        for (visible, hidden, scale, _), end in zip(terms, ends, strict=True):
-            rows = slice(end - len(visible), end)
+        end = 0
+        for visible, hidden, scale, _ in terms:
+            rows = slice(end, end := end + len(visible))
             lefts[rows] = visible
             fill_panels(hidden, rights[:, rows])
             rights[:, rows] *= dtype.type(scale / len(visible))
-        powers = np.array([power for *_, power in terms])
-        of_powers = ends[np.searchsorted(-powers, -np.arange(powers[0], -1, -1), "right") - 1]
-        arguments = lefts, rights, of_powers, weights, np.zeros(1, np.int64), out
+        arguments = lefts, rights, np.array(ends), weights, np.zeros(1, np.int64), out
         in_parallel(kernels.pair_averages, arguments, n_workers)
     return out
 
