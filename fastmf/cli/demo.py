@@ -165,7 +165,9 @@ def _denoise_binary(machine, ones, test, rng):
     for p in FLIP_PROBABILITY:
         noisy = flip(test, p, rng)
         estimates = {
-            "RBM (TAP)": machine.denoise(noisy, flip_probability=p, n_starts=N_STARTS),
+            "RBM (TAP)": machine.denoise(
+                noisy, flip_probability=p, n_starts=N_STARTS, candidates=ones
+            ),
             "pointwise optimal": pointwise_estimate(noisy, ones.mean(0), p),
             "nearest neighbour": nearest_neighbour(noisy, ones),
         }

@@ -12,8 +12,9 @@ examples:
       binary data of which each entry was flipped with probability 0.1
   fastmf denoise model.npz noisy.npy --noise-variance 0.04 --output restored.csv
       real values with Gaussian noise of standard deviation 0.2
-  fastmf denoise model.npz noisy.npy --flip-probability 0.3 --n-starts 10 --clean truth.npy
-      strong noise: average over several mean-field solutions; compare with the truth
+  fastmf denoise model.npz noisy.npy --flip-probability 0.3 --n-starts 10 --candidates train.npy
+      strong noise: average over several mean-field solutions, from the training data nearest to
+      what was received
 """
 
 
@@ -47,6 +48,9 @@ def add(commands):
         "--n-starts", type=int, metavar="N", help="mean-field solutions to average over"
     )
     method.add_argument(
+        "--candidates", metavar="FILE", help="clean data to start from [what the model has kept]"
+    )
+    method.add_argument(
         "--anneal",
         type=float,
         nargs="+",
@@ -75,6 +79,8 @@ def run(arguments):
         )
     # What is not given is left to the machine's own defaults.
     given = {"n_starts": arguments.n_starts, "anneal": arguments.anneal}
+    if arguments.candidates is not None:
+        given["candidates"] = _data.read(arguments.candidates, arguments)
     estimate = machine.denoise(
         Y,
         flip_probability=arguments.flip_probability,

@@ -154,6 +154,7 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         flip_probability=None,
         noise_variance=None,
         n_starts=1,
+        candidates=None,
         anneal=None,
         random_state=None,
     ):
@@ -168,10 +169,13 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         noise_variance : float
             Of additive Gaussian noise, positive.
         n_starts : int, default 1
-            Starts of the mean-field solution for each row; solutions are averaged with their
-            weights. The first start is the pointwise estimate, the others rows of `starts_`,
-            those closest to the observation. About 5 are worth their price where much noise
-            leaves many solutions (flip probabilities above 0.2, say).
+            Starts of the mean-field solution for each row; solutions are averaged. A single one
+            is the pointwise estimate, as in the paper, unless there are `candidates`. Several are
+            those `candidates` under which the observation is most probable. Five to ten are worth
+            their price where much noise leaves many solutions (flip probabilities above 0.2, say).
+        candidates : array of shape (n_candidates, n_features), optional
+            Rows of clean data to start from. Give all training data under much noise; with several
+            starts the default is the few rows of them that are kept in `starts_`.
         anneal : sequence of float or None
             Noise levels, in the order in which they are gone through before the actual one.
         random_state : int, RandomState or None
@@ -183,11 +187,15 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         check_is_fitted(self)
         binary = noise_variance is None
         Y = self._data(Y, soft=False) if binary else self._numbers(Y)
+        if candidates is not None:
+            candidates = self._data(candidates)
+        elif n_starts != 1:
+            candidates = self.starts_
         return denoising.denoise(
             self._solve,
             self.visible_,
             self.pointwise_,
-            self.starts_,
+            candidates,
             Y,
             flip_probability=flip_probability,
             noise_variance=noise_variance,

@@ -7,6 +7,8 @@ from fastmf.inference._arguments import count, number
 
 # Certainty would be an infinite field.
 _SMALLEST = 1e-12
+# Rows are compared with candidates in blocks of about this many pairs, which keeps them small.
+_FITS = 2**24
 # Means are wanted to better than a grey level of 1 / 255: on MNIST 1e-5 took half as many sweeps
 # again and left every Matthews correlation as it was.
 TOL = 1e-3
@@ -41,26 +43,31 @@ def channel(Y, prior, flip_probability, noise_variance):
     return Y / Y.dtype.type(noise_variance), np.full_like(Y, 1 / noise_variance)
 
 
-def _mix(means, log_partitions):
-    """Average over starts, (n_rows, n_starts, n_units), each with the weight of its solution."""
-    # Of a row of which no start has led to a solution, all have the same weight.
-    log_partitions = np.maximum(log_partitions, np.finfo(np.float64).min)
-    weights = np.exp(log_partitions - log_partitions.max(1, keepdims=True))
-    weights /= weights.sum(1, keepdims=True)
-    return np.einsum("rs,rsu->ru", weights, means, dtype=means.dtype, casting="same_kind")
+def _nearest(candidates, field, precision, n_nearest):
+    """The candidates under which each observation is most probable, (n_nearest, n_rows) indices."""
+    nearest = np.empty((len(field), n_nearest), np.intp)
+    # Precisions are the same in all rows.
+    size = 0 if precision is None else np.square(candidates) @ precision[0] / 2
+    rows = max(1, _FITS // len(candidates))
+    for first in range(0, len(field), rows):
+        block = slice(first, first + rows)
+        misfit = size - field[block] @ candidates.T
+        best = np.sort(np.argpartition(misfit, n_nearest - 1, axis=1)[:, :n_nearest], axis=1)
+        order = np.argsort(np.take_along_axis(misfit, best, axis=1), axis=1, kind="stable")
+        nearest[block] = np.take_along_axis(best, order, axis=1)
+    return nearest.T
 
 
-def _starts(Y, pointwise, data, n_starts, field, precision, rng):
+def _starts(Y, pointwise, candidates, n_starts, field, precision, rng):
     """Starts of one row of `Y` after the other, (n_rows * n_starts, n_units)."""
     a = field.dtype.type(0) if precision is None else precision
-    starts = [pointwise.moments(field, a)[0]]
-    if n_starts > 1:
-        # Log-likelihood of the observation, were it a noisy version of this row of data.
-        fit = field @ data.T
-        if precision is not None:
-            fit -= precision @ (data.T * data.T) / 2
-        nearest = np.argsort(-fit, axis=1, kind="stable")[:, : n_starts - 1]
-        starts += list(data[nearest.T])
+    if candidates is None:
+        starts = [pointwise.moments(field, a)[0]]
+    else:
+        n_nearest = min(n_starts, len(candidates))
+        starts = [
+            candidates[of_rows] for of_rows in _nearest(candidates, field, precision, n_nearest)
+        ]
     starts += [pointwise.sample(field, a, rng) for _ in range(n_starts - len(starts))]
     return np.stack(starts, axis=1).reshape(-1, Y.shape[1]).astype(Y.dtype, copy=False)
 
@@ -69,7 +76,7 @@ def denoise(
     solve,
     prior,
     pointwise,
-    data,
+    candidates,
     Y,
     *,
     flip_probability,
@@ -86,8 +93,8 @@ def denoise(
         `solve(starts, field=, precision=)` gives mean-field solutions.
     prior, pointwise : unit prior
         Of the visible units in the model, and of independent units fitted to data.
-    data : array of shape (n_data, n_visible)
-        Rows of clean data.
+    candidates : array of shape (n_candidates, n_visible) or None
+        Rows of clean data. None: the only start is the pointwise estimate.
     Y : array of shape (n_rows, n_visible)
     flip_probability, noise_variance, n_starts, anneal, random_state
         See `GeneralizedRBM.denoise`.
@@ -98,31 +105,33 @@ def denoise(
 
     Notes
     -----
-    Tramel et al. (2018), section VII.4: the first start is the pointwise optimal estimate (Eq. 46,
-    corrected). Under much noise it leads to a poor solution: it looks like no datum, so that the
-    observation alone decides on the way downhill. Hence the other starts are rows of data, those
-    under which the observation is most probable, and if there are too few of them, draws from the
-    pointwise posterior.
+    Tramel et al. (2018), section VII.4, starts from the pointwise optimal estimate (Eq. 46,
+    corrected). Under much noise this leads to a poor solution: it looks like no datum, so that the
+    observation alone decides on the way downhill. Rows of data under which the observation is
+    probable are better starts, the better the more there are to choose from; if there are too few,
+    draws from the pointwise posterior join them. Their solutions count alike: they stand for the
+    posterior over the data near the observation. The log-partitions would prefer solutions that
+    have taken much of the noise for signal: on MNIST at p = 0.3 and with 60,000 candidates, ten
+    solutions with such weights have a Matthews correlation of 0.69, alike 0.71.
     """
     n_starts = count("n_starts", n_starts)
     levels = () if anneal is None else np.atleast_1d(anneal).tolist()
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     field, precision = channel(Y, prior, flip_probability, noise_variance)
-    state = _starts(Y, pointwise, data, n_starts, field, precision, rng)
+    state = _starts(Y, pointwise, candidates, n_starts, field, precision, rng)
 
     def solution(state, tilt, **options):
         b, a = (part if part is None else np.repeat(part, n_starts, axis=0) for part in tilt)
-        return solve(state, field=b, precision=a, **options)
+        return solve(state, field=b, precision=a, tol=TOL, free_energy=False, **options)
 
     for level in levels:
         kind = "flip_probability" if noise_variance is None else "noise_variance"
         noise = {"flip_probability": None, "noise_variance": None} | {kind: level}
         tilt = channel(Y, prior, **noise)
-        reached = solution(state, tilt, tol=TOL, max_iter=50, free_energy=False)
+        reached = solution(state, tilt, max_iter=50)
         state = reached.mean, reached.var
-    reached = solution(state, (field, precision), tol=TOL, free_energy=n_starts > 1)
-    if n_starts == 1:
-        return reached.mean[0]
-    return _mix(
-        reached.mean[0].reshape(len(Y), n_starts, -1), reached.log_partition.reshape(-1, n_starts)
-    )
+    reached = solution(state, (field, precision))
+    found = reached.converged.reshape(len(Y), n_starts)
+    found = found | ~found.any(1, keepdims=True)  # where none has, all count
+    weights = (found / found.sum(1, keepdims=True)).astype(Y.dtype)
+    return np.einsum("rs,rsu->ru", weights, reached.mean[0].reshape(len(Y), n_starts, -1))

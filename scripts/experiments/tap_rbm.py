@@ -96,7 +96,7 @@ def parser():
         help="gradient [tap]",
     )
     add("--sweeps", type=int, default=3, metavar="N", help="TAP or Gibbs sweeps per step [3]")
-    add("--starts", type=int, default=5, metavar="N", help="mean-field starts in denoising [5]")
+    add("--starts", type=int, default=10, metavar="N", help="mean-field starts in denoising [10]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
     add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
     add("--output", type=Path, metavar="FOLDER", help="[results/tap-rbm-DATASET]")
@@ -167,7 +167,7 @@ def denoising(machines, train, test, options, folder):
         noisy = flip(test, p, rng)
         estimates = {
             f"TAP machine, {n} hidden units": machine.denoise(
-                noisy, flip_probability=p, n_starts=options.starts, random_state=options.seed
+                noisy, flip_probability=p, n_starts=options.starts, candidates=train.X
             )
             for n, machine in machines.items()
         }

@@ -1,4 +1,5 @@
 from copy import deepcopy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -103,7 +104,16 @@ def test_samples_look_like_the_data(trained):
     assert trained.sample(5, n_sweeps=1, init=start, random_state=0).shape == (5, 8)
 
 
-@pytest.mark.parametrize("options", [{}, {"n_starts": 5}, {"anneal": [0.02, 0.05]}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"n_starts": 5},
+        {"n_starts": 5, "candidates": patterns(2)},  # fewer than starts
+        {"candidates": patterns(50).astype(bool)},
+        {"anneal": [0.02, 0.05]},
+    ],
+)
 def test_denoising_corrects_flips(trained, options):
     rng = np.random.default_rng(1)
     clean = patterns(300, flip=0.0)
@@ -113,6 +123,53 @@ def test_denoising_corrects_flips(trained, options):
     errors = ((restored > 0.5) != clean).mean()
     assert errors < 0.5 * ((pointwise > 0.5) != clean).mean()
     assert errors < 0.04
+
+
+def test_starts_are_the_candidates_that_explain_the_observation_best(monkeypatch):
+    monkeypatch.setattr(denoising, "_FITS", 100)  # several blocks of rows
+    rng = np.random.default_rng(3)
+    prior = Bernoulli(np.zeros(30))
+    candidates, Y = rng.integers(0, 2, (2, 40, 30)).astype(float)
+    field, precision = denoising.channel(Y, prior, 0.2, None)
+    nearest = denoising._nearest(candidates, field, precision, 4)
+    same = (Y[:, None] == candidates).sum(-1)
+    likelihood = same * np.log(0.8) + (30 - same) * np.log(0.2)
+    expected = -np.sort(-likelihood, axis=1)[:, :4]
+    np.testing.assert_allclose(np.take_along_axis(likelihood, nearest.T, axis=1), expected)
+
+    candidates, Y = rng.normal(size=(2, 40, 30))
+    field, precision = denoising.channel(Y, prior, None, 0.5)
+    nearest = denoising._nearest(candidates, field, precision, 4)
+    distance = ((Y[:, None] - candidates) ** 2).sum(-1)
+    np.testing.assert_array_equal(nearest.T, np.argsort(distance, axis=1)[:, :4])
+
+
+def test_starts_near_data_help_against_strong_noise(trained):
+    clean = patterns(400, flip=0.0)
+    p = 0.35
+    noisy = np.where(np.random.default_rng(2).random(clean.shape) < p, 1 - clean, clean)
+    wrong = [
+        ((trained.denoise(noisy, flip_probability=p, **options) > 0.5) != clean).mean()
+        for options in ({}, {"n_starts": 5, "candidates": patterns(400)})
+    ]
+    assert wrong[1] < wrong[0]
+
+
+def test_starts_without_a_solution_do_not_count():
+    Y = np.ones((2, 3))
+    found = np.array([True, False, False, False, False, False])
+    means = np.arange(18.0).reshape(6, 3)
+
+    def solve(starts, **options):
+        assert len(starts) == 6
+        return SimpleNamespace(mean=(means, None), converged=found)
+
+    prior = Bernoulli(np.zeros(3))
+    restored = denoising.denoise(
+        solve, prior, prior, Y, Y, flip_probability=0.1, noise_variance=None, n_starts=3,
+        anneal=None, random_state=0,
+    )  # fmt: skip
+    np.testing.assert_allclose(restored, [means[0], means[3:].mean(0)])
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0])
@@ -164,12 +221,6 @@ def test_imputation_restores_patterns(trained):
     np.testing.assert_array_equal(filled[~np.isnan(holes)], X[~np.isnan(holes)])
     np.testing.assert_allclose(filled, X, atol=0.2)
     np.testing.assert_array_equal(trained.impute(X), X)
-
-
-def test_solutions_are_averaged_by_weight():
-    means = np.array([[[0.0], [1.0]], [[0.0], [1.0]]])
-    log_partitions = np.array([[np.log(3), 0.0], [-np.inf, -np.inf]])
-    np.testing.assert_allclose(denoising._mix(means, log_partitions), [[0.25], [0.5]])
 
 
 def test_partial_fit_learns_step_by_step():
@@ -322,6 +373,9 @@ def test_bad_number_of_components(n_components):
         ({"flip_probability": 0.1, "anneal": 2.0}, "flip_probability must be in"),
         ({"flip_probability": "a tenth"}, "flip_probability must be a number"),
         ({"flip_probability": 0.1, "n_starts": 1.5}, "n_starts must be an integer"),
+        ({"flip_probability": 0.1, "candidates": np.ones((4, 7))}, "expecting 8 features"),
+        ({"flip_probability": 0.1, "candidates": np.full((4, 8), 2.0)}, "must"),
+        ({"flip_probability": 0.1, "candidates": np.full((4, 8), np.nan)}, "NaN"),
     ],
 )
 def test_bad_channel(trained, options, message):
