@@ -6,8 +6,7 @@ al. (2018), section VII.4; Eqs. 43, 44 and 46 are used with their signs correcte
 
 import numpy as np
 
-# Rows are compared in blocks of about this many distances, which keeps them within 64 MiB.
-_DISTANCES = 2**24
+from fastmf.learning.nearest import nearest_rows
 
 
 def flip(X, p, rng):
@@ -102,14 +101,9 @@ def nearest_neighbour(Y, X):
             f"(n_candidates, n_features) with at least one candidate, got {Y.shape} and {X.shape}."
         )
     # The distance is sum(y) + sum(x) - 2 x.y: whole numbers, which float32 holds exactly to 2^24.
-    candidates = X.T.astype(np.float32)
-    sizes = candidates.sum(0)
-    nearest = np.empty(len(Y), dtype=np.intp)
-    rows = max(1, _DISTANCES // len(X))
-    for start in range(0, len(Y), rows):
-        block = slice(start, start + rows)
-        nearest[block] = (sizes - 2 * (Y[block].astype(np.float32) @ candidates)).argmin(1)
-    return X[nearest]
+    candidates = X.astype(np.float32)
+    nearest = nearest_rows(2 * Y.astype(np.float32), candidates, candidates.sum(1), 1)
+    return X[nearest[:, 0]]
 
 
 def matthews_correlation(truth, estimate, axis=-1):

@@ -125,23 +125,27 @@ def test_denoising_corrects_flips(trained, options):
     assert errors < 0.04
 
 
-def test_starts_are_the_candidates_that_explain_the_observation_best(monkeypatch):
-    monkeypatch.setattr(denoising, "_FITS", 100)  # several blocks of rows
+def test_starts_are_the_candidates_that_explain_the_observation_best():
     rng = np.random.default_rng(3)
     prior = Bernoulli(np.zeros(30))
+
+    def starts(*noise):
+        field, precision = denoising.channel(Y, prior, *noise)
+        return denoising._starts(Y, prior, candidates, 4, field, precision, rng).reshape(40, 4, 30)
+
     candidates, Y = rng.integers(0, 2, (2, 40, 30)).astype(float)
-    field, precision = denoising.channel(Y, prior, 0.2, None)
-    nearest = denoising._nearest(candidates, field, precision, 4)
-    same = (Y[:, None] == candidates).sum(-1)
-    likelihood = same * np.log(0.8) + (30 - same) * np.log(0.2)
-    expected = -np.sort(-likelihood, axis=1)[:, :4]
-    np.testing.assert_allclose(np.take_along_axis(likelihood, nearest.T, axis=1), expected)
+
+    def likelihood(x):
+        same = (Y[:, None] == x).sum(-1)
+        return same * np.log(0.8) + (30 - same) * np.log(0.2)
+
+    expected = -np.sort(-likelihood(candidates), axis=1)[:, :4]
+    np.testing.assert_allclose(likelihood(starts(0.2, None)), expected)
 
     candidates, Y = rng.normal(size=(2, 40, 30))
-    field, precision = denoising.channel(Y, prior, None, 0.5)
-    nearest = denoising._nearest(candidates, field, precision, 4)
     distance = ((Y[:, None] - candidates) ** 2).sum(-1)
-    np.testing.assert_array_equal(nearest.T, np.argsort(distance, axis=1)[:, :4])
+    expected = candidates[np.argsort(distance, axis=1)[:, :4]]
+    np.testing.assert_array_equal(starts(None, 0.5), expected)
 
 
 def test_starts_near_data_help_against_strong_noise(trained):
