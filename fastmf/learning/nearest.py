@@ -2,7 +2,7 @@
 
 import numpy as np
 
-# Rows are compared in blocks of about this many pairs, which keeps them within 64 MiB.
+# Rows are compared in blocks of about this many pairs: 64 MiB in float32, 128 for their order.
 PAIRS = 2**24
 
 
