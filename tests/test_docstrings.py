@@ -1,8 +1,10 @@
-"""The examples in docstrings run, and print what they say."""
+"""The examples in docstrings run, and print what they say; what texts name exists."""
 
 import doctest
+import re
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -21,3 +23,31 @@ def test_examples(file):
 
 def test_there_are_examples():
     assert len(WITH_EXAMPLES) >= 7
+
+
+def named(text):
+    """Names from `fastmf` on in backticks; those of files end otherwise."""
+    return set(re.findall(r"`(fastmf(?:\.[A-Za-z_]\w*)+)[`(]", text))
+
+
+def test_what_texts_name_exists():
+    root = PACKAGE.parent
+    files = [*PACKAGE.rglob("*.py"), *root.glob("*.md"), *(root / "scripts").rglob("*.md")]
+    names = set().union(*(named(file.read_text(encoding="utf-8")) for file in files))
+    assert "fastmf.learning.settings.Settings" in names
+    missing = []
+    for name in sorted(names):
+        try:
+            resolve_name(name)
+        except (AttributeError, ImportError):
+            missing.append(name)
+    assert missing == []
+
+
+def test_a_name_that_does_not_exist_is_found():
+    assert named("see `fastmf.inference.rings` and `fastmf.tap(model)`") == {
+        "fastmf.inference.rings",
+        "fastmf.tap",
+    }
+    with pytest.raises(AttributeError):
+        resolve_name("fastmf.inference.rings")

@@ -12,7 +12,7 @@ from fastmf.datasets.files import read_array
 class Images(NamedTuple):
     """Images, one per row.
 
-    Attributes
+    Parameters
     ----------
     X : array of shape (n_samples, height * width)
         Grey levels in [0, 1], or exactly 0 and 1 for binary data; each image row by row.

@@ -47,7 +47,9 @@ class Learner(TrainedMachine):
         return self
 
     def partial_fit(self, X, y=None):
-        """Take one step of learning on a batch of data.
+        """Take one step of learning on a batch of data, at the rate of the first epoch.
+
+        The first call initialises the model as `fit` does, but without pre-training.
 
         Parameters
         ----------

@@ -82,7 +82,8 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`.
     gradient_norm_ : float
-        Largest absolute derivative per row where the solver stopped.
+        Largest absolute derivative per row of the log-pseudo-likelihood, less the penalty `l2`,
+        where the solver stopped; not zero at the maximum with `l1` or Firth's penalty.
     n_features_in_ : int
 
     Warns

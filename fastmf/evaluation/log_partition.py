@@ -113,14 +113,17 @@ def log_partition_report(
         Entries "exact" (if possible), "AIS", "reverse AIS", and for NMF, TAP2, (binary units) TAP3
         and (on demand) adaptive TAP each: "TAP2, log-sum-exp" over the distinct solutions as if
         each were a phase of its own, "TAP2, largest", and "TAP2, mean" over distinct solutions as
-        in the figures of Tramel et al. (2018). For TAP2 and TAP3 also "TAP2, with rings": the
-        log-sum-exp with `fastmf.inference.rings.ring_diagrams` added, on trained machines the best
-        of them all. A method that fails says so in the remark, with a NaN.
+        in the figures of Tramel et al. (2018). For TAP2 also "TAP2, corrected": the log-sum-exp
+        with what TAP leaves out of each solution (`fastmf.inference.beyond_tap`) and an estimate of
+        the solutions that were not found, on trained machines the best of them all. A method all
+        solutions of which diverge has one entry, -inf, and says so in the remark.
 
     Raises
     ------
     ValueError, TypeError
         For arguments of other kinds.
+    FloatingPointError
+        If the samples of annealed importance sampling diverge.
 
     See Also
     --------

@@ -72,14 +72,13 @@ def adaptive_tap(
     half uses the fields of the step before, and that B2 = a1 / c1 - B1 in general. This is
     expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the
     sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. A DBM is solved
-    as `bipartite()`. For an RBM only a
-    matrix of the size of the smaller layer is factorised; rows are iterated in step, so that what
-    their Schur complements share is computed once (a row is the same alone up to rounding). About
-    one millisecond per start and iteration at 784 x 100. Exact for Gaussian units. Machines trained
-    well have correlations of so many units that the parallel schedule does not settle, whatever the
-    damping; then "auto" descends on the energy, for units of two values by their means
-    (`fastmf.inference.two_valued`), at some fifty times the cost per iteration, of which ten to
-    fifty are needed.
+    as `bipartite()`. For an RBM only a matrix of the size of the smaller layer is factorised; rows
+    are iterated in step, so that what their Schur complements share is computed once (a row is the
+    same alone up to rounding). About one millisecond per start and iteration at 784 x 100. Exact
+    for Gaussian units. Machines trained well have correlations of so many units that the parallel
+    schedule does not settle, whatever the damping; then "auto" descends on the energy, for units of
+    two values by their means (`fastmf.inference.two_valued`), at some fifty times the cost per
+    iteration, of which ten to fifty are needed.
     """
     if not isinstance(model, BoltzmannMachine | RBM | DBM):
         raise TypeError(

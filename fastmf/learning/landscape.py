@@ -57,7 +57,7 @@ def solutions(model, starts=1000, *, merge_tol=1e-2, **options):
 
     Parameters
     ----------
-    model : RBM or BoltzmannMachine
+    model : RBM, DBM or BoltzmannMachine
     starts : int or array of shape (n_starts, n_units)
         Data, or so many draws of the uncoupled units of the first layer (with `rng`).
     merge_tol : float, default 1e-2
