@@ -5,7 +5,7 @@ from html import escape
 from io import BytesIO
 
 import fastmf
-from fastmf.cli.demo import FLIP_PROBABILITY, N_DRAWS, NOISE_VARIANCE, SHOWN_AT, Outcome
+from fastmf.cli._digits import FLIP_PROBABILITY, N_DRAWS, NOISE_VARIANCE, SHOWN_AT, Outcome
 from fastmf.models._io import replacing
 
 STYLE = """

@@ -4,7 +4,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from fastmf.cli import demo, main
+from fastmf.cli import _digits, main
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +28,14 @@ def test_the_page_gives_settings_and_numbers(folder):
     page = (folder / "index.html").read_text(encoding="utf-8")
     text = re.sub(r"<[^>]+>", " ", page)
     assert (
-        f"on {demo.N_TRAIN} handwritten digits".split()
+        f"on {_digits.N_TRAIN} handwritten digits".split()
         == text.split()[text.split().index("on") : text.split().index("on") + 4]
     )
     for name in ("RBM (TAP)", "pointwise optimal", "nearest neighbour", "learning rate"):
         assert name in text
     cells = re.findall(r"<td[^>]*>(0\.\d{3})</td>", page)
-    assert len(cells) == 3 * len(demo.FLIP_PROBABILITY)
-    assert page.count('class="best"') >= len(demo.FLIP_PROBABILITY)
+    assert len(cells) == 3 * len(_digits.FLIP_PROBABILITY)
+    assert page.count('class="best"') >= len(_digits.FLIP_PROBABILITY)
 
 
 def test_no_method_sees_the_digits_set_aside(monkeypatch):
@@ -55,11 +55,11 @@ def test_no_method_sees_the_digits_set_aside(monkeypatch):
             return self
 
     monkeypatch.setattr("fastmf.GeneralizedRBM", Spy)
-    monkeypatch.setattr(demo, "get_context", MagicMock())  # nothing to compile
+    monkeypatch.setattr(_digits, "get_context", MagicMock())  # nothing to compile
     with pytest.raises(Stop):
-        demo.experiment(quick=True, quiet=True)
+        _digits.experiment(quick=True, quiet=True)
     for X, test in seen:
-        assert len(X) == demo.N_TRAIN and len(X) + len(test) == 1797
+        assert len(X) == _digits.N_TRAIN and len(X) + len(test) == 1797
         rows = {row.tobytes() for row in seen[1][0]}
     # The grey digits are all different.
     assert not rows & {row.tobytes() for row in seen[1][1]}
