@@ -214,7 +214,7 @@ class ConditionalRBM(TrainedCRBM):
                     "Only binary classification is supported: labels must have two values, the "
                     f"same in all columns, got {len(values)} classes ({shown} ...)."
                 )
-            if np.isin(values, [0, 1]).all() if values.dtype.kind in "fiub" else False:
+            if values.dtype.kind in "fiub" and np.isin(values, [0, 1]).all():
                 values = np.array([0, 1], values.dtype)
             if len(values) < 2:
                 raise ValueError(f"labels must have two values, got one class: {values[0]!r}.")

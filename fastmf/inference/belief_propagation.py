@@ -9,7 +9,7 @@ from fastmf.inference import _arguments as check
 from fastmf.inference._assignments import best_of, polish_rows, scatter, spectral_radius
 from fastmf.inference._bits import Bits
 from fastmf.inference._endings import mark_cycles, minimise
-from fastmf.inference._rows import generator
+from fastmf.inference._rows import generator, iteration
 from fastmf.inference._starts import checked_fields, checked_start, set_start
 from fastmf.inference._workspace import borrowed
 from fastmf.inference.beliefs import beliefs_of
@@ -133,14 +133,9 @@ def belief_propagation(
     """
     check.one_of("algorithm", algorithm, tuple(ALGORITHMS))
     kind = ALGORITHMS[algorithm]
-    if damping is not None:
-        damping = check.number("damping", damping, 0, 1, below=True)
-        if damping and algorithm == "mixed":
-            raise ValueError("damping must be None or 0 for mixed-product: decisions are hard.")
-    tol = check.number("tol", tol, 0, np.inf)
-    max_iter = check.count("max_iter", max_iter)
-    if n_threads is not None:
-        n_threads = check.count("n_threads", n_threads)
+    damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
+    if damping and algorithm == "mixed":
+        raise ValueError("damping must be None or 0 for mixed-product: decisions are hard.")
     check.one_of("pairwise", pairwise, (False, True, "mean"))
     if polish and algorithm == "sum":
         raise ValueError("polish needs algorithm='max' or 'mixed'.")

@@ -1,5 +1,7 @@
 """Curves: learning by epoch, denoising by noise."""
 
+from itertools import cycle
+
 import numpy as np
 
 from fastmf.plotting._axes import axes, tidy
@@ -77,7 +79,7 @@ def denoising_accuracy(flip_probability, scores, *, ax=None):
     for name, values in scores.items():
         _check_length(f"scores[{name!r}]", values, "flip_probability", flip_probability)
     ax = axes(ax, (6, 4))
-    for (name, values), marker in zip(scores.items(), _markers(), strict=False):
+    for (name, values), marker in zip(scores.items(), cycle("os^Dvx"), strict=False):
         ax.plot(flip_probability, values, marker=marker, label=name)
     ax.set_xlabel("flip probability $p$")
     ax.set_ylabel("Matthews correlation")
@@ -85,11 +87,6 @@ def denoising_accuracy(flip_probability, scores, *, ax=None):
     ax.legend(frameon=False)
     tidy(ax)
     return ax.figure
-
-
-def _markers():
-    while True:
-        yield from "os^Dvx"
 
 
 def _check_length(name, values, other, reference):

@@ -4,12 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from fastmf.reference.product import unpacked
 from fastmf.reference.random import uniforms
 from fastmf.special import sigmoid, softplus
-
-
-def _unpacked(panels, n_columns):
-    return np.concatenate(list(panels), axis=1)[:, :n_columns]
 
 
 def annealed(
@@ -17,7 +14,7 @@ def annealed(
     log_weights, queue,
 ):  # fmt: skip
     """Take all rows along the path, and add up their log importance weights."""
-    weights, transposed = _unpacked(to_hidden, h.shape[1]), _unpacked(to_visible, v.shape[1])
+    weights, transposed = unpacked(to_hidden, h.shape[1]), unpacked(to_visible, v.shape[1])
 
     def log_partition(slope, beta):
         return softplus(hidden_base + beta * slope).sum(1, dtype=np.float64)
