@@ -32,8 +32,8 @@ def add_options(group):
     )
 
 
-def read(name, arguments):
-    """The matrix in a file: one sample per row, images flattened.
+def read(name, arguments, *, whole=False):
+    """The matrix in a file: one sample per row, images flattened; its first rows, unless `whole`.
 
     Raises
     ------
@@ -49,7 +49,8 @@ def read(name, arguments):
         raise ValueError(f"--rows must be at least 1, got {arguments.rows}.")
     if not 0 < arguments.scale < np.inf:
         raise ValueError(f"--scale must be positive and finite, got {arguments.scale:g}.")
-    X = array[: arguments.rows].reshape(len(array[: arguments.rows]), -1)
+    rows = array if whole else array[: arguments.rows]
+    X = rows.reshape(len(rows), -1)
     X = X.astype(arguments.dtype) / np.dtype(arguments.dtype).type(arguments.scale)
     if arguments.threshold is not None:
         if np.isnan(arguments.threshold):

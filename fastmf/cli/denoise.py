@@ -80,7 +80,7 @@ def run(arguments):
     # What is not given is left to the machine's own defaults.
     given = {"n_starts": arguments.n_starts, "anneal": arguments.anneal}
     if arguments.candidates is not None:
-        given["candidates"] = _data.read(arguments.candidates, arguments)
+        given["candidates"] = _data.read(arguments.candidates, arguments, whole=True)
     estimate = machine.denoise(
         Y,
         flip_probability=arguments.flip_probability,
