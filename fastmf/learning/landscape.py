@@ -59,7 +59,7 @@ def solutions(model, starts=1000, *, merge_tol=1e-2, **options):
     ----------
     model : RBM, DBM or BoltzmannMachine
     starts : int or array of shape (n_starts, n_units)
-        Data, or so many draws of the uncoupled units of the first layer (with `rng`).
+        Data, or so many draws of the uncoupled units of the first layer (by `rng`, or from seed 0).
     merge_tol : float, default 1e-2
         Solutions whose means of the first layer differ nowhere by more are the same.
     **options
