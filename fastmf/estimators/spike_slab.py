@@ -39,7 +39,7 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     max_iter : int
         Iterations of expectation propagation.
     max_evidence_iter : int
-        Fixed points on the way to the largest evidence, at most.
+        Fixed points on the way to the largest evidence, at most, after the first one.
     n_threads : int or None
         Of the compiled kernels: results do not depend on it. The last bits of a large regression
         depend on the number of BLAS's threads, as in all of NumPy: where every bit counts, fix it

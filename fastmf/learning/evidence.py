@@ -177,7 +177,7 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     tol : float
         Of the fixed points.
     max_iter : int
-        Fixed points.
+        Fixed points, after the first one.
     n_threads : int, optional
 
     Returns

@@ -25,7 +25,7 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50)
     tol : float
         Ends when a step promises no larger fall.
     max_iter : int
-        Evaluations.
+        Evaluations, after that of the start.
 
     Returns
     -------
