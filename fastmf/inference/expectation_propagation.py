@@ -94,7 +94,7 @@ def expectation_propagation(
     tol : float, default 1e-8
         Largest difference in a mean or variance between the Gaussian and the units.
     max_iter : int, default 1000
-        Iterations, sweeps, or inner iterations of the double loop.
+        Iterations, sweeps, or inner iterations of the double loop; of either schedule of "auto".
     history : bool, default False
         Keep the residual and the energy of every iteration.
     n_threads : int, optional
