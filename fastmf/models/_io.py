@@ -155,7 +155,8 @@ def load(path):
     Parameters
     ----------
     path : str or path
-        An .npz file. Nothing in it is executed.
+        An .npz file. Nothing in it is executed. From that of an estimator (`fastmf train` writes
+        one) its `model_` is read.
 
     Returns
     -------

@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from fastmf.estimators import GeneralizedRBM, denoising
-from fastmf.models import RBM, exact
+from fastmf.models import RBM, exact, load
 from fastmf.priors import Bernoulli, Gaussian, Ising
 
 PATTERNS = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0, 1, 0]])
@@ -280,6 +280,9 @@ def test_saved_and_loaded(tmp_path, trained):
     assert back.history_ == trained.history_
     assert back.get_params()["learning_rate"] == 0.2
     back.partial_fit(X)
+    # The model alone, for solvers.
+    assert isinstance(load(path), RBM)
+    np.testing.assert_array_equal(load(path).weights, trained.weights_)
 
 
 def test_files_that_cannot_be_written_or_read(tmp_path, trained):
