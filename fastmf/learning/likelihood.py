@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from fastmf.inference._arguments import number, rows
 from fastmf.learning.landscape import distinct
 from fastmf.learning.posterior import posterior
-from fastmf.models import DBM
+from fastmf.models import DBM, RBM
+from fastmf.priors._protocol import n_units
 
 ESTIMATES = ("log_sum_exp", "mean")
 
@@ -25,13 +27,24 @@ def log_likelihood(model, X, log_partition, **options):
     Returns
     -------
     array of shape (n_rows,), float64
-        Nats.
+        Nats; -inf for rows outside the support.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of wrong shapes, types or ranges, among them values of a binary unit that are
+        not between its two.
 
     Notes
     -----
     Tramel et al. (2018), Eq. 39; for deep machines, whose likelihood Appendix E does not print, the
     log-partition given the data takes the place of the sum over hidden units.
     """
+    if not isinstance(model, RBM | DBM):
+        raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
+    X = np.atleast_2d(rows("X", X, n_units(model.layers[0]), model.dtype))
+    X = X.astype(model.dtype, copy=False)
+    log_partition = number("log_partition", log_partition, -np.inf, np.inf)
     visible = _mean_log_prob(model.layers[0], X).sum(1, dtype=np.float64)
     if isinstance(model, DBM):
         return visible + posterior(model, X, **options).solutions.log_partition - log_partition
@@ -44,6 +57,8 @@ def _mean_log_prob(prior, X):
     values = getattr(prior, "support", ())
     if len(values) != 2:
         return prior.log_prob(X)
+    if X.min() < min(values) or X.max() > max(values):
+        raise ValueError(f"X must have values in [{min(values):g}, {max(values):g}].")
     low, high = (prior.log_prob(X.dtype.type(value)) for value in values)
     return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)
 

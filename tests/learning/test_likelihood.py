@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fastmf.learning.likelihood import log_likelihood, log_partition_estimate
-from fastmf.models import RBM, exact
-from fastmf.priors import Bernoulli, Gaussian
+from fastmf.models import RBM, BoltzmannMachine, exact
+from fastmf.priors import Bernoulli, Gaussian, TruncatedGaussian
 
 
 def solutions(means, log_partition):
@@ -33,3 +33,35 @@ def test_diverged_solutions_do_not_count():
     reached = solutions([[0], [1]], [-np.inf, 3.0])
     assert log_partition_estimate(reached) == 3
     assert log_partition_estimate(reached, "mean") == 3
+
+
+BINARY = RBM(np.full((3, 2), 0.3), Bernoulli([0.1, -0.2, 0.3]), Bernoulli([0.0, 0.5]))
+
+
+def test_any_array_of_rows_is_accepted():
+    expected = log_likelihood(BINARY, np.array([[1.0, 0.0, 1.0]]), 2.0)
+    for X in ([[1, 0, 1]], [1, 0, 1], np.array([[True, False, True]]), np.uint8([[1, 0, 1]])):
+        np.testing.assert_array_equal(log_likelihood(BINARY, X, 2.0), expected)
+
+
+def test_what_real_units_cannot_be_has_no_likelihood():
+    bounded = RBM(np.ones((2, 1)), TruncatedGaussian([0.0, 1.0], 1.0, 0.0, 1.0), Bernoulli([0.0]))
+    found = log_likelihood(bounded, [[0.5, 0.5], [0.5, 1.5]], 0.0)
+    assert np.isfinite(found[0]) and found[1] == -np.inf
+
+
+@pytest.mark.parametrize(
+    "model, X, log_partition, message",
+    [
+        (BINARY, [[2.0, 0.0, 1.0]], 0.0, r"X must have values in \[0, 1\]"),
+        (BINARY, [[0.0, -0.1, 1.0]], 0.0, r"X must have values in \[0, 1\]"),
+        (BINARY, [[np.nan, 0.0, 1.0]], 0.0, "X must be finite"),
+        (BINARY, np.ones((2, 4)), 0.0, r"X must have shape \(3,\)"),
+        (BINARY, [["one", "two", "three"]], 0.0, "X must be an array of real numbers"),
+        (BINARY, np.ones((1, 3)), np.nan, "log_partition must be in"),
+        (BoltzmannMachine(np.zeros((3, 3)), Bernoulli(np.zeros(3))), np.ones((1, 3)), 0.0, "model"),
+    ],
+)
+def test_bad_input_is_named(model, X, log_partition, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        log_likelihood(model, X, log_partition)
