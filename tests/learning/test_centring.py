@@ -78,17 +78,23 @@ def test_a_prior_without_a_field_is_not_centred():
     np.testing.assert_array_equal(step.visible.bias, slope.visible.bias)
 
 
-def test_units_whose_field_is_no_tilt_leave_their_neighbours_uncentred():
-    sizes = 4, 3
-    layers = mf.GaussBernoulli(RNG.normal(size=4), 2.0, 0.3), mf.Bernoulli(RNG.normal(size=3))
-    model = mf.RBM(RNG.normal(size=sizes), *layers)
+@pytest.mark.parametrize("sizes, which", [((4, 3), 0), ((4, 3, 2), 0), ((4, 3, 2), 1)])
+def test_units_whose_field_is_no_tilt_leave_their_neighbours_uncentred(sizes, which):
+    layers = [mf.Bernoulli(RNG.normal(size=n)) for n in sizes]
+    layers[which] = mf.GaussBernoulli(layers[which].field, 2.0, 0.3)
+    model = machine(layers, [RNG.normal(size=shape) for shape in pairwise(sizes)])
     slope = ModelParameters.of(model).combine(lambda x: RNG.normal(size=x.shape))
     means = [RNG.random(n) for n in sizes]
-    offsets = [(means[0], np.zeros(3))]
-    change = np.stack([usual(row, sizes, offsets) for row in np.eye(19)], axis=1)
+    offsets = [
+        (below * (k + 1 != which), above * (k != which))
+        for k, (below, above) in enumerate(pairwise(means))
+    ]
+    basis = np.eye(len(flat(slope)))
+    change = np.stack([usual(row, sizes, offsets) for row in basis], axis=1)
     found = centred(model, slope, means)
     np.testing.assert_allclose(flat(found), change @ change.T @ flat(slope), rtol=1e-12)
-    np.testing.assert_array_equal(found.visible.log_odds, slope.visible.log_odds)
+    log_odds = (chain(parameters)[1][which].log_odds for parameters in (found, slope))
+    np.testing.assert_array_equal(*log_odds)
 
 
 def test_it_does_not_matter_which_value_of_a_unit_is_called_one():

@@ -1,3 +1,5 @@
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,25 @@ def test_largest_variance(prior, expected):
     np.testing.assert_array_equal(largest_variance(prior), expected)
     tilts = np.linspace(-9, 9, 101)[:, None]
     assert (prior.moments(tilts, 0.0)[1] <= largest_variance(prior)).all()
+
+
+class Uniform(NamedTuple):
+    """Units of one's own: uniform on [-width, width] without a tilt, and here under any."""
+
+    width: np.ndarray
+
+    def log_partition(self, b, a):
+        return np.log(2 * self.width) + 0 * (b + a)
+
+    def moments(self, b, a):
+        return 0 * (b + a) * self.width, self.width**2 / 3 + 0 * (b + a)
+
+
+def test_of_ones_own_units_the_variance_without_a_tilt_counts():
+    own = Uniform(np.array([1.0, 3.0]))
+    np.testing.assert_allclose(largest_variance(own), [1 / 3, 3])
+    model = project(np.array([[3.0], [2.0]]), own, Gaussian([0.0], [1.0]))
+    np.testing.assert_allclose(model.hidden.precision, MARGIN * (9 / 3 + 4 * 3))
 
 
 def test_binary_layers_are_left_alone():
