@@ -24,6 +24,20 @@ def _parameter(name, value, dtype):
     return array
 
 
+def _features(X, n):
+    """Features as an array, or a sparse matrix as it is: finite, with `n` columns."""
+    sparse = hasattr(X, "tocsr")
+    X = X if sparse else np.asarray(X)
+    if X.shape[-1:] != (n,):
+        raise ValueError(f"X must have {n} features, got shape {X.shape}.")
+    values = X.tocsr().data if sparse else X
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"X must be an array of real numbers, got dtype {values.dtype}.")
+    if not np.isfinite(values).all():
+        raise ValueError("X must be finite, got NaN or infinity.")
+    return X
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class CRBM:
     """Binary RBM conditioned on features: p(v, h | x) proportional to exp(v'Wh + v'b(x) + h'c(x)).
@@ -111,9 +125,13 @@ class CRBM:
         Returns
         -------
         tuple of arrays of shape (n_rows, n_visible) and (n_rows, n_hidden)
+
+        Raises
+        ------
+        ValueError, TypeError
+            If X is not finite, not real, or has another number of features.
         """
-        if X.shape[-1] != self.n_features:
-            raise ValueError(f"X must have {self.n_features} features, got {X.shape[-1]}.")
+        X = _features(X, self.n_features)
         visible = np.asarray(X @ self.visible_weights.T) + self.visible_bias
         hidden = np.asarray(X @ self.hidden_weights.T) + self.hidden_bias
         return visible.astype(self.dtype, copy=False), hidden.astype(self.dtype, copy=False)

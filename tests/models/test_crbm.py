@@ -58,3 +58,20 @@ def test_bad_parameters_are_refused():
         CRBM(*parts, np.array(["a"] * 3))
     with pytest.raises(ValueError, match="features"):
         good.fields(np.zeros((1, 5)))
+
+
+def test_features_are_checked():
+    model, X = crbm(), np.array([[0.0, 2.0], [1.0, 0.0]])
+    for part, other in zip(model.fields(X), model.fields(X.tolist()), strict=True):
+        np.testing.assert_array_equal(part, other)
+    for kind in (np.asarray, sparse.csr_matrix, sparse.lil_matrix):
+        for bad in (np.nan, np.inf):
+            with pytest.raises(ValueError, match="X must be finite"):
+                model.fields(kind([[bad, 1.0]]))
+        with pytest.raises(ValueError, match=r"X must have 2 features, got shape \(1, 3\)"):
+            model.fields(kind([[1.0, 2.0, 3.0]]))
+    with pytest.raises(ValueError, match="X must be finite"):
+        model.free_energy([np.zeros(model.n_visible)], [[np.nan, 1.0]])
+    for bad in ("text", None, [["a", "b"]]):
+        with pytest.raises((ValueError, TypeError), match="X must"):
+            model.fields(bad)
