@@ -19,7 +19,7 @@ class Schedule:
     ----------
     learning_rate : float, (start, end), (start, end, "linear") or callable
         Constant, geometric or linear from the first epoch to the last, or a function of the epoch
-        (counted from 0).
+        (counted from 0). From or to 0 it is linear.
     momentum : float
         Share of the previous step that is added to the next, in [0, 1).
     l2, l1 : float
@@ -111,7 +111,7 @@ def rate(settings, epoch):
         start, end = (_rate(value) for value in spec[:2])
         share = min(1.0, epoch / max(1, settings.n_epochs - 1))
         linear = start + share * (end - start)
-        value = linear if kind == "linear" or start <= 0 else start * (end / start) ** share
+        value = linear if kind == "linear" or 0 in (start, end) else start * (end / start) ** share
     else:
         value = spec
     return _rate(value)

@@ -11,6 +11,8 @@ from fastmf.learning.settings import Settings, rate
         ((0.1, 0.001), [0.1, 0.01, 0.001]),
         ([0.1, 0.2, "linear"], [0.1, 0.15, 0.2]),
         ((0.2, 0.0, "linear"), [0.2, 0.1, 0.0]),
+        ((0.2, 0.0), [0.2, 0.1, 0.0]),  # no geometric sequence ends there
+        ((0.0, 0.2), [0.0, 0.1, 0.2]),
         (lambda epoch: 1 / (1 + epoch), [1, 1 / 2, 1 / 3]),
     ],
 )
