@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from fastmf._threads import one_blas_thread
-from fastmf.inference._arguments import number
+from fastmf.inference._arguments import count, number
 from fastmf.learning.trainer import train
 
 
@@ -37,6 +37,8 @@ def settings_of(estimator, class_):
     names = class_.__dataclass_fields__
     settings = class_(**{name: getattr(estimator, name) for name in names})
     number("weight_scale", estimator.weight_scale, 0, np.inf, below=True)
+    if estimator.n_threads is not None:
+        count("n_threads", estimator.n_threads)
     return settings
 
 

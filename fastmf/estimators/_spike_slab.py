@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmf.inference._arguments import count, one_of
+from fastmf.inference._rows import iteration
 from fastmf.inference.expectation_propagation import SCHEDULES
 from fastmf.learning.evidence import maximise_evidence, robust_solution
 
@@ -84,7 +85,7 @@ class SpikeSlabEstimator(BaseEstimator):
         return best, model, result
 
     def _check(self, limits):
-        """Raise unless every parameter of these names is None or between 0 and its limit."""
+        """Raise unless each of these is None or between 0 and its limit, and the others fit."""
         for name, high in limits.items():
             value = getattr(self, name)
             if value is None:
@@ -95,6 +96,7 @@ class SpikeSlabEstimator(BaseEstimator):
                 raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
         one_of("solver", self.solver, tuple(SCHEDULES))
         count("max_evidence_iter", self.max_evidence_iter)
+        iteration(self.damping, self.tol, self.max_iter, self.n_threads)
 
     def _groups(self, n_features):
         """The number of every feature's group, and how many there are."""

@@ -361,6 +361,14 @@ def test_bad_input(options, X, error, message):
         small(**options).fit(X)
 
 
+@pytest.mark.parametrize("n_threads", [0, -1, 1.5, "two"])
+def test_bad_number_of_threads(n_threads):
+    # Met before learning begins, and where nothing but a step is made.
+    for learn in (small(n_threads=n_threads).fit, small(n_threads=n_threads).partial_fit):
+        with pytest.raises((ValueError, TypeError), match="n_threads must be"):
+            learn(patterns())
+
+
 @pytest.mark.parametrize("n_components", [0, -1, 2.5, "many", None])
 def test_bad_number_of_components(n_components):
     with pytest.raises((ValueError, TypeError), match="n_components"):

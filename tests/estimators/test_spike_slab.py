@@ -130,9 +130,14 @@ def test_what_does_not_converge_warns():
         ({"groups": [0.0, np.nan]}, ValueError, "groups must name"),
         ({"max_evidence_iter": 0}, ValueError, "max_evidence_iter must be at least 1"),
         ({"solver": "fast"}, ValueError, "solver must be one of"),
+        ({"tol": "small"}, TypeError, "tol must be a number"),
+        ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
+        ({"damping": 1.0}, ValueError, "damping must be in"),
     ],
 )
-def test_bad_options(options, error, message):
+def test_bad_options(options, error, message, monkeypatch):
+    # They are met before anything is learned.
+    monkeypatch.setattr("fastmf.estimators._spike_slab.maximise_evidence", None)
     model, _ = problem(20, 8)
     with pytest.raises(error, match=message):
         mf.SpikeSlabRegressor(**options).fit(model.X, model.y)
