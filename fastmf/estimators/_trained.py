@@ -14,7 +14,7 @@ from fastmf.learning.gradients import ORDERS
 from fastmf.learning.landscape import merged
 from fastmf.learning.likelihood import log_likelihood, log_partition_estimate
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
-from fastmf.priors._protocol import n_units
+from fastmf.priors._protocol import n_units, sample
 
 _DTYPES = [np.float64, np.float32]
 
@@ -140,7 +140,7 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         if init is None:
             zero = np.zeros((n_samples, self.n_features_in_), self.model_.dtype)
-            init = self.pointwise_.sample(zero, zero, rng)
+            init = sample(self.pointwise_, zero, zero, rng)
         else:
             init = self._data(init)
             if len(init) != n_samples:

@@ -5,6 +5,7 @@ from sklearn.utils import check_random_state
 
 from fastmf.inference._arguments import count, number
 from fastmf.learning.nearest import nearest_rows
+from fastmf.priors._protocol import sample
 
 # Certainty would be an infinite field.
 _SMALLEST = 1e-12
@@ -52,7 +53,7 @@ def _starts(Y, pointwise, candidates, n_starts, field, precision, rng):
         costs = 0 if precision is None else np.square(candidates) @ precision[0] / 2
         nearest = nearest_rows(field, candidates, costs, min(n_starts, len(candidates)))
         starts = list(candidates[nearest.T])
-    starts += [pointwise.sample(field, a, rng) for _ in range(n_starts - len(starts))]
+    starts += [sample(pointwise, field, a, rng) for _ in range(n_starts - len(starts))]
     return np.stack(starts, axis=1).reshape(-1, Y.shape[1]).astype(Y.dtype, copy=False)
 
 

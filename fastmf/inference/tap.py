@@ -109,9 +109,7 @@ def tap(
     check.one_of("acceleration", acceleration, tuple(PATIENCE))
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     onsager_every = check.count("onsager_every", onsager_every)
-    layout = layout_of(model, order, schedule)
-    if order == 3 and not all(hasattr(prior, "third_cumulant") for prior in model.layers):
-        raise ValueError("order=3 needs binary units (Bernoulli or Ising) in every layer.")
+    layout = _layout(model, order, schedule)
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
 
     single = n_rows is None
@@ -152,7 +150,7 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
     FixedPoint
         Without log-partitions.
     """
-    layout = layout_of(model, order, "blocked")
+    layout = _layout(model, order, "blocked")
     state = np.zeros((4, len(X), layout.n_units), model.dtype)
     fields, mean, var = hidden
     for k, parts in enumerate([(X, mean), (None, var), (None, fields)]):
@@ -164,6 +162,16 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
         max_iter=n_sweeps, begun=True,
     )  # fmt: skip
     return result(layout, record, np.zeros(len(X)), False)
+
+
+def _layout(model, order, schedule):
+    layout = layout_of(model, order, schedule)
+    if order == 3 and not all(hasattr(prior, "third_cumulant") for prior in model.layers):
+        raise ValueError(
+            "order=3 needs binary units (Bernoulli or Ising) in every layer, and so does "
+            "gradient='tap3'."
+        )
+    return layout
 
 
 def _sweep(

@@ -51,8 +51,8 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
         return v, h
     zero = model.dtype.type(0)
     for _ in range(n_sweeps):
-        h = model.hidden.sample(v @ model.weights, zero, rng)
-        v = model.visible.sample(h @ model.weights.T, zero, rng)
+        h = sample(model.hidden, v @ model.weights, zero, rng)
+        v = sample(model.visible, h @ model.weights.T, zero, rng)
     return v, h
 
 

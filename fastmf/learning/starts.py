@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from fastmf.priors._protocol import sample
+
 STARTS = ("data", "noise", "persistent", "random")
 
 
@@ -50,6 +52,6 @@ def starts(kind, model, X, n_starts, noise, rng):
     """
     if kind == "random":
         zero = np.zeros((n_starts, X.shape[1]), X.dtype)
-        return model.layers[0].sample(zero, zero, rng)
+        return sample(model.layers[0], zero, zero, rng)
     rows = X if n_starts == len(X) else X[np.arange(n_starts) % len(X)]
     return perturbed(rows, model.layers[0], noise, rng) if kind == "noise" else rows

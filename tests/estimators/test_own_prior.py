@@ -63,6 +63,10 @@ def test_it_is_learned_resumed_and_saved(tmp_path, monkeypatch):
     independent = sum((f * np.log(f)).sum() for f in frequencies)
     assert whole.score(X) > independent + 0.1
 
+    for sampling in (lambda: whole.sample(2), lambda: machine(1, gradient="cd").fit(X)):
+        with pytest.raises(TypeError, match="ThreeLevels cannot be sampled"):
+            sampling()
+
     whole.save(tmp_path / "machine")
     again = mf.GeneralizedRBM.load(tmp_path / "machine")
     assert type(again.model_.visible) is ThreeLevels
