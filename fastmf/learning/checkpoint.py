@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.step import State
 from fastmf.models._io import (
+    check_folder,
     field_to_arrays,
     model_from_arrays,
     model_to_arrays,
@@ -109,8 +110,11 @@ def read(path, run, *, any_seed=False):
     ------
     ValueError
         If the file is damaged, or belongs to a run with other settings or data.
+    FileNotFoundError
+        If there is no folder for it, where it could not be written later.
     """
     if not Path(path).exists():
+        check_folder(path)
         return None
     arrays = read_arrays(path)
     if "run" not in arrays:

@@ -17,6 +17,12 @@ class UnknownPrior(LookupError):
     """A file has units with a prior that is not this package's, and not registered."""
 
 
+def check_folder(path):
+    """Raise unless there is a folder for a file."""
+    if not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {Path(path).parent}.")
+
+
 @contextmanager
 def replacing(path):
     """A binary file that takes the place of `path` when it has been written.
@@ -24,8 +30,7 @@ def replacing(path):
     At any moment the old file, or the whole new one, is there.
     """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path}: there is no folder {path.parent}.")
+    check_folder(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:

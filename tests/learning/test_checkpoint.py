@@ -99,6 +99,19 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
             train(model, X, changed, seed=seed, checkpoint=path)
 
 
+def test_a_checkpoint_without_a_folder_is_met_before_learning(tmp_path):
+    def rate(epoch):
+        rates.append(epoch)
+        return 0.1
+
+    rates = []
+    settings = Settings(n_epochs=1, learning_rate=rate)
+    rates.clear()  # the settings have tried it
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        train(start(), data(), settings, seed=0, checkpoint=tmp_path / "none" / "run")
+    assert rates == []
+
+
 def test_damaged_and_foreign_checkpoints(tmp_path):
     path, settings = tmp_path / "run", Settings(**OPTIONS)
     start().save(path)
