@@ -8,8 +8,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from fastmf.estimators import GeneralizedRBM, denoising
+from fastmf.estimators._units import check_support
 from fastmf.models import RBM, exact, load
-from fastmf.priors import Bernoulli, Gaussian, Ising
+from fastmf.priors import Bernoulli, Gaussian, Ising, TruncatedGaussian
 
 PATTERNS = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0, 1, 0]])
 
@@ -102,6 +103,7 @@ def test_samples_look_like_the_data(trained):
     np.testing.assert_array_equal(drawn, again)
     start = np.zeros((5, 8))
     assert trained.sample(5, n_sweeps=1, init=start, random_state=0).shape == (5, 8)
+    np.testing.assert_array_equal(trained.sample(5, n_sweeps=0, init=start), start)
 
 
 @pytest.mark.parametrize(
@@ -360,6 +362,14 @@ def test_kinds_of_units(visible, hidden):
 def test_bad_input(options, X, error, message):
     with pytest.raises(error, match=message):
         small(**options).fit(X)
+
+
+def test_bounds_belong_to_the_support():
+    prior = TruncatedGaussian([0.0, 0.0], 1.0, 0.0, 1.0)
+    check_support(prior, np.eye(2))
+    for beyond in (-1e-9, 1 + 1e-9):
+        with pytest.raises(ValueError, match="between the bounds"):
+            check_support(prior, np.array([[0.5, beyond]]))
 
 
 @pytest.mark.parametrize("n_threads", [0, -1, 1.5, "two"])
