@@ -206,7 +206,7 @@ class TruncatedGaussBernoulli(NamedTuple):
 
     Notes
     -----
-    Tramel et al. (2018), Eqs. 93, 95-98 and 106-109, in the parameterisation of Eq. 93. In the
+    Tramel et al. (2018), Eqs. 93, 96-98 and 106-109, in the parameterisation of Eq. 93. In the
     second form of Eq. 98 the mean of the slab must be squared; in Eqs. 106 and 108, delta(x) must
     be 1 - delta(x).
     """
