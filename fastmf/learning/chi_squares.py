@@ -4,7 +4,7 @@ import numpy as np
 from scipy import optimize
 
 # Largest number of steps of the integral, and where its integrand has vanished.
-_STEPS, _NOTHING = 1 << 14, 1e-18
+_STEPS, _NOTHING = 1 << 11, 1e-18
 
 
 def survival(x, weights):
@@ -46,8 +46,7 @@ def survival(x, weights):
     saddle = optimize.brentq(slope, near, end, rtol=1e-12)
     terms = weights / (1 - 2 * weights * saddle)
     second = 2 * (terms**2).sum() + 1 / saddle**2
-    third = 8 * (terms**3).sum() - 2 / saddle**3
-    bend = max(third / (6 * second), 0.05 * np.sqrt(second))
+    bend = 2 / 3 * (terms**3).sum() / (terms**2).sum()
     at_saddle = cumulant(np.array(saddle))
 
     def integrand(t):
@@ -58,7 +57,7 @@ def survival(x, weights):
     while abs(integrand(np.array([end, 1.1 * end]))).max() * abs(saddle) > _NOTHING:
         end *= 1.5
     # The trapezoidal rule, whose error falls exponentially; the last value vanishes.
-    n_steps, total, before = 64, integrand(np.zeros(1)).sum() / 2, np.inf
+    n_steps, total, before = 64, integrand(np.zeros(1)).sum() / 2, 0.0
     total += integrand(end / 64 * np.arange(1, 64)).sum()
     while abs(total / n_steps - before) > 1e-12 * abs(before) and n_steps < _STEPS:
         before, n_steps = total / n_steps, 2 * n_steps
