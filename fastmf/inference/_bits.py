@@ -9,6 +9,13 @@ from fastmf.priors import Bernoulli, Ising
 from fastmf.special import sigmoid_pair
 
 KINDS = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 2.0)}
+# Any field beyond this holds its unit; sums of many such are finite in float32.
+LARGEST_FIELD = 1e30
+
+
+def _largest(array):
+    """Largest absolute value, without an array of them."""
+    return float(max(array.max(initial=0), -array.min(initial=0)))
 
 
 class Bits:
@@ -45,12 +52,18 @@ class Bits:
         self.offsets, self.scales = zip(*(KINDS[type(p)] for p in model.layers), strict=True)
         self.factor = self.scales[0] * self.scales[1]
         w = model.weights
-        # Without an array of absolute values.
-        self.largest = self.factor * float(max(w.max(initial=0), -w.min(initial=0)))
-        own = tuple(
-            np.atleast_2d(p.field.astype(np.float64) + (0 if f is None else f))
-            for p, f in zip(model.layers, fields, strict=True)
-        )
+        self.largest = self.factor * _largest(w)
+        with np.errstate(over="ignore"):  # what is too large is told below
+            own = tuple(
+                np.atleast_2d(p.field.astype(np.float64) + (0 if f is None else f))
+                for p, f in zip(model.layers, fields, strict=True)
+            )
+        largest = max(_largest(b) for b in own)
+        if largest > LARGEST_FIELD:
+            raise ValueError(
+                f"field: those of the units must be at most {LARGEST_FIELD:g} in absolute value, "
+                f"got {largest:g}."
+            )
         (ov, oh), (sv, sh), (b1, b2) = self.offsets, self.scales, own
         rows = w.sum(1, dtype=np.float64) if oh else 0.0
         columns = w.sum(0, dtype=np.float64) if ov else 0.0

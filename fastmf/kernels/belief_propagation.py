@@ -180,9 +180,8 @@ def _conclude(settings, problem, row, record, partial, seat):
         change = max(change, partial.change[seat, block])
         value += partial.value[seat, block]
     damping = _damping_now(record, row)
-    change = max(
-        change, _set_beliefs(hidden, partial.beliefs[seat], damping, partial.logs[seat, 0])
-    )
+    of_hidden = _set_beliefs(hidden, partial.beliefs[seat], damping, partial.logs[seat, 0])
+    change = max(change, of_hidden)
     if settings.algorithm == MAX:
         total = partial.logs[seat, 0]
         for j in range(total.shape[0]):
@@ -194,7 +193,8 @@ def _conclude(settings, problem, row, record, partial, seat):
     elif settings.algorithm == MIXED:
         for j in range(hidden.shape[0]):
             value += softplus(hidden[j])
-    if settings.algorithm != SUM and value > record.objective[row]:
+    # Of equal ones the last: beside units held by huge fields all others weigh nothing.
+    if settings.algorithm != SUM and value >= record.objective[row]:
         record.objective[row] = value
         for i in range(record.visible.shape[1]):
             record.best[row, i] = record.visible[row, i] > 0

@@ -8,7 +8,7 @@ by log(e^W q + p) - W when it is turned off.
 import numpy as np
 
 from fastmf._numba import REORDER, fetch_and_increment, kernel
-from fastmf.kernels.odds import add, from_off, from_on, log_of_product
+from fastmf.kernels.odds import add, from_off, from_on, log_of_product, rise
 from fastmf.special import sigmoid_pair, softplus
 
 # A gain below this share of what it is the difference of could be rounding, taken back and forth.
@@ -32,7 +32,7 @@ def _rise(field, sign, w):
     """Change of the sum of the positive parts, which is what the best hidden units contribute."""
     total = 0.0
     for j in range(field.shape[0]):
-        total += max(0.0, field[j] + sign * w[j]) - max(0.0, field[j])
+        total += rise(sign * w[j], field[j])
     return total
 
 

@@ -6,7 +6,7 @@ Notation as in `fastmf.kernels.belief_propagation`.
 import numpy as np
 
 from fastmf._numba import REORDER, kernel
-from fastmf.special import log, sigmoid_pair
+from fastmf.special import constant, log, sigmoid_pair
 
 
 @kernel(inline=True)
@@ -140,22 +140,24 @@ def add(row, total):
 
 
 @kernel(fastmath=REORDER, inline=True)
+def rise(w, x):
+    """max(0, w + x) - max(0, x); that difference itself would lose w where x is large."""
+    zero = constant(0.0, w)
+    return max(w + min(zero, x), -max(zero, x))
+
+
+@kernel(fastmath=REORDER, inline=True)
 def clipped(w, message, log_odds, incoming):
     """Log-messages of max-product from the hidden units."""
-    zero = w.dtype.type(0)
     for j in range(w.shape[0]):
-        x = log_odds[j] - message[j]
-        incoming[j] = max(zero, w[j] + x) - max(zero, x)
+        incoming[j] = rise(w[j], log_odds[j] - message[j])
 
 
 @kernel(fastmath=REORDER, inline=True)
 def clipped_back(w, incoming, log_odds, old_share, new_share, message, total):
     """Log-messages of max-product back to them, and their sums over visible units."""
-    zero = w.dtype.type(0)
     for j in range(w.shape[0]):
-        x = log_odds - incoming[j]
-        new = max(zero, w[j] + x) - max(zero, x)
-        new = new_share * new + old_share * message[j]
+        new = new_share * rise(w[j], log_odds - incoming[j]) + old_share * message[j]
         message[j] = new
         total[j] += new
 

@@ -24,8 +24,9 @@ def _incoming(e, s, hidden):
 
 
 def _clipped(w, log_odds):
+    """max(0, w + log_odds) - max(0, log_odds), without losing w where log_odds is large."""
     zero = w.dtype.type(0)
-    return np.maximum(zero, w + log_odds) - np.maximum(zero, log_odds)
+    return np.maximum(w + np.minimum(zero, log_odds), -np.maximum(zero, log_odds))
 
 
 def _damping_now(record, row):
@@ -94,7 +95,7 @@ def _conclude(settings, problem, row, record, partial, seat):
         value += np.maximum(0, fields + partial.fields[seat].sum(0)).sum()
     elif settings.algorithm == MIXED:
         value += softplus(record.hidden[row]).sum()
-    if settings.algorithm != SUM and value > record.objective[row]:
+    if settings.algorithm != SUM and value >= record.objective[row]:
         record.objective[row], record.best[row] = value, record.visible[row] > 0
 
     change /= 1 - damping

@@ -170,6 +170,33 @@ def test_large_weights_saturate_without_harm(algorithm, dtype):
         assert result.converged == (result.message == "converged")
 
 
+@KINDS
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("held_by", [1e9, 1e20, 1e30])
+def test_units_held_by_huge_fields(held_by, dtype, prior):
+    """The others are those of the tree that is left: its MAP, and its marginals."""
+    rng = np.random.default_rng(7)
+    low, high = prior.support
+    for _ in range(5):
+        model = machine(tree(6, 5, rng), rng, prior, dtype)
+        fields = [np.zeros(6), np.zeros(5)]
+        for field, size in zip(fields, (6, 5), strict=True):
+            field[rng.permutation(size)[:2]] = held_by * rng.choice([-1, 1], 2)
+        states = np.array(list(itertools.product(prior.support, repeat=11)))
+        wanted = np.concatenate(fields)
+        states = states[((wanted == 0) | (states == np.where(wanted > 0, high, low))).all(1)]
+        values = -model.energy(states[:, :6], states[:, 6:])
+
+        found = mf.belief_propagation(model, algorithm="max", field=tuple(fields))
+        assert found.converged
+        np.testing.assert_array_equal(np.concatenate(found.assignment), states[values.argmax()])
+        found = mf.belief_propagation(model, field=tuple(fields))
+        weights = np.exp(values - values.max())
+        np.testing.assert_allclose(
+            np.concatenate(found.mean), weights @ states / weights.sum(), atol=1e-5
+        )
+
+
 @pytest.mark.parametrize("damping", [None, 0.5])
 def test_saturated_beliefs_are_exact_on_trees(damping):
     rng = np.random.default_rng(4)
@@ -240,6 +267,7 @@ def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
         ({"algorithm": "min"}, "algorithm"),
         ({"field": np.zeros(4)}, "field"),
         ({"field": np.full(9, np.nan)}, "field"),
+        ({"field": np.full(9, -1e31)}, "field"),
         ({"field": (np.zeros((2, 9)), np.zeros((3, 7)))}, "rows"),
         ({"damping": 1.0}, "damping"),
         ({"damping": 0.5, "algorithm": "mixed"}, "damping"),
