@@ -2,7 +2,7 @@
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fastmf.estimators._files import Saved
 from fastmf.estimators._runs import seed_of
@@ -100,7 +100,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         """
         check_is_fitted(self)
         X = self._features(X)
-        Y = self._labels(self.predict(X) if Y is None else Y, X)
+        Y = self._labels(self.predict(X) if Y is None else Y, X, self.model_.n_visible)
         inference = "mean_field" if self._matched == "mean_field" else "bp"
         found = self._infer(X, inference, log_partition=True)
         return -self.model_.free_energy(Y, X) - found.log_partition
@@ -122,7 +122,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         if y.shape != predicted.shape:
             raise ValueError(f"y must have shape {predicted.shape}, got {y.shape}.")
         right = (predicted == y).reshape(len(y), -1).mean(1)
-        return float(np.average(right, weights=sample_weight))
+        return float(np.average(right, weights=_check_sample_weight(sample_weight, right)))
 
     def _saved(self):
         names = "n_iter_", "n_sweeps_", "n_features_in_", "history_", "_one_column"

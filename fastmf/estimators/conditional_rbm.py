@@ -161,12 +161,12 @@ class ConditionalRBM(TrainedCRBM):
         """
         settings = self._settings()
         X = self._features(X, reset=True)
-        Y = self._labels(Y, X, reset=True)
+        Y = self._labels(Y, X)
         seed = seed_of(self.random_state)
         validation = None
         if validation_data is not None:
             X_v = self._features(validation_data[0])
-            validation = self._labels(validation_data[1], X_v), X_v
+            validation = self._labels(validation_data[1], X_v, Y.shape[1]), X_v
         elif self.early_stopping:
             rows, others = split(len(Y), self.validation_fraction, seed or 0)
             X, Y, validation = X[rows], Y[rows], (Y[others], X[others])
@@ -197,8 +197,8 @@ class ConditionalRBM(TrainedCRBM):
         self.__dict__.pop("model_", None)
         self._first_dtype = dtype
 
-    def _labels(self, Y, X, reset=False):
-        """Labels as 0 and 1, one row each."""
+    def _labels(self, Y, X, n_labels=None):
+        """Labels as 0 and 1, one row each; those of `fit` say how many there are, and of what."""
         if Y is None:
             raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
         Y = check_array(Y, ensure_2d=False, dtype=None, input_name="y")
@@ -206,7 +206,7 @@ class ConditionalRBM(TrainedCRBM):
             raise ValueError(f"X has {X.shape[0]} rows and y has {len(Y)}.")
         if Y.ndim == 1 or Y.shape[1] == 1:
             check_classification_targets(Y)
-        if reset:
+        if n_labels is None:
             values = np.unique(Y)
             if len(values) > 2:
                 shown = ", ".join(map(str, values[:4]))
@@ -222,8 +222,8 @@ class ConditionalRBM(TrainedCRBM):
         elif not np.isin(Y, self.classes_).all():
             raise ValueError(f"labels must be among {self.classes_}.")
         Y = column_or_1d(Y)[:, None] if Y.ndim == 1 else Y
-        if hasattr(self, "model_") and Y.shape[1] != self.model_.n_visible:
-            raise ValueError(f"y must have {self.model_.n_visible} columns, got {Y.shape[1]}.")
+        if n_labels not in (None, Y.shape[1]):
+            raise ValueError(f"y must have {n_labels} columns, got {Y.shape[1]}.")
         return (Y == self.classes_[1]).astype(self._dtype)
 
     def _initial_model(self, X, Y, seed):

@@ -10,7 +10,7 @@ from fastmf.estimators._fitted_machine import INVERSIONS, FittedMachine
 from fastmf.estimators._spins import binary_values, coded
 from fastmf.inference._arguments import count, number, one_of
 from fastmf.learning import maximisation
-from fastmf.learning.existence import LARGEST, Existence, existence
+from fastmf.learning.existence import LARGEST, Existence, existence, existence_with_firth
 from fastmf.learning.pseudo_likelihood import PseudoLikelihood
 from fastmf.learning.rows import merged
 from fastmf.models import BoltzmannMachine
@@ -41,7 +41,8 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
           diagonal `l2` is added).
     penalty : {None, "firth"}
         "firth" adds half the log-determinant of the Hessian (Firth 1993), which keeps estimates
-        finite under separation; for up to some 50 units, by Newton's method.
+        finite under separation, unless units depend on each other linearly, as in very few rows;
+        for up to some 50 units, by Newton's method.
     l1, l2 : float
         Penalty per row, l1 sum_jk |J_jk| + l2 (sum_jk J_jk^2 + sum_j h_j^2) / 2 over pairs. With
         `l2` the maximum always exists.
@@ -227,7 +228,7 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
 
     def _existence(self, found):
         if self.penalty == "firth":
-            return Existence(True)
+            return existence_with_firth(self._objective)
         if not self.l1:
             return existence(self._objective, found.parameters)
         # Where couplings that grow are penalised, only the fields of constant units have no end.

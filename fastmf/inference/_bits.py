@@ -9,8 +9,8 @@ from fastmf.priors import Bernoulli, Ising
 from fastmf.special import sigmoid_pair
 
 KINDS = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 2.0)}
-# Any field beyond this holds its unit; sums of many such are finite in float32.
-LARGEST_FIELD = 1e30
+# So many of the largest fields may be added up.
+MANY = 1e8
 
 
 def _largest(array):
@@ -58,10 +58,10 @@ class Bits:
                 np.atleast_2d(p.field.astype(np.float64) + (0 if f is None else f))
                 for p, f in zip(model.layers, fields, strict=True)
             )
-        largest = max(_largest(b) for b in own)
-        if largest > LARGEST_FIELD:
+        largest, limit = max(_largest(b) for b in own), np.finfo(model.dtype).max / MANY
+        if largest > limit:
             raise ValueError(
-                f"field: those of the units must be at most {LARGEST_FIELD:g} in absolute value, "
+                f"field and the units' own must add up to {limit:.2g} at most in {model.dtype}, "
                 f"got {largest:g}."
             )
         (ov, oh), (sv, sh), (b1, b2) = self.offsets, self.scales, own

@@ -114,9 +114,9 @@ def belief_propagation(
     Raises
     ------
     ValueError, TypeError
-        For arguments of wrong shapes, types or ranges, |fields| above 1e30 and, but for max-product,
-        |weights| above 340 (of {0, 1} units). Not converging is no error: it is said row by row in
-        the result.
+        For arguments of wrong shapes, types or ranges, |fields| above 3.4e30 in float32 (1.8e300 in
+        float64) and, but for max-product, |weights| above 340 (of {0, 1} units). Not converging is
+        no error: it is said row by row in the result.
     MemoryError
         If the messages do not fit in the machine's memory; says how much they need.
 

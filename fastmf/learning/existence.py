@@ -118,6 +118,31 @@ def _least_curvature(objective, parameters, size, budget=2e11):
     return max(least, 0.0) + objective.l2
 
 
+_NOT_UNIQUE = Existence(
+    False,
+    (),
+    "the maximum is not unique: units depend on each other linearly; leave some out or give a "
+    "ridge penalty l2",
+)
+
+
+def existence_with_firth(objective):
+    """Whether the maximum with Firth's penalty exists: if the Hessian is not singular.
+
+    Parameters
+    ----------
+    objective : PseudoLikelihood
+        Without penalty.
+
+    Returns
+    -------
+    Existence
+    """
+    # All slopes of tanh are positive: which ones they are makes no difference to the rank.
+    values = linalg.eigvalsh(objective.common_hessian(np.ones(objective.n_units)))
+    return Existence(True) if values[0] > values[-1] / _CONDITION else _NOT_UNIQUE
+
+
 def _separated_by(units):
     names = ", ".join(map(str, units[:20])) + (", ..." if len(units) > 20 else "")
     return Existence(
@@ -245,8 +270,7 @@ def separation(objective):
             return Existence(None, (), "the linear programme of separation was not solved")
     if not len(units):
         if least <= 1e-10:
-            return Existence(False, (), "the maximum is not unique: units depend on each other "
-                             "linearly; leave some out or give a ridge penalty l2")  # fmt: skip
+            return _NOT_UNIQUE
         return Existence(True)
     return _separated_by(units)
 

@@ -110,6 +110,8 @@ def test_labels_of_any_two_values(learned):
     assert set(words.predict(X)) <= {"yes", "no"} and words.predict_proba(X).shape == (300, 2)
     with pytest.raises(ValueError, match=r"y must have shape \(300,\), got \(300, 1\)"):
         words.score(X, words.predict(X)[:, None])
+    with pytest.raises(ValueError, match="sample_weight"):
+        words.score(X, words.predict(X), np.ones(7))
     with pytest.raises(ValueError, match="two values"):
         quick().fit(X, Y + np.arange(6))
     with pytest.raises(ValueError, match="one class"):
@@ -131,6 +133,9 @@ def test_early_stopping_and_start_from_a_logistic_regression():
         )
     with pytest.raises(TypeError, match="init must be a CRBM"):
         quick(init=logistic).fit(X, Y)
+    for others in (Y[:, :1], Y[:, :2]):
+        with pytest.raises(ValueError, match="y must have 6 columns"):
+            quick(early_stopping=True).fit(X, Y, validation_data=(X, others))
 
 
 def test_files(tmp_path):

@@ -206,6 +206,16 @@ def test_penalties_make_a_maximum(options):
     assert found.converged_ and abs(found.couplings_).max() < 10
 
 
+def test_firth_does_not_make_up_for_rows_that_say_nothing():
+    """Of equal rows only the sum of a field and the coupling is known, as far as it is."""
+    X = np.ones((30, 2))
+    with pytest.warns(ConvergenceWarning, match="not unique"):
+        found = mf.FullyVisibleBoltzmannMachine(penalty="firth").fit(X)
+    assert not found.converged_ and found.existence_.exists is False
+    X[:10, 0] = -1
+    assert mf.FullyVisibleBoltzmannMachine(penalty="firth").fit(X).converged_
+
+
 def test_l1_leaves_the_field_of_a_constant_unit_free():
     X = rows()
     X[:, 2] = 1

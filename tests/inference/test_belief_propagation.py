@@ -267,7 +267,7 @@ def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
         ({"algorithm": "min"}, "algorithm"),
         ({"field": np.zeros(4)}, "field"),
         ({"field": np.full(9, np.nan)}, "field"),
-        ({"field": np.full(9, -1e31)}, "field"),
+        ({"field": np.full(9, -1e301)}, "field"),
         ({"field": (np.zeros((2, 9)), np.zeros((3, 7)))}, "rows"),
         ({"damping": 1.0}, "damping"),
         ({"damping": 0.5, "algorithm": "mixed"}, "damping"),
@@ -296,6 +296,8 @@ def test_models_that_are_not_binary():
         mf.belief_propagation(mf.BoltzmannMachine(np.zeros((2, 2)), mf.Ising(np.zeros(2))))
     with pytest.raises(ValueError, match="weights"):
         mf.belief_propagation(loopy(scale=1e4))
+    with pytest.raises(ValueError, match="field"):
+        mf.belief_propagation(loopy(dtype="float32"), algorithm="max", field=np.full(9, 1e31))
 
 
 @KINDS
