@@ -232,7 +232,8 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         if not self.l1:
             return existence(self._objective, found.parameters)
         # Where couplings that grow are penalised, only the fields of constant units have no end.
-        constant = np.flatnonzero(abs(self._objective.mean) == 1)
+        states = self._objective.rows.states
+        constant = np.flatnonzero((states == states[0]).all(0))
         if self.l2 or not len(constant):
             return Existence(True)
         return Existence(

@@ -223,6 +223,11 @@ def test_l1_leaves_the_field_of_a_constant_unit_free():
         found = mf.FullyVisibleBoltzmannMachine(l1=0.05).fit(X)
     assert not found.converged_ and found.existence_.units == (2,)
     assert mf.FullyVisibleBoltzmannMachine(l1=0.05, l2=0.01).fit(X).converged_
+    # Weights do not add up to exactly the same in another order.
+    for seed in range(10):
+        weights = np.random.default_rng(seed).random(len(X))
+        with pytest.warns(ConvergenceWarning, match="constant"):
+            mf.FullyVisibleBoltzmannMachine(l1=0.05).fit(X, sample_weight=weights)
 
 
 def test_too_few_iterations_are_reported():
