@@ -24,20 +24,6 @@ def _parameter(name, value, dtype):
     return array
 
 
-def _features(X, n):
-    """Features as an array, or a sparse matrix as it is: finite, with `n` columns."""
-    sparse = hasattr(X, "tocsr")
-    X = X if sparse else np.asarray(X)
-    if X.shape[-1:] != (n,):
-        raise ValueError(f"X must have {n} features, got shape {X.shape}.")
-    values = X.tocsr().data if sparse else X
-    if values.dtype.kind not in "fiub":
-        raise TypeError(f"X must be an array of real numbers, got dtype {values.dtype}.")
-    if not np.isfinite(values).all():
-        raise ValueError("X must be finite, got NaN or infinity.")
-    return X
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class CRBM:
     """Binary RBM conditioned on features: p(v, h | x) proportional to exp(v'Wh + v'b(x) + h'c(x)).
@@ -129,12 +115,19 @@ class CRBM:
         Raises
         ------
         ValueError, TypeError
-            If X is not finite, not real, or has another number of features.
+            For features that are not numbers, not as many, or too large.
         """
-        X = _features(X, self.n_features)
-        visible = np.asarray(X @ self.visible_weights.T) + self.visible_bias
-        hidden = np.asarray(X @ self.hidden_weights.T) + self.hidden_bias
-        return visible.astype(self.dtype, copy=False), hidden.astype(self.dtype, copy=False)
+        if not hasattr(X, "toarray"):
+            X = _checks.states("X", X, self.n_features)
+        elif X.shape[-1] != self.n_features:
+            raise ValueError(f"X must have shape (..., {self.n_features}), got {X.shape}.")
+        with np.errstate(over="ignore", invalid="ignore"):  # told below
+            visible = np.asarray(X @ self.visible_weights.T) + self.visible_bias
+            hidden = np.asarray(X @ self.hidden_weights.T) + self.hidden_bias
+            found = visible.astype(self.dtype, copy=False), hidden.astype(self.dtype, copy=False)
+        if not all(np.isfinite(part).all() for part in found):
+            raise ValueError(f"X must give finite fields, got NaN or infinity in {self.dtype}.")
+        return found
 
     def given(self, x):
         """The RBM that is left for one row of features, for `exact`, `tap` and other solvers.
