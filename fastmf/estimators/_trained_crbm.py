@@ -14,6 +14,11 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
 
     _forgotten = (*Saved._forgotten, "init")
 
+    @property
+    def classes_(self):
+        """The two values of the labels, or a list of them for each label."""
+        return self._values if self._one_column else [self._values] * self.model_.n_visible
+
     def predict(self, X, decode=None, *, polish=False, n_restarts=0):
         """Labels of each row.
 
@@ -61,7 +66,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
             rng = np.random.default_rng(seed_of(self.random_state) or 0)
             search = {"polish": polish, "n_restarts": n_restarts, "rng": rng}
         found = self._infer(self._features(X), inference, **search)
-        predicted = self.classes_[(found.visible > 0.5).astype(int)]
+        predicted = self._values[(found.visible > 0.5).astype(int)]
         return predicted[:, 0] if self._one_column else predicted
 
     def predict_proba(self, X):
@@ -126,10 +131,10 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
 
     def _saved(self):
         names = "n_iter_", "n_sweeps_", "n_features_in_", "history_", "_one_column"
-        return {name: getattr(self, name) for name in names}, {"classes": self.classes_}
+        return {name: getattr(self, name) for name in names}, {"classes": self._values}
 
     def _restore(self, arrays):
-        self.classes_ = arrays["classes"]
+        self._values = arrays["classes"]
 
     @property
     def _matched(self):

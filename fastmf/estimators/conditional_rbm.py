@@ -50,8 +50,9 @@ class ConditionalRBM(TrainedCRBM):
     Attributes
     ----------
     model_ : CRBM
-    classes_ : array of shape (2,)
-        The two values of the labels.
+    classes_ : array of shape (2,), or list of n_labels such arrays
+        The two values of the labels; a list if `Y` had two axes, as scikit-learn's other
+        multi-label classifiers have it.
     history_ : dict of lists
         By epoch: "accuracy" (share of right labels), "converged" (share of rows of inference whose
         last change is below 1e-3), both of `monitor_rows` rows of data, and "validation_accuracy".
@@ -218,13 +219,13 @@ class ConditionalRBM(TrainedCRBM):
                 values = np.array([0, 1], values.dtype)
             if len(values) < 2:
                 raise ValueError(f"labels must have two values, got one class: {values[0]!r}.")
-            self.classes_, self._one_column = values, Y.ndim == 1
-        elif not np.isin(Y, self.classes_).all():
-            raise ValueError(f"labels must be among {self.classes_}.")
+            self._values, self._one_column = values, Y.ndim == 1
+        elif not np.isin(Y, self._values).all():
+            raise ValueError(f"labels must be among {self._values}.")
         Y = column_or_1d(Y)[:, None] if Y.ndim == 1 else Y
         if n_labels not in (None, Y.shape[1]):
             raise ValueError(f"y must have {n_labels} columns, got {Y.shape[1]}.")
-        return (Y == self.classes_[1]).astype(self._dtype)
+        return (Y == self._values[1]).astype(self._dtype)
 
     def _initial_model(self, X, Y, seed):
         n, f, dtype = Y.shape[1], X.shape[1], Y.dtype

@@ -210,6 +210,7 @@ def belief_propagation(
             kept = ratios[:, :, :m].copy()
             if algorithm == "sum":
                 np.log(kept, out=kept)
+            kept = kept.astype(model.dtype, copy=False)
     if polish:
         joint = algorithm == "max"
         polish_rows(model, bits, problem, record, joint, settings.chunk, n_threads)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.datasets import make_multilabel_classification
+from sklearn.metrics import get_scorer, roc_auc_score
 
 from fastmf.estimators import ConditionalRBM
 from fastmf.models import CRBM, exact
@@ -116,6 +117,18 @@ def test_labels_of_any_two_values(learned):
         quick().fit(X, Y + np.arange(6))
     with pytest.raises(ValueError, match="one class"):
         quick().fit(X, np.full(len(X), 7))
+
+
+def test_scorers_of_scikit_learn_know_many_labels(learned):
+    X, Y = copies()
+    assert len(learned.classes_) == 6 and list(learned.classes_[0]) == [0, 1]
+    expected = roc_auc_score(Y, learned.predict_proba(X))
+    assert get_scorer("roc_auc")(learned, X, Y) == pytest.approx(expected, abs=1e-12)
+    one = quick(n_epochs=2).fit(X, np.where(Y[:, 0] == 1, "yes", "no"))
+    assert list(one.classes_) == ["no", "yes"]
+    expected = roc_auc_score(Y[:, 0], one.predict_proba(X)[:, 1])
+    words = np.where(Y[:, 0] == 1, "yes", "no")
+    assert get_scorer("roc_auc")(one, X, words) == pytest.approx(expected, abs=1e-12)
 
 
 def test_early_stopping_and_start_from_a_logistic_regression():
