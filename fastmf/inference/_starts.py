@@ -66,7 +66,7 @@ def set_start(kind, model, bits, init, ratios, record):
         ratios[:] = 1 if kind == vocabulary.SUM else 0
     if init is not None:
         # Messages lie between 1 and exp(weight).
-        scaled = model.weights * bits.factor
+        scaled = model.weights * ratios.dtype.type(bits.factor)
         logs = np.clip(init, np.minimum(scaled, 0), np.maximum(scaled, 0))
         record.hidden[:, :m] += logs.sum(-2)
         ratios[:, :, :m] = np.exp(logs) if kind == vocabulary.SUM else logs

@@ -230,6 +230,17 @@ def test_a_warm_start_has_nothing_to_do():
     assert mf.belief_propagation(model, algorithm="mixed", init=mixed).n_iter <= 2
 
 
+def test_a_warm_start_beyond_the_range_of_float32():
+    """Ratios of messages up to e^100 between spins with couplings of 25."""
+    weights = np.full((1, 3), 25.0, np.float32)
+    model = mf.RBM(weights, mf.Ising([200.0]), mf.Ising([1.0, -0.5, 2.0]))
+    first = mf.belief_propagation(model, messages=True)
+    assert first.messages.dtype == "float32" and first.messages.max() > 90
+    again = mf.belief_propagation(model, init=first.messages)
+    assert again.converged
+    assert again.log_partition == pytest.approx(mf.exact(model).log_partition, rel=1e-6)
+
+
 def test_oscillation_is_reported_undamped_and_cured_by_damping():
     rng = np.random.default_rng(1)
     model = machine(rng.normal(size=(12, 12)) / 2, rng, mf.Ising, scale=0.1)
