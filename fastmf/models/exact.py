@@ -107,6 +107,10 @@ class _Sums:
         return float(self.top + np.log(total)), [other / total for other in others]
 
 
+def _variance(mean, square):
+    return np.maximum(square - mean**2, 0)  # of a certain unit rounding may leave less
+
+
 def _exact_boltzmann(model, averages):
     prior, n = model.prior, model.n_units
     if not _enumerable(prior, n):
@@ -124,7 +128,7 @@ def _exact_boltzmann(model, averages):
     if not averages:
         return Exact(log_partition)
     mean, pairwise = found
-    return Exact(log_partition, mean, pairwise.diagonal() - mean**2, pairwise)
+    return Exact(log_partition, mean, _variance(mean, pairwise.diagonal()), pairwise)
 
 
 def _exact_rbm(model, averages):
@@ -160,7 +164,7 @@ def _exact_rbm(model, averages):
         return Exact(log_partition)
     mean, square, other_mean, other_square, pairwise = found
     means = mean, other_mean
-    variances = square - mean**2, other_square - other_mean**2
+    variances = _variance(mean, square), _variance(other_mean, other_square)
     if flipped:
         means, variances, pairwise = means[::-1], variances[::-1], pairwise.T
     return Exact(log_partition, means, variances, pairwise)
