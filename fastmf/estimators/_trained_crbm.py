@@ -131,7 +131,9 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
 
     def _saved(self):
         names = "n_iter_", "n_sweeps_", "n_features_in_", "history_", "_one_column"
-        return {name: getattr(self, name) for name in names}, {"classes": self._values}
+        # Strings may come as objects, as pandas has them: in a file they are strings.
+        classes = np.array(self._values.tolist()) if self._values.dtype.hasobject else self._values
+        return {name: getattr(self, name) for name in names}, {"classes": classes}
 
     def _restore(self, arrays):
         self._values = arrays["classes"]

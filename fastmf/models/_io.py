@@ -48,7 +48,16 @@ def replacing(path):
 
 
 def write_arrays(path, arrays):
-    """Write named arrays to `path`, atomically."""
+    """Write named arrays to `path`, atomically.
+
+    Raises
+    ------
+    TypeError
+        For arrays of objects, which only a pickle can hold.
+    """
+    for name, array in arrays.items():
+        if np.asarray(array).dtype.hasobject:
+            raise TypeError(f"{name}={array!r:.60} cannot be saved: it is an array of objects.")
     with replacing(path) as file:
         np.savez(file, **arrays)
 

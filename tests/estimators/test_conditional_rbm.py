@@ -160,6 +160,11 @@ def test_files(tmp_path):
         np.testing.assert_array_equal(back.predict_proba(X), machine.predict_proba(X))
         np.testing.assert_array_equal(back.predict(X), machine.predict(X))
         assert back.history_ == machine.history_
+    words = np.where(Y == 1, "yes", "no").astype(object)
+    machine = quick(n_epochs=2).fit(X, words)
+    machine.save(tmp_path / "machine")
+    back = ConditionalRBM.load(tmp_path / "machine")
+    np.testing.assert_array_equal(back.predict(X), machine.predict(X))
     machine.model_.save(tmp_path / "model")
     with pytest.raises(ValueError, match="is not a ConditionalRBM"):
         ConditionalRBM.load(tmp_path / "model")

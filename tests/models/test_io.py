@@ -148,6 +148,12 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     np.testing.assert_array_equal(read_arrays(path)["x"], np.arange(3))
 
 
+def test_objects_are_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(TypeError, match=r"labels=.* cannot be saved"):
+        write_arrays(tmp_path / "file", {"labels": np.array(["a", None])})
+    assert not list(tmp_path.iterdir())
+
+
 def test_errors_speak_of_files_and_not_of_pickles(tmp_path):
     path = tmp_path / "model"
     path.write_text("not a model")
