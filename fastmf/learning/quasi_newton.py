@@ -1,6 +1,7 @@
 """Quasi-Newton minimisation with short steps, for costly functions of few variables."""
 
 import numpy as np
+from scipy import optimize
 
 # Share of the promised fall that is enough; that above which steps may get longer.
 ENOUGH, GOOD = 1e-2, 0.5
@@ -37,10 +38,11 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50)
     hessian = np.eye(len(x)) * max(abs(gradient).max() / longest, 1e-300)
     failures = 0
     for _ in range(max_iter):
-        free = np.where(gradient > 0, x > low, x < high)
-        step = np.zeros(len(x))
-        step[free] = -np.linalg.solve(hessian[free][:, free], gradient[free])
+        step = -np.linalg.solve(hessian, gradient)
         step *= min(1.0, radius / max(abs(step).max(), 1e-300))
+        if (x + step < low).any() or (x + step > high).any():
+            sides = np.maximum(low - x, -radius), np.minimum(high - x, radius)
+            step = _lowest_in_box(hessian, gradient, sides)
         trial = np.clip(x + step, low, high)
         step = trial - x
         promised = -(gradient @ step + step @ hessian @ step / 2)
@@ -62,6 +64,13 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50)
             radius = min(max(radius, 2 * abs(step).max()), longest)
         x, value, gradient = trial, new_value, new_gradient
     return x
+
+
+def _lowest_in_box(hessian, gradient, sides):
+    """Step to the minimum of the quadratic model; cutting off Newton's own might lead uphill."""
+    factor = np.linalg.cholesky(hessian)
+    right = np.linalg.solve(factor, -gradient)
+    return optimize.lsq_linear(factor.T, right, sides, method="bvls").x
 
 
 def _updated(hessian, step, change):

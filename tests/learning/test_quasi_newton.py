@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.optimize import rosen, rosen_der
+from scipy.optimize import minimize, rosen, rosen_der
 
 from fastmf.learning.quasi_newton import minimise
 
@@ -31,6 +31,25 @@ def test_bounds_hold_and_the_minimum_on_them_is_found(scale):
     assert not inside.all()
     np.testing.assert_allclose(gradient[inside], 0, atol=1e-4)
     assert (gradient[found == low] >= 0).all() and (gradient[found == high] <= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 4))
+def test_sides_of_the_box_are_left_again_where_that_leads_down(seed):
+    """Against SciPy's L-BFGS-B, from starts on some of the sides, whose steps others cut off."""
+    rng = np.random.default_rng(seed)
+    for n in (2, 3, 4):
+        A, centre = rng.normal(size=(n, n)), 3 * rng.normal(size=n)
+        hessian = A @ A.T + 0.1 * np.eye(n)
+        low, high = -2 * rng.random(n), 2 * rng.random(n)
+        start = np.where(rng.random(n) < 0.5, low, rng.uniform(low, high))
+
+        def objective(x, hessian=hessian, centre=centre):
+            value = x @ hessian @ x / 2 - centre @ x + 0.1 * np.cosh(x).sum()
+            return value, hessian @ x - centre + 0.1 * np.sinh(x)
+
+        found = minimise(objective, start, low, high, tol=1e-12, max_iter=200)
+        expected = minimize(objective, start, jac=True, bounds=np.transpose([low, high]), tol=1e-14)
+        assert objective(found)[0] == pytest.approx(expected.fun, abs=1e-8)
 
 
 def test_steps_are_short_and_what_has_no_value_is_avoided():
