@@ -6,6 +6,9 @@ from fastmf.inference.bethe import minimise_bethe
 from fastmf.inference.newton import newton
 from fastmf.kernels.beliefs import CONVERGED, OUT_OF_SWEEPS, WINDOW
 
+# What a field has beyond the reach of all couplings, and these log-odds, changes no other unit; in
+# the searches for stationary points it would hide all else in rounding.
+CERTAIN = 100.0
 # Endings that the kernels do not know.
 CYCLING, MINIMISED, RESTARTED, SOLVED, STRANDED = range(3, 8)
 MESSAGES = {
@@ -55,10 +58,12 @@ def minimise(model, bits, record, messages, tol, from_assignments):
     """
     n, m = model.weights.shape
     weights = model.weights.astype(np.float64) * bits.factor
+    reach = [abs(weights).sum(axis) + CERTAIN for axis in (1, 0)]
     # From beliefs of 1/2: a cycle is no better start, and where it is saturated a worse one.
     start = np.zeros(n), np.zeros(m)
     for row in np.flatnonzero(record.status != CONVERGED):
-        fields = [f[min(row, len(f) - 1)] for f in bits.fields]
+        whole = [f[min(row, len(f) - 1)] for f in bits.fields]
+        fields = [np.clip(f, -r, r) for f, r in zip(whole, reach, strict=True)]
         found, status = minimise_bethe(weights, *fields, start, tol), MINIMISED
         searches = (
             (RESTARTED, from_assignments, ()),
@@ -70,8 +75,10 @@ def minimise(model, bits, record, messages, tol, from_assignments):
                 solved = search(weights, *fields, tol, *start_of_search)
                 if solved.residual <= tol:
                     found, status = solved, of_search
-        record.visible[row], record.hidden[row, :m] = found.log_odds
-        record.bethe[row], record.residual[row] = found.log_partition, found.residual
+        beyond = [f - near for f, near in zip(whole, fields, strict=True)]
+        record.visible[row], record.hidden[row, :m] = map(np.add, found.log_odds, beyond)
+        record.bethe[row] = found.log_partition + sum(x.clip(min=0).sum() for x in beyond)
+        record.residual[row] = found.residual
         record.status[row] = status if found.residual <= tol else STRANDED
         if len(messages) == len(record.status):
             messages[row, :, :m] = found.messages

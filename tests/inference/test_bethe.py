@@ -114,6 +114,33 @@ def test_what_does_not_converge_becomes_a_stationary_point(prior):
     assert again.log_partition == pytest.approx(result.log_partition[0], abs=1e-7)
 
 
+@pytest.mark.parametrize("held_by", [1e3, 1e12, 1e18])
+def test_units_held_by_huge_fields_hide_nothing(held_by):
+    """What is found is a fixed point of the machine without those units, too."""
+    rng, n_found = np.random.default_rng(5), 0
+    for _ in range(12):
+        weights, fields = rng.normal(scale=2, size=(10, 8)), rng.normal(size=10)
+        signs = rng.choice([-1.0, 1.0], 2)
+        fields[:2] = held_by * signs
+        whole = mf.RBM(weights, mf.Ising(fields), mf.Ising(rng.normal(size=8)))
+        options = {"damping": 0.0, "max_iter": 40, "messages": True}
+        found = mf.belief_propagation(whole, on_failure="minimise", **options)
+        if found.message == "converged":
+            continue
+        rest = mf.RBM(
+            weights[2:], mf.Ising(fields[2:]), mf.Ising(whole.hidden.field + signs @ weights[:2])
+        )
+        again = mf.belief_propagation(rest, init=found.messages[2:], damping=0.0, max_iter=2)
+        assert found.converged
+        n_found += 1
+        np.testing.assert_array_equal(found.mean[0][:2], signs)
+        np.testing.assert_allclose(again.mean[0], found.mean[0][2:], atol=1e-6)
+        np.testing.assert_allclose(again.mean[1], found.mean[1], atol=1e-6)
+        expected = again.log_partition + 2 * held_by
+        assert found.log_partition == pytest.approx(expected, abs=1e-5, rel=1e-15)
+    assert n_found > 3
+
+
 def test_the_free_energy_is_energy_minus_entropy_and_lowest_there():
     model = machine(8, 7, 2.5, 5)
     result = mf.belief_propagation(
