@@ -48,15 +48,12 @@ class SpikeSlabEstimator(BaseEstimator):
 
     def _standardised(self, X):
         """Centred and scaled features, in their own precision; remembers by what."""
-        self._offset = X.mean(0, dtype=np.float64) if self.fit_intercept else np.zeros(X.shape[1])
+        self._offset, spread = mean_and_spread(X, self.fit_intercept)
         self._scale = np.ones(X.shape[1])
         dtype = np.float32 if X.dtype == np.float32 else np.float64
         if self.standardize:
-            spread = np.sqrt(((X - self._offset) ** 2).mean(0, dtype=np.float64))
-            # Rounding makes constant columns look like noise.
-            constant = spread <= 10 * np.finfo(X.dtype).eps * abs(self._offset)
-            self._scale = np.where(constant | (spread == 0), 1.0, spread)
-            X = np.where(constant, 0, X - self._offset) / self._scale
+            self._scale = np.where(spread == 0, 1.0, spread)
+            X = np.where(spread == 0, 0, X - self._offset) / self._scale
         else:
             X = X - self._offset
         return X.astype(dtype, copy=False)
@@ -114,3 +111,16 @@ class SpikeSlabEstimator(BaseEstimator):
         n, d = shape
         share = self.inclusion_probability
         return min(0.5, max(1.0, n / 10) / d) if share is None else share
+
+
+def mean_and_spread(columns, centred):
+    """Mean and standard deviation of columns, or of one; around 0 if not centred.
+
+    Rounding makes constant columns look like noise: its spread is 0, and means are taken from the
+    first row on, or those of many rows would be off by more than rounding of a value.
+    """
+    mean = np.zeros(columns.shape[1:])
+    if centred:
+        mean = columns[0] + np.subtract(columns, columns[0], dtype=np.float64).mean(0)
+    spread = np.sqrt(((columns - mean) ** 2).mean(0, dtype=np.float64))
+    return mean, np.where(spread <= 10 * np.finfo(columns.dtype).eps * abs(mean), 0.0, spread)

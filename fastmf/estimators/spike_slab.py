@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastmf.estimators._spike_slab import SpikeSlabEstimator
+from fastmf.estimators._spike_slab import SpikeSlabEstimator, mean_and_spread
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.learning.evidence import Hyperparameters, Regression
 from fastmf.special import sigmoid
@@ -143,13 +143,15 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
             values = [fit[name] for fit in fits]
             setattr(self, name, values[0] if one else np.array(values))
         self._rows = X
+        # Variances of the noise in that of a prediction: its own, and the intercept's.
+        self._n_noises = 1 + (1 / len(X) if self.fit_intercept else 0)
         return self
 
     def _fit_one(self, X, y, groups, n_groups):
         """The fitted attributes for one target."""
-        center = y.mean() if self.fit_intercept else 0.0
-        unit = np.sqrt(((y - center) ** 2).mean()) or 1.0
-        y = (y - center) / unit
+        center, spread = mean_and_spread(y, self.fit_intercept)
+        unit = float(spread) or 1.0
+        y = (y - center) / unit if spread else 0 * y
         best, model, result = self._solution(
             Regression(X, y, groups), *self._hyperparameters(X.shape, unit, n_groups)
         )
@@ -194,12 +196,11 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         return mean, np.stack([self._deviation(rows, *values) for values in each], axis=1)
 
     def _deviation(self, rows, noise_variance, sites, unit):
-        constant = 1 + (1 / len(self._rows) if self.fit_intercept else 0)
         start = Hyperparameters(noise_variance / unit**2, 1.0, np.zeros(1))
         zeros = np.zeros(len(self._rows)), np.zeros(len(sites[0]), int)
         model = Regression(self._rows, *zeros).model(start)
         spread = gaussian_side(model).inverse(sites[1]).variance_along(rows)
-        return np.sqrt(noise_variance * constant + spread * unit**2)
+        return np.sqrt(noise_variance * self._n_noises + spread * unit**2)
 
     def _hyperparameters(self, shape, unit, n_groups):
         """Where learning starts, for y of variance 1, and what is not learned."""

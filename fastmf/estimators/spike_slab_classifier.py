@@ -150,9 +150,9 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         rows = np.zeros((len(X), self._task.X.shape[1]))
-        rows[:, : X.shape[1]] = self._rescaled(X)
-        if self.fit_intercept:
-            rows[:, X.shape[1]] = 1
+        n = X.shape[1]
+        rows[:, :n] = self._rescaled(X)
+        rows[:, n : n + len(self._task.others)] = 1  # the intercept, if there is one
         # The sites say all about the coefficients: any prior will do.
         start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
         inverse = gaussian_side(self._task.model(start)).inverse(self.sites_[1])

@@ -143,10 +143,40 @@ def test_bad_options(options, error, message, monkeypatch):
         mf.SpikeSlabRegressor(**options).fit(model.X, model.y)
 
 
-def test_a_constant_target_is_explained_by_the_intercept():
+@pytest.mark.parametrize("value", [3.0, 0.1, 1e6 + 0.1, -1 / 3])
+def test_a_constant_target_is_explained_by_the_intercept(value):
+    """Also where the mean of equal numbers is another number."""
     model, _ = problem(20, 8)
-    fitted = mf.SpikeSlabRegressor().fit(model.X, np.full(20, 3.0))
+    fitted = mf.SpikeSlabRegressor().fit(model.X, np.full(20, value))
     mean, deviation = fitted.predict(model.X, return_std=True)
-    np.testing.assert_allclose(mean, 3.0, atol=1e-6)
+    np.testing.assert_allclose(mean, value, rtol=1e-6)
     assert (fitted.inclusion_probability_ < 0.5).all()
-    assert np.isfinite(deviation).all()
+    # Whatever the value, the same noise.
+    zero = mf.SpikeSlabRegressor().fit(model.X, np.zeros(20)).predict(model.X, return_std=True)
+    np.testing.assert_allclose(deviation, zero[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_constant_feature_is_as_if_it_were_zero(dtype):
+    """A sum of many equal numbers has errors that are no spread of the feature."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(2000, 2)), np.full(2000, 0.1)]).astype(dtype)
+    y = X[:, 0] + rng.normal(size=2000)
+    fitted = mf.SpikeSlabRegressor(**KNOWN).fit(X, y)
+    zero = mf.SpikeSlabRegressor(**KNOWN).fit(X * dtype([1, 1, 0]), y)
+    np.testing.assert_allclose(fitted.coef_, zero.coef_, atol=1e-9)
+    np.testing.assert_allclose(fitted.inclusion_probability_[2], 0.3)
+    rows = np.array([[0, 0, 0.1], [1, 1, 1.1]], dtype)
+    other = np.array([[0, 0, 0], [1, 1, 1]], dtype)
+    for ours, theirs in zip(*(m.predict(r, return_std=True) for m, r in
+                              ((fitted, rows), (zero, other))), strict=True):  # fmt: skip
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_predictions_are_of_the_fit():
+    """A parameter that is set afterwards waits for the next one."""
+    model, _ = problem(20, 8)
+    fitted = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, model.y)
+    before = fitted.predict(model.X, return_std=True)
+    after = fitted.set_params(fit_intercept=False).predict(model.X, return_std=True)
+    np.testing.assert_array_equal(before, after)

@@ -117,3 +117,14 @@ def test_three_classes_are_refused():
     X, _, rng = data(30, 3)
     with pytest.raises(ValueError, match="Only binary classification is supported"):
         mf.SpikeSlabClassifier().fit(X, rng.integers(3, size=30))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_predictions_are_of_the_fit(intercept):
+    """A parameter that is set afterwards waits for the next one."""
+    X, y, _ = data(30, 3)
+    options = dict(slab_variance=2.0, inclusion_probability=0.3)
+    fitted = mf.SpikeSlabClassifier(fit_intercept=intercept, **options).fit(X, y)
+    before = fitted.predict_proba(X)
+    after = fitted.set_params(fit_intercept=not intercept).predict_proba(X)
+    np.testing.assert_array_equal(before, after)
