@@ -7,9 +7,11 @@ from numbers import Integral
 import numpy as np
 
 from fastmf.distributed._rows import blocks, is_dask
+from fastmf.inference._arguments import count
 from fastmf.inference._assignments import draws_per_row
 from fastmf.inference._rows import generator
 from fastmf.inference.belief_propagation import belief_propagation as solve_beliefs
+from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.tap import tap as solve_tap
 
 # Wide enough for how a row ended, whatever block it is in.
@@ -22,7 +24,8 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-    init : Dask array of shape (n_rows, n_units), or what `fastmf.tap` takes for all rows
+    init : Dask array of shape (n_rows, n_units), or what `fastmf.tap` takes
+        A pair or an earlier result may be of Dask arrays, too.
     field, precision, clamp : Dask array of shape (n_rows, n_units), or tuple, one per layer
         Or the same. At least one array has to be Dask's; NumPy arrays of as many rows are cut like
         it.
@@ -46,6 +49,8 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
     """
     if isinstance(init, Integral):
         raise ValueError(f"init must be an array of starts in blocks of rows, got {init}.")
+    if isinstance(init, FixedPoint):
+        init = init.mean, init.var
     arguments = {"init": init, "field": field, "precision": precision, "clamp": clamp}
     return _by_blocks(solve_tap, model, arguments, n_threads, options)
 
@@ -81,7 +86,7 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
         For `history`, `certificate` and `pairwise="mean"`, which are not of rows, for other
         generators, and as `fastmf.belief_propagation` does.
     """
-    if not n_restarts:
+    if not count("n_restarts", n_restarts, 0):
         return _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options)
     rng = generator(rng)
     if not isinstance(rng.bit_generator, np.random.PCG64 | np.random.PCG64DXSM):
@@ -127,18 +132,19 @@ def score_samples(estimator, X, log_partition="log_sum_exp"):
         raise ValueError(f"X must have shape (n_rows, n_features), got {X.shape}.")
     if isinstance(log_partition, str):
         log_partition = estimator.log_partition(log_partition)
+
+    def score(block):
+        # Of a block of which a selection of rows has left nothing, too.
+        return estimator.score_samples(block, log_partition) if len(block) else np.empty(0)
+
     rows = X.rechunk({1: -1})
-    return rows.map_blocks(
-        estimator.score_samples,
-        log_partition=log_partition,
-        drop_axis=1,
-        dtype=np.float64,
-        meta=np.empty(0),
-    )
+    return rows.map_blocks(score, drop_axis=1, dtype=np.float64, meta=np.empty(0))
 
 
 def _leaves(value):
-    return value if isinstance(value, tuple | list) else (value,)
+    if isinstance(value, tuple | list):
+        return [leaf for part in value for leaf in _leaves(part)]
+    return [value]
 
 
 def _by_blocks(solver, model, arguments, n_threads, options, generator_at=None):
@@ -185,6 +191,8 @@ def _by_blocks(solver, model, arguments, n_threads, options, generator_at=None):
     options = options | {"n_threads": n_threads}
     start = {name: _one_row(value, name == "clamp") for name, value in arguments.items()}
     like = solver(model, **start, **(options | {"max_iter": 1}))
+    if (n_starts := len(like.converged)) > 1:
+        raise ValueError(f"init must be in blocks of rows or of one row, got {n_starts}.")
     shared = dask.delayed((model, options), traverse=False)
     task = dask.delayed(_solve, pure=False)
 

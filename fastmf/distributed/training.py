@@ -8,7 +8,7 @@ it twice because a worker was lost.
 import numpy as np
 
 from fastmf.distributed._rows import blocks, is_dask
-from fastmf.inference._arguments import count
+from fastmf.inference import _arguments as check
 from fastmf.learning import trainer
 from fastmf.learning.parameters import ModelParameters
 from fastmf.learning.step import State, apply, slope
@@ -47,7 +47,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     TypeError
         For a model that is no RBM or DBM, data that are no Dask array, or of another type.
     ValueError
-        For settings that chunks cannot have.
+        For settings that chunks cannot have, and rows that are not finite, when they are met.
     FloatingPointError
         If learning diverges.
 
@@ -67,7 +67,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         raise ValueError(f"X must have shape (n_rows, {n_visible}), got {X.shape}.")
     if np.isnan(X.shape[0]):
         raise ValueError("X must have rows of a known number: X.compute_chunk_sizes() counts them.")
-    count("chunk_rows", chunk_rows)
+    check.count("chunk_rows", chunk_rows)
     if settings.n_starts is not None:
         raise ValueError(f"n_starts must be None in chunks, got {settings.n_starts}.")
     if settings.gradient == "pcd" or settings.starts == "persistent":
@@ -87,6 +87,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
 
     family = trainer.RBM_FAMILY._replace(step=step, figures=figures)
     validation = validation.compute() if is_dask(validation) else validation
+    validation = check.rows("validation", validation, n_visible, model.dtype)
     return trainer.train(
         model, X.rechunk({1: -1}), settings, validation=validation, n_threads=n_threads,
         family=family, **options,
@@ -99,7 +100,7 @@ def _slope(state, batch, settings, rng, chunk_rows, n_threads):
 
     chunks = batch.rechunk({0: chunk_rows})
     here = dask.delayed(State(state.model, ModelParameters()), traverse=False)
-    one = dask.delayed(slope, pure=False)
+    one = dask.delayed(_slope_of_chunk, pure=False)
     parts = [
         one(here, chunk, settings, own, n_threads)
         for chunk, own in zip(blocks(chunks), rng.spawn(chunks.numblocks[0]), strict=True)
@@ -110,3 +111,10 @@ def _slope(state, batch, settings, rng, chunk_rows, n_threads):
     for share, part in zip(shares, slopes, strict=True):
         total = total.combine(lambda t, g, share=share: t + share * g, part)
     return total, [shares @ np.stack(of_layer) for of_layer in zip(*means, strict=True)]
+
+
+def _slope_of_chunk(state, chunk, *arguments):
+    """The same of one chunk, where its rows are seen for the first time."""
+    if not np.isfinite(chunk).all():
+        raise ValueError("X must be finite, got NaN or infinity.")
+    return slope(state, chunk, *arguments)

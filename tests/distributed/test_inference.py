@@ -51,6 +51,20 @@ def test_whatever_has_rows_is_cut_like_them():
     same(mfd.tap(model, empty), mf.tap(model, X))
 
 
+def test_it_goes_on_from_earlier_results():
+    rng = np.random.default_rng(9)
+    model, X = machine(rng), (rng.random((11, 12)) < 0.4).astype(float)
+    rows = da.from_array(X, chunks=((4, 1, 6), 12))
+    first, lazy = mf.tap(model, X, max_iter=3), mfd.tap(model, rows, max_iter=3)
+    expected = mf.tap(model, first, field=X)
+    same(mfd.tap(model, lazy, field=rows), expected)
+    same(mfd.tap(model, lazy, field=X), expected)
+    # A row of its own for each row, even where a block has just one.
+    same(mfd.tap(model, first, field=da.from_array(X, chunks=(1, 12))), expected)
+    one = mf.tap(model)
+    same(mfd.tap(model, one, field=rows), mf.tap(model, one, field=X))
+
+
 def test_beliefs_of_blocks_are_beliefs_of_all_rows():
     rng = np.random.default_rng(1)
     model, fields = machine(rng), (rng.normal(size=(31, 12)), rng.normal(size=(31, 7)))
@@ -109,9 +123,14 @@ def test_scores_of_blocks_are_scores_of_all_rows():
     rng = np.random.default_rng(3)
     X = (rng.random((60, 10)) < 0.3).astype(float)
     rbm = mf.GeneralizedRBM(4, n_epochs=2, random_state=0).fit(X)
-    lazy = mfd.score_samples(rbm, da.from_array(X, chunks=(25, 10)))
+    rows = da.from_array(X, chunks=(25, 10))
+    lazy = mfd.score_samples(rbm, rows)
     # The product of the data with the weights is BLAS, whose sums depend on the number of rows.
     np.testing.assert_allclose(lazy.compute(), rbm.score_samples(X), rtol=1e-13)
+    # A selection may leave nothing of a block.
+    few = np.arange(60) < 20
+    lazy = mfd.score_samples(rbm, rows[da.from_array(few, chunks=25)])
+    np.testing.assert_allclose(lazy.compute(), rbm.score_samples(X[few]), rtol=1e-13)
 
 
 def test_bad_input_is_met_at_the_door():
@@ -135,6 +154,11 @@ def test_bad_input_is_met_at_the_door():
         mfd.tap(model, X[X[:, 0] > 0])
     with pytest.raises(ValueError, match="array of starts"):
         mfd.tap(model, 6, field=X)
+    with pytest.raises(ValueError, match="n_restarts must be at least 0"):
+        mfd.belief_propagation(model, field=X, n_restarts=-1)
+    messages = np.zeros((6, 12, 7))
+    with pytest.raises(ValueError, match="init must be in blocks of rows or of one row, got 6"):
+        mfd.belief_propagation(model, field=X.rechunk((1, 12)), init=messages)
     with pytest.raises(TypeError, match="X must be a Dask array"):
         mfd.score_samples(None, np.zeros((6, 12)))
     with pytest.raises(ValueError, match="n_features"):

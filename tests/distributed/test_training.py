@@ -120,6 +120,13 @@ def test_bad_input_is_met_at_the_door():
         mfd.train(start(), X, Settings(), chunk_rows=0)
     with pytest.raises(ValueError, match="known number"):
         learned(X[X[:, 0] > 0])
+    for validation in (data()[:, :5], np.full((2, 16), np.nan)):
+        with pytest.raises(ValueError, match="validation must"):
+            learned(X, validation=validation)
+    for value in (np.nan, np.inf):
+        holed = np.where(np.arange(230)[:, None] == 120, value, data())
+        with pytest.raises(ValueError, match="X must be finite"):
+            learned(da.from_array(holed, chunks=50))
     for other in (X[:, 0], X[:, :5], X[:0]):
         with pytest.raises(ValueError, match=r"shape \(n_rows, 16\)"):
             learned(other)
