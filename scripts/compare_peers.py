@@ -19,7 +19,7 @@ from scaling_bp import by_odds, by_the_paper, machine
 from scaling_fvbm import chain
 from scipy.optimize import minimize
 from speed_table import line, table, write
-from timing import ROOT, interleaved
+from timing import ROOT, interleaved, positive
 
 import fastmf as mf
 
@@ -180,8 +180,8 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--repeats", type=int, default=5, help="rounds of each comparison [5]")
-    add("--threads", type=int, default=1, help="of BLAS, and cores for all that compile [1]")
+    add("--repeats", type=positive, default=5, help="rounds of each comparison [5]")
+    add("--threads", type=positive, default=1, help="of BLAS, and cores for all that compile [1]")
     add("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="parts of the table")
     add("--write", nargs="?", type=Path, const=ROOT / "README.md", metavar="FILE",
         help="put the table between its markers in FILE (README.md)")  # fmt: skip

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from timing import blas_threads, interleaved, median
+from timing import blas_threads, interleaved, median, positive
 
 FIELDS = ("axis", "x", "task", "dtype", "size", "n_rows", "threads", "who", "seconds")
 STRONG, WEAK = "threads", "threads, work in proportion"
@@ -153,8 +153,10 @@ def run(name, text, points, problem, options=(), argv=None):
     )
     add = parser.add_argument
     add("--quick", action="store_true", help="tiny problems: does it run?")
-    add("--threads", type=int, default=os.cpu_count(), metavar="N", help="at most so many [cores]")
-    add("--repeats", type=int, metavar="N", help="rounds of runs that take turns [7; 1 if quick]")
+    add("--threads", type=positive, default=os.cpu_count(), metavar="N",
+        help="at most so many [cores]")  # fmt: skip
+    add("--repeats", type=positive, metavar="N",
+        help="rounds of runs that take turns [7; 1 if quick]")  # fmt: skip
     add("--output", type=Path, default=Path("."), metavar="FOLDER", help="[here]")
     for option, settings in options:
         add(option, **settings)

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 import numpy as np
 from scaling import Point, Work, over_threads, run
+from timing import positive
 
 import fastmf as mf
 
-OPTIONS = (("--sweeps", dict(type=int, default=10, metavar="N", help="of a solve [10]")),)
+OPTIONS = (("--sweeps", dict(type=positive, default=10, metavar="N", help="of a solve [10]")),)
 
 
 def machine(n_visible, n_hidden, dtype):

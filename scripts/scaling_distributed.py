@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 from scaling import Work, over_threads, run
-from timing import images
+from timing import images, positive
 
 import fastmf as mf
 from fastmf import distributed as spread
@@ -20,10 +20,10 @@ from fastmf.learning.settings import Settings
 from fastmf.learning.trainer import train
 
 OPTIONS = (
-    ("--rows", dict(type=int, default=8192, metavar="N", help="of an epoch [8192]")),
-    ("--hidden", dict(type=int, default=500, metavar="N", help="hidden units [500]")),
-    ("--batch", dict(type=int, default=2048, metavar="N", help="rows of a step [2048]")),
-    ("--chunk", dict(type=int, default=256, metavar="N", help="rows of a task [256]")),
+    ("--rows", dict(type=positive, default=8192, metavar="N", help="of an epoch [8192]")),
+    ("--hidden", dict(type=positive, default=500, metavar="N", help="hidden units [500]")),
+    ("--batch", dict(type=positive, default=2048, metavar="N", help="rows of a step [2048]")),
+    ("--chunk", dict(type=positive, default=256, metavar="N", help="rows of a task [256]")),
 )
 SWEEPS = 3
 
@@ -51,7 +51,8 @@ def problem(clients, point, options):
 
     if point.threads not in clients:
         kind = {"threads_per_worker": 1, "dashboard_address": ":0"}
-        clients[point.threads] = Client(LocalCluster(n_workers=point.threads, **kind))
+        cluster = LocalCluster(n_workers=point.threads, **kind)
+        clients[point.threads] = Client(cluster, set_as_default=False)
     X, model = images(point.n_rows).astype(np.float32), machine(options.hidden)
     settings = Settings(n_epochs=1, batch_size=options.batch, monitor_rows=10, n_sweeps=SWEEPS)
     with clients[point.threads].as_current():

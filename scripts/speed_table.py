@@ -22,6 +22,7 @@ from timing import (
     in_type,
     interleaved,
     median,
+    positive,
     ratio,
     trained_machine,
 )
@@ -420,9 +421,9 @@ def main():
     """Measure, print the table, and write it to the README if asked to."""
     global THREADS
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5, help="rounds of each comparison")
+    parser.add_argument("--repeats", type=positive, default=5, help="rounds of each comparison")
     parser.add_argument(
-        "--threads", type=int, default=THREADS,
+        "--threads", type=positive, default=THREADS,
         help="threads of both sides; one thread is all that can be measured on a busy machine",
     )  # fmt: skip
     parser.add_argument(

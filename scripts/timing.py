@@ -1,5 +1,6 @@
 """Interleaved timing, and machines to time, for the scripts of this folder."""
 
+import argparse
 import os
 import statistics
 import sys
@@ -21,6 +22,14 @@ POOLS = ThreadpoolController()
 def blas_threads(n_threads):
     """Context in which NumPy's BLAS uses so many threads."""
     return POOLS.limit(limits=n_threads, user_api="blas")
+
+
+def positive(text):
+    """A number of things on a command line."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
 
 
 def interleaved(contestants, repeats=5, rest=0.05):

@@ -47,7 +47,8 @@ def learning_curve(history, *, label=None, ax=None):
         ax.plot(epoch, validation, "--", color=line.get_color(), label=name)
     ax.set_xlabel("epoch")
     ax.set_ylabel("log-likelihood per unit (nats)")
-    ax.legend(frameon=False, title="dashed: validation data" if label and validation else None)
+    dashed = label and validation is not None
+    ax.legend(frameon=False, title="dashed: validation data" if dashed else None)
     tidy(ax)
     return ax.figure
 

@@ -28,9 +28,11 @@ def test_learning_curve_draws_training_and_validation():
 def test_learning_curves_share_axes():
     ax = Figure().add_subplot()
     for label in ("25", "50"):
-        assert learning_curve(VALIDATED, label=label, ax=ax) is ax.figure
+        history = {name: np.array(values) for name, values in VALIDATED.items()}  # or arrays
+        assert learning_curve(history, label=label, ax=ax) is ax.figure
     assert len(ax.lines) == 4
     assert legend(ax) == ["25", "50"]
+    assert ax.get_legend().get_title().get_text() == "dashed: validation data"
     colors = [line.get_color() for line in ax.lines]
     assert colors[0] == colors[1] != colors[2] == colors[3]
 

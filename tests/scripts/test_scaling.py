@@ -2,6 +2,7 @@
 
 import csv
 import os
+import sys
 import time
 
 import numpy as np
@@ -28,6 +29,8 @@ def test_a_quick_run_gives_table_and_picture(name, load, tmp_path):
     assert all(0 < float(row["seconds"]) < 1000 for row in rows)
     if cores:
         assert os.sched_getaffinity(0) == cores
+    if "distributed" in name:  # whoever uses Dask next has a scheduler
+        assert sys.modules["dask"].config.get("scheduler", None) is None
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -37,6 +40,15 @@ def test_help_teaches(name, load, capsys):
         load(name).main(["--help"])
     assert exit.value.code == 0
     assert "--quick" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--threads", "--repeats"])
+def test_there_is_something_to_measure(option, load, capsys, tmp_path):
+    pytest.importorskip("threadpoolctl")
+    with pytest.raises(SystemExit) as exit:
+        load("scaling_bp").main(["--quick", "--output", str(tmp_path), option, "0"])
+    assert exit.value.code == 2
+    assert f"{option}: must be at least 1, got 0" in capsys.readouterr().err
 
 
 def test_ceilings_are_of_the_work(load):
