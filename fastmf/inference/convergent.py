@@ -169,7 +169,7 @@ def double_loop(problem, state, trace):
         residual = gap(moments, _target(problem, point))
         trace.add(max(residual, 0.0 if bounded else point.gap()), lambda e=energy: float(e))
         if trace.residuals[-1] <= problem.tol:
-            final = state_of(problem, point.site)
+            final = _state(problem, point, bounded)
             if bounded or (final is not None and final.residual() <= problem.tol):
                 return final or state, True
         if exhausted(problem):
@@ -200,7 +200,19 @@ def double_loop(problem, state, trace):
             point, energy, refined = exact, _energy(exact, moments), True
             continue
         point, moments, energy, refined = new, goal, _energy(new, goal), False
-    return state_of(problem, point.site) or state, False
+    return _state(problem, point, bounded) or state, False
+
+
+def _state(problem, point, bounded):
+    """The state at the sites of a point; under a bound with the cavities of the point.
+
+    Where a bound holds, the Gaussian does not have the moments of the units: what it leaves of its
+    marginals beside the sites is neither bounded nor what the energy was minimised over.
+    """
+    state = state_of(problem, point.site)
+    if state is None or not bounded:
+        return state
+    return state._replace(cavity=point.cavity, tilted=point.tilted)
 
 
 def _target(problem, point):

@@ -145,10 +145,29 @@ def test_bound_on_site_precisions(schedule):
     if schedule in ("parallel", "sequential"):
         assert "site_precision_min" in bound.message
     if schedule == "convergent":
-        assert bound.a.min() >= 0.01 - 1e-9
+        assert bound.a.min() >= 0.01 - 1e-12
+        np.testing.assert_allclose(-bound.log_partition, bound.energies[-1], rtol=1e-9)
         assert (np.diff(bound.energies) <= 1e-8).all()
         # A bound that is active moves the solution off the fixed point: the price of the option.
         assert free.residual <= 1e-8 < bound.residual
+
+
+def test_what_is_returned_under_a_bound_is_what_was_minimised():
+    """Also where a site is held, so that the Gaussian and the units differ at the solution."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(5, 3))
+    y = X @ [1, 0, 0.3] + 0.1 * rng.normal(size=5)
+    model = mf.SparseLinearModel(X, y, 0.01, mf.GaussBernoulli(np.zeros(3), 1, -1.0))
+    held = 0
+    for least in (-0.5, 0.0, 0.01):
+        result = mf.expectation_propagation(
+            model, schedule="convergent", site_precision_min=least, history=True
+        )
+        np.testing.assert_allclose(-result.log_partition, result.energies[-1], rtol=1e-9)
+        assert min(result.a.min(), result.sites[1].min()) >= least - 1e-12
+        np.testing.assert_allclose(result.mean, model.prior.moments(result.b, result.a)[0])
+        held += result.residual > 1e-3
+    assert held
 
 
 def test_bounded_energy_never_rises_where_the_inner_problem_is_hard():
