@@ -28,8 +28,8 @@ class Side:
     constant = 0.0
 
     def dense(self):
-        """The same as a full matrix of couplings; None for what had better have none."""
-        return None
+        """The same as a full matrix of couplings."""
+        raise NotImplementedError
 
     def inverse(self, precision):
         """A^-1 with sites of these precisions; None if A is not positive definite."""

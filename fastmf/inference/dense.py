@@ -22,6 +22,13 @@ class Dense(Side):
         self.precision, self.field, self.constant = precision, field, constant
         self.n_units = len(field)
 
+    @classmethod
+    def of_regression(cls, X, y, noise_variance):
+        """That of a linear model, with matrices of units."""
+        X = X.astype(np.float64, copy=False)
+        constant = y @ y / noise_variance + len(y) * np.log(2 * np.pi * noise_variance)
+        return cls(X.T @ X / noise_variance, X.T @ y / noise_variance, -constant / 2)
+
     def dense(self):
         """Itself."""
         return self

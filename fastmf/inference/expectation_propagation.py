@@ -121,10 +121,11 @@ def expectation_propagation(
     serves units of two values among others, and bounded site precisions. There may be several
     minima. With n_samples < n_features the cost of an iteration is O(n_samples^2 n_features), and
     memory beyond X is some matrices of n_samples by n_samples and vectors of n_features (30 MB at
-    200 by 50,000); otherwise O(n_features^3) and matrices of n_features by n_features. Rules for
-    negative precisions: a unit whose tilted moments do not exist keeps its site; a parallel step
-    after which the Gaussian would not be proper is halved until it is; in a sequential sweep a
-    single update that would do so is not made.
+    200 by 50,000); otherwise, and in that descent for up to 2500 units of two values,
+    O(n_features^3) and matrices of n_features by n_features. Rules for negative precisions: a unit
+    whose tilted moments do not exist keeps its site; a parallel step after which the Gaussian would
+    not be proper is halved until it is; in a sequential sweep a single update that would do so is
+    not made.
     """
     if not isinstance(model, SparseLinearModel):
         raise TypeError(f"model must be a SparseLinearModel, got {type(model).__name__}.")

@@ -13,7 +13,7 @@ of it is
 
     side.moments(site), side.covariance(site, units)   both steps in one
 
-    side.dense()             the same with a full matrix, None for linear models of many units
+    side.dense()             the same with a full matrix
 
 so that a linear model (P = X'X / noise variance) and couplings (P = -J) share every solver.
 """
@@ -35,13 +35,7 @@ def gaussian_side(model, n_threads=None):
         n, d = model.X.shape
         if n < d and d > SMALL:
             return LowRank(model.X, model.y, model.noise_variance, n_threads)
-        X = model.X.astype(np.float64, copy=False)
-        return Dense(
-            X.T @ X / model.noise_variance,
-            X.T @ model.y / model.noise_variance,
-            -(model.y @ model.y / model.noise_variance
-              + n * np.log(2 * np.pi * model.noise_variance)) / 2,
-        )  # fmt: skip
+        return Dense.of_regression(model.X, model.y, model.noise_variance)
     if isinstance(model, RBM):
         return Bipartite(model.weights.astype(np.float64))
     couplings = model.couplings.astype(np.float64)

@@ -9,6 +9,7 @@ from scipy.linalg.lapack import dtrtri
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference._normal import Moments, Side, cholesky
+from fastmf.inference.dense import Dense
 from fastmf.kernels.linear_model import data_covariance, whitened_columns
 
 # Entries of X that are converted at a time.
@@ -57,6 +58,10 @@ class LowRank(Side):
             chunk = self.chunk(units)
             np.einsum("ij,ij->j", chunk, chunk, out=squares[units])
         self.floor = LOW * squares / noise_variance
+
+    def dense(self):
+        """The same with a matrix of units."""
+        return Dense.of_regression(self.X, self.y, self.noise_variance)
 
     def chunk(self, units):
         """Some columns of X in double precision."""
@@ -225,6 +230,7 @@ class Inverse(NamedTuple):
 
     def covariance(self, units):
         """The block of some units."""
+        units = np.arange(self.side.n_units)[units]
         precision, low = self.precision[units], self.low
         Y = self.whiten @ self.side.X[:, units] / precision
         covariance = np.diag(1 / precision) - Y.T @ Y

@@ -113,15 +113,14 @@ class Point(NamedTuple):
 def first_point(problem, state):
     """The point with the tilted means of a state; None if it is not for these units."""
     n, zero = problem.side.n_units, np.zeros(problem.side.n_units)
-    form = problem.side.dense() if n <= MOST else None
-    if form is None:
+    if n > MOST:
         return None
     low, high = (tilt(problem, np.stack([zero + side, zero]))[0][0] for side in (-FAR, FAR))
     (mean, var), _ = tilt(problem, np.stack([zero, zero]))
     size = (high - low) ** 2
     if not (abs((mean - low) * (high - mean) - var) <= 1e-9 * size).all() or not size.all():
         return None
-    units = Units(problem, low, high, form)
+    units = Units(problem, low, high, problem.side.dense())
     c1, c2 = state.cavity
     field = c1 - c2 * (low + high) / 2
     inverse = problem.side.inverse(state.site[1])

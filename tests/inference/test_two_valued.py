@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from kernel_cases.regression import problem
+from scipy.special import expit
 
 import fastmf as mf
 from fastmf.inference import two_valued
@@ -16,15 +17,25 @@ def machine(prior, shape=(12, 8), strength=3.0, seed=0):
     return mf.RBM(weights, *(prior(rng.normal(size=n)) for n in shape))
 
 
+def wide():
+    """A linear model of more units than rows, and more than are few."""
+    rng, zero = np.random.default_rng(0), np.zeros(90)
+    prior, X = mf.Bernoulli(zero - 1), rng.normal(size=(40, 90))
+    y = X @ prior.sample(zero, zero, rng) + rng.normal(size=40)
+    return mf.SparseLinearModel(X, y, 1.0, prior)
+
+
 def somewhere(model):
     """A point that is no fixed point."""
     task = prepare(model)
     return task, two_valued.first_point(task, start_of(task))
 
 
-@pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
-def test_slope_is_the_derivative_of_the_energy(prior):
-    _, point = somewhere(machine(prior, strength=0.5))
+@pytest.mark.parametrize(
+    "model", [machine(mf.Bernoulli, strength=0.5), machine(mf.Ising, strength=0.5), wide()]
+)
+def test_slope_is_the_derivative_of_the_energy(model):
+    _, point = somewhere(model)
     step = two_valued.Step(point, 0.5)
     up, down = (step.at(s * 1e-5).value for s in (1, -1))
     assert step.slope < -1e-3
@@ -64,6 +75,22 @@ def test_strong_couplings_where_regular_iteration_never_settles(prior):
         )
         moves = mean * (1 - mean) if prior is mf.Bernoulli else 1 - mean**2
         np.testing.assert_allclose(moves * (b - a * mean), moves * coupled, atol=1e-5)
+
+
+def test_linear_models_of_more_units_than_rows():
+    """Where regular iteration never settles: a fixed point, by plain inverses."""
+    model = wide()
+    assert not mf.expectation_propagation(model, max_iter=300).converged
+    for schedule in ("auto", "convergent"):
+        result = mf.expectation_propagation(model, schedule=schedule)
+        assert result.converged
+        linear, precision = result.sites
+        covariance = np.linalg.inv(model.X.T @ model.X + np.diag(precision))
+        mean, var = covariance @ (model.X.T @ model.y + linear), covariance.diagonal()
+        tilted = expit(-1 + mean / var - linear - (1 / var - precision) / 2)
+        np.testing.assert_allclose(tilted, mean, atol=1e-7)
+        np.testing.assert_allclose(tilted * (1 - tilted), var, atol=1e-7)
+        np.testing.assert_allclose(result.mean, mean, atol=1e-7)
 
 
 def test_energy_falls_to_that_of_the_fixed_point():
