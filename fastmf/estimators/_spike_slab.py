@@ -91,6 +91,8 @@ class SpikeSlabEstimator(BaseEstimator):
                 raise TypeError(f"{name} must be a number or None, got {value!r:.40}.")
             if not 0 < value < high:
                 raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
+        for name in ("fit_intercept", "standardize"):
+            one_of(name, getattr(self, name), (True, False))
         one_of("solver", self.solver, tuple(SCHEDULES))
         count("max_evidence_iter", self.max_evidence_iter)
         iteration(self.damping, self.tol, self.max_iter, self.n_threads)
@@ -99,7 +101,10 @@ class SpikeSlabEstimator(BaseEstimator):
         """The number of every feature's group, and how many there are."""
         if self.groups is None:
             return np.zeros(n_features, np.int64), 1
-        labels, groups = np.unique(np.asarray(self.groups), return_inverse=True)
+        try:
+            labels, groups = np.unique(np.asarray(self.groups), return_inverse=True)
+        except TypeError as error:
+            raise TypeError(f"groups must be labels of one kind: {error}.") from error
         if (labels != labels).any():
             raise ValueError("groups must name the group of every feature, got NaN.")
         if groups.shape != (n_features,):

@@ -7,6 +7,8 @@ da = pytest.importorskip("dask.array")
 pytest.importorskip("distributed")
 
 from fastmf import distributed as mfd  # noqa: E402
+from fastmf.distributed import inference as distributed  # noqa: E402
+from fastmf.inference import _endings, _rows  # noqa: E402
 
 FIELDS = ("mean", "var", "log_partition", "converged", "n_iter", "residual", "message")
 
@@ -116,6 +118,11 @@ def test_rows_that_do_not_converge_say_so_in_their_block():
     found = mfd.tap(model, da.from_array(X, chunks=4), max_iter=2, damping=0.0)
     assert not found.converged.compute().any()
     assert all(text.startswith("not converged") for text in found.message.compute())
+
+
+def test_there_is_room_for_every_message():
+    messages = [*_endings.MESSAGES.values(), *_rows.MESSAGES]
+    assert all(np.array(text, distributed._MESSAGE) == text for text in messages)
 
 
 def test_scores_of_blocks_are_scores_of_all_rows():

@@ -128,6 +128,8 @@ def test_what_does_not_converge_warns():
         ({"slab_variance": "wide"}, TypeError, "slab_variance must be a number"),
         ({"groups": [0, 1]}, ValueError, "groups must have shape"),
         ({"groups": [0.0, np.nan]}, ValueError, "groups must name"),
+        ({"groups": [None, "a"] * 4}, TypeError, "groups must be labels of one kind"),
+        ({"fit_intercept": "no"}, ValueError, "fit_intercept must be one of True, False"),
         ({"max_evidence_iter": 0}, ValueError, "max_evidence_iter must be at least 1"),
         ({"solver": "fast"}, ValueError, "solver must be one of"),
         ({"tol": "small"}, TypeError, "tol must be a number"),
