@@ -129,6 +129,8 @@ class Step:
         by_var = (1 / var - c2 - t2) / 2
         first, mixed, second = unit_curvature(problem, point)
         determinant = first * second - mixed * mixed
+        if not (determinant > 0).all():
+            raise LinAlgError("the curvature of a unit is lost in rounding.")
         # Curvature of the units on their own by m, by m and v, and by v; that of S * S, the share
         # of the Gaussian, is added to the last one unit by unit.
         one = second / determinant - c2 + caution / var

@@ -90,13 +90,25 @@ def unit_curvature(problem, point):
     weak = 1 / (abs(a) + 1e-12)
     scale = np.minimum((b * weak) ** 2 + weak, 100 * (1 / problem.own + mean * mean + var))
     h = 1e-3 / np.sqrt(scale)
-    (_, up), (_, down) = (tilt(problem, np.stack([b + s * h, a]))[0] for s in (1, -1))
-    third, fourth = (up - down) / (2 * h), (up - 2 * var + down) / h**2
+    third, fourth = _higher_cumulants(problem, point, h)
+    # On a half-line a unit may be far from its cavity and much narrower: then nothing but rounding
+    # is left of differences.
+    lost = ~((fourth + 2 * var**2) * var > third**2) & (abs(third) * h < 1e-5 * var)
+    if lost.any():
+        h = np.where(lost, 1e-3 / np.sqrt(np.maximum(var, 1e-300)), h)
+        third, fourth = _higher_cumulants(problem, point, h)
     shift = mean - point.gaussian[0]
     mixed = -(third / 2 + shift * var)
     square = (fourth + 2 * var**2) / 4 + shift * third + shift**2 * var
     floor = mixed**2 / np.maximum(var, 1e-300)
     return var, mixed, np.where(square > floor, square, floor)
+
+
+def _higher_cumulants(problem, point, h):
+    """Third and fourth cumulants of the tilted units, from differences of these steps."""
+    (b, a), var = point.cavity, point.tilted[1]
+    (_, up), (_, down) = (tilt(problem, np.stack([b + s * h, a]))[0] for s in (1, -1))
+    return (up - down) / (2 * h), (up - 2 * var + down) / h**2
 
 
 def centred(mean, vector):

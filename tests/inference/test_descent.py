@@ -30,6 +30,27 @@ def somewhere(model):
     return task, descent.evaluate(task, site, state.cavity)
 
 
+@pytest.mark.parametrize(
+    "width, precision", [(1e-3, 1e-10), (1.0, 1e-10), (72.0, 1e-10), (1e-3, 1e-4), (1.0, 1e-4)]
+)
+def test_curvature_of_units_far_from_their_cavity(width, precision):
+    """On a half-line, with so little precision that they follow an exponential distribution."""
+    prior = mf.TruncatedGaussian(np.zeros(2), precision, 0.0, np.inf)
+    task = prepare(mf.SparseLinearModel(np.eye(2), np.zeros(2), 1.0, prior))
+    cavity = np.array([[-1 / width] * 2, [1e-7 / width**2] * 2])
+    tilted = np.stack(prior.moments(*cavity))
+    shift = np.array([0.0, 0.3 * width])
+    point = inner_loop.Point(cavity, cavity, tilted - [shift, [0, 0]], tilted, 0.0)
+    # Cumulants of an exponential distribution are width^n (n - 1)!
+    second, third, fourth = width**2, 2 * width**3, 6 * width**4
+    expected = (
+        second + 0 * shift,
+        -(third / 2 + shift * second),
+        (fourth + 2 * second**2) / 4 + shift * third + shift**2 * second,
+    )
+    np.testing.assert_allclose(inner_loop.unit_curvature(task, point), expected, rtol=0.02)
+
+
 @pytest.mark.parametrize("shape", [(30, 20), (20, 90)])
 def test_slope_is_the_derivative_of_the_energy(shape):
     task, point = somewhere(problem(*shape, share=0.2)[0])
