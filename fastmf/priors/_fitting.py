@@ -8,6 +8,8 @@ from fastmf.special import widen
 
 # Means keep this distance, and standard deviations this size, in units of the interval's width.
 MARGIN = 0.01
+# Relative spread that many equal numbers may seem to have.
+ROUNDING = 1e-10
 
 
 def project_precision(precision, lower, upper):
@@ -66,6 +68,8 @@ def _units(mean, var, lower, upper):
     with np.errstate(invalid="ignore"):
         width = upper - lower
     spread = np.sqrt(var) + abs(mean - origin)
+    # The mean of equal numbers may miss them by rounding, which is no spread.
+    spread = np.where(spread > ROUNDING * abs(mean), spread, 0.0)
     scale = np.where(below & above, width, spread)
     return origin, np.where(scale > 0, scale, 1.0)
 

@@ -91,6 +91,15 @@ def test_from_data(dtype):
         GaussBernoulli.from_data(np.zeros((3, 2)))
 
 
+@pytest.mark.parametrize("value", [3.0, 0.1, -1e6 / 3])
+def test_constant_columns_of_any_value_have_the_same_slab(value):
+    """Also where the mean of equal numbers is another number."""
+    X = np.full((2000, 1), value)
+    prior = GaussBernoulli.from_data(X)
+    np.testing.assert_allclose(prior.field / prior.precision, value, rtol=1e-9)
+    np.testing.assert_allclose(prior.precision, GaussBernoulli.from_data(X / value).precision)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_kernels_see_the_same_units_with_their_slabs_integrated(dtype):
     """Uncoupled units of several blocks, against the prior itself."""
