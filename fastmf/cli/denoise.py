@@ -88,12 +88,14 @@ def run(arguments):
         random_state=arguments.seed,
         **{name: value for name, value in given.items() if value is not None},
     )
+    binary = arguments.noise_variance is None
+    states = _rounded(estimate, machine.visible_) if binary or arguments.round else None
     if arguments.round:
-        estimate = _rounded(estimate, machine.visible_)
+        estimate = states
     _data.write(arguments.output, estimate)
     print(f"{arguments.output}: {len(estimate)} rows of {estimate.shape[1]} values")
     if clean is not None:
-        print(_score(clean, Y, estimate, binary=arguments.noise_variance is None))
+        print(_score(clean, Y, states if binary else estimate, binary))
 
 
 def _rounded(estimate, prior):

@@ -79,6 +79,27 @@ def test_the_score_rises_and_states_can_be_written(model, noisy, stripes, tmp_pa
     assert (states != stripes).mean() < (np.load(noisy) != stripes).mean()
 
 
+@pytest.mark.parametrize("options", [[], ["--round"]], ids=["means", "states"])
+def test_spins_are_scored_by_their_signs(stripes, tmp_path, capsys, options):
+    spins, model = 2.0 * stripes - 1, tmp_path / "spins.npz"
+    machine = GeneralizedRBM(4, visible="ising", hidden="ising", n_epochs=0, random_state=0)
+    machine.fit(spins).save(model)
+    noisy = np.where(np.random.default_rng(0).random(spins.shape) < 0.3, -spins, spins)
+    for name, array in (("clean", spins), ("noisy", noisy)):
+        np.save(tmp_path / f"{name}.npy", array)
+    options = [*options, "--clean", tmp_path / "clean.npy", "--dtype", "float64"]
+    options += ["--flip-probability", 0.3]
+    assert denoise(model, tmp_path / "noisy.npy", tmp_path / "out.npy", *options) == 0
+    score = float(capsys.readouterr().out.split()[-3])
+    # The coefficient of Matthews is Pearson's, of states.
+    pairs = [
+        (x, y) for x, y in zip(spins, np.sign(np.load(tmp_path / "out.npy")), strict=True)
+        if x.std() and y.std()
+    ]  # fmt: skip
+    expected = sum(np.corrcoef(x, y)[0, 1] for x, y in pairs) / len(spins)
+    assert score == pytest.approx(expected, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
