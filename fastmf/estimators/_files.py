@@ -10,6 +10,7 @@ from fastmf.models._io import (
     field_to_arrays,
     model_from_arrays,
     model_to_arrays,
+    plain,
     read_arrays,
     write_arrays,
 )
@@ -26,18 +27,12 @@ def _options(estimator):
             arrays |= field_to_arrays(f"option.{name}", getattr(estimator, f"{name}_"))
             continue
         try:
-            options[name] = json.loads(json.dumps(value, default=_plain))
+            options[name] = json.loads(json.dumps(value, default=plain))
         except TypeError:
             raise TypeError(
                 f"{name}={value!r} cannot be saved; set it to None or a plain value first."
             ) from None
     return options, arrays
-
-
-def _plain(value):
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError
 
 
 class Saved:
@@ -69,7 +64,7 @@ class Saved:
         options, arrays = _options(self)
         fitted, more = self._saved()
         arrays |= model_to_arrays(self.model_) | more
-        names = [type(self).__name__, json.dumps(options), json.dumps(fitted, default=_plain)]
+        names = [type(self).__name__, json.dumps(options), json.dumps(fitted, default=plain)]
         arrays["estimator"] = np.array(names)
         if hasattr(self, "feature_names_in_"):
             arrays["feature_names"] = np.array(self.feature_names_in_, dtype=str)

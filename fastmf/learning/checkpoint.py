@@ -15,6 +15,7 @@ from fastmf.models._io import (
     field_to_arrays,
     model_from_arrays,
     model_to_arrays,
+    plain,
     read_arrays,
     write_arrays,
 )
@@ -29,8 +30,15 @@ def identity(settings, model, seed, *data):
     return options | {
         "seed": int(seed),
         "model": repr(model),
+        "start": _sizes(model),
         "data": [f"{X.shape} {X.dtype} {d}" for X, d in zip(data, digests, strict=True)],
     }
+
+
+def _sizes(model):
+    """The mean size of each parameter, to three digits: they are the same on another machine."""
+    arrays = model_to_arrays(model)
+    return {k: f"{abs(v).mean():.3g}" for k, v in arrays.items() if v.dtype.kind == "f"}
 
 
 def _digest(X):
@@ -79,7 +87,7 @@ def write(path, state, run):
     for name, value in vars(state.velocity).items():
         velocity |= field_to_arrays(name, value)
     arrays = {
-        "run": np.array([json.dumps(run)]),
+        "run": np.array([json.dumps(run, default=plain)]),
         "position": np.array([state.epoch, state.batch, state.waited]),
         **_with_prefix("model", model_to_arrays(state.model)),
         **_with_prefix("velocity", velocity),
@@ -120,7 +128,7 @@ def read(path, run, *, any_seed=False):
     if "run" not in arrays:
         raise ValueError(f"{path} is not a checkpoint of fastmf.")
     theirs = json.loads(str(arrays["run"][0]))
-    mine = json.loads(json.dumps(run))
+    mine = json.loads(json.dumps(run, default=plain))
     if any_seed:
         mine["seed"] = theirs["seed"]
     different = [name for name in mine if mine[name] != theirs.get(name)]

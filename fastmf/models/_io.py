@@ -84,6 +84,13 @@ def read_arrays(path):
             raise ValueError(f"{path} is damaged or no file of fastmf: {error!s:.200}") from error
 
 
+def plain(value):
+    """NumPy's numbers as Python's, for JSON; it knows all else itself, or not at all."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r:.60} is neither a number nor text.")
+
+
 # --- models -------------------------------------------------------------------------------------
 
 

@@ -87,8 +87,14 @@ def test_run_without_a_seed_resumes_with_the_seed_it_drew(tmp_path):
 
 def test_checkpoint_of_another_run_is_refused(tmp_path):
     path, settings = tmp_path / "run", Settings(**OPTIONS)
-    train(start(), data(), settings, seed=0, checkpoint=path)
+    model, of_numpy = start(), replace(settings, n_epochs=np.int64(4), l2=np.float32(0.125))
+    train(model, data(), of_numpy, seed=0, checkpoint=path)
+    settings = replace(settings, l2=0.125)
+    train(model, data(), settings, seed=0, checkpoint=path)  # the same run
+    scaled = RBM(2 * model.weights, model.visible, model.hidden)
     for case, expected in (
+        ((scaled, data(), settings, 0), "start"),
+        ((RBM(model.weights, Bernoulli(np.ones(8)), model.hidden), data(), settings, 0), "start"),
         ((start(), data(), replace(settings, momentum=0.9), 0), "momentum"),
         ((start(), data(), settings, 1), "seed"),
         ((start(), 1 - data(), settings, 0), "data"),
