@@ -11,7 +11,7 @@ from fastmf.priors import (
     TruncatedGaussBernoulli,
     TruncatedGaussian,
 )
-from fastmf.priors._protocol import REGISTRY, contains, n_units
+from fastmf.priors._protocol import REGISTRY, by_parts, contains, n_units
 
 # Hidden units before learning: centred, and of unit scale where there is one.
 _HIDDEN = {
@@ -87,11 +87,12 @@ def hidden_prior(spec, n_components, dtype):
 def independent_units(prior, X):
     """The prior of independent units fitted to data: what a pointwise estimator knows."""
     if hasattr(prior, "parts"):
-        ends = np.cumsum([n_units(part) for part in prior.parts])[:-1]
-        columns = np.split(X, ends, axis=1)
-        fitted = (independent_units(*pair) for pair in zip(prior.parts, columns, strict=True))
+        fitted = (independent_units(*part) for part in by_parts(prior, X))
         return prior._replace(parts=tuple(fitted))
     class_ = type(prior)
+    if hasattr(prior, "log_odds") and not X.any():
+        # There is no value that a slab could be fitted to.
+        return prior._replace(log_odds=np.full_like(prior.log_odds, -np.log(len(X) + 1.0)))
     if not hasattr(class_, "from_data"):
         return prior
     bounds = (prior.lower, prior.upper) if hasattr(prior, "lower") else ()
@@ -104,12 +105,14 @@ def check_support(prior, X, soft=True):
     Two-valued units also accept values in between, as probabilities (or means), like
     scikit-learn's BernoulliRBM; `soft` says whether they are accepted here.
     """
-    if hasattr(prior, "parts"):
-        start = 0
-        for part in prior.parts:
-            check_support(part, X[:, start : start + n_units(part)], soft)
-            start += n_units(part)
-        return
+    first = 0
+    for part, columns in by_parts(prior, X):
+        _check_columns(part, columns, soft, first)
+        first += columns.shape[1]
+
+
+def _check_columns(prior, X, soft, first):
+    """The same for a prior without parts, whose units begin with the column `first` of all data."""
     values = getattr(prior, "support", None)
     if values is not None:
         low, high = min(values), max(values)
@@ -132,5 +135,5 @@ def check_support(prior, X, soft=True):
         name = (prior if isinstance(prior, type) else type(prior)).__name__
         raise ValueError(
             f"X must hold values that {name} units can take: expected each to be "
-            f"{expected}, got {X[row, column]:g} in row {row}, column {column}."
+            f"{expected}, got {X[row, column]:g} in row {row}, column {first + column}."
         )

@@ -9,6 +9,7 @@ variance that the neighbours can have. We ask for twice that. A unit's variance 
 import numpy as np
 
 from fastmf.learning.parameters import chain, unchained
+from fastmf.priors._protocol import by_parts
 from fastmf.priors._protocol import project as project_prior
 
 MARGIN = 2.0
@@ -47,8 +48,7 @@ def unbounded(prior):
 def _raise_precision(prior, least):
     """The prior with the precisions of its unbounded units at `least` or above."""
     if hasattr(prior, "parts"):
-        ends = np.cumsum([len(unbounded(part)) for part in prior.parts])[:-1]
-        parts = zip(prior.parts, np.split(least, ends), strict=True)
+        parts = by_parts(prior, least)
         return prior._replace(parts=tuple(_raise_precision(*part) for part in parts))
     here = unbounded(prior)
     if not here.any():

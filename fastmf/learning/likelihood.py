@@ -6,7 +6,7 @@ from fastmf.inference._arguments import number, rows
 from fastmf.learning.landscape import distinct
 from fastmf.learning.posterior import posterior
 from fastmf.models import DBM, RBM
-from fastmf.priors._protocol import n_units
+from fastmf.priors._protocol import by_parts, n_units
 
 ESTIMATES = ("log_sum_exp", "mean")
 
@@ -45,7 +45,8 @@ def log_likelihood(model, X, log_partition, **options):
     X = np.atleast_2d(rows("X", X, n_units(model.layers[0]), model.dtype))
     X = X.astype(model.dtype, copy=False)
     log_partition = number("log_partition", log_partition, -np.inf, np.inf)
-    visible = _mean_log_prob(model.layers[0], X).sum(1, dtype=np.float64)
+    parts = by_parts(model.layers[0], X)
+    visible = sum(_mean_log_prob(*part).sum(1, dtype=np.float64) for part in parts)
     if isinstance(model, DBM):
         return visible + posterior(model, X, **options).solutions.log_partition - log_partition
     b = X @ model.weights

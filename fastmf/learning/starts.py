@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.priors._protocol import sample
+from fastmf.priors._protocol import by_parts, sample
 
 STARTS = ("data", "noise", "persistent", "random")
 
@@ -22,6 +22,9 @@ def perturbed(X, prior, noise, rng):
     -------
     array of shape (n_rows, n_units)
     """
+    if hasattr(prior, "parts"):
+        parts = by_parts(prior, X)
+        return np.hstack([perturbed(columns, part, noise, rng) for part, columns in parts])
     values = getattr(prior, "support", ())
     if len(values) == 2:
         flip = rng.random(X.shape, dtype=np.float32) < noise

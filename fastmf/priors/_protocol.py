@@ -171,6 +171,13 @@ def take(prior, units):
     return own(units) if own else prior._make(f[units] if np.ndim(f) else f for f in prior)
 
 
+def by_parts(prior, x):
+    """The parts of a prior, or the prior itself, each with its share of the last axis of `x`."""
+    parts = getattr(prior, "parts", (prior,))
+    ends = np.cumsum([n_units(part) for part in parts[:-1]], dtype=int)
+    return list(zip(parts, np.split(x, ends, axis=-1), strict=True))
+
+
 def as_dtype(prior, dtype):
     """The prior with its parameters in another floating type.
 

@@ -5,7 +5,7 @@ import pytest
 
 from fastmf.learning.likelihood import log_likelihood, log_partition_estimate
 from fastmf.models import RBM, BoltzmannMachine, exact
-from fastmf.priors import Bernoulli, Gaussian, TruncatedGaussian
+from fastmf.priors import Bernoulli, Concatenated, Gaussian, TruncatedGaussian
 
 
 def solutions(means, log_partition):
@@ -19,6 +19,22 @@ def test_probabilities_of_all_states_add_up_to_one(hidden):
     states = (np.arange(16)[:, None] >> np.arange(4) & 1).astype(float)
     p = np.exp(log_likelihood(model, states, exact(model).log_partition))
     assert p.sum() == pytest.approx(1, abs=1e-13)
+
+
+def test_probabilities_enter_by_their_mean_beside_other_units_too():
+    rng = np.random.default_rng(0)
+    field, p, x = rng.normal(size=3), rng.random(3), rng.normal(size=2)
+    visible = Concatenated(Bernoulli(field), Gaussian([0.3, -0.4], [2.0, 3.0]))
+    model = RBM(np.zeros((5, 1)), visible, Bernoulli(np.zeros(1)))
+    log_partition = (
+        model.hidden.log_partition(0.0, 0.0).sum() + visible.log_partition(0.0, 0.0).sum()
+    )
+    found = log_likelihood(model, np.concatenate([p, x])[None], log_partition)
+    q = 1 / (1 + np.exp(-field))
+    expected = (p * np.log(q) + (1 - p) * np.log(1 - q)).sum()
+    mean, variance = np.array([0.3 / 2, -0.4 / 3]), 1 / np.array([2, 3])
+    expected -= ((x - mean) ** 2 / variance + np.log(2 * np.pi * variance)).sum() / 2
+    assert found == pytest.approx([expected], abs=1e-12)
 
 
 def test_estimates_count_each_solution_once():

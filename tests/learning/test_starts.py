@@ -3,7 +3,7 @@ import pytest
 
 from fastmf.learning.starts import perturbed, starts
 from fastmf.models import RBM
-from fastmf.priors import Bernoulli, Gaussian, Ising
+from fastmf.priors import Bernoulli, Concatenated, Gaussian, Ising
 
 
 def model(visible):
@@ -29,6 +29,17 @@ def test_noise_moves_real_units_within_the_range_of_the_data():
     np.testing.assert_allclose((noisy - X).std(0), 0.2 * X.std(0), rtol=0.2)
     assert (noisy >= X.min(0)).all()
     assert (noisy <= X.max(0)).all()
+
+
+def test_noise_treats_units_side_by_side_each_in_their_way():
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.integers(0, 2, (400, 20)), rng.normal(size=(400, 30))])
+    prior = Concatenated(Bernoulli(np.zeros(20)), Gaussian(np.zeros(30), 1.0))
+    noisy = perturbed(X, prior, 0.2, rng)
+    flipped = noisy[:, :20] != X[:, :20]
+    np.testing.assert_array_equal(noisy[:, :20], np.where(flipped, 1 - X[:, :20], X[:, :20]))
+    assert flipped.mean() == pytest.approx(0.2, abs=4 * np.sqrt(0.16 / flipped.size))
+    np.testing.assert_allclose((noisy - X)[:, 20:].std(0), 0.2 * X[:, 20:].std(0), rtol=0.2)
 
 
 def test_rows_are_taken_again_if_there_are_too_few():
