@@ -1,8 +1,11 @@
 """How estimators of layered machines learn: whole runs, and one step at a time."""
 
+import numpy as np
+from sklearn.utils.validation import validate_data
+
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._trained import TrainedMachine
-from fastmf.estimators._units import independent_units
+from fastmf.estimators._units import check_support, independent_units
 from fastmf.learning.settings import Settings, rate
 from fastmf.learning.step import initial_state, step
 from fastmf.learning.trainer import monitor_rows, stream
@@ -34,13 +37,14 @@ class Learner(TrainedMachine):
             If learning diverges.
         """
         settings = self._settings()
-        X = self._data(X, reset=True)
-        seed = seed_of(self.random_state)
-        validation = None if validation_data is None else self._data(validation_data)
-        if validation is None and self.early_stopping:
+        seed, validation = seed_of(self.random_state), None
+        X, model = self._first_data(X, seed or 0)
+        if validation_data is not None:
+            validation = self._data(validation_data, model=model)
+        elif self.early_stopping:
             rows, others = split(len(X), self.validation_fraction, seed or 0)
             X, validation = X[rows], X[others]
-        model = self._pretrained(X, settings, seed or 0)
+        model = self._pretrained(model, X, settings, seed or 0)
         run(self, model, X, settings, seed, validation)
         self._remember(X, settings)
         self.__dict__.pop("_state", None)
@@ -61,12 +65,12 @@ class Learner(TrainedMachine):
         self
         """
         settings = self._settings()
-        first = not hasattr(self, "model_")
-        X = self._data(X, reset=first)
+        if hasattr(self, "model_"):
+            X = self._data(X)
         if not hasattr(self, "_state"):
             self._state_seed = seed_of(self.random_state) or 0
-            if first:
-                self.model_ = self._initial_model(X, self._state_seed)
+            if not hasattr(self, "model_"):
+                X, self.model_ = self._first_data(X, self._state_seed)
                 self.n_iter_, self.history_ = 0, {}
                 self._remember(X, settings)
             self._state = initial_state(self.model_)
@@ -75,9 +79,16 @@ class Learner(TrainedMachine):
         self.model_, self.n_iter_ = self._state.model, self.n_iter_ + 1
         return self
 
-    def _pretrained(self, X, settings, seed):
+    def _first_data(self, X, seed):
+        """Checked data, and the model before it has learned from them."""
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+        model = self._initial_model(X, seed)
+        check_support(model.layers[0], X)
+        return X, model
+
+    def _pretrained(self, model, X, settings, seed):
         """The model from which `fit` starts."""
-        return self._initial_model(X, seed)
+        return model
 
     def _settings(self):
         return settings_of(self, Settings)

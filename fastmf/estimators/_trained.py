@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastmf.estimators import denoising
 from fastmf.estimators._files import Saved
-from fastmf.estimators._units import check_support, visible_prior
+from fastmf.estimators._units import check_support
 from fastmf.inference._arguments import count, number
 from fastmf.inference.tap import tap
 from fastmf.learning.gradients import ORDERS
@@ -15,8 +15,6 @@ from fastmf.learning.landscape import merged
 from fastmf.learning.likelihood import log_likelihood, log_partition_estimate
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
 from fastmf.priors._protocol import n_units, sample
-
-_DTYPES = [np.float64, np.float32]
 
 
 class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator):
@@ -247,17 +245,12 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _data(self, X, *, reset=False, missing=False, soft=True):
-        """Checked data in the type of the model."""
+    def _data(self, X, *, missing=False, soft=True, model=None):
+        """Checked data in the type of a model, by default the one that was learned."""
+        model = self.model_ if model is None else model
+        finite = "allow-nan" if missing else True
         X = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=_DTYPES if reset else self.model_.dtype if hasattr(self, "model_") else _DTYPES,
-            order="C",
-            ensure_all_finite="allow-nan" if missing else True,
+            self, X, reset=False, dtype=model.dtype, order="C", ensure_all_finite=finite
         )
-        prior = visible_prior(self.visible, X) if reset else getattr(self, "visible_", None)
-        if prior is not None:
-            check_support(prior, X, soft)
+        check_support(model.layers[0], X, soft)
         return X

@@ -198,9 +198,8 @@ class DeepBoltzmannMachine(Learner):
             weights.append(rng.normal(scale=self.weight_scale, size=(below, here)).astype(X.dtype))
         return _machine(weights, layers)
 
-    def _pretrained(self, X, settings, seed):
+    def _pretrained(self, model, X, settings, seed):
         """Each layer trained as the RBM of the one below (Algorithm 4, first part)."""
-        model = self._initial_model(X, seed)
         if self.pretraining_epochs == 0 or isinstance(model, RBM):
             return model
         settings = replace(settings, n_epochs=self.pretraining_epochs, early_stopping=False)

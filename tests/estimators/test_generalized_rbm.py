@@ -10,7 +10,14 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from fastmf.estimators import GeneralizedRBM, denoising
 from fastmf.estimators._units import check_support
 from fastmf.models import RBM, exact, load
-from fastmf.priors import Bernoulli, Gaussian, Ising, TruncatedGaussian
+from fastmf.priors import (
+    Bernoulli,
+    Concatenated,
+    GaussBernoulli,
+    Gaussian,
+    Ising,
+    TruncatedGaussian,
+)
 
 PATTERNS = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0, 1, 0]])
 
@@ -317,6 +324,37 @@ def test_early_stopping_sets_validation_data_aside():
     assert len(given.history_["validation_log_likelihood"]) == 2
 
 
+@pytest.mark.parametrize("random_state", range(5))
+def test_rows_set_aside_are_within_the_bounds(random_state):
+    X = np.random.default_rng(0).random((12, 3))
+    options = {"visible": "truncated_gaussian", "n_epochs": 0, "random_state": random_state}
+    rbm = small(early_stopping=True, validation_fraction=0.5, **options).fit(X)
+    np.testing.assert_array_equal(rbm.visible_.lower, X.min())
+    np.testing.assert_array_equal(rbm.visible_.upper, X.max())
+
+
+def test_validation_data_are_checked_against_the_model_that_is_to_be_learned():
+    X = np.random.default_rng(0).random((12, 3))
+    rbm = small(visible="truncated_gaussian", n_epochs=0)
+    with pytest.raises(ValueError, match="between the bounds"):
+        rbm.fit(X, validation_data=2 * X)
+    rbm.fit(X.astype("f"), validation_data=X)
+    rbm.fit(2 * X, validation_data=2 * X)
+    with pytest.raises(ValueError, match="between the bounds"):
+        rbm.fit(X, validation_data=2 * X)
+
+
+def test_units_side_by_side_of_which_some_are_always_zero():
+    X = np.hstack([np.zeros((90, 2)), patterns()])
+    slab = GaussBernoulli(np.zeros(2), 1.0, 0.5)
+    rbm = small(visible=Concatenated(slab, Bernoulli(np.zeros(8))), n_epochs=0).fit(X)
+    dead, others = rbm.pointwise_.parts
+    # As if each case had been seen once more, and a slab of which nothing is known.
+    np.testing.assert_allclose(dead.log_odds, np.log(1 / 91))
+    np.testing.assert_array_equal(dead.precision, 1)
+    np.testing.assert_allclose(others.field, Bernoulli.from_data(patterns()).field)
+
+
 def test_in_a_pipeline_and_a_grid():
     binary = FunctionTransformer(lambda X: (X > 0).astype(float))
     pipeline = make_pipeline(StandardScaler(), binary, small(n_epochs=1))
@@ -344,6 +382,12 @@ def test_kinds_of_units(visible, hidden):
         ({}, 2 * patterns(), ValueError, r"in \[0, 1\], got 2 in row"),
         ({}, -patterns(), ValueError, r"in \[0, 1\], got -1 in row"),
         ({"visible": "ising"}, 3 * patterns(), ValueError, r"in \[-1, 1\], got 3"),
+        (
+            {"visible": Concatenated(Gaussian(np.zeros(3), 1.0), Bernoulli(np.zeros(5)))},
+            np.outer(np.ones(4), [9, 9, 9, 0, 0, 9, 0, 0]),
+            ValueError,
+            "got 9 in row 0, column 5",
+        ),
         ({}, patterns()[:0], ValueError, "sample"),
         ({}, np.full((9, 8), np.nan), ValueError, "NaN"),
         ({}, np.full((9, 8), np.inf), ValueError, "infinity"),
