@@ -68,12 +68,23 @@ def _values(values):
     return text
 
 
+def log_likelihoods(machine):
+    """Those of the epoch whose model a machine has kept, by their names in its history."""
+    history = machine.history_ if isinstance(machine.history_, dict) else {}
+    found = {name: values for name, values in history.items() if name.endswith("log_likelihood")}
+    if not found:
+        return {}
+    # Early stopping keeps the best model rather than the last one.
+    scores = found.get("validation_log_likelihood", found["log_likelihood"])
+    kept = int(np.argmax(scores)) if machine.early_stopping else -1
+    return {name: values[kept] for name, values in found.items()}
+
+
 def _machine(machine):
     facts = {"machine": type(machine).__name__} | _model(machine.model_)
     facts["trained for"] = f"{machine.n_iter_} epochs or steps"
-    for name, values in machine.history_.items() if isinstance(machine.history_, dict) else ():
-        if name.endswith("log_likelihood") and values:
-            facts[name.replace("_", " ")] = f"{values[-1]:.5f} nats per unit"
+    for name, value in log_likelihoods(machine).items():
+        facts[name.replace("_", " ")] = f"{value:.5f} nats per unit"
     default = type(machine)().get_params()
     options = [
         f"{name}={value!r}"

@@ -3,8 +3,10 @@
 import argparse
 import sys
 import time
+from pathlib import Path
 
 from fastmf.cli import _data
+from fastmf.cli.info import log_likelihoods
 
 EPILOG = """\
 examples:
@@ -124,7 +126,7 @@ def run(arguments):
     try:
         machine.fit(X, validation_data=validation)
     except KeyboardInterrupt:
-        if arguments.checkpoint:
+        if arguments.checkpoint and Path(arguments.checkpoint).exists():
             print(
                 f"fastmf: {arguments.checkpoint} holds the last whole epoch; the same command "
                 "goes on from there",
@@ -148,8 +150,9 @@ def _split(X, share, rng):
 def _summary(machine):
     n_visible, n_hidden = machine.weights_.shape
     text = f"{n_visible} visible and {n_hidden} hidden units, {machine.n_iter_} epochs"
-    if machine.n_iter_:
-        text += f", log-likelihood {machine.history_['log_likelihood'][-1]:.4f} nats per unit"
-        if "validation_log_likelihood" in machine.history_:
-            text += f" (validation {machine.history_['validation_log_likelihood'][-1]:.4f})"
+    found = log_likelihoods(machine)
+    if found:
+        text += f", log-likelihood {found['log_likelihood']:.4f} nats per unit"
+        if "validation_log_likelihood" in found:
+            text += f" (validation {found['validation_log_likelihood']:.4f})"
     return text

@@ -49,6 +49,29 @@ def test_validation_two_rates_and_double_precision(stripes, tmp_path, capsys):
     assert machine.weights_.dtype == np.float64
 
 
+def test_what_is_said_is_of_the_model_that_is_kept(stripes, tmp_path, capsys):
+    np.save(tmp_path / "x.npy", stripes)
+    options = ["--validation-share", "0.25", "--patience", "1", "--epochs", "40"]
+    assert train(tmp_path / "x.npy", tmp_path / "m.npz", *options, "--learning-rate", "2") == 0
+    scores = GeneralizedRBM.load(tmp_path / "m.npz").history_["validation_log_likelihood"]
+    assert scores[-1] < max(scores)
+    assert f"(validation {max(scores):.4f})" in capsys.readouterr().out
+    assert main(["info", str(tmp_path / "m.npz")]) == 0
+    assert f" {max(scores):.5f} nats" in capsys.readouterr().out
+
+
+def test_nothing_is_said_of_a_checkpoint_that_is_not_there(stripes, tmp_path, monkeypatch, capsys):
+    np.save(tmp_path / "x.npy", stripes)
+
+    def interrupted(self, *args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GeneralizedRBM, "fit", interrupted)
+    options = ["--checkpoint", str(tmp_path / "run.npz")]
+    assert train(tmp_path / "x.npy", tmp_path / "m.npz", *options) == 130
+    assert capsys.readouterr().err == "fastmf: interrupted\n"
+
+
 def test_a_checkpoint_is_resumed(stripes, tmp_path, monkeypatch, capsys):
     np.save(tmp_path / "x.npy", stripes)
     options = ["--checkpoint", str(tmp_path / "run.npz")]
