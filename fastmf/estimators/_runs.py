@@ -23,7 +23,7 @@ def split(n_rows, fraction, seed):
     ValueError
         If the fraction is not between 0 and 1, or no row would be left.
     """
-    if not 0 < fraction < 1:
+    if not 0 < number("validation_fraction", fraction, 0, 1) < 1:
         raise ValueError(f"validation_fraction must be between 0 and 1, got {fraction!r}.")
     n = max(1, round(fraction * n_rows))
     if n >= n_rows:

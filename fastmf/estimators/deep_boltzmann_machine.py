@@ -184,9 +184,9 @@ class DeepBoltzmannMachine(Learner):
     def _initial_model(self, X, seed):
         rng = np.random.default_rng([seed, 0, 3])
         sizes = X.shape[1], *self._sizes()
-        one_for_all = isinstance(self.hidden, str | type) or hasattr(self.hidden, "_fields")
+        several = isinstance(self.hidden, tuple | list) and not hasattr(self.hidden, "_fields")
         n_layers = len(sizes) - 1
-        kinds = [self.hidden] * n_layers if one_for_all else list(self.hidden)
+        kinds = list(self.hidden) if several else [self.hidden] * n_layers
         if len(kinds) != n_layers:
             raise ValueError(
                 f"hidden must be one prior, or one for each of {n_layers} layers, got {len(kinds)}."

@@ -83,7 +83,10 @@ def _cavities(w, mean, var, b, a, cavity_b, cavity_a):
 
 @kernel(inner=True)
 def _visit(side, messages, others, tilt, field, precision, damping, state, scratch, answers):
-    """Update one layer; returns the largest change of a mean, and whether all are finite."""
+    """Update one layer, unless moments do not exist.
+
+    Returns the largest change of a mean, and whether all moments are finite.
+    """
     not_inlined()
     n_source, n_units = side.couplings.shape
     size = n_source * n_units
@@ -101,6 +104,9 @@ def _visit(side, messages, others, tilt, field, precision, damping, state, scrat
     for i in range(n_units):
         change = max(change, abs(new_mean[i] - old_mean[i]))
         finite = finite and np.isfinite(new_mean[i]) and np.isfinite(new_var[i])
+    if not finite:
+        return change, False
+    for i in range(n_units):
         old_mean[i] = new_mean[i]
         state[1, first + i] = new_var[i]
         b[i] = damping * b[i] + (1 - damping) * new_b[i]
@@ -118,7 +124,7 @@ def _visit(side, messages, others, tilt, field, precision, damping, state, scrat
             tilt[1, source] = precision[source] + pull_a
         _turn_over(answers[0, :n_here, :n_units], to_mean, start)
         _turn_over(answers[1, :n_here, :n_units], to_var, start)
-    return change, finite
+    return change, True
 
 
 @kernel(inner=True)
@@ -191,10 +197,12 @@ def relaxed_bp(first, second, course, field, precision, queue, record, log_parti
             change, finite = _visit(
                 first, messages, others, tilt, outside_b, outside_a, share, state, scratch, answers
             )
-            change_2, finite_2 = _visit(
-                second, others, messages, tilt, outside_b, outside_a, share, state, scratch, answers
-            )
-            change, finite = max(change, change_2), finite and finite_2
+            if finite:
+                more, finite = _visit(
+                    *(second, others, messages, tilt, outside_b, outside_a),
+                    *(share, state, scratch, answers),
+                )
+                change = max(change, more)
             if len(record.history):
                 record.history[row, sweep] = change
             sweep += 1

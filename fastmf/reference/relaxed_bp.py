@@ -21,10 +21,12 @@ def _visit(side, messages, field, precision, damping, state):
     b, a = _fields(side, *messages, field, precision)
     mean, var = side.prior.moments(b, a)
     change = abs(mean - state[0, units]).max()
+    if not np.isfinite([mean, var]).all():
+        return messages, change, False
     state[:2, units] = mean, var
     state[2:, units] = damping * state[2:, units] + (1 - damping) * np.stack([b, a])
     answers = side.prior.moments(*_cavities(side, *messages, *state[2:, units]))
-    return np.stack([x.T for x in answers]), change
+    return np.stack([x.T for x in answers]), change, True
 
 
 def _bethe(side, messages, field, precision):
@@ -46,12 +48,12 @@ def relaxed_bp(first, second, course, field, precision, queue, record, log_parti
         damping, best, before = dtype(course.damping), np.inf, np.inf
         for sweep in range(1, course.max_iter + 1):
             share = damping if sweep > 1 else dtype(0)
-            messages, change_1 = _visit(first, messages, *outside, share, state)
-            messages, change_2 = _visit(second, messages, *outside, share, state)
-            change = max(change_1, change_2)
+            messages, change, finite = _visit(first, messages, *outside, share, state)
+            if finite:
+                messages, more, finite = _visit(second, messages, *outside, share, state)
+                change = max(change, more)
             if len(record.history):
                 record.history[row, sweep - 1] = change
-            finite = np.isfinite(state[:2]).all()
             if not finite or change <= max(course.tol, 4 * course.resolution * abs(state[0]).max()):
                 break
             best = min(best, change)
@@ -64,6 +66,6 @@ def relaxed_bp(first, second, course, field, precision, queue, record, log_parti
         record.n_iter[row], record.residual[row] = sweep, change
         if finite:
             total = _bethe(first, messages, *outside)
-            messages, _ = _visit(first, messages, *outside, dtype(0), state.copy())
+            messages, *_ = _visit(first, messages, *outside, dtype(0), state.copy())
             total += _bethe(second, messages, *outside)
             log_partition[row] = total if first.start != second.start else 0.5 * total

@@ -121,9 +121,11 @@ def test_one_step_at_a_time():
         ({"gradient": "pcd"}, "deep machine"),
         ({"pretraining_epochs": -1}, "pretraining_epochs"),
         ({"hidden": ("bernoulli",)}, "one for each of 2"),
+        ({"hidden": None}, "hidden must be a unit prior"),
+        ({"early_stopping": True, "validation_fraction": "a tenth"}, "validation_fraction must be"),
     ],
 )
 def test_bad_options(options, message):
     dbm = clone(mf.DeepBoltzmannMachine((4, 3))).set_params(**options)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         dbm.fit(X[:20])

@@ -166,11 +166,14 @@ def test_strong_couplings_are_damped_or_said_not_to_converge():
 
 
 def test_divergence_is_said():
-    model = mf.RBM([[3.0]], mf.Gaussian([1.0], 1.0), mf.Gaussian([1.0], 1.0))
-    found = mf.relaxed_bp(model)
-    assert not found.converged
-    assert "diverged" in found.message
-    assert found.log_partition == -np.inf
+    one, two = mf.Gaussian([1.0], 1.0), mf.Gaussian([1.0, 1.0], [1.0, 9.0])
+    for model in (mf.RBM([[3.0]], one, one), mf.RBM([[3.0, 0.5], [0.5, 3.0]], two, two)):
+        found = mf.relaxed_bp(model)
+        assert not found.converged
+        assert "diverged" in found.message
+        assert found.log_partition == -np.inf
+        for part in (found.mean, found.var, found.b, found.a):
+            assert np.isfinite(np.concatenate(part)).all()
 
 
 def test_bad_arguments():
