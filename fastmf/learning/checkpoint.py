@@ -36,9 +36,9 @@ def identity(settings, model, seed, *data):
 
 
 def _sizes(model):
-    """The mean size of each parameter, to three digits: they are the same on another machine."""
+    """The size of each parameter, to three digits: they are the same on another machine."""
     arrays = model_to_arrays(model)
-    return {k: f"{abs(v).mean():.3g}" for k, v in arrays.items() if v.dtype.kind == "f"}
+    return {k: f"{abs(v).sum():.3g}" for k, v in arrays.items() if v.dtype.kind == "f"}
 
 
 def _digest(X):
