@@ -165,9 +165,16 @@ def model_from_arrays(arrays):
     return class_(*(field_from_arrays(f.name, arrays) for f in dataclasses.fields(class_)))
 
 
-def save_model(path, model):
-    """Write a model to `path`."""
-    write_arrays(path, model_to_arrays(model))
+class Model:
+    """What all models have in common: they go to files, and into other processes."""
+
+    def save(self, path):
+        """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
+        write_arrays(path, model_to_arrays(self))
+
+    def __reduce__(self):
+        """How it is copied and pickled: anew, or the copy's matrices could be written to."""
+        return type(self), tuple(getattr(self, f.name) for f in dataclasses.fields(self))
 
 
 def load(path):

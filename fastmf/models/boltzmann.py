@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastmf.models import _checks, _io
+from fastmf.models import _checks
+from fastmf.models._io import Model
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BoltzmannMachine:
+class BoltzmannMachine(Model):
     """One layer of units, all coupled: p(x) proportional to exp(x'Jx / 2) prior(x).
 
     Parameters
@@ -89,7 +90,3 @@ class BoltzmannMachine:
         x = _checks.states("x", x, self.n_units)
         pairs = ((x @ self.couplings) * x).sum(-1) / 2
         return -pairs - _checks.log_prob("prior", self.prior, x)
-
-    def save(self, path):
-        """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
-        _io.save_model(path, self)

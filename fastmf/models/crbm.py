@@ -4,7 +4,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from fastmf.models import _checks, _io
+from fastmf.models import _checks
+from fastmf.models._io import Model
 from fastmf.models.rbm import RBM
 from fastmf.priors import Bernoulli
 
@@ -25,7 +26,7 @@ def _parameter(name, value, dtype):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CRBM:
+class CRBM(Model):
     """Binary RBM conditioned on features: p(v, h | x) proportional to exp(v'Wh + v'b(x) + h'c(x)).
 
     Parameters
@@ -177,7 +178,3 @@ class CRBM:
         b, c = self.fields(X)
         hidden = np.logaddexp(0, visible @ self.weights + c)
         return -((visible * b).sum(-1, dtype=float) + hidden.sum(-1, dtype=float))
-
-    def save(self, path):
-        """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
-        _io.save_model(path, self)

@@ -5,13 +5,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastmf.models import _checks, _io
+from fastmf.models import _checks
+from fastmf.models._io import Model
 from fastmf.models.rbm import RBM
 from fastmf.priors import Concatenated
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DBM:
+class DBM(Model):
     """A chain of layers, neighbours coupled: p proportional to exp(sum x_l' W_l x_{l+1}) priors.
 
     Parameters
@@ -136,10 +137,6 @@ class DBM:
             else:
                 couplings[here, above] = w
         return RBM(couplings, *(side_by_side(self.layers[side::2]) for side in (0, 1)))
-
-    def save(self, path):
-        """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
-        _io.save_model(path, self)
 
 
 def side_by_side(priors):

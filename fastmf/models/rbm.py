@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastmf.models import _checks, _io
+from fastmf.models import _checks
+from fastmf.models._io import Model
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RBM:
+class RBM(Model):
     """Two layers of units, coupled across: p(v, h) proportional to exp(v'Wh) prior(v) prior(h).
 
     Parameters
@@ -100,7 +101,3 @@ class RBM:
             "hidden", self.hidden, hidden
         )
         return -pairs - units
-
-    def save(self, path):
-        """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
-        _io.save_model(path, self)

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastmf.models import _checks, _io
+from fastmf.models import _checks
+from fastmf.models._io import Model
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SparseLinearModel:
+class SparseLinearModel(Model):
     """y = X w + noise, with a unit prior on every coefficient: the posterior of w.
 
     Parameters
@@ -112,7 +113,3 @@ class SparseLinearModel:
         squares = (error * error).sum(-1) / self.noise_variance
         constant = self.n_samples * np.log(2 * np.pi * self.noise_variance)
         return (squares + constant) / 2 - _checks.log_prob("prior", self.prior, w)
-
-    def save(self, path):
-        """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
-        _io.save_model(path, self)

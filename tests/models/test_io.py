@@ -1,10 +1,12 @@
+import pickle
+from copy import copy, deepcopy
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from fastmf.models import RBM, BoltzmannMachine, load
-from fastmf.models._io import read_arrays, write_arrays
+from fastmf.models import CRBM, DBM, RBM, BoltzmannMachine, SparseLinearModel, load
+from fastmf.models._io import MODELS, model_to_arrays, read_arrays, write_arrays
 from fastmf.priors import Bernoulli, Concatenated, Gaussian, Ising, register
 
 
@@ -29,6 +31,28 @@ def test_rbm_comes_back_bit_by_bit(tmp_path, dtype):
     for layer, other in zip(back.layers, model.layers, strict=True):
         for field, expected in zip(layer, other, strict=True):
             np.testing.assert_array_equal(field, expected, strict=True)
+
+
+@pytest.mark.parametrize("copied", [copy, deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+@pytest.mark.parametrize("kind", MODELS)
+def test_copies_can_no_more_be_written_to_than_models(kind, copied):
+    # Solvers keep what they make of couplings: a change would not be seen.
+    units, spins = Bernoulli(np.ones(3)), Ising(np.ones(2))
+    W = np.ones((3, 2))
+    model = {
+        "RBM": lambda: RBM(W, units, spins),
+        "DBM": lambda: DBM((W, W.T), (units, spins, Concatenated(spins, Bernoulli(0.0)))),
+        "CRBM": lambda: CRBM(W, W, W[:2], np.ones(3), np.ones(2)),
+        "BoltzmannMachine": lambda: BoltzmannMachine(1 - np.eye(3), units),
+        "SparseLinearModel": lambda: SparseLinearModel(
+            W, np.ones(3), 0.5, Gaussian(np.ones(2), 1.0)
+        ),
+    }[kind]()
+    found, expected = model_to_arrays(copied(model)), model_to_arrays(model)
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, strict=True)
+        assert found[name].flags.writeable == array.flags.writeable
 
 
 def test_boltzmann_machine_comes_back(tmp_path):
