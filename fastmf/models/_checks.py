@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.priors._protocol import REGISTRY, as_dtype, n_units
+from fastmf.priors._protocol import REGISTRY, as_dtype, n_units, of_arrays
 
 
 def shared_matrix(name, value):
@@ -49,8 +49,8 @@ def unit_prior(name, prior, n, dtype):
             f"{name} must have {n} units, as the other parameters do, got {n_units(prior)}."
         )
     if not hasattr(prior, "as_dtype"):
-        # A user's own prior may mix numbers and arrays; kernels index every field.
-        prior = prior._make(f if np.shape(f) == (n,) else np.broadcast_to(f, (n,)) for f in prior)
+        # Kernels index every field.
+        prior = of_arrays(prior)
     if type(prior) not in REGISTRY.values():
         _try_methods(name, prior, n)
     return as_dtype(prior, dtype)

@@ -165,6 +165,12 @@ def n_units(prior):
     return own() if own else max(np.size(f) for f in prior)
 
 
+def of_arrays(prior):
+    """The prior with all fields, which in a user's own may be numbers, as arrays (n_units,)."""
+    n = n_units(prior)
+    return prior._make(f if np.shape(f) == (n,) else np.broadcast_to(f, (n,)) for f in prior)
+
+
 def take(prior, units):
     """The prior of a slice of the units."""
     own = getattr(prior, "take", None)
@@ -336,10 +342,10 @@ def log_prob_gradient(prior, x):
 
 def _numerical_gradient(prior, function):
     derivatives = {}
-    for name in prior._fields:
+    for name in parameter_names(prior):
         value = np.asarray(getattr(prior, name), dtype=np.float64)
         # Fourth-order central differences: error about 1e-11 of the function's scale.
         step = 1e-3 * np.maximum(1.0, np.abs(value))
         f = {k: function(prior._replace(**{name: value + k * step})) for k in (-2, -1, 1, 2)}
         derivatives[name] = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * step)
-    return prior._make(derivatives[name] for name in prior._fields)
+    return prior._make(derivatives.get(name, 0.0) for name in prior._fields)

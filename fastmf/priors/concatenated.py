@@ -45,7 +45,8 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
             if isinstance(prior, type) or not hasattr(prior, "moments"):
                 got = prior if isinstance(prior, type) else type(prior).__name__
                 raise TypeError(f"Concatenated: priors must be unit priors, got {got}.")
-            parts.extend(prior.parts if isinstance(prior, Concatenated) else [prior])
+            several = isinstance(prior, Concatenated)
+            parts.extend(prior.parts if several else [_protocol.of_arrays(prior)])
         if not parts:
             raise TypeError("Concatenated: at least one prior is needed, got none.")
         dtypes = {np.asarray(f).dtype for part in parts for f in part}

@@ -71,3 +71,45 @@ def test_it_is_learned_resumed_and_saved(tmp_path, monkeypatch):
     again = mf.GeneralizedRBM.load(tmp_path / "machine")
     assert type(again.model_.visible) is ThreeLevels
     np.testing.assert_array_equal(again.score_samples(X), whole.score_samples(X))
+
+
+class Levels(NamedTuple):
+    """Units with values -width, 0 and width and weight exp(field x); the width is not learned."""
+
+    field: np.ndarray
+    width: np.ndarray
+
+    parameters = ("field",)
+
+    def log_partition(self, b, a):
+        w = self.width
+        t = (self.field + b) * w
+        return log(1 + exp(-a * w * w / 2) * (exp(t) + exp(-t)))
+
+    def moments(self, b, a):
+        w = self.width
+        t, shift = (self.field + b) * w, a * w * w / 2
+        up, down = exp(t - shift), exp(-t - shift)
+        z = 1 + up + down
+        mean = w * (up - down) / z
+        return mean, w * w * (up + down) / z - mean * mean
+
+    def log_prob(self, x):
+        return np.where((abs(x) == self.width) | (x == 0), self.field * x, -np.inf)
+
+
+def test_a_number_among_its_fields_is_that_of_all_units_beside_others_too():
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.choice([-1.5, 0.0, 1.5], size=(60, 2)), rng.integers(0, 2, (60, 2))])
+    X[:, 1] = X[:, 0]
+
+    def learned(width):
+        visible = mf.Concatenated(Levels(np.zeros(2), width), mf.Bernoulli(np.zeros(2)))
+        options = {"n_epochs": 3, "learning_rate": 0.1, "random_state": 0}
+        return mf.GeneralizedRBM(2, visible=visible, **options).fit(X)
+
+    machine = learned(1.5)
+    np.testing.assert_array_equal(machine.weights_, learned(np.full(2, 1.5)).weights_)
+    levels = machine.visible_.parts[0]
+    assert levels.field.any()
+    np.testing.assert_array_equal(levels.width, [1.5, 1.5])
