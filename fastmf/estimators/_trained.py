@@ -221,7 +221,8 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             return X.copy()
         zero = X.dtype.type(0)
         start = np.where(missing, self.pointwise_.moments(zero, zero)[0], X)
-        return np.where(missing, self._solve(start, clamp=~missing).mean[0], X)
+        found = self._solve(start, clamp=~missing, free_energy=False)
+        return np.where(missing, found.mean[0], X)
 
     def _numbers(self, Y):
         return validate_data(self, Y, reset=False, dtype=self.model_.dtype, order="C")
