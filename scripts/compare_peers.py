@@ -186,6 +186,8 @@ def main():
     add("--write", nargs="?", type=Path, const=ROOT / "README.md", metavar="FILE",
         help="put the table between its markers in FILE (README.md)")  # fmt: skip
     arguments = parser.parse_args()
+    if arguments.write and set(arguments.only) != set(SECTIONS):
+        parser.error("--write would leave out of the table what --only does not name")
     rows = []
     for package in ("numba", "numpy", "scipy", "scikit-learn", "jax", "torch"):
         try:

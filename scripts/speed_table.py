@@ -434,6 +434,8 @@ def main():
         help="put the table between its markers in FILE (README.md)",
     )  # fmt: skip
     arguments = parser.parse_args()
+    if arguments.write and set(arguments.only) != set(SECTIONS):
+        parser.error("--write would leave out of the table what --only does not name")
     THREADS = arguments.threads
     for dtype in ("float64", "float32"):
         TAP.compiled(*TAP.build(Size(20, 10, 2), dtype))  # compile

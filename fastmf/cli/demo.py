@@ -40,6 +40,9 @@ def add(commands):
 
 def run(arguments):
     """Do it all and say where the report is."""
+    from fastmf.plotting._axes import axes
+
+    axes(None, (1, 1))  # without matplotlib it fails here rather than after learning
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     outcome = experiment(seed=arguments.seed, quick=arguments.quick, quiet=arguments.quiet)

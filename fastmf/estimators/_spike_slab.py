@@ -123,9 +123,17 @@ def mean_and_spread(columns, centred):
 
     Rounding makes constant columns look like noise: its spread is 0, and means are taken from the
     first row on, or those of many rows would be off by more than rounding of a value.
+
+    Raises
+    ------
+    ValueError
+        If squares of the values overflow.
     """
     mean = np.zeros(columns.shape[1:])
     if centred:
         mean = columns[0] + np.subtract(columns, columns[0], dtype=np.float64).mean(0)
-    spread = np.sqrt(((columns - mean) ** 2).mean(0, dtype=np.float64))
+    with np.errstate(over="ignore"):  # told below
+        spread = np.sqrt(((columns - mean) ** 2).mean(0, dtype=np.float64))
+    if not np.isfinite(spread).all():
+        raise ValueError("X and y must have values whose squares are finite: divide by a constant.")
     return mean, np.where(spread <= 10 * np.finfo(columns.dtype).eps * abs(mean), 0.0, spread)

@@ -1,7 +1,10 @@
 """What a trained machine can do: transform, score, sample, restore, and go to a file and back."""
 
+import warnings
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -15,6 +18,18 @@ from fastmf.learning.landscape import merged
 from fastmf.learning.likelihood import log_likelihood, log_partition_estimate
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
 from fastmf.priors._protocol import n_units, sample
+
+
+def warn_unless_converged(converged):
+    """Say for how many rows means are returned that are of no solution."""
+    n = np.count_nonzero(~converged)
+    if n:
+        warnings.warn(
+            f"The mean-field solutions of {n} of {len(converged)} rows did not converge: their "
+            "means are those of the last iteration.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator):
@@ -181,6 +196,11 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         Returns
         -------
         array of shape (n_samples, n_features)
+
+        Warns
+        -----
+        ConvergenceWarning
+            If for some rows no solution has converged.
         """
         check_is_fitted(self)
         binary = noise_variance is None
@@ -189,7 +209,7 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             candidates = self._data(candidates)
         elif n_starts != 1:
             candidates = self.starts_
-        return denoising.denoise(
+        estimate, converged = denoising.denoise(
             self._solve,
             self.visible_,
             self.pointwise_,
@@ -201,6 +221,8 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             anneal=anneal,
             random_state=random_state,
         )
+        warn_unless_converged(converged)
+        return estimate
 
     def impute(self, X):
         """Fill in missing values by their means given the others.
@@ -213,6 +235,11 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         Returns
         -------
         array of shape (n_samples, n_features)
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the solutions of some rows have not converged.
         """
         check_is_fitted(self)
         X = self._data(X, missing=True)
@@ -222,6 +249,7 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         zero = X.dtype.type(0)
         start = np.where(missing, self.pointwise_.moments(zero, zero)[0], X)
         found = self._solve(start, clamp=~missing, free_energy=False)
+        warn_unless_converged(found.converged)
         return np.where(missing, found.mean[0], X)
 
     def _numbers(self, Y):

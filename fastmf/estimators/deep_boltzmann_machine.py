@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf.estimators._learner import Learner
+from fastmf.estimators._trained import warn_unless_converged
 from fastmf.estimators._units import hidden_prior, visible_prior
 from fastmf.inference._arguments import count
 from fastmf.learning.gibbs import even_layers, gibbs
@@ -14,6 +15,7 @@ from fastmf.learning.parameters import chain
 from fastmf.learning.posterior import posterior
 from fastmf.learning.trainer import train
 from fastmf.models import DBM, RBM
+from fastmf.models._io import check_folder
 from fastmf.priors._protocol import sample
 
 # The hidden layers given data, in `transform` and `score_samples`.
@@ -151,12 +153,19 @@ class DeepBoltzmannMachine(Learner):
         Returns
         -------
         array of shape (n_samples, n_components[-1])
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the solutions of some rows have not converged.
         """
         check_is_fitted(self)
         X = self._data(X)
         if isinstance(self.model_, RBM):
             return self.model_.hidden.moments(X @ self.model_.weights, X.dtype.type(0))[0]
-        return posterior(self.model_, X, **self._given_data).solutions.mean[-1]
+        found = posterior(self.model_, X, **self._given_data).solutions
+        warn_unless_converged(found.converged)
+        return found.mean[-1]
 
     @property
     def _given_data(self):
@@ -202,6 +211,8 @@ class DeepBoltzmannMachine(Learner):
         """Each layer trained as the RBM of the one below (Algorithm 4, first part)."""
         if self.pretraining_epochs == 0 or isinstance(model, RBM):
             return model
+        if self.checkpoint is not None:
+            check_folder(self.checkpoint)
         settings = replace(settings, n_epochs=self.pretraining_epochs, early_stopping=False)
         rng = np.random.default_rng([seed, 0, 4])
         weights, layers = list(model.weights), list(model.layers)

@@ -86,7 +86,9 @@ def denoise(
 
     Returns
     -------
-    array of shape (n_rows, n_visible)
+    means : array of shape (n_rows, n_visible)
+    converged : array of bool, shape (n_rows,)
+        Whether any of a row's solutions has; only those that have count.
 
     Notes
     -----
@@ -117,6 +119,8 @@ def denoise(
         state = reached.mean, reached.var
     reached = solution(state, (field, precision))
     found = reached.converged.reshape(len(Y), n_starts)
-    found = found | ~found.any(1, keepdims=True)  # where none has, all count
+    converged = found.any(1)
+    found = found | ~converged[:, None]  # where none has, all count
     weights = (found / found.sum(1, keepdims=True)).astype(Y.dtype)
-    return np.einsum("rs,rsu->ru", weights, reached.mean[0].reshape(len(Y), n_starts, -1))
+    means = np.einsum("rs,rsu->ru", weights, reached.mean[0].reshape(len(Y), n_starts, -1))
+    return means, converged

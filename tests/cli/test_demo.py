@@ -1,10 +1,11 @@
 import base64
 import re
+import sys
 from unittest.mock import MagicMock
 
 import pytest
 
-from fastmf.cli import _digits, main
+from fastmf.cli import _digits, demo, main
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,14 @@ def test_the_page_gives_settings_and_numbers(folder):
     cells = re.findall(r"<td[^>]*>(0\.\d{3})</td>", page)
     assert len(cells) == 3 * len(_digits.FLIP_PROBABILITY)
     assert page.count('class="best"') >= len(_digits.FLIP_PROBABILITY)
+
+
+def test_without_matplotlib_it_says_so_before_learning(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "experiment", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["demo", "--output", str(tmp_path / "report")]) != 0
+    assert "pip install 'fastmf[plot]'" in capsys.readouterr().err
+    assert not (tmp_path / "report").exists()
 
 
 def test_no_method_sees_the_digits_set_aside(monkeypatch):

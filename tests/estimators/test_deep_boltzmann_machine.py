@@ -3,8 +3,10 @@ import itertools
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
+from fastmf.estimators import deep_boltzmann_machine
 
 # Two halves that are on or off together, and know of each other: 16 pixels.
 RNG = np.random.default_rng(0)
@@ -47,6 +49,19 @@ def test_pretraining_is_a_head_start():
     ]
     without, with_ = (exact_log_likelihood(fit.model_, X[:60]).mean() for fit in fits)
     assert with_ > without + 0.2
+
+
+def test_rows_that_do_not_converge_are_told(trained, monkeypatch):
+    monkeypatch.setitem(deep_boltzmann_machine.GIVEN_DATA, "max_iter", 1)
+    with pytest.warns(ConvergenceWarning, match="of 300 rows did not converge"):
+        trained.transform(X)
+
+
+def test_a_checkpoint_without_a_folder_is_met_before_pretraining(tmp_path, monkeypatch):
+    monkeypatch.setattr(deep_boltzmann_machine, "train", None)
+    dbm = mf.DeepBoltzmannMachine((6, 4), checkpoint=tmp_path / "none" / "run.npz", **OPTIONS)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        dbm.fit(X)
 
 
 def test_what_it_offers(trained):

@@ -1,8 +1,10 @@
 from copy import deepcopy
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -178,11 +180,12 @@ def test_starts_without_a_solution_do_not_count():
         return SimpleNamespace(mean=(means, None), converged=found)
 
     prior = Bernoulli(np.zeros(3))
-    restored = denoising.denoise(
+    restored, converged = denoising.denoise(
         solve, prior, prior, Y, Y, flip_probability=0.1, noise_variance=None, n_starts=3,
         anneal=None, random_state=0,
     )  # fmt: skip
     np.testing.assert_allclose(restored, [means[0], means[3:].mean(0)])
+    assert converged.tolist() == [True, False]
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0])
@@ -234,6 +237,15 @@ def test_imputation_restores_patterns(trained):
     np.testing.assert_array_equal(filled[~np.isnan(holes)], X[~np.isnan(holes)])
     np.testing.assert_allclose(filled, X, atol=0.2)
     np.testing.assert_array_equal(trained.impute(X), X)
+
+
+def test_rows_that_do_not_converge_are_told(trained, monkeypatch):
+    monkeypatch.setattr(trained, "_solve", partial(trained._solve, max_iter=1))
+    with pytest.warns(ConvergenceWarning, match="3 of 3 rows did not converge"):
+        trained.denoise(PATTERNS, flip_probability=0.3)
+    holes = np.where(np.eye(3, 8) > 0, np.nan, PATTERNS)
+    with pytest.warns(ConvergenceWarning, match="3 of 3 rows did not converge"):
+        assert np.isfinite(trained.impute(holes)).all()
 
 
 def test_partial_fit_learns_step_by_step():

@@ -145,6 +145,13 @@ def test_bad_options(options, error, message, monkeypatch):
         mf.SpikeSlabRegressor(**options).fit(model.X, model.y)
 
 
+@pytest.mark.parametrize("scale", [(1e200, 1), (1, 1e200)])
+def test_values_whose_squares_overflow_are_refused(scale):
+    model, _ = problem(20, 8)
+    with pytest.raises(ValueError, match="squares are finite"):
+        mf.SpikeSlabRegressor().fit(model.X * scale[0], model.y * scale[1])
+
+
 @pytest.mark.parametrize("value", [3.0, 0.1, 1e6 + 0.1, -1 / 3])
 def test_a_constant_target_is_explained_by_the_intercept(value):
     """Also where the mean of equal numbers is another number."""
