@@ -20,6 +20,27 @@ from numba.core.errors import TypingError
 LARGE = 1000
 
 
+class computed_once:
+    """A property that is computed when it is first asked for, and kept.
+
+    In Python 3.11 `functools.cached_property` computes under a lock, one for all objects: other
+    threads wait for it, and a child that is forked meanwhile does so for ever.
+    """
+
+    def __init__(self, compute):
+        self.compute, self.__doc__ = compute, compute.__doc__
+
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __get__(self, owner, kind=None):
+        if owner is None:
+            return self
+        # What an object holds comes before what its class makes.
+        value = owner.__dict__[self.name] = self.compute(owner)
+        return value
+
+
 @cache
 def _pool():
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="fastmf")

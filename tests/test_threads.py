@@ -16,7 +16,7 @@ from everywhere import solution
 
 import fastmf as mf
 from fastmf._numba import kernel
-from fastmf._threads import LARGE, _blas, in_parallel, one_blas_thread
+from fastmf._threads import LARGE, _blas, computed_once, in_parallel, one_blas_thread
 
 TIMEOUT = 120
 
@@ -70,6 +70,31 @@ def test_a_fork_while_other_threads_solve(expected):
     finally:
         stop.set()
         busy.join()
+
+
+def test_what_one_thread_computes_once_keeps_no_other_waiting():
+    """Nor, therefore, a child that is forked meanwhile."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Costly:
+        @computed_once
+        def value(self):
+            """Something."""
+            if threading.current_thread() is not threading.main_thread():
+                begun.set()
+                assert go_on.wait(TIMEOUT)
+            return []
+
+    first, second = Costly(), Costly()
+    with ThreadPoolExecutor(1) as threads:
+        slow = threads.submit(lambda: first.value)
+        try:
+            assert begun.wait(TIMEOUT)
+            assert second.value == [] and second.value is second.value
+        finally:
+            go_on.set()
+        assert slow.result(TIMEOUT) is first.value
+    assert Costly.value.__doc__ == "Something."
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading"])

@@ -32,7 +32,7 @@ def _rise(field, sign, w):
     """Change of the sum of the positive parts, which is what the best hidden units contribute."""
     total = 0.0
     for j in range(field.shape[0]):
-        total += rise(sign * w[j], field[j])
+        total += rise(sign * w[j], -field[j])
     return total
 
 

@@ -141,23 +141,22 @@ def add(row, total):
 
 @kernel(fastmath=REORDER, inline=True)
 def rise(w, x):
-    """max(0, w + x) - max(0, x); that difference itself would lose w where x is large."""
-    zero = constant(0.0, w)
-    return max(w + min(zero, x), -max(zero, x))
+    """max(0, w - x) - max(0, -x), which itself would lose w where -x is large."""
+    return max(w, x) - max(constant(0.0, w), x)
 
 
 @kernel(fastmath=REORDER, inline=True)
 def clipped(w, message, log_odds, incoming):
     """Log-messages of max-product from the hidden units."""
     for j in range(w.shape[0]):
-        incoming[j] = rise(w[j], log_odds[j] - message[j])
+        incoming[j] = rise(w[j], message[j] - log_odds[j])
 
 
 @kernel(fastmath=REORDER, inline=True)
 def clipped_back(w, incoming, log_odds, old_share, new_share, message, total):
     """Log-messages of max-product back to them, and their sums over visible units."""
     for j in range(w.shape[0]):
-        new = new_share * rise(w[j], log_odds - incoming[j]) + old_share * message[j]
+        new = new_share * rise(w[j], incoming[j] - log_odds) + old_share * message[j]
         message[j] = new
         total[j] += new
 

@@ -4,13 +4,12 @@ Parameters are one vector: the field h_1..h_d, then the couplings J_jk, j < k, i
 order. Everything is per unit of weight: the mean over rows of Nguyen & Wood's Eq. 2.1.
 """
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import blas
 
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads import computed_once, in_parallel, workers_for
 from fastmf.kernels import pseudo_likelihood as kernels
 from fastmf.learning.products import ProductSums
 
@@ -78,7 +77,7 @@ class PseudoLikelihood:
         """Vector of parameters."""
         return np.concatenate([field, couplings[self.pairs]])
 
-    @cached_property
+    @computed_once
     def index(self):
         """Place, in the vector, of the field of unit j (column 0) and of J_jk (column k + 1)."""
         d = self.n_units
@@ -141,11 +140,11 @@ class PseudoLikelihood:
 
     # --- second derivatives ---------------------------------------------------------------------
 
-    @cached_property
+    @computed_once
     def _product_sums(self):
         return ProductSums(self.rows.states, self.n_threads)
 
-    @cached_property
+    @computed_once
     def _places(self):
         """Places in the flat Hessian of products k, l of unit j's features, and where they are."""
         d = self.n_units

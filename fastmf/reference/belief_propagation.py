@@ -25,8 +25,7 @@ def _incoming(e, s, hidden):
 
 def _clipped(w, log_odds):
     """max(0, w + log_odds) - max(0, log_odds), without losing w where log_odds is large."""
-    zero = w.dtype.type(0)
-    return np.maximum(w + np.minimum(zero, log_odds), -np.maximum(zero, log_odds))
+    return np.maximum(w, -log_odds) - np.maximum(w.dtype.type(0), -log_odds)
 
 
 def _damping_now(record, row):
