@@ -34,3 +34,15 @@ def test_the_table_goes_between_its_markers(script, tmp_path):
     text = path.read_text()
     assert text.startswith("before\n" + script.MARKERS[0]) and text.endswith("\nafter\n")
     assert "| a task | 200 ms | 2 s (a peer) | 10 |" in text and "old" not in text
+
+
+@pytest.mark.parametrize("name", ["compare_peers", "speed_table"])
+def test_part_of_a_table_does_not_take_the_place_of_the_whole(name, load, tmp_path, monkeypatch):
+    script, path = load(name), tmp_path / "README.md"
+    path.write_text("\nold\n".join(script.MARKERS))
+    part = next(iter(script.SECTIONS))
+    monkeypatch.setattr(script, "SECTIONS", script.SECTIONS | {part: lambda repeats: []})
+    monkeypatch.setattr("sys.argv", [name, "--only", part, "--write", str(path)])
+    with pytest.raises(SystemExit, match="2"):
+        script.main()
+    assert "old" in path.read_text()
