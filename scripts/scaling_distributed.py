@@ -16,8 +16,8 @@ from timing import images, positive
 
 import fastmf as mf
 from fastmf import distributed as spread
-from fastmf.learning.settings import Settings
-from fastmf.learning.trainer import train
+from fastmf.learning.layered.settings import Settings
+from fastmf.learning.training.trainer import train
 
 OPTIONS = (
     ("--rows", dict(type=positive, default=8192, metavar="N", help="of an epoch [8192]")),

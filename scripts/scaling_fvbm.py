@@ -16,8 +16,8 @@ import numpy as np
 from scaling import Point, Work, over_threads, run
 
 import fastmf as mf
-from fastmf.learning.pseudo_likelihood import PseudoLikelihood
-from fastmf.learning.rows import merged
+from fastmf.learning.pseudo_likelihood.distinct_rows import merged
+from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 
 from kernel_cases import case  # isort: skip  (found through timing)
 
@@ -34,7 +34,7 @@ def chain(n_units, n_rows, agreement=0.75, seed=0):
 
 def paper_rows(n_units, n_rows):
     """Rows of the paper's own design: strong couplings, so that few rows are distinct."""
-    from fastmf.learning.spins import sample
+    from fastmf.inference.sampling.spins import sample
 
     rng = np.random.default_rng(4)
     J = np.triu(np.sqrt(0.5) * rng.normal(size=(n_units, n_units)), 1)

@@ -12,7 +12,7 @@ from scaling import Point, Work, over_threads, run
 from timing import in_type
 
 import fastmf as mf
-from fastmf.inference._layout import rows_in_flight
+from fastmf.inference.mean_field._layout import rows_in_flight
 
 from kernel_cases import Size, case  # isort: skip  (found through timing)
 from kernel_cases.machines import rbm  # isort: skip

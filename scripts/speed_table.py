@@ -29,7 +29,7 @@ from timing import (
 
 import fastmf as mf
 from fastmf._threads import in_parallel
-from fastmf.inference._layout import rows_in_flight
+from fastmf.inference.mean_field._layout import rows_in_flight
 
 from kernel_cases import Size, case  # isort: skip  (found through timing)
 from kernel_cases.machines import rbm  # isort: skip
@@ -280,8 +280,8 @@ def epoch(n_hidden, repeats):
     """A training epoch beside scikit-learn's persistent contrastive divergence."""
     from sklearn.neural_network import BernoulliRBM
 
-    from fastmf.learning.settings import Settings
-    from fastmf.learning.step import initial_state, step
+    from fastmf.learning.layered.settings import Settings
+    from fastmf.learning.layered.step import initial_state, step
 
     X = images(10_000)
     rng = np.random.default_rng(0)

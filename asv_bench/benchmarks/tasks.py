@@ -75,8 +75,8 @@ class Epoch:
     repeat, number, rounds = (3, 5, 30.0), 1, 1
 
     def setup(self, size):
-        from fastmf.learning.settings import Settings
-        from fastmf.learning.step import initial_state, step
+        from fastmf.learning.layered.settings import Settings
+        from fastmf.learning.layered.step import initial_state, step
 
         model = rbm(SIZES[size], "float32", patterns=0.0, noise=0.1)
         self.rows = data(model, 10_000)

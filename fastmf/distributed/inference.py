@@ -6,13 +6,12 @@ from numbers import Integral
 
 import numpy as np
 
+from fastmf._common.arguments import count, generator
 from fastmf.distributed._rows import blocks, is_dask
-from fastmf.inference._arguments import count
-from fastmf.inference._assignments import draws_per_row
-from fastmf.inference._rows import generator
-from fastmf.inference.belief_propagation import belief_propagation as solve_beliefs
+from fastmf.inference.bp._decoding import draws_per_row
+from fastmf.inference.bp.belief_propagation import belief_propagation as solve_beliefs
 from fastmf.inference.fixed_point import FixedPoint
-from fastmf.inference.tap import tap as solve_tap
+from fastmf.inference.mean_field.tap import tap as solve_tap
 
 # Wide enough for how a row ended, whatever block it is in.
 _MESSAGE = np.dtype("U160")

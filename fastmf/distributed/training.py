@@ -7,11 +7,11 @@ it twice because a worker was lost.
 
 import numpy as np
 
+from fastmf._common import arguments as check
 from fastmf.distributed._rows import blocks, is_dask
-from fastmf.inference import _arguments as check
-from fastmf.learning import trainer
-from fastmf.learning.parameters import ModelParameters
-from fastmf.learning.step import State, apply, slope
+from fastmf.learning.layered.step import State, apply, slope
+from fastmf.learning.training import trainer
+from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models import DBM, RBM
 
 
@@ -24,7 +24,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         Where to start.
     X : Dask array of shape (n_rows, n_visible)
         Persist it, or every batch is read anew.
-    settings : fastmf.learning.settings.Settings
+    settings : fastmf.learning.layered.settings.Settings
         With a `batch_size` of several chunks, or there is nothing to share. Solutions and chains
         start anew at each chunk: `n_starts` must be None and nothing can be persistent.
     chunk_rows : int, default 256
@@ -35,7 +35,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     validation : array or Dask array, optional
         It is followed in this process, as the watched rows of `X` are.
     **options
-        `seed`, `callbacks` and `verbose` of `fastmf.learning.trainer.train`.
+        `seed`, `callbacks` and `verbose` of `fastmf.learning.training.trainer.train`.
 
     Returns
     -------
@@ -54,7 +54,8 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     Notes
     -----
     The average over a batch is that over its chunks weighted by their rows: with starts at the
-    data it is that of `fastmf.learning.trainer.train` up to rounding; with noise the draws differ.
+    data it is that of `fastmf.learning.training.trainer.train` up to rounding; with noise the draws
+    differ.
     """
     if not isinstance(model, RBM | DBM):
         raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")

@@ -3,9 +3,9 @@
 import numpy as np
 from sklearn.utils import check_random_state
 
+from fastmf._common.arguments import count, number
 from fastmf._threads import one_blas_thread
-from fastmf.inference._arguments import count, number
-from fastmf.learning.trainer import train
+from fastmf.learning.training.trainer import train
 
 
 def seed_of(random_state):

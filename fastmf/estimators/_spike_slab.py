@@ -7,9 +7,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from fastmf.inference._arguments import count, one_of
-from fastmf.inference._rows import iteration
-from fastmf.inference.expectation_propagation import SCHEDULES
+from fastmf._common.arguments import count, iteration, one_of
+from fastmf.inference.ep.expectation_propagation import SCHEDULES
 from fastmf.learning.evidence import maximise_evidence, robust_solution
 
 # Of the fixed points on the way to the best hyper-parameters: the evidence is flat there.

@@ -5,9 +5,9 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
+from fastmf._common.arguments import count
+from fastmf.estimators._conditional_rbm import TrainedCRBM
 from fastmf.estimators._runs import run, seed_of, settings_of, split
-from fastmf.estimators._trained_crbm import TrainedCRBM
-from fastmf.inference._arguments import count
 from fastmf.learning.conditional import CRBM_FAMILY, ConditionalSettings, sweeps
 from fastmf.models import CRBM
 
@@ -34,7 +34,8 @@ class ConditionalRBM(TrainedCRBM):
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper.
     learning_rate, momentum, l2, l1, n_epochs, batch_size, monitor_rows, patience
-        See `fastmf.learning.settings.Schedule`. Weight decay acts on all three weight matrices.
+        See `fastmf.learning.layered.settings.Schedule`. Weight decay acts on all three weight
+        matrices.
     early_stopping : bool
         Keep the model with the smallest error of validation data, and stop when it no longer falls.
     validation_fraction : float

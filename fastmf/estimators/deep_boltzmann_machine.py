@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf.estimators._learner import Learner
-from fastmf.estimators._trained import warn_unless_converged
+from fastmf._common.arguments import count
+from fastmf.estimators._layered import warn_unless_converged
+from fastmf.estimators._layered_learner import Learner
 from fastmf.estimators._units import hidden_prior, visible_prior
-from fastmf.inference._arguments import count
-from fastmf.learning.gibbs import even_layers, gibbs
-from fastmf.learning.gradients import ORDERS
-from fastmf.learning.parameters import chain
-from fastmf.learning.posterior import posterior
-from fastmf.learning.trainer import train
+from fastmf.inference.mean_field.posterior import posterior
+from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.learning.layered.gradients import ORDERS
+from fastmf.learning.training.parameters import chain
+from fastmf.learning.training.trainer import train
 from fastmf.models import DBM, RBM
 from fastmf.models._io import check_folder
 from fastmf.priors._protocol import sample

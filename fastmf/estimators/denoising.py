@@ -3,8 +3,8 @@
 import numpy as np
 from sklearn.utils import check_random_state
 
-from fastmf.inference._arguments import count, number
-from fastmf.learning.nearest import nearest_rows
+from fastmf._common.arguments import count, number
+from fastmf.learning.layered.nearest import nearest_rows
 from fastmf.priors._protocol import sample
 
 # Certainty would be an infinite field.

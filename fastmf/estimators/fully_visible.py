@@ -6,13 +6,18 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from fastmf.estimators._fitted_machine import INVERSIONS, FittedMachine
+from fastmf._common.arguments import count, number, one_of
+from fastmf.estimators._fully_visible import INVERSIONS, FittedMachine
 from fastmf.estimators._spins import binary_values, coded
-from fastmf.inference._arguments import count, number, one_of
-from fastmf.learning import maximisation
-from fastmf.learning.existence import LARGEST, Existence, existence, existence_with_firth
-from fastmf.learning.pseudo_likelihood import PseudoLikelihood
-from fastmf.learning.rows import merged
+from fastmf.learning.pseudo_likelihood import solvers
+from fastmf.learning.pseudo_likelihood.distinct_rows import merged
+from fastmf.learning.pseudo_likelihood.existence import (
+    LARGEST,
+    Existence,
+    existence,
+    existence_with_firth,
+)
+from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
@@ -37,8 +42,8 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         - "bslm": the coordinate updates of Nguyen & Wood (2016), in their order.
         - "gradient": all coordinates at once, `step / n_features` times the updates of "bslm".
         - "naive_mean_field", "tap_inversion": no maximisation, the mean-field formulas of
-          `fastmf.learning.inverse_ising`, which need means and covariances only (to whose
-          diagonal `l2` is added).
+          `fastmf.learning.pseudo_likelihood.inverse_ising`, which need means and covariances only
+          (to whose diagonal `l2` is added).
     penalty : {None, "firth"}
         "firth" adds half the log-determinant of the Hessian (Firth 1993), which keeps estimates
         finite under separation, unless units depend on each other linearly, as in very few rows;
@@ -209,16 +214,16 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
                 f"Newton's method is for up to {LARGEST} parameters (109 units), got "
                 f"{objective.n_parameters}: take solver 'lbfgs'."
             )
-        options = {"tol": self.tol, "max_iter": self.max_iter or maximisation.MAX_ITER[solver]}
+        options = {"tol": self.tol, "max_iter": self.max_iter or solvers.MAX_ITER[solver]}
         start = self._start(solver)
         if solver == "bslm":
-            (found,) = maximisation.bslm(objective, [start], l1=self.l1, step=self.step, **options)
+            (found,) = solvers.bslm(objective, [start], l1=self.l1, step=self.step, **options)
         elif solver == "gradient":
-            found = maximisation.gradient(objective, start, step=self.step, **options)
+            found = solvers.gradient(objective, start, step=self.step, **options)
         elif solver == "newton":
-            found = maximisation.newton(objective, start, firth=bool(self.penalty), **options)
+            found = solvers.newton(objective, start, firth=bool(self.penalty), **options)
         else:
-            found = maximisation.lbfgs(objective, start, l1=self.l1, **options)
+            found = solvers.lbfgs(objective, start, l1=self.l1, **options)
         self.couplings_, self.field_ = objective.unpacked(found.parameters)
         self.history_ = np.array(found.history)
         self.n_iter_ = len(found.history)
@@ -268,7 +273,7 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         if isinstance(self.init, str):
             # Inversions of strong couplings saturate units, which Newton's method hates.
             how = "minorant" if solver == "newton" and self.init == "auto" else self.init
-            return maximisation.starting_point(self._objective, how)
+            return solvers.starting_point(self._objective, how)
         if not isinstance(self.init, tuple) or len(self.init) != 2:
             raise TypeError(f"init must be a name or (couplings, field), got {self.init!r:.40}.")
         couplings, field = self.init

@@ -3,10 +3,10 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf.estimators._learner import Learner
+from fastmf._common.arguments import count
+from fastmf.estimators._layered_learner import Learner
 from fastmf.estimators._units import hidden_prior, visible_prior
-from fastmf.inference._arguments import count
-from fastmf.learning.gibbs import gibbs
+from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.models import RBM
 
 
@@ -22,8 +22,8 @@ class GeneralizedRBM(Learner):
         "truncated_gauss_bernoulli"; visible units given by name or class are fitted to the columns
         of the data first. Bernoulli units accept values in [0, 1], as probabilities.
     gradient : {"tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"}
-        How averages over the model are computed; see `fastmf.learning.settings.Settings`, which
-        documents the following options up to `patience` in detail.
+        How averages over the model are computed; see `fastmf.learning.layered.settings.Settings`,
+        which documents the following options up to `patience` in detail.
     learning_rate : float, (start, end), (start, end, "linear") or callable
     momentum, l2, l1 : float
     n_epochs, batch_size : int
@@ -35,7 +35,8 @@ class GeneralizedRBM(Learner):
     noise : float
     centred : bool
         Follow the gradient in coordinates in which units are counted from their means over the
-        batch (`fastmf.learning.centring`); False for the ordinary one of Tramel et al. (2018).
+        batch (`fastmf.learning.training.centring`); False for the ordinary one of Tramel et al.
+        (2018).
     monitor_rows : int
         Rows of data from which the log-partition is estimated, after each epoch and in
         `score_samples`.
@@ -80,7 +81,7 @@ class GeneralizedRBM(Learner):
     Notes
     -----
     Tramel, Gabrie, Manoel, Caltagirone & Krzakala (2018), Algorithm 2, with the corrections noted
-    in `fastmf.learning.step`. float32 data are computed in float32, all other in float64.
+    in `fastmf.learning.layered.step`. float32 data are computed in float32, all other in float64.
 
     Examples
     --------

@@ -10,8 +10,8 @@ from fastmf.evaluation.denoising import (
 from fastmf.evaluation.landscape import Tracker, isomap
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
-from fastmf.learning.landscape import Solutions, solutions
-from fastmf.learning.likelihood import log_likelihood
+from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.inference.mean_field.solutions import Solutions, solutions
 
 __all__ = [
     "AnnealedEstimate",

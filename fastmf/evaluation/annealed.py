@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.arguments import count, rows
 from fastmf._threads import in_parallel, workers_for
-from fastmf.inference._arguments import count, rows
+from fastmf.inference.sampling.gibbs import even_layers, two_values
 from fastmf.kernels import annealed as kernels
 from fastmf.kernels.product import pack
-from fastmf.learning.gibbs import even_layers, two_values
 from fastmf.models import DBM, RBM
 from fastmf.priors import Bernoulli
 from fastmf.priors._protocol import contains, n_units, sample

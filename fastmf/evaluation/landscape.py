@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from fastmf.inference._arguments import count
+from fastmf._common.arguments import count
 
 
 class Tracker:

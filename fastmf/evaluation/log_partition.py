@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.arguments import rows
 from fastmf.evaluation.annealed import annealed_importance_sampling
-from fastmf.inference._arguments import rows
-from fastmf.inference.adaptive_tap import adaptive_tap
-from fastmf.inference.beyond_tap import beyond_tap
-from fastmf.inference.tap import tap
-from fastmf.learning.landscape import distinct
-from fastmf.learning.likelihood import log_partition_estimate
+from fastmf.inference.ep.adaptive_tap import adaptive_tap
+from fastmf.inference.mean_field.corrections import beyond_tap
+from fastmf.inference.mean_field.likelihood import log_partition_estimate
+from fastmf.inference.mean_field.solutions import distinct
+from fastmf.inference.mean_field.tap import tap
 from fastmf.models import DBM, exact
 from fastmf.models.exact import LARGEST
 from fastmf.priors._protocol import n_units
@@ -114,9 +114,9 @@ def log_partition_report(
         and (on demand) adaptive TAP each: "TAP2, log-sum-exp" over the distinct solutions as if
         each were a phase of its own, "TAP2, largest", and "TAP2, mean" over distinct solutions as
         in the figures of Tramel et al. (2018). For TAP2 also "TAP2, corrected": the log-sum-exp
-        with what TAP leaves out of each solution (`fastmf.inference.beyond_tap`) and an estimate of
-        the solutions that were not found, on trained machines the best of them all. A method all
-        solutions of which diverge has one entry, -inf, and says so in the remark.
+        with what TAP leaves out of each solution (`fastmf.inference.mean_field.corrections`) and an
+        estimate of the solutions that were not found, on trained machines the best of them all. A
+        method all solutions of which diverge has one entry, -inf, and says so in the remark.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.inference._arguments import rows
+from fastmf._common.arguments import rows
 from fastmf.models import RBM
 
 # Numbers held at a time.

@@ -52,3 +52,10 @@ class FixedPoint:
             f"{type(self).__name__}({converged.sum()} of {converged.size} converged, "
             f"at most {np.max(self.n_iter)} sweeps, residual {np.max(self.residual):.3g})"
         )
+
+
+def trace_of(record):
+    """Residual of every sweep; rows that ended earlier repeat their last one."""
+    n_sweeps = int(record.n_iter.max())
+    last = np.minimum(np.arange(n_sweeps), record.n_iter[:, None] - 1)
+    return np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)

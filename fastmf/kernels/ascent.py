@@ -60,7 +60,7 @@ def ascend(weights, slope, velocity, how, below, above, queue, out, along, sizes
     how : Ascent
     below, above : array of shape (2, n_below), (2, n_above)
         The offsets that units are counted from, and the slopes by their fields: see
-        `fastmf.learning.centring`.
+        `fastmf.learning.training.centring`.
     queue : int64 array of shape (1,)
         Next group of rows that nobody has taken; shared by all threads that call this.
     along : array of shape (n_below,)

@@ -23,21 +23,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from fastmf._numba import INNER, REORDER, fetch_and_increment, kernel
-from fastmf.kernels.beliefs import (
-    BLOCK,
-    CONFIRMING,
-    CONVERGED,
-    MAX,
-    MIXED,
-    MOST_DAMPING,
-    OUT_OF_SWEEPS,
-    PAIR_BLOCK,
-    RUNNING,
-    SUM,
-    TILE,
-    WINDOW,
-)
-from fastmf.kernels.odds import (
+from fastmf.kernels.bp_messages import (
     add,
     clipped,
     clipped_back,
@@ -52,6 +38,20 @@ from fastmf.kernels.odds import (
     probabilities,
     take_logs,
     total_of,
+)
+from fastmf.kernels.bp_types import (
+    BLOCK,
+    CONFIRMING,
+    CONVERGED,
+    MAX,
+    MIXED,
+    MOST_DAMPING,
+    OUT_OF_SWEEPS,
+    PAIR_BLOCK,
+    RUNNING,
+    SUM,
+    TILE,
+    WINDOW,
 )
 from fastmf.special import exp, sigmoid_pair, softplus
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from fastmf._numba import REORDER, call_on, fetch_and_increment, kernel, not_inlined
-from fastmf.kernels.flight import MEAN, VAR, A, B
+from fastmf.kernels.mean_field_types import start_third, third_cumulants
 from fastmf.kernels.product import product
-from fastmf.kernels.vocabulary import start_third, third_cumulants
+from fastmf.kernels.tap_rows import MEAN, VAR, A, B
 from fastmf.priors._protocol import tilted_log_partition
 
 # Rows whose products with a block of couplings are taken together, and panels in a block.

@@ -8,7 +8,7 @@ by log(e^W q + p) - W when it is turned off.
 import numpy as np
 
 from fastmf._numba import REORDER, fetch_and_increment, kernel
-from fastmf.kernels.odds import add, from_off, from_on, log_of_product, rise
+from fastmf.kernels.bp_messages import add, from_off, from_on, log_of_product, rise
 from fastmf.special import sigmoid_pair, softplus
 
 # A gain below this share of what it is the difference of could be rounding, taken back and forth.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._numba import REORDER, fetch_and_increment, kernel, not_inlined
-from fastmf.kernels.vocabulary import (
+from fastmf.kernels.mean_field_types import (
     CONVERGED,
     DIVERGED,
     OUT_OF_SWEEPS,
@@ -44,7 +44,7 @@ class Side(NamedTuple):
 
 
 class Course(NamedTuple):
-    """How to sweep: as in `fastmf.kernels.vocabulary.Settings`, damping being that of fields."""
+    """How to sweep: as `mean_field_types.Settings`, with damping of the fields."""
 
     damping: float
     adaptive: bool

@@ -1,8 +1,8 @@
 """TAP sweeps: many rows iterated to their fixed points of the mean-field equations.
 
 Rows are independent. Each worker holds a few rows and, when one is finished, takes the next; what
-happens to a row depends on nothing but the row. `fastmf.kernels.vocabulary` says what a layer, a
-visit, a tilt and a record are.
+happens to a row depends on nothing but the row. `fastmf.kernels.mean_field_types` says what a
+layer, a visit, a tilt and a record are.
 """
 
 import numpy as np
@@ -19,7 +19,9 @@ from fastmf._numba import (
     kernel,
     not_inlined,
 )
-from fastmf.kernels.flight import (
+from fastmf.kernels.mean_field_types import RUNNING, start_third, third_cumulants
+from fastmf.kernels.product import product
+from fastmf.kernels.tap_rows import (
     MEAN,
     SLOT,
     STEP,
@@ -34,8 +36,6 @@ from fastmf.kernels.flight import (
     move,
     start_sweep,
 )
-from fastmf.kernels.product import product
-from fastmf.kernels.vocabulary import RUNNING, start_third, third_cumulants
 from fastmf.priors._protocol import tilted_moments
 
 # --- one block of units of one row --------------------------------------------------------------

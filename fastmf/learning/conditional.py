@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from fastmf.inference import _arguments as check
-from fastmf.inference.belief_propagation import belief_propagation
-from fastmf.inference.tap import tap
-from fastmf.learning.parameters import ModelParameters
-from fastmf.learning.settings import Schedule
-from fastmf.learning.step import ascend
-from fastmf.learning.trainer import Family
+from fastmf._common import arguments as check
+from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.mean_field.tap import tap
+from fastmf.learning.layered.settings import Schedule
+from fastmf.learning.layered.step import ascend
+from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.trainer import Family
 from fastmf.models import CRBM, RBM
 from fastmf.priors import Bernoulli
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.inference.expectation_propagation import expectation_propagation
+from fastmf.inference.ep.expectation_propagation import expectation_propagation
 from fastmf.learning.quasi_newton import minimise
 from fastmf.models import SparseLinearModel
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian

@@ -27,12 +27,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from fastmf.learning import maximisation
-from fastmf.learning.existence import existence
-from fastmf.learning.godambe import sandwich
-from fastmf.learning.pseudo_likelihood import PseudoLikelihood
-from fastmf.learning.rows import merged
-from fastmf.learning.spins import sample
+from fastmf.inference.sampling.spins import sample
+from fastmf.learning.pseudo_likelihood import solvers
+from fastmf.learning.pseudo_likelihood.distinct_rows import merged
+from fastmf.learning.pseudo_likelihood.existence import existence
+from fastmf.learning.pseudo_likelihood.godambe import sandwich
+from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 
 PAPER = {5: 2.09e-6, 10: 5.96e-7, 15: 4.64e-7, 20: 2.89e-7}
 
@@ -50,10 +50,10 @@ def one_draw(d, options, rng):
     # The paper's starts: normal like the machine itself.
     starts = list(np.sqrt(0.5) * rng.normal(size=(options.starts, len(truth))))
     begin = time.perf_counter()
-    fits = maximisation.bslm(objective, starts, tol=options.tol, max_iter=options.max_iter)
+    fits = solvers.bslm(objective, starts, tol=options.tol, max_iter=options.max_iter)
     seconds = time.perf_counter() - begin
     begin = time.perf_counter()
-    newton = maximisation.newton(objective, maximisation.starting_point(objective, "minorant"))
+    newton = solvers.newton(objective, solvers.starting_point(objective, "minorant"))
     of_newton = time.perf_counter() - begin
     exists = existence(objective, newton.parameters).exists
     errors = [((fit.parameters - truth) ** 2).mean() for fit in fits]

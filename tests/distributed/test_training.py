@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.learning.settings import Settings
-from fastmf.learning.trainer import train
+from fastmf.learning.layered.settings import Settings
+from fastmf.learning.training.trainer import train
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")

@@ -6,7 +6,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import fastmf as mf
-from fastmf.learning.spins import all_states, probabilities
+from fastmf.inference.sampling.spins import all_states, probabilities
 
 SOLVERS = ["auto", "bslm", "gradient", "newton", "lbfgs"]
 
@@ -137,13 +137,15 @@ def test_standard_errors_of_some_pairs(fitted, monkeypatch):
     pairs = [[1, 3], [2, 2], [4, 0]]
     np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-12)
     # As beyond 109 units.
-    monkeypatch.setattr("fastmf.estimators._fitted_machine.LARGEST", 3)
+    monkeypatch.setattr("fastmf.estimators._fully_visible.LARGEST", 3)
     np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-5)
     with pytest.raises(ValueError, match=r"GB each.*standard_errors"):
         fitted.covariance()
     # All at once they need no covariance, only room for its ingredients.
     np.testing.assert_array_equal(fitted.standard_errors()[1], field)
-    monkeypatch.setattr("fastmf.learning.godambe.memory_of_the_machine", lambda: 16 * 15**2 - 1)
+    monkeypatch.setattr(
+        "fastmf.learning.pseudo_likelihood.godambe.memory_of_the_machine", lambda: 16 * 15**2 - 1
+    )
     with pytest.raises(MemoryError, match=r"two matrices of 15 x 15 .*pairs"):
         fitted.standard_errors()
     for bad in ([0, 1], [[0, 5]], [[0.0, 1.0]]):

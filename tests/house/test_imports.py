@@ -15,11 +15,12 @@ PACKAGE = Path(fastmf.__file__).parent
 ARROWS = {
     "_numba": (),
     "_threads": (),
+    "_common": (),
     "special": ("_numba",),
     "priors": ("special",),
     "kernels": ("priors",),
     "models": ("priors",),
-    "inference": ("kernels", "models", "_threads"),
+    "inference": ("kernels", "models", "_common", "_threads"),
     "learning": ("inference",),
     "distributed": ("learning",),
     "estimators": ("learning",),
@@ -31,6 +32,20 @@ ARROWS = {
     "__main__": ("cli",),
 }
 DIRECT_ONLY = {"reference"}
+
+# The same inside a part: room (a folder or a file) -> the rooms that it imports. Here every arrow
+# is listed: a newcomer should see them all at once.
+ROOMS = {
+    "inference": {
+        "fixed_point": (),
+        "gaussian": (),
+        "mean_field": ("fixed_point", "gaussian"),
+        "bp": ("fixed_point",),
+        "ep": ("fixed_point", "gaussian", "mean_field"),
+        "sampling": ("mean_field",),
+    },
+}
+MAX_ROOMS, MAX_ARROWS = 6, {"inference": 10, "learning": 5}
 
 CORE = {"numba", "llvmlite", "numpy", "scipy"}
 
@@ -118,6 +133,50 @@ def test_imports_go_one_way():
 
 def test_the_arrows_form_no_circle():
     assert [part for part in ARROWS if part in reachable(part)] == []
+
+
+def room_arrows(package, part):
+    """Room -> the other rooms of the same part that its files import."""
+    arrows = {}
+    for path in sorted((package / part).rglob("*.py")):
+        room = path.relative_to(package / part).with_suffix("").parts[0]
+        if room == "__init__":
+            continue
+        targets = arrows.setdefault(room, set())
+        for name, _ in imports(ast.parse(path.read_text(encoding="utf-8"))):
+            top, *inner = name.split(".")
+            if top == "fastmf" and inner[:1] == [part] and len(inner) > 1 and inner[1] != room:
+                targets.add(inner[1])
+            elif top == "fastmf" and inner and fastmf._HOME.get(inner[0], "").startswith(part):
+                targets.add(fastmf._HOME[inner[0]].split(".")[1])
+    return arrows
+
+
+@pytest.mark.parametrize("part", ROOMS)
+def test_rooms_import_along_the_listed_arrows(part):
+    assert room_arrows(PACKAGE, part) == {room: set(to) for room, to in ROOMS[part].items()}
+
+
+@pytest.mark.parametrize("part", ROOMS)
+def test_rooms_are_few_and_form_no_circle(part):
+    rooms = ROOMS[part]
+    assert len(rooms) <= MAX_ROOMS
+    assert sum(map(len, rooms.values())) <= MAX_ARROWS[part]
+    # Every room imports only rooms listed before it.
+    listed = list(rooms)
+    assert all(listed.index(to) < listed.index(room) for room in rooms for to in rooms[room])
+
+
+def test_an_arrow_between_rooms_is_found(tmp_path):
+    for room, line in {
+        "bp": "from fastmf.inference.mean_field.tap import tap",
+        "ep": "from fastmf import FixedPoint",
+    }.items():
+        path = tmp_path / "inference" / room / "x.py"
+        path.parent.mkdir(parents=True)
+        path.write_text(line)
+    expected = {"bp": {"mean_field"}, "ep": {"fixed_point"}}
+    assert room_arrows(tmp_path, "inference") == expected
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fastmf.inference._bits import Bits
-from fastmf.inference.belief_propagation import prepared, seats
-from fastmf.kernels import beliefs as kernels
+from fastmf.inference.bp._binary_units import Bits
+from fastmf.inference.bp.belief_propagation import prepared, seats
+from fastmf.kernels import bp_types as kernels
 from fastmf.special import sigmoid_pair
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import rbm

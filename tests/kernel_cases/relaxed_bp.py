@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fastmf.inference.relaxed_bp import _sides
+from fastmf.inference.mean_field.relaxed_bp import _sides
+from fastmf.kernels.mean_field_types import Record
 from fastmf.kernels.relaxed_bp import Course
-from fastmf.kernels.vocabulary import Record
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import boltzmann_machine, data, rbm
 

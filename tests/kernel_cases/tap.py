@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fastmf.inference._layout import Layout
-from fastmf.kernels.vocabulary import Record, Settings, Tilt
+from fastmf.inference.mean_field._layout import Layout
+from fastmf.kernels.mean_field_types import Record, Settings, Tilt
 from kernel_cases.case import Case, chosen, with_options
 from kernel_cases.machines import boltzmann_machine, data, rbm
 

@@ -12,7 +12,7 @@ import pytest
 from kernel_cases import CASES, Size, case
 
 import fastmf
-from fastmf.kernels.vocabulary import CONVERGED, CYCLING, WINDOW
+from fastmf.kernels.mean_field_types import CONVERGED, CYCLING, WINDOW
 
 PACKAGE = Path(fastmf.__file__).parent
 TESTS = Path(__file__).parents[1]

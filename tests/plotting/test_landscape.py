@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from fastmf.learning.landscape import Solutions
+from fastmf.inference.mean_field.solutions import Solutions
 from fastmf.plotting import (
     curves_by_epoch,
     free_energy_by_epoch,

@@ -1,0 +1,285 @@
+"""What a trained machine can do: transform, score, sample, restore, and go to a file and back."""
+
+import warnings
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fastmf._common.arguments import count, number
+from fastmf.estimators import denoising
+from fastmf.estimators._files import Saved
+from fastmf.estimators._units import check_support
+from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
+from fastmf.inference.mean_field.solutions import merged
+from fastmf.inference.mean_field.tap import tap
+from fastmf.learning.layered.gradients import ORDERS
+from fastmf.models._io import prior_from_arrays, prior_to_arrays
+from fastmf.priors._protocol import n_units, sample
+
+
+def warn_unless_converged(converged):
+    """Say for how many rows means are returned that are of no solution."""
+    n = np.count_nonzero(~converged)
+    if n:
+        warnings.warn(
+            f"The mean-field solutions of {n} of {len(converged)} rows did not converge: their "
+            "means are those of the last iteration.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator):
+    """Everything that layered machines have in common but their learning."""
+
+    @property
+    def visible_(self):
+        """Prior of the visible units."""
+        return self.model_.layers[0]
+
+    @property
+    def _n_features_out(self):
+        return n_units(self.model_.layers[-1])
+
+    @property
+    def _order(self):
+        return ORDERS.get(self.gradient, 2)
+
+    def score_samples(self, X, log_partition="log_sum_exp"):
+        """Mean-field log-likelihood of each row.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        log_partition : {"log_sum_exp", "mean"} or float
+            How the log-partition follows from the distinct solutions reached from `starts_`:
+            the log of the sum of their weights, which is by far the better estimate, or the mean of
+            their log-partitions, as in the figures of Tramel et al. (2018). A number is taken as
+            the log-partition itself.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+        """
+        check_is_fitted(self)
+        X = self._data(X)
+        if isinstance(log_partition, str):
+            log_partition = self.log_partition(log_partition)
+        else:
+            log_partition = number("log_partition", log_partition, -np.inf, np.inf)
+        # Values between the two of a binary unit are means of the row, not states.
+        return log_likelihood(self.model_, X, log_partition, **self._given_data)
+
+    def log_partition(self, how="log_sum_exp"):
+        """The log-partition that `score_samples` takes.
+
+        Parameters
+        ----------
+        how : {"log_sum_exp", "mean"}
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        return log_partition_estimate(self._solve(self.starts_), how)
+
+    def score(self, X, y=None):
+        """Average of `score_samples`.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def solutions(self, X=None, merge_tol=1e-2):
+        """The distinct mean-field solutions reached from data.
+
+        Parameters
+        ----------
+        X : array of shape (n_starts, n_features) or None
+            Starts (None: `starts_`).
+        merge_tol : float
+            Solutions whose visible means differ nowhere by more are the same.
+
+        Returns
+        -------
+        Solutions
+            With `visible` and `hidden` means, `free_energy`, `log_partition`, `converged`, one row
+            a solution, lowest free energy first, and `members`, for each start its solution.
+        """
+        check_is_fitted(self)
+        reached = self._solve(self.starts_ if X is None else self._data(X))
+        return merged(reached, merge_tol)
+
+    @property
+    def _given_data(self):
+        """Options for the hidden layers given data, if these need a solution."""
+        return {}
+
+    def _solve(self, starts, **options):
+        return tap(self.model_, starts, order=self._order, n_threads=self.n_threads, **options)
+
+    # --- sampling and restoring -----------------------------------------------------------------
+
+    def sample(self, n_samples=1, *, n_sweeps=100, init=None, random_state=None):
+        """Draw from the model by Gibbs sampling.
+
+        Parameters
+        ----------
+        n_samples : int
+        n_sweeps : int
+            Sweeps from the start of each chain.
+        init : array of shape (n_samples, n_features) or None
+            Where the chains start (None: draws from independent units fitted to the data).
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        if init is None:
+            zero = np.zeros((n_samples, self.n_features_in_), self.model_.dtype)
+            init = sample(self.pointwise_, zero, zero, rng)
+        else:
+            init = self._data(init)
+            if len(init) != n_samples:
+                raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
+        return self._chains(init, n_sweeps, rng)
+
+    def denoise(
+        self,
+        Y,
+        *,
+        flip_probability=None,
+        noise_variance=None,
+        n_starts=1,
+        candidates=None,
+        anneal=None,
+        random_state=None,
+    ):
+        """Posterior means of the visible units given noisy observations of them.
+
+        Parameters
+        ----------
+        Y : array of shape (n_samples, n_features)
+            Observations: states of two-valued units, any numbers for real units.
+        flip_probability : float
+            Of the binary symmetric channel, in [0, 1].
+        noise_variance : float
+            Of additive Gaussian noise, positive.
+        n_starts : int, default 1
+            Starts of the mean-field solution for each row; solutions are averaged. A single one
+            is the pointwise estimate, as in the paper, unless there are `candidates`. Several are
+            those `candidates` under which the observation is most probable. Five to ten are worth
+            their price where much noise leaves many solutions (flip probabilities above 0.2, say).
+        candidates : array of shape (n_candidates, n_features), optional
+            Rows of clean data to start from. Give all training data under much noise; with several
+            starts the default is the few rows of them that are kept in `starts_`.
+        anneal : sequence of float or None
+            Noise levels, in the order in which they are gone through before the actual one.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+
+        Warns
+        -----
+        ConvergenceWarning
+            If for some rows no solution has converged.
+        """
+        check_is_fitted(self)
+        binary = noise_variance is None
+        Y = self._data(Y, soft=False) if binary else self._numbers(Y)
+        if candidates is not None:
+            candidates = self._data(candidates)
+        elif n_starts != 1:
+            candidates = self.starts_
+        estimate, converged = denoising.denoise(
+            self._solve,
+            self.visible_,
+            self.pointwise_,
+            candidates,
+            Y,
+            flip_probability=flip_probability,
+            noise_variance=noise_variance,
+            n_starts=n_starts,
+            anneal=anneal,
+            random_state=random_state,
+        )
+        warn_unless_converged(converged)
+        return estimate
+
+    def impute(self, X):
+        """Fill in missing values by their means given the others.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            With NaN for missing values.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the solutions of some rows have not converged.
+        """
+        check_is_fitted(self)
+        X = self._data(X, missing=True)
+        missing = np.isnan(X)
+        if not missing.any():
+            return X.copy()
+        zero = X.dtype.type(0)
+        start = np.where(missing, self.pointwise_.moments(zero, zero)[0], X)
+        found = self._solve(start, clamp=~missing, free_energy=False)
+        warn_unless_converged(found.converged)
+        return np.where(missing, found.mean[0], X)
+
+    def _numbers(self, Y):
+        return validate_data(self, Y, reset=False, dtype=self.model_.dtype, order="C")
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _saved(self):
+        names = ("n_iter_", "n_features_in_", "history_")
+        arrays = prior_to_arrays("pointwise", self.pointwise_) | {"starts_": self.starts_}
+        return {name: getattr(self, name) for name in names}, arrays
+
+    def _restore(self, arrays):
+        self.pointwise_ = prior_from_arrays("pointwise", arrays)
+        self.starts_ = arrays["starts_"]
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _data(self, X, *, missing=False, soft=True, model=None):
+        """Checked data in the type of a model, by default the one that was learned."""
+        model = self.model_ if model is None else model
+        finite = "allow-nan" if missing else True
+        X = validate_data(
+            self, X, reset=False, dtype=model.dtype, order="C", ensure_all_finite=finite
+        )
+        check_support(model.layers[0], X, soft)
+        return X

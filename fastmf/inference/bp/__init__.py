@@ -1,0 +1,1 @@
+"""Belief propagation in machines of two layers of binary units."""

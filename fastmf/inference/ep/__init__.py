@@ -1,0 +1,1 @@
+"""Expectation propagation and adaptive TAP."""

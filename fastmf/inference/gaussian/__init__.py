@@ -1,0 +1,42 @@
+"""The Gaussian side of expectation propagation: what couples the units.
+
+A Gaussian side is a quadratic form -w'Pw/2 + h'w + constant. With sites exp(t1 w - t2 w^2 / 2) in
+place of the priors it becomes a Gaussian with precision A = P + diag(t2). All that the solvers ask
+of it is
+
+    side.n_units
+    side.inverse(t2)         A^-1, None if A is not positive definite, and of that
+
+        inverse.moments(t1)         Moments of the Gaussian
+        inverse.covariance(units)   the block of some units
+        inverse.solve(right)        the product with a vector
+
+    side.moments(site), side.covariance(site, units)   both steps in one
+
+    side.dense()             the same with a full matrix
+
+so that a linear model (P = X'X / noise variance) and couplings (P = -J) share every solver.
+"""
+
+import numpy as np
+
+from fastmf.inference.gaussian.bipartite import Bipartite
+from fastmf.inference.gaussian.dense import Dense
+from fastmf.inference.gaussian.low_rank import LowRank
+from fastmf.models import RBM, SparseLinearModel
+
+# Up to so many units, matrices of units are cheaper than anything cleverer, and more precise.
+SMALL = 64
+
+
+def gaussian_side(model, n_threads=None):
+    """The Gaussian side of a model, of the kind that suits its shape."""
+    if isinstance(model, SparseLinearModel):
+        n, d = model.X.shape
+        if n < d and d > SMALL:
+            return LowRank(model.X, model.y, model.noise_variance, n_threads)
+        return Dense.of_regression(model.X, model.y, model.noise_variance)
+    if isinstance(model, RBM):
+        return Bipartite(model.weights.astype(np.float64))
+    couplings = model.couplings.astype(np.float64)
+    return Dense(-couplings, np.zeros(len(couplings)), 0.0)

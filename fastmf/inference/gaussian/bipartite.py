@@ -1,0 +1,237 @@
+"""The Gaussian side of machines of two layers, for one row of sites or many at once."""
+
+import copy
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg.blas import dsyrk, dtrmm, dtrmv
+from scipy.linalg.lapack import dpotri, dpotrs, dtrtri
+
+from fastmf.inference.gaussian.dense import Dense
+from fastmf.inference.gaussian.side import Moments, Side, cholesky
+
+# Products of pairs of weights, which rows share, pay for being read from so many rows on, and up to
+# so many numbers: with 784 units up to 140, with 100 units up to 400 in the small layer.
+SHARED, KEPT = 12, 1 << 23
+# Units of the small layer whose products make a block, and numbers that hold matrices of rows.
+BLOCK, ROOM = 10, 1 << 22
+
+
+class Bipartite(Side):
+    """Couplings between two layers, by the Schur complement of the smaller one.
+
+    Parameters
+    ----------
+    weights : array of shape (n_visible, n_hidden)
+
+    Attributes
+    ----------
+    tilt : array of shape (2, n_units)
+        A tilt exp(b w - a w^2 / 2) of each unit from outside, which is added to all sites.
+    """
+
+    def __init__(self, weights):
+        n_visible, n_hidden = weights.shape
+        self.n_units = n_visible + n_hidden
+        self.flipped = n_visible < n_hidden
+        self.weights = np.ascontiguousarray(weights.T if self.flipped else weights)
+        first, second = slice(0, n_visible), slice(n_visible, self.n_units)
+        self.large, self.small = (second, first) if self.flipped else (first, second)
+        self.tilt, self._products = np.zeros((2, self.n_units)), _Products(self.weights)
+
+    def tilted(self, tilt):
+        """The same couplings with another tilt from outside."""
+        other = copy.copy(self)
+        other.tilt = tilt
+        return other
+
+    def dense(self):
+        """The same as a full matrix."""
+        precision = np.diag(self.tilt[1])
+        precision[self.large, self.small] = -self.weights
+        precision[self.small, self.large] = -self.weights.T
+        return Dense(precision, self.tilt[0], 0.0)
+
+    def inverse(self, precision):
+        """A^-1 with sites of these precisions; None if A is not positive definite."""
+        precision = precision + self.tilt[1]
+        t2, s2 = precision[self.large], precision[self.small]
+        if not (t2 > 0).all():
+            return None
+        schur = dsyrk(-1.0, (self.weights / np.sqrt(t2)[:, None]).T, lower=1)
+        schur.flat[:: len(s2) + 1] += s2
+        factor, half_log_determinant = cholesky(schur)
+        if factor is None:
+            return None
+        whiten = dtrtri(factor, lower=1, overwrite_c=1)[0]
+        return BipartiteInverse(self, t2, whiten, half_log_determinant)
+
+    def moments_of_rows(self, sites):
+        """The same for many rows: what their Schur complements share is computed for all at once.
+
+        Parameters
+        ----------
+        sites : array of shape (n_rows, 2, n_units)
+            Tilts from outside included.
+
+        Returns
+        -------
+        list of (Moments or None)
+        """
+        if len(sites) < SHARED or self.weights.size * self.weights.shape[1] / 2 > KEPT:
+            plain = self.tilted(np.zeros_like(self.tilt))
+            return [plain.moments(site) for site in sites]
+        step = max(SHARED, ROOM // self.weights.shape[1] ** 2)
+        parts = [self._moments_of_rows(sites[k : k + step]) for k in range(0, len(sites), step)]
+        return [moments for part in parts for moments in part]
+
+    def _moments_of_rows(self, sites):
+        (t1, t2), (s1, s2) = (
+            np.moveaxis(sites[:, :, units], 1, 0) for units in (self.large, self.small)
+        )
+        proper = (t2 > 0).all(1)
+        var = 1 / np.where(proper[:, None], t2, 1.0)
+        schur = self._products.weighted(-var)
+        diagonal = np.einsum("rii->ri", schur)
+        diagonal += s2
+        linear = s1 + (t1 * var) @ self.weights
+        marginal = np.empty((len(sites), 2, self.n_units))
+        mean = np.zeros_like(linear)
+        half_log_determinant = np.empty(len(sites))
+        for row, matrix in enumerate(schur):
+            # In place: the upper triangle of the rows is the lower one of the columns.
+            factor, half_log_determinant[row] = cholesky(matrix.T)
+            if factor is None:
+                matrix[:], proper[row] = 0, False
+                continue
+            mean[row] = dpotrs(factor, linear[row], lower=1)[0]
+            dpotri(factor, lower=1, overwrite_c=1)
+        marginal[:, 0, self.small], marginal[:, 1, self.small] = mean, diagonal
+        marginal[:, 0, self.large] = (t1 + mean @ self.weights.T) * var
+        diagonal /= 2
+        marginal[:, 1, self.large] = (1 + 2 * self._products.summed(schur) * var) * var
+        log_partition = (t1 * t1 * var + np.log(var)).sum(1) / 2 + (linear * mean).sum(1) / 2
+        log_partition += self.n_units * np.log(2 * np.pi) / 2 - half_log_determinant
+        return [
+            Moments(of_row, float(value)) if good else None
+            for of_row, value, good in zip(marginal, log_partition, proper, strict=True)
+        ]
+
+    def mean_covariance(self, sites):
+        """Covariances of visible with hidden units, averaged over rows.
+
+        Parameters
+        ----------
+        sites : array of shape (n_rows, 2, n_units)
+            Each leaves a proper Gaussian; tilts from outside included.
+
+        Returns
+        -------
+        array of shape (n_visible, n_hidden)
+        """
+        total = np.zeros(self.weights.shape)
+        plain = self.tilted(np.zeros_like(self.tilt))
+        for _, precision in sites:
+            whiten = plain.inverse(precision).whiten
+            total += (self.weights / precision[self.large, None]) @ (whiten.T @ whiten)
+        total /= len(sites)
+        return total.T if self.flipped else total
+
+
+class BipartiteInverse(NamedTuple):
+    """A^-1 of `Bipartite`.
+
+    Parameters
+    ----------
+    side : Bipartite
+    precision : array of shape (n_large,)
+        Those of the units of the larger layer, tilt included.
+    whiten : array of shape (n_small, n_small)
+        Inverse Cholesky factor of the Schur complement.
+    half_log_determinant : float
+        Of the Schur complement.
+    """
+
+    side: Bipartite
+    precision: np.ndarray
+    whiten: np.ndarray
+    half_log_determinant: float
+
+    def moments(self, linear):
+        """Means, variances and log-partition with sites of these linear coefficients."""
+        side, t2, linear = self.side, self.precision, linear + self.side.tilt[0]
+        t1 = linear[side.large]
+        mean, pull = self._solve(linear)
+        var = np.empty(side.n_units)
+        var[side.small] = np.einsum("ij,ij->j", self.whiten, self.whiten)
+        across = dtrmm(1.0, self.whiten, side.weights.T, lower=1)
+        var[side.large] = (1 + np.einsum("ij,ij->j", across, across) / t2) / t2
+        log_partition = (t1 * t1 / t2 - np.log(t2)).sum() / 2 + pull @ pull / 2
+        log_partition += side.n_units * np.log(2 * np.pi) / 2 - self.half_log_determinant
+        return Moments(np.stack([mean, var]), log_partition)
+
+    def solve(self, right):
+        """The product with a vector."""
+        return self._solve(right)[0]
+
+    def _solve(self, right):
+        """The product with a vector, and its whitened half."""
+        side, t2, t1 = self.side, self.precision, right[self.side.large]
+        solution = np.empty(side.n_units)
+        pull = dtrmv(self.whiten, right[side.small] + (t1 / t2) @ side.weights, lower=1)
+        solution[side.small] = dtrmv(self.whiten, pull, lower=1, trans=1)
+        solution[side.large] = (t1 + side.weights @ solution[side.small]) / t2
+        return solution, pull
+
+    def covariance(self, units):
+        """The block of some units."""
+        side, t2 = self.side, self.precision
+        half = np.empty((len(self.whiten), side.n_units))
+        half[:, side.small] = self.whiten
+        half[:, side.large] = (self.whiten @ side.weights.T) / t2
+        half, own = half[:, units], np.zeros(side.n_units)
+        own[side.large] = 1 / t2
+        return half.T @ half + np.diag(own[units])
+
+
+class _Products:
+    """Products of the columns of a matrix by twos, which all rows of sites weight differently.
+
+    Every pair is taken once, in blocks of columns with all that follow, so that sums over rows of
+    the matrix, and over pairs, are products of large matrices.
+
+    Parameters
+    ----------
+    weights : array of shape (n_large, n_small)
+    """
+
+    def __init__(self, weights):
+        self.weights, self._blocks = weights, None
+
+    def _of_blocks(self):
+        """First and last column of each block, and (n_large, pairs) products."""
+        if self._blocks is None:
+            w, (n, m) = self.weights, self.weights.shape
+            bounds = [slice(k, min(k + BLOCK, m)) for k in range(0, m, BLOCK)]
+            self._blocks = [
+                (some, (w[:, some, None] * w[:, None, some.start :]).reshape(n, -1))
+                for some in bounds
+            ]
+        return self._blocks
+
+    def weighted(self, scale):
+        """W' diag(scale_r) W for every row r of scales, upper triangles (the lower are not set)."""
+        n_rows, m = len(scale), self.weights.shape[1]
+        out = np.zeros((n_rows, m, m))
+        for columns, products in self._of_blocks():
+            shape = n_rows, columns.stop - columns.start, m - columns.start
+            out[:, columns, columns.start :] = (scale @ products).reshape(shape)
+        return out
+
+    def summed(self, matrices):
+        """w_i' M_r w_i for every row i of W and r, summed over the upper triangles alone."""
+        out = np.zeros((len(matrices), len(self.weights)))
+        for columns, products in self._of_blocks():
+            pairs = matrices[:, columns, columns.start :].reshape(len(matrices), -1)
+            out += pairs @ products.T
+        return out

@@ -1,0 +1,152 @@
+"""From a model to what kernels sweep: packed layers, an order of visits, one array of all units."""
+
+import weakref
+
+import numpy as np
+
+from fastmf.kernels.mean_field_types import Layer
+from fastmf.kernels.product import TILE_ROWS, empty_panels, pack, panel_width
+from fastmf.models import DBM, RBM, BoltzmannMachine
+from fastmf.priors._protocol import settled
+
+# Panels of one visit: enough to spread the cost of a visit, few enough to stay in the cache. In a
+# machine coupled to itself a visit is a block, all of whose units see the same old values.
+PANELS = 8
+UNITS_OF_A_BLOCK = 48
+# Rows whose state a worker's cache holds.
+MOST_ROWS = 52
+
+
+class Layout:
+    """A model as kernels see it.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    order : {1, 2, 3}
+        Highest power of the couplings that is needed.
+    schedule : {"blocked", "sequential"}
+
+    Attributes
+    ----------
+    layers : tuple of Layer
+    visits : int64 array of shape (n_visits, 3)
+    block : int
+        Columns of the widest visit.
+    one_by_one : bool
+        Whether the units of a visit are to be updated one after another.
+    bounds : list of slice
+        Where each of the model's layers is among all units.
+    """
+
+    def __init__(self, model, order, schedule):
+        if isinstance(model, RBM):
+            self._layered(model.layers, (model.weights,), order, schedule)
+        elif isinstance(model, DBM):
+            self._layered(model.layers, model.weights, order, schedule)
+        elif isinstance(model, BoltzmannMachine):
+            self._fully_visible(model, order, schedule)
+        else:
+            raise TypeError(
+                f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
+            )
+        self.block = int((self.visits[:, 2] - self.visits[:, 1]).max()) * panel_width(model.dtype)
+        self.bounds = [slice(la.start, la.start + la.n_units) for la in self.layers]
+        self.n_units = max(units.stop for units in self.bounds)
+        self.n_couplings = sum(la.couplings.shape[1] * la.n_units for la in self.layers)
+
+    def _layered(self, priors, weights, order, schedule):
+        """A chain of layers, the even ones stored before the odd ones.
+
+        So the neighbours of a layer lie side by side, and one product serves them both.
+        """
+        sizes = [len(weights[0]), *(w.shape[1] for w in weights)]
+        starts = np.zeros(len(sizes), int)
+        for k in range(2, len(sizes)):
+            starts[k] = starts[k - 2] + sizes[k - 2]
+        starts[1::2] += sum(sizes[::2])
+        layers = []
+        for k, prior in enumerate(priors):
+            below = [weights[k - 1]] if k > 0 else []
+            above = [weights[k].T] if k < len(weights) else []
+            couplings = np.concatenate(below + above) if below and above else (below + above)[0]
+            source = starts[k - 1] if below else starts[k + 1]
+            place = sizes[k], int(starts[k]), int(source)
+            layers.append(Layer(settled(prior), *place, *_powers(couplings, order)))
+        self.layers = tuple(layers)
+        step = PANELS if schedule == "blocked" else 1
+        pieces = [[(k, *v) for v in _pieces(layer, step)] for k, layer in enumerate(layers)]
+        visits = [v for of_layer in pieces[1::2] + pieces[::2] for v in of_layer]
+        if schedule == "sequential":
+            # Units of one layer do not meet, so that a visit to a few of them is a visit to each in
+            # turn; the layers alternate, each advancing in proportion to its size.
+            visits = sorted(visits, key=lambda v: v[2] / len(pieces[v[0]]))
+        self.visits = np.array(visits, dtype=np.int64)
+        self.one_by_one = False
+
+    def _fully_visible(self, model, order, schedule):
+        prior, powers = settled(model.prior), _powers(model.couplings, order)
+        self.layers = (Layer(prior, model.n_units, 0, 0, *powers),)
+        self.one_by_one = schedule == "sequential"
+        step = 1 if self.one_by_one else max(1, UNITS_OF_A_BLOCK // panel_width(model.dtype))
+        visits = [(0, *v) for v in _pieces(self.layers[0], step)]
+        self.visits = np.array(visits, dtype=np.int64)
+
+    def join(self, parts, whole):
+        """Put the arrays of the layers, or no array, where they belong in (n_rows, n_units)."""
+        for units, part in zip(self.bounds, parts, strict=True):
+            if part is not None:
+                whole[:, units] = part
+        return whole
+
+    def split(self, whole):
+        """The arrays of the layers; of a model with one layer, its only array."""
+        if len(self.bounds) == 1:
+            return whole
+        return tuple(whole[..., units] for units in self.bounds)
+
+
+def _powers(couplings, order):
+    """Packed couplings, their squares and their cubes, as far as they are needed."""
+    first = pack(couplings)
+    none = np.zeros((0, *first.shape[1:]), first.dtype)
+    with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
+        squares = np.multiply(first, first, out=_memory_for(couplings)) if order >= 2 else none
+        cubes = np.multiply(squares, first, out=_memory_for(couplings)) if order >= 3 else none
+    return first, squares, cubes
+
+
+def _memory_for(couplings):
+    return empty_panels(*couplings.shape, couplings.dtype)
+
+
+def _pieces(layer, step):
+    n_panels = len(layer.couplings)
+    return [(first, min(first + step, n_panels)) for first in range(0, n_panels, step)]
+
+
+def rows_in_flight(n_rows, n_workers):
+    """Rows that each worker holds at a time: the last round as full as the others.
+
+    After a few sweeps each, as in learning, all rows of a round end together, and in few rounds a
+    whole tile of rows too many leaves the last worker with none.
+    """
+    each = -(-n_rows // n_workers)
+    # Two rounds at least: a thread that is held up in its first leaves its second to the others.
+    n_rounds = max(-(-each // MOST_ROWS), min(2, n_workers))
+    whole = TILE_ROWS if n_rounds > 4 else 2
+    return min(each, -(-each // n_rounds // whole) * whole)
+
+
+_latest = None
+
+
+def layout_of(model, order, schedule):
+    """The layout of a model, kept until another is asked for: its parameters do not change."""
+    global _latest
+    key, kept = (order, schedule), _latest
+    if kept is not None and kept[0]() is model and kept[1] == key:
+        return kept[2]
+    layout = Layout(model, order, schedule)
+    _latest = weakref.ref(model), key, layout
+    return layout

@@ -1,0 +1,76 @@
+"""Samples of an RBM by block Gibbs sampling."""
+
+import numpy as np
+
+from fastmf._threads import in_parallel, workers_for
+from fastmf.inference.mean_field._layout import layout_of
+from fastmf.kernels import gibbs as kernels
+from fastmf.priors._protocol import sample
+
+
+def two_values(prior):
+    """The two values of a prior's units, the lower first; None if they have others."""
+    values = getattr(prior, "support", ())
+    return tuple(float(x) for x in values) if len(values) == 2 else None
+
+
+def gibbs(model, visible, n_sweeps, rng, n_threads=None):
+    """Run Markov chains from visible to hidden units and back.
+
+    Parameters
+    ----------
+    model : RBM
+    visible : array of shape (n_rows, n_visible)
+        Where each chain starts; not changed.
+    n_sweeps : int
+    rng : numpy Generator
+    n_threads : int or None
+        The result does not depend on it.
+
+    Returns
+    -------
+    visible : array of shape (n_rows, n_visible)
+        The visible units after `n_sweeps` sweeps.
+    hidden : array of shape (n_rows, n_hidden)
+        The hidden units that they were drawn from.
+    """
+    v = np.array(visible, dtype=model.dtype, order="C")
+    h = np.zeros((len(v), model.n_hidden), model.dtype)
+    values = [two_values(prior) for prior in model.layers]
+    if all(values):
+        seed = rng.integers(2**64, dtype=np.uint64)
+        queue = np.zeros(1, np.int64)
+        work = 2 * n_sweeps * len(v) * model.weights.size
+        n_workers = workers_for(-(-len(v) // kernels.ROWS), work, n_threads)
+        below, above = layout_of(model, 1, "blocked").layers
+        arguments = (
+            *(above.couplings, below.couplings, *model.layers, *values),
+            *(seed, n_sweeps, v, h, queue),
+        )
+        in_parallel(kernels.gibbs, arguments, n_workers)
+        return v, h
+    zero = model.dtype.type(0)
+    for _ in range(n_sweeps):
+        h = sample(model.hidden, v @ model.weights, zero, rng)
+        v = sample(model.visible, h @ model.weights.T, zero, rng)
+    return v, h
+
+
+def even_layers(model, visible, rng):
+    """Starts of the visible units of `model.bipartite()`: the deeper layers there uncoupled.
+
+    Parameters
+    ----------
+    model : DBM
+    visible : array of shape (n_rows, n_units)
+        Of the lowest layer.
+    rng : numpy Generator
+
+    Returns
+    -------
+    array of shape (n_rows, n_units of all even layers)
+    """
+    zeros = [np.zeros((len(visible), n), model.dtype) for n in model.sizes[2::2]]
+    deeper = zip(model.layers[2::2], zeros, strict=True)
+    others = [sample(layer, zero, zero, rng) for layer, zero in deeper]
+    return np.hstack([visible, *others]).astype(model.dtype)

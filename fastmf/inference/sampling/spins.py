@@ -1,0 +1,98 @@
+"""Probabilities, samples and missing values of a Boltzmann machine of spins."""
+
+import numpy as np
+from scipy.special import expit, logsumexp
+
+from fastmf.inference.mean_field.tap import tap
+
+# Enumerations up to so many units are exact.
+LARGEST = 20
+
+
+def all_states(n_units):
+    """All 2^n rows of -1 and +1; the first unit alternates fastest."""
+    return 2.0 * ((np.arange(2**n_units)[:, None] >> np.arange(n_units)) & 1) - 1
+
+
+def probabilities(model):
+    """Probability of every row of `all_states`."""
+    log_weights = -model.energy(all_states(model.n_units))
+    return np.exp(log_weights - logsumexp(log_weights))
+
+
+def sample(model, n_samples, rng, n_sweeps=100):
+    """Draw rows: exactly up to 20 units, by Gibbs sampling beyond, one chain a row.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        Of Ising units.
+    n_samples : int
+    rng : numpy Generator
+    n_sweeps : int
+        Of each chain, from independent units in their fields.
+
+    Returns
+    -------
+    array of shape (n_samples, n_units)
+    """
+    n = model.n_units
+    if n <= LARGEST:
+        cumulative = np.cumsum(probabilities(model))
+        chosen = np.searchsorted(cumulative, rng.random(n_samples) * cumulative[-1], side="right")
+        return 2.0 * ((chosen[:, None] >> np.arange(n)) & 1) - 1
+    couplings, field = model.couplings, model.prior.field[:, None]
+    states = np.where(rng.random((n, n_samples)) < expit(2 * field), 1.0, -1.0)
+    local = couplings @ states + field
+    for _ in range(n_sweeps):
+        uniform = rng.random((n, n_samples))
+        for j in range(n):
+            new = np.where(uniform[j] < expit(2 * local[j]), 1.0, -1.0)
+            flipped = np.flatnonzero(new != states[j])
+            # Only chains that flipped unit j see other fields.
+            local[:, flipped] += couplings[:, j, None] * (new - states[j])[flipped]
+            states[j] = new
+    return np.ascontiguousarray(states.T)
+
+
+def conditional_means(model, X, largest=14, n_threads=None):
+    """Means of missing units given the others.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        Of Ising units.
+    X : array of shape (n_rows, n_units)
+        With NaN for missing values.
+    largest : int
+        Rows with more missing values are solved by `tap`, those with fewer exactly.
+    n_threads : int or None
+
+    Returns
+    -------
+    array of shape (n_rows, n_units)
+        Observed values as they are.
+    """
+    missing = np.isnan(X)
+    out = np.where(missing, 0.0, X)
+    patterns, members = np.unique(missing, axis=0, return_inverse=True)
+    members = members.reshape(-1)
+    for p, pattern in enumerate(patterns):
+        n_missing, rows = int(pattern.sum()), np.flatnonzero(members == p)
+        if n_missing == 0:
+            continue
+        if n_missing > largest:
+            clamp = np.broadcast_to(~pattern, (len(rows), len(pattern)))
+            solved = tap(model, out[rows], clamp=clamp, n_threads=n_threads)
+            out[np.ix_(rows, pattern)] = solved.mean[:, pattern]
+            continue
+        states = all_states(n_missing)
+        inner = ((states @ model.couplings[np.ix_(pattern, pattern)]) * states).sum(1) / 2
+        size = max(1, (1 << 22) // len(states))
+        for i in range(0, len(rows), size):
+            some = rows[i : i + size]
+            local = out[some] @ model.couplings[:, pattern] + model.prior.field[pattern]
+            log_weights = local @ states.T + inner
+            weights = np.exp(log_weights - log_weights.max(1, keepdims=True))
+            out[np.ix_(some, pattern)] = weights @ states / weights.sum(1, keepdims=True)
+    return out

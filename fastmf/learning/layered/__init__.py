@@ -1,0 +1,1 @@
+"""Learning of RBMs and DBMs: gradients, starts, settings."""

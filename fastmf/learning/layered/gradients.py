@@ -1,0 +1,188 @@
+"""Gradients of the log-likelihood of a layered machine by its weights and its priors.
+
+Every method of learning climbs the difference of two averages: over the data, where they are exact,
+and over the model, where they come from mean-field solutions or from Gibbs samples. Averages over
+samples are those over data.
+"""
+
+import numpy as np
+
+from fastmf._common.memory import borrowed
+from fastmf._threads import in_parallel, workers_for
+from fastmf.inference.ep.adaptive_tap import mean_covariance
+from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
+from fastmf.inference.mean_field._layout import layout_of
+from fastmf.inference.mean_field.posterior import posterior
+from fastmf.kernels import statistics as kernels
+from fastmf.kernels.product import empty_panels, fill_panels
+from fastmf.learning.training.parameters import chain, unchained
+from fastmf.models import DBM
+from fastmf.priors._protocol import gradient as prior_gradient
+from fastmf.priors._protocol import log_prob_gradient, map_parameters
+
+ORDERS = {"mean_field": 1, "tap": 2, "tap3": 3}
+# Gradients that are made of fixed points.
+MEAN_FIELD = (*ORDERS, "adaptive_tap")
+
+
+def pair_averages(weights, terms, n_threads=None):
+    """Sum of products of two layers, averaged over rows and weighted.
+
+    Parameters
+    ----------
+    weights : array of shape (n_visible, n_hidden)
+    terms : list of tuples (visible, hidden, scale, power)
+        Each adds scale * weights ** power * (visible.T @ hidden) / n_rows, for arrays of shape
+        (n_rows, n_visible) and (n_rows, n_hidden).
+    n_threads : int or None
+
+    Returns
+    -------
+    array of shape (n_visible, n_hidden)
+    """
+    (n_visible, n_hidden), dtype = weights.shape, weights.dtype
+    terms = sorted(terms, key=lambda term: -term[3])
+    powers = range(terms[0][3], -1, -1)
+    # Where the rows of each power end.
+    ends = [sum(len(term[0]) for term in terms if term[3] >= power) for power in powers]
+    n_rows = ends[-1]
+    rights = empty_panels(n_rows, n_hidden, dtype)
+    out = np.empty_like(weights)
+    n_workers = workers_for(n_visible // kernels.ROWS + 1, n_rows * weights.size, n_threads)
+    with borrowed((n_rows, n_visible), dtype) as lefts:
+        end = 0
+        for visible, hidden, scale, _ in terms:
+            rows = slice(end, end := end + len(visible))
+            lefts[rows] = visible
+            fill_panels(hidden, rights[:, rows])
+            rights[:, rows] *= dtype.type(scale / len(visible))
+        arguments = lefts, rights, np.array(ends), weights, np.zeros(1, np.int64), out
+        in_parallel(kernels.pair_averages, arguments, n_workers)
+    return out
+
+
+def conditional_moments(model, X, order=2, n_threads=None):
+    """Fields, means and variances of the hidden units given the visible ones.
+
+    Parameters
+    ----------
+    model : RBM
+    X : array of shape (n_rows, n_visible)
+    order : {1, 2, 3}
+        Of the expansion that is used beside it, whose packed couplings serve here too.
+    n_threads : int or None
+
+    Returns
+    -------
+    b, mean, var : array of shape (n_rows, n_hidden)
+    """
+    b, mean, var = np.empty((3, len(X), model.n_hidden), model.dtype)
+    n_workers = workers_for(len(X) // kernels.ROWS + 1, len(X) * model.weights.size, n_threads)
+    queue = np.zeros(1, np.int64)
+    hidden = layout_of(model, order, "blocked").layers[1]
+    arguments = hidden.prior, hidden.couplings, X, queue, b, mean, var
+    in_parallel(kernels.conditional_moments, arguments, n_workers)
+    return b, mean, var
+
+
+def row_average(rows):
+    """Average over rows, (n_units,), in float64: long sums of float32 would lose digits."""
+    total = np.float64(0)
+    # Short ones lose none that count, and take a quarter of the time.
+    for first in range(0, len(rows), 100):
+        total = total + np.add.reduce(rows[first : first + 100])
+    return total / len(rows)
+
+
+def _of_rows(prior):
+    return map_parameters(row_average, prior)
+
+
+def _of_data(model, X, order, n_threads, hidden=None, **options):
+    """What makes the average over rows of log sum_h exp(-energy(x, h)) change.
+
+    Returns the terms of `pair_averages` for each of the couplings, and the derivatives by the
+    prior of each layer.
+    """
+    visible = _of_rows(log_prob_gradient(model.layers[0], X))
+    if isinstance(model, DBM):
+        above = posterior(model, X, order=order, n_threads=n_threads, **options)
+        terms, layers = _of_solutions(above.model, above.solutions, order)
+        return [[(X, above.solutions.mean[0], 1, 0)], *terms], [visible, *layers]
+    b, mean, var = conditional_moments(model, X, order, n_threads) if hidden is None else hidden
+    slope = _of_rows(prior_gradient(model.hidden, b, b.dtype.type(0), mean, var))
+    return [[(X, mean, 1, 0)]], [visible, slope]
+
+
+def _of_solutions(model, solutions, order):
+    """The same for the average log-partition over mean-field solutions."""
+    _, layers = chain(model)
+    parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
+    pairs = []
+    for k in range(len(layers) - 1):
+        (_, _, m, c), (_, _, m_above, c_above) = parts[k], parts[k + 1]
+        terms = [(m, m_above, 1, 0)]
+        if order >= 2:
+            terms += [(c, c_above, 1, 1)]
+        if order == 3:
+            below, above = layers[k].third_cumulant(m), layers[k + 1].third_cumulant(m_above)
+            terms += [(below[0], above[0], 0.5, 2)]
+        pairs.append(terms)
+    priors = zip(layers, parts, strict=True)
+    return pairs, [_of_rows(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]
+
+
+def gradient(model, X, of_model, order=2, n_threads=None, **options):
+    """Gradient of the log-likelihood, as a mean-field approximation or samples see the model.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    X : array of shape (n_rows, n_visible)
+        Data.
+    of_model : FixedPoint, or array of shape (n_samples, n_visible)
+        Any number of solutions of `tap(model, ..., order=order)` or of `adaptive_tap`, weighted
+        equally; or samples of the visible units. The approximate log-partition is stationary in
+        means and variances at a fixed point, so its derivatives are exact there and only there.
+    order : {1, 2, 3}
+        Of the expansion that was solved; solutions of adaptive TAP and samples have none.
+    n_threads : int or None
+    **options
+        Of `tap`, for the hidden layers of a DBM given data.
+
+    Returns
+    -------
+    ModelParameters
+        From solutions, of the average over rows of
+        `log_likelihood(model, X, average of solutions.log_partition)`.
+
+    Notes
+    -----
+    Tramel et al. (2018), Eqs. 40-42 (with l for the dummy index inside the first terms) and
+    126-129; the third order is that of Gabrie et al. (2015) for binary units, with the third
+    cumulants k: <W^2 k_v k_h> / 2. Adaptive TAP has the covariance of the Gaussian side, a a + C2,
+    in the place of a a + W c c.
+    """
+    return gradient_and_means(model, X, of_model, order, n_threads, **options)[0]
+
+
+def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None, **options):
+    """`gradient`, and the means of each layer over the data, which `centred` takes.
+
+    Those who know the `conditional_moments` of the hidden units of an RBM can give them.
+    """
+    adaptive = isinstance(of_model, ExpectationPropagation)
+    pairs, layers = _of_data(model, X, order, n_threads, hidden, **options)
+    if isinstance(of_model, np.ndarray):
+        less_pairs, less_layers = _of_data(model, of_model, order, n_threads, **options)
+    else:
+        less_pairs, less_layers = _of_solutions(model, of_model, 1 if adaptive else order)
+    weights = []
+    for w, terms, less in zip(chain(model)[0], pairs, less_pairs, strict=True):
+        less = [(below, above, -scale, power) for below, above, scale, power in less]
+        weights.append(pair_averages(w, terms + less, n_threads))
+    if adaptive:
+        weights[0] -= mean_covariance(model, of_model)
+    both = zip(layers, less_layers, strict=True)
+    means = [row_average(rows) for rows in (X, *(terms[0][1] for terms in pairs))]
+    return unchained(model, weights, [map_parameters(np.subtract, *pair) for pair in both]), means

@@ -1,0 +1,1 @@
+"""Fully visible Boltzmann machines by maximum pseudo-likelihood."""

@@ -1,0 +1,1 @@
+"""The training loop: epochs, steps, checkpoints, progress."""

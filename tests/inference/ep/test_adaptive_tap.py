@@ -1,0 +1,218 @@
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.inference.ep.adaptive_tap import mean_covariance
+
+
+def machine(n=8, strength=0.4, prior=mf.Ising, seed=0):
+    rng = np.random.default_rng(seed)
+    upper = np.triu(rng.normal(size=(n, n)) * strength / np.sqrt(n), 1)
+    return mf.BoltzmannMachine(upper + upper.T, prior(rng.normal(size=n) / 2))
+
+
+def rbm(shape=(7, 4), strength=1.0):
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=shape) * strength / np.sqrt(sum(shape))
+    return mf.RBM(weights, *(mf.Bernoulli(rng.normal(size=n) / 2) for n in shape))
+
+
+@pytest.mark.parametrize("schedule", ["parallel", "sequential", "convergent", "auto"])
+@pytest.mark.parametrize("prior", [mf.Ising, mf.Bernoulli])
+def test_weak_couplings_against_enumeration(schedule, prior):
+    model = machine(prior=prior)
+    result = mf.adaptive_tap(model, schedule=schedule)
+    exact = mf.exact(model)
+    assert result.converged
+    np.testing.assert_allclose(result.mean, exact.mean, atol=5e-3)
+    np.testing.assert_allclose(result.log_partition, exact.log_partition, atol=3e-3)
+
+
+def test_published_example():
+    """Computed independently, for normalised priors; the exact log Z is known for both kinds."""
+    model = mf.RBM([[0.9, -0.7], [0.4, 0.8]], mf.Bernoulli([0.1, -0.2]), mf.Bernoulli([0.3, -0.4]))
+    result = mf.adaptive_tap(model)
+    means = [0.608709, 0.601803, 0.738136, 0.419712]
+    np.testing.assert_allclose(np.concatenate(result.mean), means, atol=1e-6)
+    normaliser = 3.250924240281101 - 0.5410182139574589
+    np.testing.assert_allclose(result.log_partition, 0.540125655050459 + normaliser, atol=1e-9)
+
+
+def test_an_rbm_is_a_boltzmann_machine():
+    model = rbm()
+    n = model.n_visible
+    couplings = np.zeros((11, 11))
+    couplings[:n, n:] = model.weights
+    field = np.concatenate([model.visible.field, model.hidden.field])
+    other = mf.adaptive_tap(mf.BoltzmannMachine(couplings + couplings.T, mf.Bernoulli(field)))
+    for schedule in ("parallel", "convergent"):
+        result = mf.adaptive_tap(model, schedule=schedule)
+        np.testing.assert_allclose(np.concatenate(result.mean), other.mean, atol=1e-7)
+        np.testing.assert_allclose(result.log_partition, other.log_partition, atol=1e-7)
+
+
+def test_a_deep_machine_is_an_rbm_of_its_even_and_odd_layers():
+    rng = np.random.default_rng(4)
+    layers = [mf.Bernoulli(rng.normal(size=n) / 2) for n in (5, 4, 3, 2)]
+    model = mf.DBM([rng.normal(size=shape) / 2 for shape in ((5, 4), (4, 3), (3, 2))], layers)
+    starts = rng.integers(0, 2, (3, 5)).astype(float)
+    field = [rng.normal(size=n) for n in (5, 4, 3, 2)]
+    result = mf.adaptive_tap(model, starts, field=tuple(field))
+    assert result.converged.all() and [part.shape for part in result.mean] == [
+        (3, 5), (3, 4), (3, 3), (3, 2)
+    ]  # fmt: skip
+    sides = [np.concatenate(field[side::2]) for side in (0, 1)]
+    other = mf.adaptive_tap(model.bipartite(), field=tuple(sides))
+    for side in (0, 1):
+        one = np.hstack(result.mean[side::2])[0]
+        np.testing.assert_allclose(one, other.mean[side], atol=1e-7)
+    tilted = [mf.Bernoulli(prior.field + f) for prior, f in zip(layers, field, strict=True)]
+    exact = mf.exact(mf.DBM(model.weights, tilted))
+    np.testing.assert_allclose(result.log_partition, exact.log_partition, atol=0.02)
+    for mine, theirs in zip(result.mean, exact.mean, strict=True):
+        np.testing.assert_allclose(mine[0], theirs, atol=0.02)
+
+
+def test_gaussian_units_are_exact():
+    rng = np.random.default_rng(0)
+    weights, fields = rng.normal(size=(5, 3)) / 3, [rng.normal(size=n) for n in (5, 3)]
+    model = mf.RBM(weights, *(mf.Gaussian(field, 2.0) for field in fields))
+    precision = 2 * np.eye(8)
+    precision[:5, 5:], precision[5:, :5] = -weights, -weights.T
+    field = np.concatenate(fields)
+    mean = np.linalg.solve(precision, field)
+    result = mf.adaptive_tap(model)
+    assert result.converged
+    np.testing.assert_allclose(np.concatenate(result.mean), mean, atol=1e-9)
+    np.testing.assert_allclose(
+        np.concatenate(result.var), np.linalg.inv(precision).diagonal(), atol=1e-9
+    )
+    expected = field @ mean / 2 - np.linalg.slogdet(precision / (2 * np.pi))[1] / 2
+    np.testing.assert_allclose(result.log_partition, expected, rtol=1e-10)
+
+
+def test_rows_are_what_they_are_alone():
+    """Starts and fields of their own, with weights at which damping is needed."""
+    rng = np.random.default_rng(3)
+    model = rbm((40, 20), 2.5)
+    fields, starts = rng.normal(size=(30, 40)), rng.integers(0, 2, (30, 40)).astype(float)
+    options = {"schedule": "parallel", "history": True}
+    result = mf.adaptive_tap(model, starts, field=fields, **options)
+    assert [part.shape for part in (*result.mean, *result.a)] == [(30, 40), (30, 20)] * 2
+    assert result.sites.shape == (30, 2, 60)
+    assert result.history.shape == (30, result.n_iter.max())
+    assert result.log_partition.shape == result.converged.shape == result.message.shape == (30,)
+    assert result.converged.all()
+    for row in (0, 7, 29):
+        alone = mf.adaptive_tap(model, starts[row], field=fields[row], **options)
+        assert alone.mean[0].shape == (40,) and np.ndim(alone.log_partition) == 0
+        for layer in (0, 1):
+            np.testing.assert_allclose(result.mean[layer][row], alone.mean[layer], atol=1e-7)
+            np.testing.assert_allclose(result.b[layer][row], alone.b[layer], atol=1e-5)
+        np.testing.assert_allclose(result.log_partition[row], alone.log_partition, rtol=1e-10)
+        moved = model.visible._replace(field=model.visible.field + fields[row])
+        inside = mf.adaptive_tap(mf.RBM(model.weights, moved, model.hidden))
+        np.testing.assert_allclose(inside.log_partition, alone.log_partition, rtol=1e-8)
+        np.testing.assert_allclose(inside.mean[1], alone.mean[1], atol=1e-6)
+
+
+def test_results_do_not_depend_on_threads():
+    model, starts = rbm((600, 13)), np.eye(600)[:14]
+    one, two = (mf.adaptive_tap(model, starts, n_threads=n) for n in (1, 2))
+    for part, same in zip((*one.mean, one.sites), (*two.mean, two.sites), strict=True):
+        np.testing.assert_array_equal(part, same)
+
+
+def test_rows_of_fields_and_precisions_in_a_fully_visible_machine():
+    model = machine(prior=mf.Ising)
+    fields = np.random.default_rng(4).normal(size=(3, 8))
+    for schedule in ("auto", "sequential", "convergent"):
+        result = mf.adaptive_tap(model, field=fields, precision=np.full(8, 0.3), schedule=schedule)
+        assert result.mean.shape == (3, 8) and result.converged.all()
+        for field, mean, log_partition in zip(
+            fields, result.mean, result.log_partition, strict=True
+        ):
+            moved = mf.BoltzmannMachine(model.couplings, mf.Ising(model.prior.field + field))
+            alone = mf.adaptive_tap(moved)
+            np.testing.assert_allclose(mean, alone.mean, atol=1e-6)
+            # The square of a spin is 1.
+            np.testing.assert_allclose(log_partition, alone.log_partition - 8 * 0.15, rtol=1e-8)
+
+
+def test_pairs_against_enumeration():
+    model = rbm((6, 4), 0.8)
+    result = mf.adaptive_tap(model, np.eye(6)[:2])
+    exact = mf.exact(model)
+    means = np.concatenate(result.mean, axis=1)
+    np.testing.assert_allclose(means, [np.concatenate(exact.mean)] * 2, atol=2e-3)
+    np.testing.assert_allclose(result.log_partition, exact.log_partition, atol=2e-3)
+    pairs = np.einsum("ri,rj->ij", *result.mean) / 2 + mean_covariance(model, result)
+    np.testing.assert_allclose(pairs, exact.pairwise, atol=2e-3)
+    # The term of second order, the first of the covariance, is larger than what may be missing.
+    assert abs(mean_covariance(model, result)).max() > 0.015
+
+
+def test_pairs_are_the_derivative_of_the_log_partition():
+    rng, hidden = np.random.default_rng(5), mf.Gaussian([0.1, -0.2, 0.3], 3.0)
+    weights, visible = rng.normal(size=(5, 3)) * 0.4, mf.Bernoulli(rng.normal(size=5))
+    field, precision = rng.normal(size=(2, 5)), np.full(5, 0.2)
+
+    def solve(weights):
+        model = mf.RBM(weights, visible, hidden)
+        return mf.adaptive_tap(model, field=field, precision=precision, tol=1e-13)
+
+    result = solve(weights)
+    pairs = np.einsum("ri,rj->ij", *result.mean) / 2
+    added = np.concatenate([precision, np.zeros(3)])
+    pairs += mean_covariance(mf.RBM(weights, visible, hidden), result, added)
+    for place in ((0, 0), (4, 2)):
+        step = np.zeros((5, 3))
+        step[place] = 1e-4
+        up, down = (solve(weights + s * step).log_partition.mean() for s in (1, -1))
+        assert pairs[place] == pytest.approx((up - down) / 2e-4, abs=1e-8)
+
+
+def test_what_does_not_converge_says_so():
+    rng = np.random.default_rng(6)
+    model = mf.RBM(rng.normal(size=(30, 20)) * 2, *(mf.Bernoulli(np.zeros(n)) for n in (30, 20)))
+    starts = rng.integers(0, 2, (13, 30)).astype(float)
+    result = mf.adaptive_tap(model, starts, schedule="parallel", max_iter=5)
+    assert not result.converged.any()
+    assert all(message.startswith("not converged") for message in result.message)
+    assert (result.n_iter <= 5).all() and (result.residual > 1e-8).all()
+    assert np.isfinite(result.log_partition).all() and np.isfinite(result.mean[0]).all()
+
+
+def test_a_result_is_a_start():
+    model = rbm((15, 14))
+    for starts in (None, np.eye(15)[:13]):
+        result = mf.adaptive_tap(model, starts)
+        again = mf.adaptive_tap(model, result, tol=1e-6)
+        assert np.max(again.n_iter) == 1 and np.all(again.converged)
+        np.testing.assert_allclose(again.log_partition, result.log_partition, rtol=1e-9)
+    assert mf.adaptive_tap(model, 3, rng=0).mean[0].shape == (3, 15)
+    # From the solutions of TAP.
+    assert mf.adaptive_tap(model, mf.tap(model)).converged
+
+
+def test_type_is_kept():
+    model = rbm()
+    single = mf.RBM(model.weights.astype(np.float32), model.visible, model.hidden)
+    result = mf.adaptive_tap(single)
+    assert {part.dtype for part in (*result.mean, *result.var)} == {np.dtype(np.float32)}
+    np.testing.assert_allclose(result.mean[0], mf.adaptive_tap(model).mean[0], atol=1e-6)
+
+
+def test_bad_arguments():
+    with pytest.raises(TypeError, match="model must be a BoltzmannMachine, RBM or DBM"):
+        mf.adaptive_tap(np.ones((2, 2)))
+    with pytest.raises(ValueError, match="not available for layered models"):
+        mf.adaptive_tap(rbm(), schedule="sequential")
+    with pytest.raises(ValueError, match=r"init must have shape \(7,\)"):
+        mf.adaptive_tap(rbm(), np.ones((2, 6)))
+    with pytest.raises(ValueError, match="init has sites of 8 units, not 11"):
+        mf.adaptive_tap(rbm(), mf.adaptive_tap(rbm((5, 3))))
+    with pytest.raises(ValueError, match="numbers of rows differ"):
+        mf.adaptive_tap(rbm(), np.ones((2, 7)), field=np.ones((3, 7)))
+    unbounded = mf.RBM(np.full((3, 2), 5.0), *(mf.Gaussian(np.zeros(n), 1.0) for n in (3, 2)))
+    assert not mf.adaptive_tap(unbounded, schedule="parallel").converged

@@ -1,0 +1,91 @@
+"""Learning of deep machines: gradients by finite differences, likelihoods by enumeration."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.learning.layered.gradients import gradient
+from fastmf.learning.layered.settings import Settings
+from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.trainer import train
+
+TIGHT = {"tol": 1e-13, "max_iter": 3000}
+X = (np.random.default_rng(5).random((3, 4)) < 0.5).astype(float)
+
+
+def random_dbm(sizes=(4, 3, 3), scale=0.5, seed=0):
+    rng = np.random.default_rng(seed)
+    shapes = itertools.pairwise(sizes)
+    weights = tuple(scale * rng.normal(size=shape) for shape in shapes)
+    return mf.DBM(weights, tuple(mf.Bernoulli(rng.normal(size=n) / 2) for n in sizes))
+
+
+def likelihood(model, order):
+    free = mf.tap(model, order=order, **TIGHT)
+    return log_likelihood(model, X, free.log_partition, order=order, **TIGHT).mean()
+
+
+def moved(model, step, direction):
+    parameters = ModelParameters.of(model).combine(lambda p, d: p + step * d, direction)
+    return mf.DBM(**vars(parameters))
+
+
+@pytest.mark.parametrize("sizes", [(4, 3, 3), (4, 3, 2, 3)])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_gradient(sizes, order):
+    model = random_dbm(sizes)
+    free = mf.tap(model, model.layers[0].moments(0.0, 0.0)[0][None], order=order, **TIGHT)
+    slope = gradient(model, X, free, order=order, **TIGHT)
+    rng = np.random.default_rng(1)
+    for _ in range(4):
+        direction = ModelParameters.of(model).combine(lambda p: rng.normal(size=p.shape))
+        step = 1e-4
+        up, down = (likelihood(moved(model, s, direction), order) for s in (step, -step))
+        parts = []
+        direction.combine(lambda d, g, parts=parts: parts.append((d * g).sum()), slope)
+        assert sum(parts) == pytest.approx((up - down) / (2 * step), rel=1e-6, abs=1e-8)
+
+
+def test_likelihood_is_near_the_exact_one():
+    model = random_dbm()
+    h = [(np.arange(8)[:, None] >> np.arange(3)) % 2.0] * 2
+    h1, h2 = np.repeat(h[0], 8, 0), np.tile(h[1], (8, 1))
+    exact = [
+        np.logaddexp.reduce(-model.energy(np.broadcast_to(x, (64, 4)), h1, h2))
+        - mf.exact(model).log_partition
+        for x in X
+    ]
+    free = mf.tap(model, **TIGHT)
+    found = log_likelihood(model, X, free.log_partition, **TIGHT)
+    np.testing.assert_allclose(found, exact, atol=3e-3)
+
+
+def test_one_hidden_layer_learns_as_an_rbm():
+    """A DBM of two layers takes the same steps, but for its solutions of the hidden layer."""
+    rng = np.random.default_rng(0)
+    data = (rng.random((40, 6)) < 0.3).astype(float)
+    deep = random_dbm((6, 4, 3), scale=0.1)
+    deep = mf.DBM((deep.weights[0], np.zeros((4, 3))), deep.layers)
+    rbm = mf.RBM(deep.weights[0], *deep.layers[:2])
+    settings = Settings(n_epochs=1, batch_size=40, n_sweeps=20, monitor_rows=5)
+    # Without couplings the top layer is on its own for one step.
+    one, two = (train(model, data, settings, seed=0).model for model in (rbm, deep))
+    np.testing.assert_allclose(two.weights[0], one.weights, atol=1e-6)
+    np.testing.assert_allclose(two.layers[1].field, one.hidden.field, atol=1e-6)
+
+
+def test_checkpoint_resumes_bitwise(tmp_path):
+    rng = np.random.default_rng(0)
+    data = (rng.random((40, 6)) < 0.3).astype(float)
+    model = random_dbm((6, 4, 3), scale=0.1)
+    settings = Settings(n_epochs=3, batch_size=10, monitor_rows=5, starts="persistent")
+    whole = train(model, data, settings, seed=0)
+    path = tmp_path / "run.npz"
+    train(model, data, settings, seed=0, checkpoint=path, callbacks=[lambda state: True])
+    resumed = train(model, data, settings, seed=0, checkpoint=path)
+    assert resumed.history == whole.history
+    for a, b in zip(resumed.model.weights, whole.model.weights, strict=True):
+        np.testing.assert_array_equal(a, b)

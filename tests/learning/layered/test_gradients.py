@@ -1,0 +1,148 @@
+import numpy as np
+import pytest
+
+from fastmf.inference.ep.adaptive_tap import adaptive_tap
+from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.inference.mean_field.tap import tap
+from fastmf.learning.layered.gradients import gradient
+from fastmf.models import RBM
+from fastmf.priors import (
+    Bernoulli,
+    Concatenated,
+    GaussBernoulli,
+    Gaussian,
+    Ising,
+    TruncatedGaussBernoulli,
+    TruncatedGaussian,
+)
+from fastmf.priors._protocol import parameter_names
+
+RNG = np.random.default_rng(0)
+REALS = RNG.uniform(0, 1, (6, 5))
+SPARSE = np.where(RNG.random((6, 5)) < 0.4, 0.0, REALS)
+MIXED = np.hstack([SPARSE[:, :2] > 0, SPARSE[:, 1:]]).astype(float)
+FIELD = RNG.normal(size=5)
+VISIBLE = {
+    "bernoulli": (Bernoulli(FIELD), RNG.integers(0, 2, (6, 5)).astype(float)),
+    "ising": (Ising(FIELD), RNG.choice([-1.0, 1.0], (6, 5))),
+    "gaussian": (Gaussian(FIELD, RNG.uniform(2, 3, 5)), RNG.normal(size=(6, 5))),
+    "truncated": (TruncatedGaussian(FIELD, [2.0, -1.0, 0.5, 3.0, -2.0], 0.0, 1.0), REALS),
+    "spike": (GaussBernoulli(FIELD, 2.5, 0.3), SPARSE),
+    "truncated spike": (TruncatedGaussBernoulli(FIELD, -1.0, -0.4, 0.0, 1.0), SPARSE),
+    "mixed": (
+        Concatenated(
+            Bernoulli(FIELD[:2]),
+            GaussBernoulli(FIELD[1:3], 2.5, 0.3),
+            TruncatedGaussBernoulli(FIELD[2:4], -1.0, -0.4, 0.0, 1.0),
+        ),
+        MIXED,
+    ),
+}
+HIDDEN = {
+    "bernoulli": Bernoulli(RNG.normal(size=3)),
+    "ising": Ising(RNG.normal(size=3)),
+    "gaussian": Gaussian(RNG.normal(size=3), RNG.uniform(2, 3, 3)),
+    "rectified": TruncatedGaussian(RNG.normal(size=3), 3.0, 0.0, np.inf),
+}
+# Every pair of priors is compiled anew: spike-and-slab ones are quicker as parts of one machine.
+CASES = [
+    *((order, binary, binary) for order in (1, 2, 3) for binary in ("bernoulli", "ising")),
+    *((2, visible, "bernoulli") for visible in ("gaussian", "truncated", "mixed")),
+    *(
+        pytest.param(2, visible, "bernoulli", marks=pytest.mark.slow)
+        for visible in ("spike", "truncated spike")
+    ),
+    (1, "bernoulli", "gaussian"),
+    (2, "bernoulli", "gaussian"),
+    (2, "bernoulli", "rectified"),
+    ("adaptive", "bernoulli", "bernoulli"),
+    ("adaptive", "bernoulli", "gaussian"),
+    pytest.param("adaptive", "truncated spike", "bernoulli", marks=pytest.mark.slow),
+]
+
+
+def changed(prior, name, unit, step):
+    """The prior with one number changed; a part of a concatenated one goes by its position."""
+    if hasattr(prior, "parts"):
+        part, name = name
+        parts = list(prior.parts)
+        parts[part] = changed(parts[part], name, unit, step)
+        return prior._replace(parts=tuple(parts))
+    value = getattr(prior, name).copy()
+    value[unit] += step
+    return prior._replace(**{name: value})
+
+
+def names(prior):
+    """Names of the learned fields, as `changed` takes them."""
+    if hasattr(prior, "parts"):
+        return [(k, name) for k, part in enumerate(prior.parts) for name in names(part)]
+    return parameter_names(prior)
+
+
+def entry(derivatives, name, unit):
+    if isinstance(name, tuple):
+        return entry(derivatives.parts[name[0]], name[1], unit)
+    return getattr(derivatives, name)[unit]
+
+
+def moved(model, layer, name, unit, step):
+    """The model with one number changed."""
+    if layer == "weights":
+        weights = model.weights.copy()
+        weights[unit] += step
+        return RBM(weights, *model.layers)
+    layers = {"visible": model.visible, "hidden": model.hidden}
+    return RBM(model.weights, **layers | {layer: changed(layers[layer], name, unit, step)})
+
+
+@pytest.mark.parametrize(("order", "visible", "hidden"), CASES)
+def test_gradient_is_the_derivative_through_reconverged_fixed_points(order, visible, hidden):
+    prior, X = VISIBLE[visible]
+    size = X.shape[1], 3
+    model = RBM(0.4 * np.random.default_rng(1).normal(size=size), prior, HIDDEN[hidden])
+    starts = X[:4]
+
+    def solve(model):
+        if order == "adaptive":
+            return adaptive_tap(model, starts, tol=1e-13)
+        return tap(model, starts, order=order, tol=1e-14, max_iter=3000)
+
+    def average_log_likelihood(model):
+        return log_likelihood(model, X, solve(model).log_partition.mean()).mean()
+
+    options = () if order == "adaptive" else (order,)
+    derivatives = gradient(model, X, solve(model), *options)
+    step, scale = 1e-3, max(1e-2, abs(derivatives.weights).max())
+    places = [("weights", None, (0, 0)), ("weights", None, (4, 2))]
+    places += [
+        (layer, name, 1) for layer in ("visible", "hidden") for name in names(getattr(model, layer))
+    ]
+    for layer, name, unit in places:
+        f = {
+            k: average_log_likelihood(moved(model, layer, name, unit, k * step))
+            for k in (-2, -1, 1, 2)
+        }
+        numerical = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * step)
+        value = getattr(derivatives, layer)
+        value = value[unit] if name is None else entry(value, name, unit)
+        assert value == pytest.approx(numerical, rel=1e-6, abs=1e-6 * scale), (layer, name)
+
+
+def test_gradient_vanishes_in_expectation_under_the_model():
+    # Data distributed as the model itself: the exact gradient is zero, TAP's nearly so.
+    weights = 0.1 * np.random.default_rng(2).normal(size=(5, 3))
+    model = RBM(weights, VISIBLE["bernoulli"][0], HIDDEN["bernoulli"])
+    states = (np.arange(32)[:, None] >> np.arange(5) & 1).astype(float)
+    p = np.exp(log_likelihood(model, states, 0.0))
+    data = states[np.random.default_rng(3).choice(32, 200_000, p=p / p.sum())]
+    solutions = tap(model, states[:2], tol=1e-12)
+    assert abs(gradient(model, data, solutions).weights).max() < 5e-3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_types_are_kept(dtype):
+    prior, X = VISIBLE["bernoulli"]
+    model = RBM(np.ones((5, 3), dtype), prior, HIDDEN["bernoulli"])
+    X = X.astype(dtype)
+    assert gradient(model, X, X[:2]).weights.dtype == dtype

@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+
+from fastmf.learning.pseudo_likelihood.coordinates import Coordinates, SeparateCoordinates
+from fastmf.learning.pseudo_likelihood.distinct_rows import merged
+from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
+
+
+def chain(agreement=0.9, d=7, n=500):
+    """Rows in which neighbours agree often."""
+    rng = np.random.default_rng(0)
+    same = np.hstack([rng.random((n, 1)) < 0.6, rng.random((n, d - 1)) < agreement])
+    return PseudoLikelihood(merged(np.cumprod(np.where(same, 1.0, -1.0), axis=1)))
+
+
+@pytest.mark.parametrize("kind", [Coordinates, SeparateCoordinates])
+def test_there_and_back_and_the_gradient(kind):
+    objective = chain()
+    coordinates = kind(objective)
+    rng = np.random.default_rng(1)
+    parameters, slope = rng.normal(size=(2, objective.n_parameters))
+    x = coordinates.from_parameters(parameters)
+    np.testing.assert_allclose(coordinates.to_parameters(x), parameters, atol=1e-12)
+    direction = rng.normal(size=len(x))
+    assert coordinates.gradient(slope) @ direction == pytest.approx(
+        slope @ coordinates.to_parameters(direction), rel=1e-12
+    )
+
+
+def test_the_hessian_of_correlated_units_is_nearly_the_identity():
+    """Exactly, but for couplings having no diagonal, if tanh eta had one slope in all rows."""
+    objective = chain()
+    covariance = objective.second - np.outer(objective.mean, objective.mean)
+    hessian = objective.common_hessian(1 / np.linalg.inv(covariance).diagonal())
+    spread = {}
+    for kind in (Coordinates, SeparateCoordinates):
+        coordinates = kind(objective)
+        n = len(coordinates.from_parameters(np.zeros(objective.n_parameters)))
+        matrix = np.transpose([coordinates.to_parameters(unit) for unit in np.eye(n)])
+        values = np.linalg.eigvalsh(matrix.T @ hessian @ matrix)[-objective.n_parameters :]
+        spread[kind] = values[-1] / values[0]
+        if kind is Coordinates:
+            units = objective.n_units
+            assert (abs(values - 1) < 0.02).sum() >= objective.n_parameters - units
+    assert 5 * spread[Coordinates] < spread[SeparateCoordinates]

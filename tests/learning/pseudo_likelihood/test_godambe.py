@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastmf.inference.sampling.spins import all_states, probabilities
+from fastmf.learning.pseudo_likelihood.distinct_rows import Rows
+from fastmf.learning.pseudo_likelihood.godambe import (
+    adjusted,
+    ratio_test,
+    sandwich,
+    sandwich_errors,
+    wald_tests,
+)
+from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.solvers import newton, starting_point
+from fastmf.models import BoltzmannMachine
+from fastmf.priors import Ising
+
+
+def test_two_units_have_the_errors_of_a_contingency_table():
+    """For two units pseudo-likelihood is likelihood: J is a quarter of the log-odds ratio."""
+    cells = np.array([30.0, 12.0, 25.0, 50.0])
+    objective = PseudoLikelihood(Rows(all_states(2), cells))
+    parameters = newton(objective, starting_point(objective, "independent")).parameters
+    signs = np.prod(all_states(2), axis=1)
+    assert parameters[2] == pytest.approx(signs @ np.log(cells) / 4, rel=1e-10)
+    contrasts = np.vstack([all_states(2).T, signs]) / 4
+    expected = contrasts @ np.diag(1 / cells) @ contrasts.T
+    np.testing.assert_allclose(sandwich(objective, parameters), expected, rtol=1e-8)
+
+
+def by_closed_testing(p, local):
+    """Largest p-value of any set of hypotheses that holds this one."""
+    out = np.zeros(len(p))
+    for subset in range(1, 2 ** len(p)):
+        members = [i for i in range(len(p)) if subset >> i & 1]
+        for i in members:
+            out[i] = max(out[i], local(p[members]))
+    return out
+
+
+def test_adjusted_p_values():
+    p = np.array([0.04, 0.001, 0.3, 0.02, 0.9])
+    bonferroni_of_all = by_closed_testing(p, lambda q: min(1, len(q) * q.min()))
+    np.testing.assert_allclose(adjusted(p, "holm"), bonferroni_of_all)
+    np.testing.assert_allclose(adjusted(p, "bonferroni"), np.minimum(5 * p, 1))
+    np.testing.assert_allclose(
+        adjusted(p, "benjamini_hochberg"), [0.2 / 3, 0.005, 0.375, 0.05, 0.9]
+    )
+    np.testing.assert_allclose(
+        adjusted(p, "benjamini_yekutieli"),
+        np.minimum(adjusted(p, "benjamini_hochberg") * (1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5), 1),
+    )
+    np.testing.assert_array_equal(adjusted(p, "none"), p)
+    assert len(adjusted(p[:0], "holm")) == 0
+
+
+def test_wald():
+    found = wald_tests(np.array([1.96, 0.0]), np.array([1.0, 2.0]), ([0, 0], [1, 2]), "bonferroni")
+    np.testing.assert_allclose(found.p_value, [0.04999579, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(found.adjusted, [0.09999158, 1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.05])
+def test_errors_of_a_few_parameters_are_those_of_the_whole_covariance(l2):
+    rng = np.random.default_rng(6)
+    states = np.where(rng.random((900, 12)) < 0.4, -1.0, 1.0)
+    states[:, 1:] *= np.where(rng.random((900, 11)) < 0.4, states[:, :-1] * states[:, 1:], 1)
+    objective = PseudoLikelihood(Rows(states, rng.random(900) + 0.1), l2)
+    parameters = newton(objective, starting_point(objective, "independent")).parameters
+    places = np.array([0, 7, 12, 40, 77])
+    expected = np.sqrt(sandwich(objective, parameters).diagonal()[places])
+    found = sandwich_errors(objective, parameters, places)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_singular_hessian_is_reported():
+    states = np.repeat(all_states(2), 2, axis=1)
+    objective = PseudoLikelihood(Rows(states, np.ones(4)))
+    with pytest.raises(ValueError, match="nearly singular"):
+        sandwich_errors(objective, np.zeros(10), np.array([5]))
+
+
+def test_for_two_units_the_ratio_test_is_the_likelihood_ratio_test_near_independence():
+    """For two units the log-pseudo-likelihood is that of x given y and of y given x."""
+    cells = 1e4 * np.array([[0.3, 0.2], [0.3 + 1e-3, 0.2 - 1e-3]])
+    objective = PseudoLikelihood(Rows(all_states(2), cells.reshape(-1)))
+    parameters = newton(objective, starting_point(objective, "independent")).parameters
+    found = ratio_test(objective, parameters, np.array([2]))
+    expected = cells.sum(0) * cells.sum(1)[:, None] / cells.sum()
+    likelihood_ratio = 2 * (cells * np.log(cells / expected)).sum()
+    assert found.statistic == pytest.approx(2 * likelihood_ratio, rel=1e-9)
+    assert found.weights == pytest.approx(2, rel=1e-3)
+    assert found.p_value == pytest.approx(stats.chi2.sf(likelihood_ratio, 1), rel=1e-3)
+    np.testing.assert_allclose(np.tanh(found.parameters[:2]), objective.mean, atol=1e-12)
+    assert found.parameters[2] == 0
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_size_of_the_ratio_test_under_the_hypothesis(everything):
+    """200 samples: the shares of p-values below p lie within 3.5 of their standard errors."""
+    rng = np.random.default_rng(8)
+    J = np.zeros((5, 5)) if everything else np.diag([0.4, 0.6, 0.0, 0.5], 1)
+    model = BoltzmannMachine(J + J.T, Ising(np.array([0.2, -0.1, 0.3, 0.0, 0.4])))
+    probability = probabilities(model)
+    index = np.triu_indices(5, 1)
+    places = 5 + (np.arange(10) if everything else np.flatnonzero(J[index] == 0))
+    p_values, naive = [], []
+    for _ in range(200):
+        objective = PseudoLikelihood(Rows(all_states(5), rng.multinomial(600, probability) + 1e-9))
+        parameters = newton(objective, starting_point(objective, "independent")).parameters
+        found = ratio_test(objective, parameters, places)
+        p_values.append(found.p_value)
+        naive.append(stats.chi2.sf(found.statistic, len(places)))
+    p_values = np.array(p_values)
+    for p in (0.05, 0.2, 0.5):
+        assert np.mean(p_values < p) == pytest.approx(p, abs=3.5 * np.sqrt(p * (1 - p) / 200))
+    # What one would get without the weights is no test at all.
+    assert np.mean(np.array(naive) < 0.05) > 0.3

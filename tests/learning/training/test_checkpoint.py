@@ -1,0 +1,168 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fastmf.learning.layered.settings import Settings
+from fastmf.learning.training import checkpoint as files
+from fastmf.learning.training.trainer import train
+from fastmf.models import CRBM, RBM
+from fastmf.priors import Bernoulli, Gaussian
+
+
+class Interrupted(Exception):
+    pass
+
+
+def data():
+    return (np.random.default_rng(0).random((50, 8)) < 0.3).astype(float)
+
+
+def start(hidden=None):
+    weights = 0.1 * np.random.default_rng(1).normal(size=(8, 4))
+    return RBM(weights, Bernoulli(np.zeros(8)), hidden or Bernoulli(np.zeros(4)))
+
+
+def assert_same(state, other):
+    np.testing.assert_array_equal(state.model.weights, other.model.weights)
+    np.testing.assert_array_equal(state.model.visible.field, other.model.visible.field)
+    np.testing.assert_array_equal(state.model.hidden.field, other.model.hidden.field)
+    np.testing.assert_array_equal(state.velocity.weights, other.velocity.weights)
+    assert state.history == other.history
+    for chain, expected in zip(state.chains, other.chains, strict=True):
+        np.testing.assert_array_equal(chain, expected)
+
+
+OPTIONS = {"n_epochs": 4, "batch_size": 10, "learning_rate": (0.5, 0.05)}
+
+
+@pytest.mark.parametrize("n_writes", range(1, 10))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gradient": "tap", "starts": "persistent", "early_stopping": True},
+        {"gradient": "pcd", "n_sweeps": 1},
+    ],
+    ids=lambda options: options["gradient"],
+)
+def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch, options, n_writes):
+    path, write = tmp_path / "run", files.write
+    settings = Settings(**OPTIONS, **options)
+    left = [n_writes]
+
+    def interrupted_write(*args):
+        write(*args)
+        left[0] -= 1
+        if left[0] == 0:
+            raise Interrupted
+
+    def run(**options):
+        model = start(Gaussian(np.zeros(4), 3.0) if settings.gradient == "pcd" else None)
+        return train(model, data(), settings, seed=5, validation=data()[:9], **options)
+
+    whole = run()
+    monkeypatch.setattr(files, "write", interrupted_write)
+    with pytest.raises(Interrupted):
+        run(checkpoint=path, checkpoint_every=2)
+    monkeypatch.setattr(files, "write", write)
+    resumed = run(checkpoint=path, checkpoint_every=2)
+    assert_same(resumed, whole)
+    # A finished run is only read.
+    assert_same(run(checkpoint=path), whole)
+
+
+def test_run_without_a_seed_resumes_with_the_seed_it_drew(tmp_path):
+    path, settings = tmp_path / "run", Settings(**OPTIONS)
+    stop_after_two = [lambda state: state.epoch == 2]
+    train(start(), data(), settings, checkpoint=path, callbacks=stop_after_two)
+    resumed = train(start(), data(), settings, checkpoint=path)
+    seed = files.read(path, files.identity(settings, start(), 0, data()), any_seed=True)[1]
+    assert_same(resumed, train(start(), data(), settings, seed=seed))
+
+
+def test_checkpoint_of_another_run_is_refused(tmp_path):
+    path, settings = tmp_path / "run", Settings(**OPTIONS)
+    model, of_numpy = start(), replace(settings, n_epochs=np.int64(4), l2=np.float32(0.125))
+    train(model, data(), of_numpy, seed=0, checkpoint=path)
+    settings = replace(settings, l2=0.125)
+    train(model, data(), settings, seed=0, checkpoint=path)  # the same run
+    scaled = RBM(2 * model.weights, model.visible, model.hidden)
+    for case, expected in (
+        ((scaled, data(), settings, 0), "start"),
+        ((RBM(model.weights, Bernoulli(np.ones(8)), model.hidden), data(), settings, 0), "start"),
+        ((start(), data(), replace(settings, momentum=0.9), 0), "momentum"),
+        ((start(), data(), settings, 1), "seed"),
+        ((start(), 1 - data(), settings, 0), "data"),
+        ((start(Gaussian(np.zeros(4), 3.0)), data(), settings, 0), "model"),
+    ):
+        model, X, changed, seed = case
+        with pytest.raises(ValueError, match=f"differs in {expected}"):
+            train(model, X, changed, seed=seed, checkpoint=path)
+
+
+def test_a_checkpoint_without_a_folder_is_met_before_learning(tmp_path):
+    def rate(epoch):
+        rates.append(epoch)
+        return 0.1
+
+    rates = []
+    settings = Settings(n_epochs=1, learning_rate=rate)
+    rates.clear()  # the settings have tried it
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        train(start(), data(), settings, seed=0, checkpoint=tmp_path / "none" / "run")
+    assert rates == []
+
+
+def test_a_start_may_have_no_hidden_units():
+    none = np.zeros((3, 0)), np.ones((3, 2)), np.zeros((0, 2)), np.zeros(3), np.zeros(0)
+    start = files.identity(Settings(), CRBM(*none), 0)["start"]
+    assert (start["weights"], start["visible_weights"]) == ("0", "6")
+
+
+def test_damaged_and_foreign_checkpoints(tmp_path):
+    path, settings = tmp_path / "run", Settings(**OPTIONS)
+    start().save(path)
+    with pytest.raises(ValueError, match="not a checkpoint"):
+        train(start(), data(), settings, seed=0, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(ValueError, match="damaged"):
+        train(start(), data(), settings, seed=0, checkpoint=path)
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from fastmf.learning.layered.settings import Settings
+from fastmf.learning.training.trainer import train
+from fastmf.models import RBM
+from fastmf.priors import Bernoulli
+
+X = (np.random.default_rng(0).random((50, 8)) < 0.3).astype(float)
+weights = 0.1 * np.random.default_rng(1).normal(size=(8, 4))
+model = RBM(weights, Bernoulli(np.zeros(8)), Bernoulli(np.zeros(4)))
+settings = Settings(n_epochs=60, batch_size=10, starts="data")
+state = train(model, X, settings, seed=5, checkpoint=sys.argv[1], checkpoint_every=1)
+state.model.save(sys.argv[2])
+"""
+
+
+def test_killed_process_resumes_to_the_same_bits(tmp_path):
+    checkpoint, result = tmp_path / "run", tmp_path / "result"
+    command = [sys.executable, "-c", SCRIPT, str(checkpoint)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    process = subprocess.Popen([*command, str(result)], env=environment)
+    while not checkpoint.exists() and process.poll() is None:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not result.exists()
+    subprocess.run([*command, str(result)], env=environment, check=True)
+    subprocess.run([*command[:3], str(tmp_path / "other"), str(tmp_path / "whole")],
+                   env=environment, check=True)  # fmt: skip
+    assert result.read_bytes() == (tmp_path / "whole").read_bytes()
