@@ -23,6 +23,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from fastmf._numba import INNER, REORDER, fetch_and_increment, kernel
+from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.bp_messages import (
     add,
     clipped,
@@ -39,20 +40,7 @@ from fastmf.kernels.bp_messages import (
     take_logs,
     total_of,
 )
-from fastmf.kernels.bp_types import (
-    BLOCK,
-    CONFIRMING,
-    CONVERGED,
-    MAX,
-    MIXED,
-    MOST_DAMPING,
-    OUT_OF_SWEEPS,
-    PAIR_BLOCK,
-    RUNNING,
-    SUM,
-    TILE,
-    WINDOW,
-)
+from fastmf.kernels.bp_types import BLOCK, MAX, MIXED, MOST_DAMPING, PAIR_BLOCK, SUM, TILE, WINDOW
 from fastmf.special import exp, sigmoid_pair, softplus
 
 
@@ -207,7 +195,7 @@ def _conclude(settings, problem, row, record, partial, seat):
     if change <= settings.tol and damping == 0:
         record.status[row] = CONVERGED
     elif record.n_iter[row] == settings.max_iter:
-        record.status[row] = OUT_OF_SWEEPS
+        record.status[row] = OUT_OF_ITERATIONS
     elif change <= settings.tol:
         record.status[row] = CONFIRMING
     else:

@@ -17,7 +17,6 @@ WINDOW = 16
 MOST_DAMPING = 0.97
 
 SUM, MAX, MIXED = 0, 1, 2
-CONFIRMING, RUNNING, CONVERGED, OUT_OF_SWEEPS = -1, 0, 1, 2
 
 
 class Problem(NamedTuple):

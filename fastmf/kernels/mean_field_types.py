@@ -15,8 +15,6 @@ from numba.extending import overload
 from fastmf._numba import INNER, kernel, unit
 from fastmf.priors._protocol import take
 
-RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
-
 # Oscillations are looked for in windows of this many sweeps.
 WINDOW = 16
 # The share of the old value goes 0, 1/2, 3/4, ... up to this.

@@ -11,14 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._numba import REORDER, fetch_and_increment, kernel, not_inlined
-from fastmf.kernels.mean_field_types import (
-    CONVERGED,
-    DIVERGED,
-    OUT_OF_SWEEPS,
-    RUNNING,
-    STRONGEST_DAMPING,
-    WINDOW,
-)
+from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS, RUNNING
+from fastmf.kernels.mean_field_types import STRONGEST_DAMPING, WINDOW
 from fastmf.priors._protocol import tilted_log_partition, tilted_moments
 from fastmf.special import constant
 
@@ -214,7 +208,7 @@ def relaxed_bp(first, second, course, field, precision, queue, record, log_parti
             elif change <= max(course.tol, 4 * course.resolution * top):
                 status = CONVERGED
             elif sweep == course.max_iter:
-                status = OUT_OF_SWEEPS
+                status = OUT_OF_ITERATIONS
             best = min(best, change)
             if sweep % WINDOW == 0:
                 if course.adaptive and best > 0.7 * before:

@@ -19,7 +19,8 @@ from fastmf._numba import (
     kernel,
     not_inlined,
 )
-from fastmf.kernels.mean_field_types import RUNNING, start_third, third_cumulants
+from fastmf._outcomes import RUNNING
+from fastmf.kernels.mean_field_types import start_third, third_cumulants
 from fastmf.kernels.product import product
 from fastmf.kernels.tap_rows import (
     MEAN,

@@ -5,17 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._numba import kernel, not_inlined
-from fastmf.kernels.mean_field_types import (
-    CONVERGED,
-    CYCLING,
-    DIVERGED,
-    MOMENTUM,
-    ONSET,
-    OUT_OF_SWEEPS,
-    RUNNING,
-    STRONGEST_DAMPING,
-    WINDOW,
-)
+from fastmf._outcomes import CONVERGED, CYCLING, DIVERGED, OUT_OF_ITERATIONS, RUNNING
+from fastmf.kernels.mean_field_types import MOMENTUM, ONSET, STRONGEST_DAMPING, WINDOW
 
 # What a worker knows of a row that it holds.
 SLOT = np.dtype(
@@ -184,7 +175,7 @@ def judge(flight, s, settings, record):
     slot["best"] = min(slot["best"], residual)
     falling = slot["best"] <= slot["best_before"] / 2 or slot["swing"] >= 0.9
     if sweep >= settings.max_iter:
-        return OUT_OF_SWEEPS if falling else CYCLING
+        return OUT_OF_ITERATIONS if falling else CYCLING
     if sweep % WINDOW == 0:
         # Momentum turns now and then without going in circles.
         straight = 0.5 if slot["accelerated"] == 1 else 0.9

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.special import sigmoid, sigmoid_pair, softplus
 
 BLOCK = 256
@@ -9,7 +10,6 @@ WINDOW = 16
 MOST_DAMPING = 0.97
 
 SUM, MAX, MIXED = 0, 1, 2
-CONFIRMING, RUNNING, CONVERGED, OUT_OF_SWEEPS = -1, 0, 1, 2
 
 
 def _blocks(record):
@@ -105,7 +105,7 @@ def _conclude(settings, problem, row, record, partial, seat):
     if change <= settings.tol and damping == 0:
         record.status[row] = CONVERGED
     elif record.n_iter[row] == settings.max_iter:
-        record.status[row] = OUT_OF_SWEEPS
+        record.status[row] = OUT_OF_ITERATIONS
     elif change <= settings.tol:
         record.status[row] = CONFIRMING
     else:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-CONVERGED, OUT_OF_SWEEPS, DIVERGED = 1, 2, 4
+from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS
+
 WINDOW, STRONGEST_DAMPING = 16, 0.97
 
 
@@ -62,7 +63,7 @@ def relaxed_bp(first, second, course, field, precision, queue, record, log_parti
                     damping = min((1 + damping) / 2, dtype(STRONGEST_DAMPING))
                 before, best = best, np.inf
         done = change <= max(course.tol, 4 * course.resolution * abs(state[0]).max())
-        record.status[row] = (CONVERGED if done else OUT_OF_SWEEPS) if finite else DIVERGED
+        record.status[row] = (CONVERGED if done else OUT_OF_ITERATIONS) if finite else DIVERGED
         record.n_iter[row], record.residual[row] = sweep, change
         if finite:
             total = _bethe(first, messages, *outside)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from fastmf._outcomes import CONVERGED, CYCLING, DIVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.priors._protocol import take
 from fastmf.reference.product import unpacked
 
-RUNNING, CONVERGED, OUT_OF_SWEEPS, CYCLING, DIVERGED = range(5)
 WINDOW = 16
 STRONGEST_DAMPING = 0.97
 ONSET = 0.05
@@ -156,7 +156,7 @@ def _judge(rows, fresh, settings, record):
     converged = fresh & (residual <= np.maximum(settings.tol, rounding))
     spent = rows.sweep >= settings.max_iter
     cycling = (rows.swing < 0.9) & (rows.best > rows.best_before / 2)
-    status = np.where(spent, np.where(cycling, CYCLING, OUT_OF_SWEEPS), RUNNING)
+    status = np.where(spent, np.where(cycling, CYCLING, OUT_OF_ITERATIONS), RUNNING)
     status = np.where(rows.finite, np.where(converged, CONVERGED, status), DIVERGED)
 
     window = rows.sweep % WINDOW == 0

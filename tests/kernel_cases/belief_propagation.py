@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._outcomes import CONVERGED, RUNNING
 from fastmf.inference.bp._binary_units import Bits
 from fastmf.inference.bp.belief_propagation import prepared, seats
 from fastmf.kernels import bp_types as kernels
@@ -30,7 +31,7 @@ def propagation_arguments(
     return settings, problem, messages, record, partial, np.zeros(2, np.int64)
 
 
-def shared_arguments(size, dtype, rows=None, status=kernels.RUNNING, **options):
+def shared_arguments(size, dtype, rows=None, status=RUNNING, **options):
     """Arguments of `sweep_blocks`: one row, with messages underway."""
     options = {"own": True, **options}
     arguments = propagation_arguments(size, dtype, [0], **options)
@@ -109,7 +110,7 @@ CASES = [
          of_record, CLOSE, EXACT, large=True),
     Case("belief_propagation.sweep_blocks", "sum", shared_arguments, of_sweep, CLOSE, large=True),
     Case("belief_propagation.sweep_blocks", "bethe",
-         with_options(shared_arguments, status=kernels.CONVERGED), of_sweep, CLOSE),
+         with_options(shared_arguments, status=CONVERGED), of_sweep, CLOSE),
     Case("belief_propagation.conclude_sweep", "sum", conclusion_arguments, of_conclusion, CLOSE,
          large=True),
     Case("belief_propagation.exponentials", "weights", exponential_arguments,

@@ -12,7 +12,8 @@ import pytest
 from kernel_cases import CASES, Size, case
 
 import fastmf
-from fastmf.kernels.mean_field_types import CONVERGED, CYCLING, WINDOW
+from fastmf._outcomes import CONVERGED, CYCLING
+from fastmf.kernels.mean_field_types import WINDOW
 
 PACKAGE = Path(fastmf.__file__).parent
 TESTS = Path(__file__).parents[1]

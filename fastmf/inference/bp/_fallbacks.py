@@ -2,29 +2,22 @@
 
 import numpy as np
 
+from fastmf._outcomes import (
+    CONVERGED,
+    CYCLING,
+    MINIMISED,
+    OUT_OF_ITERATIONS,
+    RESTARTED,
+    SOLVED,
+    UNSOLVED,
+)
 from fastmf.inference.bp.bethe import minimise_bethe
 from fastmf.inference.bp.newton_messages import newton
-from fastmf.kernels.bp_types import CONVERGED, OUT_OF_SWEEPS, WINDOW
+from fastmf.kernels.bp_types import WINDOW
 
 # What a field has beyond the reach of all couplings, and these log-odds, changes no other unit; in
 # the searches for stationary points it would hide all else in rounding.
 CERTAIN = 100.0
-# Endings that the kernels do not know.
-CYCLING, MINIMISED, RESTARTED, SOLVED, STRANDED = range(3, 8)
-MESSAGES = {
-    CONVERGED: "converged",
-    OUT_OF_SWEEPS: "not converged: max_iter sweeps done while still moving; raise max_iter",
-    CYCLING: "not converged: cycling; leave damping=None, or pass on_failure='minimise' "
-    "(sum-product) or polish=True (max- and mixed-product)",
-    MINIMISED: "converged: stationary point of the Bethe free energy, by direct minimisation "
-    "where messages did not settle",
-    RESTARTED: "converged: stationary point of the Bethe free energy, by sweeps from a decoded "
-    "assignment where neither those from no message nor direct minimisation settled",
-    SOLVED: "converged: stationary point of the Bethe free energy, by Newton steps on messages "
-    "where neither sweeps nor direct minimisation settled",
-    STRANDED: "not converged: neither messages nor the minimisation of the Bethe free energy "
-    "settled, nor Newton steps",
-}
 
 
 def mark_cycles(record):
@@ -33,7 +26,7 @@ def mark_cycles(record):
     A row cycles if its residual has not halved in the second half of the sweeps, and did not fall
     in a good many of them: where it creeps, it falls in all.
     """
-    for row in np.flatnonzero(record.status == OUT_OF_SWEEPS):
+    for row in np.flatnonzero(record.status == OUT_OF_ITERATIONS):
         residuals = record.history[row, : record.n_iter[row]]
         if len(residuals) < 2 * WINDOW:
             continue
@@ -79,6 +72,6 @@ def minimise(model, bits, record, messages, tol, from_assignments):
         record.visible[row], record.hidden[row, :m] = map(np.add, found.log_odds, beyond)
         record.bethe[row] = found.log_partition + sum(x.clip(min=0).sum() for x in beyond)
         record.residual[row] = found.residual
-        record.status[row] = status if found.residual <= tol else STRANDED
+        record.status[row] = status if found.residual <= tol else UNSOLVED
         if len(messages) == len(record.status):
             messages[row, :, :m] = found.messages

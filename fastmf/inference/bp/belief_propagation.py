@@ -7,6 +7,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.arguments import generator, iteration
 from fastmf._common.memory import borrowed
+from fastmf._outcomes import RUNNING
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.bp._binary_units import Bits
 from fastmf.inference.bp._decoding import best_of, polish_rows, scatter, spectral_radius
@@ -302,7 +303,7 @@ def _solve_shared(settings, problem, ratios, record, n_threads):
     partial.beliefs[0] = *sigmoid_pair(log_odds), log_odds
     queue = np.zeros(1, np.int64)
     arguments = settings, problem, ratios, record, partial, queue
-    while record.status[0] <= bp_types.RUNNING:
+    while record.status[0] <= RUNNING:
         queue[0] = 0
         in_parallel(kernels.sweep_blocks, arguments, n_workers)
         kernels.conclude_sweep(settings, problem, record, partial)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastmf.inference.bp._fallbacks import CONVERGED, MESSAGES, MINIMISED, RESTARTED, SOLVED
+from fastmf._outcomes import is_converged, messages_of
 from fastmf.inference.fixed_point import FixedPoint, trace_of
 
 
@@ -65,10 +65,10 @@ def beliefs_of(algorithm, model, bits, record, history, single, messages, pairs,
         b=cast(tilts),
         a=cast([np.zeros_like(x) for x in log_odds]),
         log_partition=one(log_partition),
-        converged=one(np.isin(record.status, (CONVERGED, MINIMISED, RESTARTED, SOLVED))),
+        converged=one(is_converged(record.status)),
         n_iter=one(record.n_iter),
         residual=one(record.residual),
-        message=one(np.array([MESSAGES[status] for status in record.status])),
+        message=one(messages_of(record.status)),
         history=one(trace_of(record) if history else None),
         assignment=cast(bits.values(k, x) for k, x in enumerate(assignment)),
         objective=one(objective),

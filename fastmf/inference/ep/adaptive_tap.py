@@ -6,6 +6,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
+from fastmf._outcomes import CONVERGED
 from fastmf._threads import one_blas_thread
 from fastmf.inference.ep.expectation_propagation import (
     RETREATS,
@@ -15,7 +16,7 @@ from fastmf.inference.ep.expectation_propagation import (
     prepare,
     result,
 )
-from fastmf.inference.ep.parallel import CONVERGED, alone, proper_start, sweeps, together
+from fastmf.inference.ep.parallel import alone, proper_start, sweeps, together
 from fastmf.inference.ep.sites import Trace, first_sites
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.mean_field._layout import layout_of
@@ -175,7 +176,7 @@ def _first_sites(problem, swept):
 
 
 def _ended(problems, starts, schedule, damping, traces):
-    """State, message and schedule of every row."""
+    """State, outcome and schedule of every row."""
     retreats = RETREATS if schedule == "auto" else None
 
     def course(problem, start, trace):

@@ -6,20 +6,19 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
+from fastmf._outcomes import (
+    BOUNDED,
+    CONVERGED,
+    IMPROPER,
+    MESSAGES,
+    OUT_OF_ITERATIONS,
+    STALLED,
+)
 from fastmf._threads import one_blas_thread
 from fastmf.inference.ep import mean_descent, moment_descent
 from fastmf.inference.ep.double_loop import double_loop
 from fastmf.inference.ep.inner_loop import exhausted
-from fastmf.inference.ep.parallel import (
-    CONVERGED,
-    HELD,
-    OUT_OF_ITERATIONS,
-    STALLED,
-    STUCK,
-    alone,
-    proper_start,
-    sweeps,
-)
+from fastmf.inference.ep.parallel import alone, proper_start, sweeps
 from fastmf.inference.ep.sequential import sequential
 from fastmf.inference.ep.sites import Problem, Trace, energy, first_sites, state_of
 from fastmf.inference.fixed_point import FixedPoint
@@ -140,8 +139,8 @@ def expectation_propagation(
     solver = descent if straight else SCHEDULES[schedule]
     with one_blas_thread(min(model.X.shape)):
         problem = prepare(model, least, *options)
-        state, message, ran = solver(problem, start_of(problem, init), damping, trace)
-        return result(problem, state, message, ran, trace, history)
+        state, outcome, ran = solver(problem, start_of(problem, init), damping, trace)
+        return result(problem, state, outcome, ran, trace, history)
 
 
 def prepare(model, least=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
@@ -171,12 +170,12 @@ def start_of(problem, init=None):
     return state
 
 
-def result(problem, state, message, ran, trace, history):
+def result(problem, state, outcome, ran, trace, history):
     """What is returned of a state."""
     log_partition = -energy(problem, state)
     held = np.isclose(state.proposal[1], problem.least, rtol=1e-6).sum()
-    if held and message == OUT_OF_ITERATIONS and ran != "convergent":
-        message = HELD.format(held)
+    if held and outcome == OUT_OF_ITERATIONS and ran != "convergent":
+        outcome = BOUNDED
     zero = np.zeros(problem.side.n_units)
     normaliser = problem.prior.log_partition(zero, zero).sum()
     mean, var = state.tilted
@@ -188,10 +187,10 @@ def result(problem, state, message, ran, trace, history):
         b=state.cavity[0],
         a=state.cavity[1],
         log_partition=log_partition,
-        converged=message == CONVERGED,
+        converged=outcome == CONVERGED,
         n_iter=len(trace.residuals),
         residual=state.residual(),
-        message=message,
+        message=MESSAGES[outcome],
         history=np.array(trace.residuals) if history else None,
         sites=state.site,
         log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
@@ -214,7 +213,7 @@ def one_by_one(problem, state, damping, trace):
     if converged:
         return state, CONVERGED, "sequential"
     done = len(trace.residuals) == problem.max_iter
-    return state, OUT_OF_ITERATIONS if done else STUCK, "sequential"
+    return state, OUT_OF_ITERATIONS if done else IMPROPER, "sequential"
 
 
 def convergent(problem, state, damping, trace):

@@ -7,19 +7,8 @@ of them; `together` answers many at once, so that what their Gaussians share is 
 
 import numpy as np
 
+from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
 from fastmf.inference.ep.sites import energy, state_from, state_of
-
-CONVERGED = "converged"
-OUT_OF_ITERATIONS = "not converged: max_iter iterations done while still moving; raise max_iter"
-STUCK = "not converged: no step leaves a proper Gaussian; try schedule='convergent'"
-HELD = (
-    "not converged: site_precision_min holds sites back (units: {}), so that not all moments can "
-    "agree; lower it, or try schedule='convergent', which minimises the energy under the bound"
-)
-STALLED = (
-    "not converged: no step lowers the energy, as far as rounding lets it be known; start from "
-    "other sites (init), or raise a noise variance that is tiny"
-)
 
 # Adaptive damping: where it starts, where it ends, and the iterations in which the residual must
 # have fallen to a new low.
@@ -100,7 +89,7 @@ def sweeps(problem, state, damping, trace, patience=None):
             break
         new = yield from _step(state, share)
         if new is None:
-            return closest, STUCK, "parallel"
+            return closest, IMPROPER, "parallel"
         state = new
     return closest, OUT_OF_ITERATIONS, "parallel"
 

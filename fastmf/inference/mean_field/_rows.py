@@ -3,25 +3,10 @@
 import numpy as np
 
 from fastmf._common import arguments as check
+from fastmf._outcomes import is_converged, messages_of
 from fastmf.inference.fixed_point import FixedPoint, trace_of
-from fastmf.kernels.mean_field_types import (
-    CONVERGED,
-    CYCLING,
-    DIVERGED,
-    OUT_OF_SWEEPS,
-    Record,
-    Tilt,
-)
+from fastmf.kernels.mean_field_types import Record, Tilt
 from fastmf.priors._protocol import contains, n_units, sample
-
-_MESSAGES = {
-    CONVERGED: "converged",
-    OUT_OF_SWEEPS: "not converged: max_iter sweeps done while still moving; raise max_iter",
-    CYCLING: "not converged: cycling; leave damping=None, or raise damping or max_iter",
-    DIVERGED: "diverged: the moments of a unit do not exist (its tilted precision is not positive)",
-}
-# Indexed by the status of rows.
-MESSAGES = np.array([_MESSAGES.get(status, "") for status in range(max(_MESSAGES) + 1)])
 
 
 def record_from(state, max_iter, history):
@@ -123,9 +108,9 @@ def result(layout, record, log_partition, single):
         b=b,
         a=a,
         log_partition=one(log_partition),
-        converged=one(record.status == CONVERGED),
+        converged=one(is_converged(record.status)),
         n_iter=one(record.n_iter),
         residual=one(record.residual),
-        message=one(MESSAGES[record.status]),
+        message=one(messages_of(record.status)),
         history=one(trace_of(record)) if record.history.size else None,
     )

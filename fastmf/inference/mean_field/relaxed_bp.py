@@ -3,10 +3,10 @@
 import numpy as np
 
 from fastmf._common.arguments import iteration
+from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.kernels.mean_field_types import DIVERGED
 from fastmf.kernels.relaxed_bp import Course, Side
 from fastmf.kernels.relaxed_bp import relaxed_bp as sweep_rows
 from fastmf.models import DBM, RBM

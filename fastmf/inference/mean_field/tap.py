@@ -5,11 +5,12 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._common.memory import borrowed
+from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import layout_of, rows_in_flight
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.kernels.free_energy import free_energy as log_partition_of_rows
-from fastmf.kernels.mean_field_types import DIVERGED, Settings, Tilt
+from fastmf.kernels.mean_field_types import Settings, Tilt
 from fastmf.kernels.tap import tap as sweep_rows
 
 # Sweeps of a row before it may be accelerated. The first has no variances from data; rows of

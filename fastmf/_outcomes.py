@@ -1,0 +1,48 @@
+"""How the solution of one row ended: the codes that solvers write and the messages users read.
+
+One set for all solvers. Kernels compile the codes in, hence this file is at the root of the
+package, where the fingerprint of the cache sees every change.
+"""
+
+import numpy as np
+
+# While a row is iterated. CONFIRMING: the next sweep is undamped and decides on convergence.
+CONFIRMING, RUNNING = -1, 0
+# How a row may end.
+CONVERGED, OUT_OF_ITERATIONS, CYCLING, DIVERGED = 1, 2, 3, 4
+# Belief propagation with on_failure="minimise": stationary points found otherwise, or none.
+MINIMISED, RESTARTED, SOLVED, UNSOLVED = 5, 6, 7, 8
+# Expectation propagation.
+IMPROPER, BOUNDED, STALLED = 9, 10, 11
+
+MESSAGES = {
+    CONVERGED: "converged",
+    OUT_OF_ITERATIONS: "not converged: max_iter iterations done while still moving; raise max_iter",
+    CYCLING: "not converged: cycling; leave damping=None, raise damping or max_iter, or for belief "
+    "propagation pass on_failure='minimise' (sum-product) or polish=True (max- and mixed-product)",
+    DIVERGED: "diverged: the moments of a unit do not exist (its tilted precision is not positive)",
+    MINIMISED: "converged: stationary point of the Bethe free energy, by direct minimisation "
+    "where messages did not settle",
+    RESTARTED: "converged: stationary point of the Bethe free energy, by sweeps from a decoded "
+    "assignment where neither those from no message nor direct minimisation settled",
+    SOLVED: "converged: stationary point of the Bethe free energy, by Newton steps on messages "
+    "where neither sweeps nor direct minimisation settled",
+    UNSOLVED: "not converged: neither messages nor the minimisation of the Bethe free energy "
+    "settled, nor Newton steps",
+    IMPROPER: "not converged: no step leaves a proper Gaussian; try schedule='convergent'",
+    BOUNDED: "not converged: site_precision_min holds sites back, so that not all moments can "
+    "agree; lower it, or try schedule='convergent', which minimises the energy under the bound",
+    STALLED: "not converged: no step lowers the energy, as far as rounding lets it be known; start "
+    "from other sites (init), or raise a noise variance that is tiny",
+}
+CONVERGED_STATES = (CONVERGED, MINIMISED, RESTARTED, SOLVED)
+
+
+def is_converged(status):
+    """Whether a row, or each of an array of rows, ended at a fixed point."""
+    return np.isin(status, CONVERGED_STATES)
+
+
+def messages_of(status):
+    """The message of every row, as an array of str."""
+    return np.array([MESSAGES[int(code)] for code in status])
