@@ -12,7 +12,7 @@ from fastmf.distributed._rows import blocks, is_dask
 from fastmf.learning.layered.step import State, apply, slope
 from fastmf.learning.training import trainer
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.models import DBM, RBM
+from fastmf.models._layered import check_layered
 
 
 def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, **options):
@@ -57,13 +57,12 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     data it is that of `fastmf.learning.training.trainer.train` up to rounding; with noise the draws
     differ.
     """
-    if not isinstance(model, RBM | DBM):
-        raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
+    check_layered(model)
     if not is_dask(X):
         raise TypeError(f"X must be a Dask array, got {type(X).__name__}.")
     if X.dtype != model.dtype:
         raise TypeError(f"X must be of the model's type {model.dtype}, got {X.dtype}.")
-    n_visible = len(model.weights[0] if isinstance(model, DBM) else model.weights)
+    n_visible = model.sizes[0]
     if X.ndim != 2 or X.shape[1] != n_visible or not X.shape[0]:
         raise ValueError(f"X must have shape (n_rows, {n_visible}), got {X.shape}.")
     if np.isnan(X.shape[0]):

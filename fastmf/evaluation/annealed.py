@@ -10,7 +10,8 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.sampling.gibbs import even_layers, two_values
 from fastmf.kernels import annealed as kernels
 from fastmf.kernels.product import pack
-from fastmf.models import DBM, RBM
+from fastmf.models import RBM
+from fastmf.models._layered import check_layered
 from fastmf.priors import Bernoulli
 from fastmf.priors._protocol import contains, n_units, sample
 
@@ -91,8 +92,7 @@ def annealed_importance_sampling(
     where many chains of the first annealing arrive and the two estimates agree, the reverse chains
     start from samples that the first one led to.
     """
-    if not isinstance(model, RBM | DBM):
-        raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
+    check_layered(model)
     n_chains, n_steps = count("n_chains", n_chains, 2), count("n_steps", n_steps)
     if n_threads is not None:
         n_threads = count("n_threads", n_threads)
@@ -104,9 +104,9 @@ def annealed_importance_sampling(
         samples = np.resize(np.atleast_2d(data), (n_chains, n_visible))
         if not contains(first_layer, samples).all():
             raise ValueError("data must be in the support of the visible units.")
-    if isinstance(model, DBM):
+    if model.deep:
         samples = None if data is None else even_layers(model, samples, rng)
-        model = model.bipartite()
+    model = model.bipartite()
     values, shift = two_values(model.visible), 0.0
     if values and two_values(model.hidden):
         if data is not None:

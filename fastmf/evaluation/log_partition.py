@@ -13,7 +13,7 @@ from fastmf.inference.mean_field.corrections import beyond_tap
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
-from fastmf.models import DBM, exact
+from fastmf.models import exact
 from fastmf.models.exact import LARGEST
 from fastmf.priors._protocol import n_units
 
@@ -203,8 +203,7 @@ def _corrected(model, solutions, found, missed):
 
 def _number_of_states(model):
     """Of the layer that `exact` would enumerate; infinite if it cannot."""
-    if isinstance(model, DBM):
-        model = model.bipartite()
+    model = model.bipartite()
     return min(
         (
             len(prior.support) ** n

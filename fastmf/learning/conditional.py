@@ -18,7 +18,7 @@ from fastmf.learning.layered.settings import Schedule
 from fastmf.learning.layered.step import ascend
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.trainer import Family
-from fastmf.models import CRBM, RBM
+from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
 OBJECTIVES = (
@@ -238,7 +238,7 @@ def step(state, batch, settings, rate, rng, n_threads=None):
     model, n_sweeps = state.model, sweeps(settings, state.epoch)
     slope = gradient(model, *batch, settings, n_sweeps=n_sweeps, rng=rng, n_threads=n_threads)
     moved = ascend(state, slope, settings, rate, n_threads=n_threads)
-    state.model = CRBM(**vars(moved))
+    state.model = model.rebuilt(**vars(moved))
 
 
 def _figures(state, watched, validation, settings, n_threads):

@@ -172,6 +172,14 @@ class Model:
         """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
         write_arrays(path, model_to_arrays(self))
 
+    def parameters(self):
+        """The fields, by name: what learning changes."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def rebuilt(self, **parameters):
+        """A model of the same kind with these parameters."""
+        return type(self)(**parameters)
+
     def __reduce__(self):
         """How it is copied and pickled: anew, or the copy's matrices could be written to."""
         return type(self), tuple(getattr(self, f.name) for f in dataclasses.fields(self))

@@ -6,13 +6,13 @@ from itertools import pairwise
 import numpy as np
 
 from fastmf.models import _checks
-from fastmf.models._io import Model
+from fastmf.models._layered import Layered
 from fastmf.models.rbm import RBM
 from fastmf.priors import Concatenated
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DBM(Model):
+class DBM(Layered):
     """A chain of layers, neighbours coupled: p proportional to exp(sum x_l' W_l x_{l+1}) priors.
 
     Parameters
@@ -73,14 +73,13 @@ class DBM(Model):
         object.__setattr__(self, "layers", tuple(layers))
 
     @property
-    def sizes(self):
-        """Units of each layer."""
-        return (self.weights[0].shape[0], *(w.shape[1] for w in self.weights))
+    def couplings(self):
+        """The weights."""
+        return self.weights
 
-    @property
-    def dtype(self):
-        """Floating type of all parameters."""
-        return self.weights[0].dtype
+    def rebuilt(self, couplings, layers):
+        """A DBM with these couplings and layers."""
+        return DBM(tuple(couplings), tuple(layers))
 
     def __repr__(self):
         layers = zip(self.sizes, self.layers, strict=True)
@@ -101,19 +100,7 @@ class DBM(Model):
         """
         if len(states) != len(self.layers):
             raise ValueError(f"energy needs the states of {len(self.layers)} layers.")
-        states = [
-            _checks.states(f"layer {k}", x, n)
-            for k, (x, n) in enumerate(zip(states, self.sizes, strict=True))
-        ]
-        pairs = sum(
-            ((lower @ w) * upper).sum(-1)
-            for lower, w, upper in zip(states[:-1], self.weights, states[1:], strict=True)
-        )
-        units = sum(
-            _checks.log_prob(f"layer {k}", prior, x)
-            for k, (prior, x) in enumerate(zip(self.layers, states, strict=True))
-        )
-        return -pairs - units
+        return self._energy(states)
 
     def bipartite(self):
         """The same machine as an RBM: its even layers are visible there, its odd ones hidden.
@@ -146,3 +133,10 @@ def side_by_side(priors):
     if len({type(prior) for prior in priors}) == 1 and not hasattr(priors[0], "parts"):
         return type(priors[0])(*map(np.concatenate, zip(*priors, strict=True)))
     return Concatenated(*priors)
+
+
+def machine_of(couplings, layers):
+    """An RBM of two layers, a DBM of more."""
+    if len(couplings) == 1:
+        return RBM(*couplings, *layers)
+    return DBM(tuple(couplings), tuple(layers))

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import BoltzmannMachine
-from fastmf.models.dbm import DBM
-from fastmf.models.rbm import RBM
 
 LARGEST = 20
 # Numbers in one chunk of states or fields.
@@ -60,10 +59,8 @@ def exact(model, *, averages=True):
     TypeError
         If the model is of another class.
     """
-    if isinstance(model, RBM):
-        return _exact_rbm(model, averages)
-    if isinstance(model, DBM):
-        return _exact_dbm(model, averages)
+    if isinstance(model, Layered):
+        return _exact_layered(model, averages)
     if isinstance(model, BoltzmannMachine):
         return _exact_boltzmann(model, averages)
     raise TypeError(
@@ -170,9 +167,9 @@ def _exact_rbm(model, averages):
     return Exact(log_partition, means, variances, pairwise)
 
 
-def _exact_dbm(model, averages):
+def _exact_layered(model, averages):
     whole = _exact_rbm(model.bipartite(), averages)
-    if not averages:
+    if not averages or not model.deep:
         return whole
     n_layers = len(model.sizes)
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from fastmf.kernels.mean_field_types import Layer
 from fastmf.kernels.product import TILE_ROWS, empty_panels, pack, panel_width
-from fastmf.models import DBM, RBM, BoltzmannMachine
+from fastmf.models import BoltzmannMachine
+from fastmf.models._layered import Layered
 from fastmf.priors._protocol import settled
 
 # Panels of one visit: enough to spread the cost of a visit, few enough to stay in the cache. In a
@@ -40,10 +41,8 @@ class Layout:
     """
 
     def __init__(self, model, order, schedule):
-        if isinstance(model, RBM):
-            self._layered(model.layers, (model.weights,), order, schedule)
-        elif isinstance(model, DBM):
-            self._layered(model.layers, model.weights, order, schedule)
+        if isinstance(model, Layered):
+            self._layered(model.layers, model.couplings, order, schedule)
         elif isinstance(model, BoltzmannMachine):
             self._fully_visible(model, order, schedule)
         else:

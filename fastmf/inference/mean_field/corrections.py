@@ -3,7 +3,6 @@
 import numpy as np
 
 from fastmf.inference.gaussian.bipartite import Bipartite
-from fastmf.models import DBM
 
 # Smallest variance, and distance of a mean from the ends: a unit that is fixed takes no part.
 FIXED = 1e-12
@@ -46,7 +45,7 @@ def beyond_tap(model, mean, var, *, tol=1e-2, max_iter=100):
     they gain f H^-1 f / 2. This is left out where it exceeds the terms themselves, as it does for
     what hardly is a solution.
     """
-    if isinstance(model, DBM):
+    if model.deep:
         mean, var = ([np.hstack(part[side::2]) for side in (0, 1)] for part in (mean, var))
         model = model.bipartite()
     weights = model.weights.astype(np.float64)

@@ -5,7 +5,7 @@ import numpy as np
 from fastmf._common.arguments import number, rows
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct
-from fastmf.models import DBM, RBM
+from fastmf.models._layered import check_layered
 from fastmf.priors._protocol import by_parts, n_units
 
 ESTIMATES = ("log_sum_exp", "mean")
@@ -40,17 +40,16 @@ def log_likelihood(model, X, log_partition, **options):
     Tramel et al. (2018), Eq. 39; for deep machines, whose likelihood Appendix E does not print, the
     log-partition given the data takes the place of the sum over hidden units.
     """
-    if not isinstance(model, RBM | DBM):
-        raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
+    check_layered(model)
     X = np.atleast_2d(rows("X", X, n_units(model.layers[0]), model.dtype))
     X = X.astype(model.dtype, copy=False)
     log_partition = number("log_partition", log_partition, -np.inf, np.inf)
     parts = by_parts(model.layers[0], X)
     visible = sum(_mean_log_prob(*part).sum(1, dtype=np.float64) for part in parts)
-    if isinstance(model, DBM):
+    if model.deep:
         return visible + posterior(model, X, **options).solutions.log_partition - log_partition
-    b = X @ model.weights
-    hidden = model.hidden.log_partition(b, b.dtype.type(0)).sum(1, dtype=np.float64)
+    b = X @ model.couplings[0]
+    hidden = model.layers[1].log_partition(b, b.dtype.type(0)).sum(1, dtype=np.float64)
     return visible + hidden - log_partition
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import DBM, RBM
+from fastmf.models.dbm import machine_of
 
 
 class Posterior(NamedTuple):
@@ -43,6 +44,6 @@ def posterior(model, X, **options):
     Tramel et al. (2018), Appendix E: data act on the first hidden layer as a field, and have no
     variance, hence no Onsager term.
     """
-    above = model.weights[1:]
-    hidden = RBM(*above, *model.layers[1:]) if len(above) == 1 else DBM(above, model.layers[1:])
-    return Posterior(hidden, tap(hidden, field=X @ model.weights[0], **options))
+    first, *above = model.couplings
+    hidden = machine_of(above, model.layers[1:])
+    return Posterior(hidden, tap(hidden, field=X @ first, **options))

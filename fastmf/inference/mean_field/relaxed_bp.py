@@ -9,7 +9,7 @@ from fastmf.inference.mean_field._layout import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.kernels.relaxed_bp import Course, Side
 from fastmf.kernels.relaxed_bp import relaxed_bp as sweep_rows
-from fastmf.models import DBM, RBM
+from fastmf.models._layered import Layered
 
 
 def relaxed_bp(
@@ -100,10 +100,9 @@ def relaxed_bp(
 
 def _sides(model):
     """The two visits of a sweep."""
-    if isinstance(model, DBM):
-        # Its layout has the order of this RBM's: even layers, then odd ones.
-        return _sides(model.bipartite())
-    if isinstance(model, RBM):
+    if isinstance(model, Layered):
+        # The layout of a DBM has the order of this RBM's: even layers, then odd ones.
+        model = model.bipartite()
         n = model.n_visible
         return (
             Side(model.hidden, model.weights, n, 0),

@@ -8,7 +8,6 @@ variance that the neighbours can have. We ask for twice that. A unit's variance 
 
 import numpy as np
 
-from fastmf.learning.training.parameters import chain, unchained
 from fastmf.priors._protocol import by_parts
 from fastmf.priors._protocol import project as project_prior
 
@@ -75,14 +74,14 @@ def project(model, parameters):
     Sufficient condition of Tramel et al. (2018), Eqs. 67-69. Without unbounded units only
     `prior.project` acts.
     """
-    weights, layers = chain(parameters)
-    layers = [project_prior(layer) for layer in layers]
+    couplings = parameters.couplings
+    layers = [project_prior(layer) for layer in parameters.layers]
     for k, layer in enumerate(layers):
         if unbounded(layer).any():
             least = 0
             if k > 0:
-                least = least + largest_variance(layers[k - 1]) @ weights[k - 1] ** 2
-            if k < len(weights):
-                least = least + weights[k] ** 2 @ largest_variance(layers[k + 1])
+                least = least + largest_variance(layers[k - 1]) @ couplings[k - 1] ** 2
+            if k < len(couplings):
+                least = least + couplings[k] ** 2 @ largest_variance(layers[k + 1])
             layers[k] = _raise_precision(layer, MARGIN * least)
-    return type(model)(**vars(unchained(model, weights, layers)))
+    return model.rebuilt(couplings, tuple(layers))

@@ -15,8 +15,7 @@ from fastmf.inference.mean_field._layout import layout_of
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels import statistics as kernels
 from fastmf.kernels.product import empty_panels, fill_panels
-from fastmf.learning.training.parameters import chain, unchained
-from fastmf.models import DBM
+from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
 
@@ -76,8 +75,9 @@ def conditional_moments(model, X, order=2, n_threads=None):
     -------
     b, mean, var : array of shape (n_rows, n_hidden)
     """
-    b, mean, var = np.empty((3, len(X), model.n_hidden), model.dtype)
-    n_workers = workers_for(len(X) // kernels.ROWS + 1, len(X) * model.weights.size, n_threads)
+    weights = model.couplings[0]
+    b, mean, var = np.empty((3, len(X), weights.shape[1]), model.dtype)
+    n_workers = workers_for(len(X) // kernels.ROWS + 1, len(X) * weights.size, n_threads)
     queue = np.zeros(1, np.int64)
     hidden = layout_of(model, order, "blocked").layers[1]
     arguments = hidden.prior, hidden.couplings, X, queue, b, mean, var
@@ -105,18 +105,18 @@ def _of_data(model, X, order, n_threads, hidden=None, **options):
     prior of each layer.
     """
     visible = _of_rows(log_prob_gradient(model.layers[0], X))
-    if isinstance(model, DBM):
+    if model.deep:
         above = posterior(model, X, order=order, n_threads=n_threads, **options)
         terms, layers = _of_solutions(above.model, above.solutions, order)
         return [[(X, above.solutions.mean[0], 1, 0)], *terms], [visible, *layers]
     b, mean, var = conditional_moments(model, X, order, n_threads) if hidden is None else hidden
-    slope = _of_rows(prior_gradient(model.hidden, b, b.dtype.type(0), mean, var))
+    slope = _of_rows(prior_gradient(model.layers[1], b, b.dtype.type(0), mean, var))
     return [[(X, mean, 1, 0)]], [visible, slope]
 
 
 def _of_solutions(model, solutions, order):
     """The same for the average log-partition over mean-field solutions."""
-    _, layers = chain(model)
+    layers = model.layers
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
     pairs = []
     for k in range(len(layers) - 1):
@@ -178,11 +178,12 @@ def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None,
     else:
         less_pairs, less_layers = _of_solutions(model, of_model, 1 if adaptive else order)
     weights = []
-    for w, terms, less in zip(chain(model)[0], pairs, less_pairs, strict=True):
+    for w, terms, less in zip(model.couplings, pairs, less_pairs, strict=True):
         less = [(below, above, -scale, power) for below, above, scale, power in less]
         weights.append(pair_averages(w, terms + less, n_threads))
     if adaptive:
         weights[0] -= mean_covariance(model, of_model)
     both = zip(layers, less_layers, strict=True)
     means = [row_average(rows) for rows in (X, *(terms[0][1] for terms in pairs))]
-    return unchained(model, weights, [map_parameters(np.subtract, *pair) for pair in both]), means
+    layers = tuple(map_parameters(np.subtract, *pair) for pair in both)
+    return ModelParameters(couplings=tuple(weights), layers=layers), means

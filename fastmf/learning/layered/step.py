@@ -105,7 +105,7 @@ def slope(state, X, settings, rng, n_threads=None):
     ModelParameters, list of arrays of shape (n_units,)
     """
     model, order = state.model, ORDERS.get(settings.gradient, 1)
-    hidden = None if isinstance(model, DBM) else conditional_moments(model, X, order, n_threads)
+    hidden = None if model.deep else conditional_moments(model, X, order, n_threads)
     of_model = states_of_model(state, X, settings, order, rng, n_threads, hidden)
     options = hidden_layers(model, settings)
     return gradient_and_means(model, X, of_model, order, n_threads, hidden, **options)
@@ -176,7 +176,7 @@ def ascend(state, slope, settings, rate, means=None, n_threads=None):
     """
     model, here = state.model, ModelParameters.of(state.model)
     how = kernels.Ascent(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
-    matrices = list(zip(*(p.couplings() for p in (here, slope, state.velocity)), strict=True))
+    matrices = list(zip(*(p.matrices() for p in (here, slope, state.velocity)), strict=True))
     if means is None:
         offsets = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, *_ in matrices]
     else:
@@ -221,6 +221,6 @@ def _climb(weights, slope, velocity, how, below, above, n_threads):
 
 def hidden_layers(model, settings):
     """Options of `tap` for the hidden layers given data: of an RBM they need no solution."""
-    if not isinstance(model, DBM):
+    if not model.deep:
         return {}
     return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "free_energy": False}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.learning.training.parameters import chain, unchained
+from fastmf.learning.training.parameters import ModelParameters
 
 
 def offsets(model, slope, means):
@@ -32,7 +32,7 @@ def offsets(model, slope, means):
     tilts = _tilts(model)
     of_fields = [
         layer.field if tilt else 0 * mean
-        for layer, mean, tilt in zip(chain(slope)[1], means, tilts, strict=True)
+        for layer, mean, tilt in zip(slope.layers, means, tilts, strict=True)
     ]
     pairs = []
     for k in range(len(means) - 1):
@@ -60,7 +60,7 @@ def with_moved_fields(model, slope, offsets, followed, along):
     -------
     ModelParameters
     """
-    layers = chain(slope)[1]
+    layers = slope.layers
     moves = [0] * len(layers)
     for k, (w, (below, _)) in enumerate(zip(followed, offsets, strict=True)):
         moves[k] = moves[k] + along[k]
@@ -70,12 +70,12 @@ def with_moved_fields(model, slope, offsets, followed, along):
         layer._replace(field=layer.field - move) if tilt else layer
         for layer, move, tilt in zip(layers, moves, _tilts(model), strict=True)
     ]
-    return unchained(model, followed, layers)
+    return ModelParameters(couplings=tuple(followed), layers=tuple(layers))
 
 
 def _tilts(model):
     """Of each layer, whether its field is a tilt."""
     # One's own prior may have such a derivative, and call its tilt something else.
     return [
-        hasattr(prior, "moment_gradient") and "field" in prior._fields for prior in chain(model)[1]
+        hasattr(prior, "moment_gradient") and "field" in prior._fields for prior in model.layers
     ]

@@ -19,7 +19,6 @@ from fastmf.learning.layered.settings import rate
 from fastmf.learning.layered.step import initial_state, step
 from fastmf.learning.training import checkpoint as files
 from fastmf.learning.training.progress import progress
-from fastmf.models import DBM
 from fastmf.priors._protocol import n_units
 
 # The log-likelihood after each epoch need not be known better than this.
@@ -206,7 +205,7 @@ def _rbm_figures(state, watched, validation, settings, n_threads):
     if settings.gradient in MEAN_FIELD and settings.starts == "persistent":
         _warn_of_collapse(state, solutions)
 
-    options = MONITOR | {"order": order, "n_threads": n_threads} if isinstance(model, DBM) else {}
+    options = MONITOR | {"order": order, "n_threads": n_threads} if model.deep else {}
 
     def per_unit(X):
         return float(log_likelihood(model, X, log_partition, **options).mean()) / size

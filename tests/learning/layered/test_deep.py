@@ -30,7 +30,7 @@ def likelihood(model, order):
 
 def moved(model, step, direction):
     parameters = ModelParameters.of(model).combine(lambda p, d: p + step * d, direction)
-    return mf.DBM(**vars(parameters))
+    return model.rebuilt(**vars(parameters))
 
 
 @pytest.mark.parametrize("sizes", [(4, 3, 3), (4, 3, 2, 3)])

@@ -11,7 +11,7 @@ from fastmf.priors import Bernoulli, Gaussian, Ising
 
 
 def project(weights, visible, hidden):
-    parameters = ModelParameters(weights=weights, visible=visible, hidden=hidden)
+    parameters = ModelParameters(couplings=(weights,), layers=(visible, hidden))
     return project_parameters(RBM(np.zeros((1, 1)), Ising([0.0]), Ising([0.0])), parameters)
 
 

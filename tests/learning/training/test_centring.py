@@ -8,7 +8,7 @@ import fastmf as mf
 from fastmf.learning.layered.gradients import gradient_and_means
 from fastmf.learning.layered.settings import Settings
 from fastmf.learning.layered.step import apply, ascend, initial_state
-from fastmf.learning.training.parameters import ModelParameters, chain
+from fastmf.learning.training.parameters import ModelParameters
 
 RNG = np.random.default_rng(0)
 
@@ -25,7 +25,7 @@ def centred(model, slope, means):
 
 
 def flat(parameters):
-    weights, layers = chain(parameters)
+    weights, layers = parameters.couplings, parameters.layers
     return np.concatenate([*(w.ravel() for w in weights), *(p.field for p in layers)])
 
 
@@ -75,7 +75,7 @@ def test_a_prior_without_a_field_is_not_centred():
     model = mf.RBM(RNG.normal(size=(4, 3)), *layers)
     slope = ModelParameters.of(model).combine(lambda x: RNG.normal(size=x.shape))
     step = centred(model, slope, [RNG.random(n) for n in (4, 3)])
-    np.testing.assert_array_equal(step.visible.bias, slope.visible.bias)
+    np.testing.assert_array_equal(step.layers[0].bias, slope.layers[0].bias)
 
 
 @pytest.mark.parametrize("sizes, which", [((4, 3), 0), ((4, 3, 2), 0), ((4, 3, 2), 1)])
@@ -93,7 +93,7 @@ def test_units_whose_field_is_no_tilt_leave_their_neighbours_uncentred(sizes, wh
     change = np.stack([usual(row, sizes, offsets) for row in basis], axis=1)
     found = centred(model, slope, means)
     np.testing.assert_allclose(flat(found), change @ change.T @ flat(slope), rtol=1e-12)
-    log_odds = (chain(parameters)[1][which].log_odds for parameters in (found, slope))
+    log_odds = (parameters.layers[which].log_odds for parameters in (found, slope))
     np.testing.assert_array_equal(*log_odds)
 
 
@@ -104,7 +104,7 @@ def test_it_does_not_matter_which_value_of_a_unit_is_called_one():
     def slope(w, b, c, X):
         model = mf.RBM(w, mf.Bernoulli(b), mf.Bernoulli(c))
         found = centred(model, *gradient_and_means(model, X, mf.tap(model, X)))
-        return found.weights, found.visible.field, found.hidden.field
+        return *found.couplings, *(layer.field for layer in found.layers)
 
     by_w, by_b, by_c = slope(w, b, c, X)
     other_w, other_b, other_c = slope(-w, -b, c + w.sum(0), 1 - X)

@@ -39,7 +39,7 @@ def assert_same(state, other):
     for layer, same in zip(state.model.layers, other.model.layers, strict=True):
         for field, expected in zip(layer, same, strict=True):
             np.testing.assert_array_equal(field, expected)
-    np.testing.assert_array_equal(state.velocity.weights, other.velocity.weights)
+    np.testing.assert_array_equal(state.velocity.couplings[0], other.velocity.couplings[0])
     assert state.history == other.history
     for chain, expected in zip(state.chains, other.chains, strict=True):
         np.testing.assert_array_equal(chain, expected)
@@ -99,7 +99,7 @@ def test_types_are_kept(dtype):
     state = train(start(dtype=dtype), stripes(dtype=dtype), quick(starts="persistent"), seed=0)
     assert state.model.dtype == state.model.visible.field.dtype == dtype
     assert {c.dtype for c in state.chains} == {np.dtype(dtype)}
-    assert state.velocity.hidden.field.dtype == dtype
+    assert state.velocity.layers[1].field.dtype == dtype
 
 
 def test_divergence_is_an_error():
