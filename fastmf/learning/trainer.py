@@ -13,6 +13,7 @@ import numpy as np
 from fastmf.inference._arguments import count
 from fastmf.inference.tap import tap
 from fastmf.learning import checkpoint as files
+from fastmf.learning.compilation import units_of
 from fastmf.learning.gradients import MEAN_FIELD, ORDERS
 from fastmf.learning.landscape import merge
 from fastmf.learning.likelihood import log_likelihood, log_partition_estimate
@@ -146,7 +147,7 @@ def train(
     watched = monitor_rows(X, settings, seed)
     n_batches = -(-_length(X) // settings.batch_size)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
-    with progress(total, done, verbose) as bar:
+    with progress(total, done, verbose, units_of(model)) as bar:
         while state.epoch < settings.n_epochs and not _finished(state, settings):
             epoch = state.epoch
             order = stream(seed, epoch).permutation(_length(X))
