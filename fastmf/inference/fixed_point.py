@@ -1,6 +1,6 @@
 """What every solver returns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -52,3 +52,17 @@ class FixedPoint:
             f"{type(self).__name__}({converged.sum()} of {converged.size} converged, "
             f"at most {np.max(self.n_iter)} sweeps, residual {np.max(self.residual):.3g})"
         )
+
+
+def stacked(first, second):
+    """The rows of one `FixedPoint` and then those of another, of the same model; no history."""
+
+    def stack(name, a, b):
+        if name == "history":
+            return None
+        if isinstance(a, tuple):
+            return tuple(np.concatenate(pair) for pair in zip(a, b, strict=True))
+        return np.concatenate([a, b])
+
+    names = [field.name for field in fields(FixedPoint)]
+    return FixedPoint(*(stack(name, getattr(first, name), getattr(second, name)) for name in names))
