@@ -53,6 +53,7 @@ def experiment(*, seed=0, quick=False, quiet=False):
     Outcome
     """
     from fastmf.datasets import load_digits
+    from fastmf.learning.training.compilation import announced, to_stderr
 
     digits, seconds = load_digits(), {}
     order = np.random.default_rng(seed).permutation(len(digits.X))
@@ -74,16 +75,21 @@ def experiment(*, seed=0, quick=False, quiet=False):
         seconds[name] = time.perf_counter() - start
         return machine
 
-    ahead = get_context("spawn").Process(target=_compile, args=(train,), daemon=True)
+    context = get_context("spawn")
+    compiling = context.Event()
+    ahead = context.Process(target=_compile, args=(train, compiling), daemon=True)
     ahead.start()
     binary = fit("binary", ones, test_ones, "bernoulli", BINARY)
+    if not quiet and compiling.is_set() and ahead.is_alive():
+        to_stderr("fastmf: still compiling kernels for real-valued digits, since the beginning")
     ahead.join()
     real = fit("real-valued", train, test, "truncated_gauss_bernoulli", REAL)
 
     start = time.perf_counter()
     rng = np.random.default_rng(seed)
-    scores, binary_rows = _denoise_binary(binary, ones, test_ones, rng)
-    real_rows, real_errors = _denoise_real(real, test, rng)
+    with announced("denoising", show=None if quiet else to_stderr):
+        scores, binary_rows = _denoise_binary(binary, ones, test_ones, rng)
+        real_rows, real_errors = _denoise_real(real, test, rng)
     seconds["denoising"] = time.perf_counter() - start
     return Outcome(
         digits.shape,
@@ -99,15 +105,18 @@ def experiment(*, seed=0, quick=False, quiet=False):
     )
 
 
-def _compile(X):
+def _compile(X, compiling):
     """Compile, for Numba's cache, what the real-valued machine needs.
 
     In another process this takes no time from the binary machine, and no longer than its learning.
+    The event `compiling` is set if there is anything that is not in the cache.
     """
     from fastmf import GeneralizedRBM
+    from fastmf.learning.training.compilation import announced
 
     machine = GeneralizedRBM(2, visible="truncated_gauss_bernoulli", n_epochs=1, n_threads=1)
-    machine.fit(X[:20]).denoise(X[:2], noise_variance=1)
+    with announced("real-valued digits", show=lambda _: compiling.set()):
+        machine.fit(X[:20]).denoise(X[:2], noise_variance=1)
 
 
 def _denoise_binary(machine, ones, test, rng):

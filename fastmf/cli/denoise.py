@@ -68,6 +68,7 @@ def add(commands):
 def run(arguments):
     """Denoise, write the estimate and say how good it is."""
     from fastmf import GeneralizedRBM
+    from fastmf.learning.training.compilation import announced
 
     _data.check_output(arguments.output, _data.WRITABLE)
     machine = GeneralizedRBM.load(arguments.model)
@@ -81,13 +82,14 @@ def run(arguments):
     given = {"n_starts": arguments.n_starts, "anneal": arguments.anneal}
     if arguments.candidates is not None:
         given["candidates"] = _data.read(arguments.candidates, arguments, whole=True)
-    estimate = machine.denoise(
-        Y,
-        flip_probability=arguments.flip_probability,
-        noise_variance=arguments.noise_variance,
-        random_state=arguments.seed,
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    with announced("denoising"):
+        estimate = machine.denoise(
+            Y,
+            flip_probability=arguments.flip_probability,
+            noise_variance=arguments.noise_variance,
+            random_state=arguments.seed,
+            **{name: value for name, value in given.items() if value is not None},
+        )
     binary = arguments.noise_variance is None
     states = _rounded(estimate, machine.visible_) if binary or arguments.round else None
     if arguments.round:

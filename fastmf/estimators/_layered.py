@@ -56,9 +56,9 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         X : array of shape (n_samples, n_features)
         log_partition : {"log_sum_exp", "mean"} or float
             How the log-partition follows from the distinct solutions reached from `starts_`:
-            the log of the sum of their weights, which is by far the better estimate, or the mean of
-            their log-partitions, as in the figures of Tramel et al. (2018). A number is taken as
-            the log-partition itself.
+            the log of the sum of their weights, which is by far the better estimate (of solutions
+            that no barrier parts one counts), or the mean of their log-partitions, as in the
+            figures of Tramel et al. (2018). A number is taken as the log-partition itself.
 
         Returns
         -------
@@ -86,7 +86,9 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         float
         """
         check_is_fitted(self)
-        return log_partition_estimate(self._solve(self.starts_), how)
+        return log_partition_estimate(
+            self._solve(self.starts_), how, model=self.model_, order=self._order
+        )
 
     def score(self, X, y=None):
         """Average of `score_samples`.

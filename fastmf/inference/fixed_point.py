@@ -1,6 +1,6 @@
 """What every solver returns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -59,3 +59,17 @@ def trace_of(record):
     n_sweeps = int(record.n_iter.max())
     last = np.minimum(np.arange(n_sweeps), record.n_iter[:, None] - 1)
     return np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)
+
+
+def stacked(first, second):
+    """The rows of one `FixedPoint` and then those of another, of the same model; no history."""
+
+    def stack(name, a, b):
+        if name == "history":
+            return None
+        if isinstance(a, tuple):
+            return tuple(np.concatenate(pair) for pair in zip(a, b, strict=True))
+        return np.concatenate([a, b])
+
+    names = [field.name for field in fields(FixedPoint)]
+    return FixedPoint(*(stack(name, getattr(first, name), getattr(second, name)) for name in names))

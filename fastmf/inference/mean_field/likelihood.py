@@ -4,8 +4,7 @@ import numpy as np
 
 from fastmf._common.arguments import number, rows
 from fastmf.inference.mean_field.posterior import posterior
-from fastmf.inference.mean_field.solutions import distinct
-from fastmf.models._layered import check_layered
+from fastmf.inference.mean_field.solutions import distinct, phases
 from fastmf.priors._protocol import by_parts, n_units
 
 ESTIMATES = ("log_sum_exp", "mean")
@@ -63,7 +62,7 @@ def _mean_log_prob(prior, X):
     return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)
 
 
-def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2):
+def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2, *, model=None, order=2):
     """Estimate the log-partition of a model from its mean-field solutions.
 
     Parameters
@@ -76,6 +75,11 @@ def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2):
         the other is right to 0.03.
     merge_tol : float
         See `distinct`.
+    model : RBM or DBM, optional
+        If given, "log_sum_exp" leaves out solutions that no barrier parts from a heavier one; see
+        `phases`.
+    order : {1, 2, 3}, default 2
+        Of the mean-field equations of `solutions`, for the barriers.
 
     Returns
     -------
@@ -85,6 +89,9 @@ def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2):
         raise ValueError(
             f"the estimate of the log-partition must be one of {ESTIMATES}, got {how!r}."
         )
+    if model is not None and how == "log_sum_exp":
+        _, values = phases(model, solutions, order, merge_tol)
+        return float(np.logaddexp.reduce(values)) if len(values) else np.inf
     rows, _ = distinct(solutions, merge_tol)
     values = np.asarray(solutions.log_partition, dtype=np.float64)[rows]
     values = values[np.isfinite(values)]

@@ -10,6 +10,10 @@ from fastmf.inference.mean_field.tap import tap
 
 # Units, and means over groups of units, by which rows are compared first.
 _TELLING_UNITS, _GROUP = 8, 32
+# Where the line between two solutions is looked at; the barrier, in nats, of the order of which
+# they begin to count as two; the log-weight, relative to the largest, below which no barrier is
+# looked for.
+_ON_LINE, _BARRIER, _NEGLIGIBLE = (0.25, 0.5, 0.75), 0.1, -10.0
 
 
 class Solutions(NamedTuple):
@@ -126,6 +130,83 @@ def distinct(reached, merge_tol=1e-2):
     order = np.argsort(-np.asarray(reached.log_partition), kind="stable")
     means = reached.mean[0] if isinstance(reached.mean, tuple) else reached.mean
     return merge(means, order, merge_tol)
+
+
+def phases(model, reached, order=2, merge_tol=1e-2):
+    """Log-weights of the distinct mean-field solutions as phases of their own.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    reached : FixedPoint
+        One row a start, with `log_partition`.
+    order : {1, 2, 3}, default 2
+        Of the mean-field equations that were solved; barriers leave out terms of third order.
+    merge_tol : float, default 1e-2
+        See `distinct`.
+
+    Returns
+    -------
+    rows : array of shape (n_distinct,)
+        The distinct solutions of finite log-partition, largest first.
+    log_weights : array of shape (n_distinct,)
+        Their log-partitions, plus log(1 - exp(-barrier / 0.1)) where a barrier has been computed:
+        how far, in nats, the log-partition falls below that of the solution on the way to the
+        nearest one that is heavier. -inf where it does not fall at all.
+
+    Notes
+    -----
+    While a machine learns, a solution may split into two of nearly the same log-partition, between
+    which it falls by some hundredths of a nat, and be one again an epoch later. Iterations that
+    have not quite converged look the same. Counted in full, two instead of one change the
+    log-partition by log 2; so a solution counts in full only where there is a barrier. The way is
+    the straight line between the tilts of the two: the lowest barrier of all ways may be lower.
+    """
+    rows, _ = distinct(reached, merge_tol)
+    log_weights = np.asarray(reached.log_partition, dtype=np.float64)[rows]
+    finite = np.isfinite(log_weights)
+    rows, log_weights = rows[finite], log_weights[finite]
+    worth = int((log_weights > log_weights.max(initial=-np.inf) + _NEGLIGIBLE).sum())
+    if worth < 2:
+        return rows, log_weights
+    means = reached.mean[0][rows[:worth]]
+    nearest = [((means[:k] - means[k]) ** 2).sum(1).argmin() for k in range(1, worth)]
+    ends = rows[1:worth], rows[nearest]
+    with np.errstate(divide="ignore"):  # without a barrier: a log-weight of -inf
+        log_weights[1:worth] += np.log(
+            -np.expm1(-_barriers(model, reached, *ends, order) / _BARRIER)
+        )
+    return rows, log_weights
+
+
+def _barriers(model, reached, here, there, order):
+    """How far the log-partition falls on the line from some solutions to others, in nats."""
+    values = []
+    for t in (np.float64(0), *_ON_LINE):
+        tilts = (
+            [(1 - t) * part[here] + t * part[there] for part in parts]
+            for parts in (reached.b, reached.a)
+        )
+        values.append(_log_partition_at(model, *tilts, order))
+    return np.maximum(values[0] - np.min(values[1:], 0), 0)
+
+
+def _log_partition_at(model, b, a, order):
+    """Mean-field log-partition of units that are tilted like this, as a function of their moments.
+
+    That is the entropy of such units less their energy, with the pair terms up to second order.
+    """
+    moments, total = [], 0.0
+    for prior, b_, a_ in zip(model.layers, b, a, strict=True):
+        mean, var = prior.moments(b_, a_)
+        moments.append((mean, var))
+        terms = prior.log_partition(b_, a_) - b_ * mean + a_ * (mean * mean + var) / 2
+        total = total + terms.sum(1)
+    for weights, below, above in zip(model.couplings, moments, moments[1:], strict=False):
+        total += ((below[0] @ weights) * above[0]).sum(1)
+        if order > 1:
+            total += ((below[1] @ weights**2) * above[1]).sum(1) / 2
+    return total
 
 
 def merge(means, order=None, merge_tol=1e-2):

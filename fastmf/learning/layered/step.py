@@ -39,6 +39,9 @@ class State:
     chains : tuple of arrays
         Persistent samples (visible,) or solutions (means of all layers, then variances); empty
         until the first step needs them.
+    solutions : tuple of arrays
+        Mean-field solutions of the model after the last epoch (means of all layers, then
+        variances), from which those after the next one are looked for, besides from data.
     history : dict of lists
         One entry an epoch.
     best : RBM, DBM or CRBM
@@ -52,6 +55,7 @@ class State:
     epoch: int = 0
     batch: int = 0
     chains: tuple = ()
+    solutions: tuple = ()
     history: dict = field(default_factory=dict)
     best: RBM | DBM | CRBM | None = None
     waited: int = 0

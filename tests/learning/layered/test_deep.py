@@ -89,3 +89,6 @@ def test_checkpoint_resumes_bitwise(tmp_path):
     assert resumed.history == whole.history
     for a, b in zip(resumed.model.weights, whole.model.weights, strict=True):
         np.testing.assert_array_equal(a, b)
+    assert len(whole.solutions) == 6  # means and variances of three layers
+    for a, b in zip(resumed.solutions, whole.solutions, strict=True):
+        np.testing.assert_array_equal(a, b)

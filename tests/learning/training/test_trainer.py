@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.inference.mean_field.tap import tap
 from fastmf.learning.layered.settings import Settings
 from fastmf.learning.layered.step import initial_state
-from fastmf.learning.training.trainer import _warn_of_collapse, train
-from fastmf.models import RBM, exact
+from fastmf.learning.training.trainer import RBM_FAMILY, _warn_of_collapse, train
+from fastmf.models import DBM, RBM, exact
 from fastmf.priors import Bernoulli, Gaussian, Ising
 
 N_VISIBLE, N_HIDDEN = 8, 4
@@ -170,6 +171,49 @@ def test_callbacks_see_each_epoch_and_may_stop():
 def test_bad_options_of_a_run(options, message):
     with pytest.raises((TypeError, ValueError), match=message):
         train(start(), stripes(), quick(), seed=0, **options)
+
+
+def two_phases(coupling, n_layers=2):
+    """Spins with two solutions if they are coupled strongly, and rows that lead to one or both."""
+    weights = (np.full((9, 9), coupling),) * (n_layers - 1)
+    layers = (Ising(np.zeros(9)),) * n_layers
+    model = RBM(*weights, *layers) if n_layers == 2 else DBM(weights, layers)
+    return model, np.ones((3, 9)), np.vstack([np.ones((3, 9)), -np.ones((3, 9))])
+
+
+@pytest.mark.parametrize("n_layers", [2, 3])
+def test_solutions_found_are_kept_until_they_are_no_more(n_layers):
+    def figure(rows):
+        return RBM_FAMILY.figures(state, rows, None, quick(), 1)["log_likelihood"]
+
+    model, one, both = two_phases(0.4, n_layers)
+    state = initial_state(model)
+    alone = figure(one)
+    assert len(state.solutions) == 2 * n_layers and {len(s) for s in state.solutions} == {1}
+    with_both = figure(both)
+    assert alone - with_both == pytest.approx(np.log(2) / (9 * n_layers), rel=1e-3)
+    # No row leads to the second solution any more, and still it counts, also a little further on.
+    assert figure(one) == pytest.approx(with_both, abs=1e-9)
+    state.model = two_phases(0.38, n_layers)[0]
+    beside = initial_state(state.model)
+    assert figure(one) == pytest.approx(
+        RBM_FAMILY.figures(beside, both, None, quick(), 1)["log_likelihood"], abs=1e-6
+    )
+    # Of weak couplings there is one solution only.
+    state.model = two_phases(0.01, n_layers)[0]
+    reached = tap(state.model, one[:1]).log_partition
+    options = {} if n_layers == 2 else {"tol": 1e-8}
+    expected = log_likelihood(state.model, one, reached[0], **options).mean() / (9 * n_layers)
+    assert figure(one) == pytest.approx(expected, abs=1e-5)
+    assert {len(s) for s in state.solutions} == {1}
+
+
+def test_no_more_solutions_are_kept_than_allowed(monkeypatch):
+    model, _, both = two_phases(0.4)
+    monkeypatch.setattr("fastmf.learning.training.trainer.MAX_SOLUTIONS", 1)
+    state = initial_state(model)
+    RBM_FAMILY.figures(state, both, None, quick(), 1)
+    assert {len(s) for s in state.solutions} == {1}
 
 
 def test_progress_bar_and_plain_lines(capsys, monkeypatch):
