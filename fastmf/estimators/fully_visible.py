@@ -53,15 +53,16 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         `l2` the maximum always exists.
     init : {"auto", "independent", "minorant", "naive_mean_field", "tap"} or (couplings, field)
         Where to start: uncoupled units, the maximum of a quadratic minorant that touches there, or
-        a mean-field inversion; "auto" is "minorant" for Newton's method, and else the better of
-        "independent" and "tap".
+        a mean-field inversion; "auto" is the better of "independent" and "tap" for "lbfgs", and
+        else "minorant". For coordinate updates from zero, as is usual with Nguyen & Wood's, give
+        `(np.zeros((d, d)), np.zeros(d))`.
     step : float
         Of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
         log-pseudo-likelihood never decreases; more warns, though it still does not.
     tol : float
         "bslm" and "gradient" stop when an iteration raises the log-pseudo-likelihood of all rows
-        together by less (the paper's tau; not a bound on what is missing to the maximum). "newton"
-        stops when the rise to expect is below tol^2, "lbfgs" below tol / 100.
+        together by no more (the paper's tau; not a bound on what is missing to the maximum).
+        "newton" stops when the rise to expect is below tol^2, "lbfgs" below tol / 100.
     max_iter : int or None
         None: 10,000 for "bslm" and "gradient", 100 for "newton", 1,000 for "lbfgs".
     threshold : float or None
@@ -82,6 +83,7 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
     history_ : array of shape (n_iter_,)
         Log-pseudo-likelihood of all rows together, less penalties, after each iteration.
     n_iter_ : int
+        At least 1: a start at the maximum is found to be there by one iteration.
     converged_ : bool
         Whether the solver stopped by its own rule, at a maximum not known not to exist.
     existence_ : Existence
@@ -252,9 +254,10 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         if names is not None and self.existence_.units:
             message += f" (units {', '.join(str(names[j]) for j in self.existence_.units)})"
         if not found.stopped and self.existence_.exists is not False:
+            remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"
             message = (
                 f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "
-                "raise max_iter or take another solver" + (f"; {message}" if message else "")
+                f"{remedy} or take another solver" + (f"; {message}" if message else "")
             )
         if message:
             warnings.warn(f"{message}.", ConvergenceWarning, stacklevel=4)
@@ -271,8 +274,9 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
 
     def _start(self, solver):
         if isinstance(self.init, str):
-            # Inversions of strong couplings saturate units, which Newton's method hates.
-            how = "minorant" if solver == "newton" and self.init == "auto" else self.init
+            # Inversions of strong couplings saturate units, whose gradients then are small: all
+            # solvers but L-BFGS would need many iterations to undo that.
+            how = "minorant" if solver != "lbfgs" and self.init == "auto" else self.init
             return solvers.starting_point(self._objective, how)
         if not isinstance(self.init, tuple) or len(self.init) != 2:
             raise TypeError(f"init must be a name or (couplings, field), got {self.init!r:.40}.")

@@ -344,7 +344,7 @@ def bslm(
     """Coordinate-wise maximisation of the penalised log-pseudo-likelihood from several starts.
 
     Eqs. 2.4 and 2.7, in the paper's order: every coordinate goes to the maximum of a quadratic
-    minorant (for `step` 1; any step below 2 climbs), until a sweep gains less than `tol`.
+    minorant (for `step` 1; any step below 2 climbs), until a sweep gains no more than `tol`.
 
     Parameters
     ----------
@@ -368,7 +368,7 @@ def bslm(
     history : array of shape (n_starts, max_iter + 1)
         Penalised log-pseudo-likelihood at the start and after each sweep.
     n_iter : int64 array of shape (n_starts,)
-        Filled with the number of sweeps, negative if the last still gained `tol` or more.
+        Filled with the number of sweeps, negative if the last still gained more than `tol`.
     """
     n_units, n_rows = states.shape
     # Bytes in place of numbers: from memory come the spins of two units for each coupling.
@@ -393,7 +393,7 @@ def bslm(
                     coupling = couplings_s[j, k]
                     value -= l1 * abs(coupling) + l2 / 2 * coupling**2
             history_s[sweep] = scale * value
-            if sweep > 0 and history_s[sweep] - history_s[sweep - 1] < tol:
+            if sweep > 0 and history_s[sweep] - history_s[sweep - 1] <= tol:
                 n_iter[start] = sweep
                 break
             if sweep < max_iter:

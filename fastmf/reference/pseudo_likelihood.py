@@ -68,6 +68,6 @@ def bslm(
                         eta[k] += change * states[j]
                         tanh[j], tanh[k] = np.tanh(eta[j]), np.tanh(eta[k])
             values[sweep] = scale * _value(states, weights, J, h, eta, l1, l2)
-            if values[sweep] - values[sweep - 1] < tol:
+            if values[sweep] - values[sweep - 1] <= tol:
                 n_iter[s] = sweep
                 break

@@ -9,6 +9,12 @@ import fastmf as mf
 from fastmf.inference.sampling.spins import all_states, probabilities
 
 SOLVERS = ["auto", "bslm", "gradient", "newton", "lbfgs"]
+# Every solver with every penalty that it has.
+PENALISED = [
+    *((solver, options) for solver in SOLVERS for options in ({}, {"l2": 0.02})),
+    *((solver, {"l1": 0.02}) for solver in ("auto", "bslm", "lbfgs")),
+    *((solver, {"penalty": "firth"}) for solver in ("auto", "newton")),
+]
 
 
 def machine(d=5, seed=0, scale=0.4):
@@ -251,6 +257,43 @@ def test_start_of_ones_own(fitted):
     assert again.n_iter_ == 1
     with pytest.raises(ValueError, match="init"):
         mf.FullyVisibleBoltzmannMachine(init=(init[0], init[1][:2])).fit(rows())
+
+
+@pytest.mark.parametrize("solver, options", PENALISED)
+def test_balanced_designs_have_converged(solver, options):
+    """Every state equally often: the maximum is where every named start is."""
+    for d in (1, 2, 3):
+        for max_iter, weight in ((None, None), (1, np.full(2**d, 5.0)), (3, np.full(2**d, 0.1))):
+            found = mf.FullyVisibleBoltzmannMachine(solver=solver, max_iter=max_iter, **options)
+            found.fit((all_states(d) + 1) / 2, sample_weight=weight)
+            assert found.converged_ and found.existence_.exists
+            assert found.n_iter_ == len(found.history_) == 1
+            assert abs(found.couplings_).max() < 1e-12 and abs(found.field_).max() < 1e-12
+
+
+@pytest.mark.parametrize("solver, options", PENALISED)
+def test_a_fit_from_the_result_of_a_fit_stops_at_once(solver, options):
+    X, weight = rows(), np.random.default_rng(0).random(600)
+    for width in (2, 5):
+        first = mf.FullyVisibleBoltzmannMachine(solver=solver, **options)
+        first.fit(X[:, :width], sample_weight=weight)
+        init = first.couplings_, first.field_
+        again = mf.FullyVisibleBoltzmannMachine(solver=solver, init=init, max_iter=1, **options)
+        again.fit(X[:, :width], sample_weight=weight)
+        assert first.converged_ and again.converged_ and again.n_iter_ == 1
+        assert again.history_[-1] == pytest.approx(first.history_[-1], abs=1e-4)
+        np.testing.assert_allclose(again.couplings_, first.couplings_, atol=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["bslm", "gradient"])
+def test_the_default_start_of_coordinate_steps_is_the_minorant(solver):
+    options = {"solver": solver, "max_iter": 4}
+    histories = []
+    for init in ("auto", "minorant"):
+        with pytest.warns(ConvergenceWarning, match="4 iterations of 4.*raise max_iter"):
+            found = mf.FullyVisibleBoltzmannMachine(init=init, **options).fit(rows())
+        histories.append(found.history_)
+    np.testing.assert_array_equal(*histories)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import numpy as np
 from fastmf._common.arguments import number, rows
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct, phases
+from fastmf.models._layered import check_layered
 from fastmf.priors._protocol import by_parts, n_units
 
 ESTIMATES = ("log_sum_exp", "mean")

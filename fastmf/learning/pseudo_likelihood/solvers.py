@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, optimize
+from scipy.sparse.linalg import LinearOperator, cg
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import pseudo_likelihood as kernels
@@ -14,6 +15,10 @@ from fastmf.special import log_2_cosh
 # Newton's method keeps a Hessian whose last step shrank the rise to expect by such a factor, and
 # doubles a step at whose end such a share of the slope is left.
 _KEEP, _LEFT = 1e-5, 0.25
+# Rounding error of a derivative, of at most 2 in each row: what Newton's method cannot better.
+_ROUNDING = 1e-15
+# Parameters up to which the minorant's maximum is found by a factorisation.
+_DIRECT = 300
 MAX_ITER = {"bslm": 10_000, "gradient": 10_000, "newton": 100, "lbfgs": 1000}
 
 
@@ -84,8 +89,35 @@ def _first_step(objective, independent, tanh):
     np.divide(tanh, field, out=curvature, where=field != 0)
     of_couplings = objective.second - np.outer(objective.mean, tanh)
     slope = objective.packed(of_couplings + of_couplings.T, objective.mean - tanh)
-    factor = factorised(objective.common_hessian(curvature))
-    return solved(factor, slope - objective.l2 * independent)
+    slope -= objective.l2 * independent
+    if objective.n_parameters <= _DIRECT:
+        return solved(factorised(objective.common_hessian(curvature)), slope)
+    return _by_conjugate_gradients(objective, curvature, slope)
+
+
+def _by_conjugate_gradients(objective, curvature, slope, tol=1e-3, max_iter=200):
+    """Solution of the equations with `common_hessian(curvature)`, without making that matrix.
+
+    A product with it takes n_units^3 operations. The Hessian is nearly the identity in
+    `Coordinates`, which precondition. Each iteration raises the quadratic function.
+    """
+    coordinates, size = Coordinates(objective), len(slope)
+
+    def times(vector):
+        couplings, field = objective.unpacked(vector)
+        of_field = curvature * (field + couplings @ objective.mean)
+        of_couplings = np.outer(field, objective.mean) + couplings @ objective.second
+        of_couplings *= curvature[:, None]
+        return objective.packed(of_couplings + of_couplings.T, of_field) + objective.l2 * vector
+
+    def preconditioned(vector):
+        return coordinates.to_parameters(coordinates.gradient(vector))
+
+    matrix, inverse = (
+        LinearOperator((size, size), matvec=function, dtype=float)
+        for function in (times, preconditioned)
+    )
+    return cg(matrix, slope, rtol=tol, maxiter=max_iter, M=inverse)[0]
 
 
 def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ITER["bslm"]):
@@ -122,7 +154,7 @@ def gradient(objective, start, *, step=1.0, tol=1e-5, max_iter=MAX_ITER["gradien
         new, slope = objective.value_and_gradient(parameters)
         history.append(objective.total * new)
         rise, value = objective.total * (new - value), new
-        if rise < tol:
+        if rise <= tol:
             return Fit(parameters, history, True)
     return Fit(parameters, history, False)
 
@@ -163,9 +195,9 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
     The Hessian is kept while steps by the last one still shrink the gradient fast. Where units
     saturate it fades along the step, as exp(-2 |eta|), so that a step only takes one off every |2
     eta| that is missing: it is doubled while much of the slope is left. Stops when the quadratic
-    model promises a rise below tol^2, after a last step; with `firth` the objective has half the
-    log-determinant of its Hessian added (Firth 1993), and the steps are those of scoring, without
-    the second derivatives of the determinant.
+    model promises a rise below tol^2, after a last step, or when derivatives are rounding errors.
+    With `firth` the objective has half the log-determinant of its Hessian added (Firth 1993), and
+    the steps are those of scoring, without the second derivatives of the determinant.
     """
     parameters, history = np.array(start), []
     value, slope = objective.value_and_gradient(parameters)
@@ -213,7 +245,7 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
                 step, promise = stepped()
             elif share < 1e-10:
                 history.append(objective.total * before)
-                return Fit(parameters, history, objective.total * promise / 2 < tol)
+                return Fit(parameters, history, objective.total * promise / 2 <= tol)
         while not firth and fresh and share >= 1 and new_slope @ step > _LEFT * promise:
             longer = parameters + 2 * share * step
             further, slope = objective.value_and_gradient(longer)
@@ -222,6 +254,7 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
             candidate, value, new_slope, share = longer, further, slope, 2 * share
         # A kept Hessian leaves more behind.
         enough = tol**2 if fresh else (_KEEP * tol) ** 2
+        rounded = fresh and max(abs(slope).max(), abs(new_slope).max()) <= _ROUNDING
         parameters, slope, fresh = candidate, new_slope, firth
         shifted, ridge = ridge > 1e-10, ridge / 10 if ridge > 1e-12 else 0.0
         if firth:
@@ -229,7 +262,7 @@ def newton(objective, start, *, firth=False, tol=1e-5, max_iter=MAX_ITER["newton
         elif share < 1:
             factor = None
         history.append(objective.total * value)
-        if not shifted and objective.total * promise / 2 < enough:
+        if not shifted and (rounded or objective.total * promise / 2 <= enough):
             return Fit(parameters, history, True)
     return Fit(parameters, history, False)
 
@@ -239,7 +272,9 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
 
     In those of `SeparateCoordinates` with `l1`, couplings being differences of two non-negative
     parts, for L-BFGS-B; and if rows are so few that a gradient takes less than the turn to
-    eigenvectors. Stops when half the squared gradient, the rise to expect, is below tol / 100.
+    eigenvectors. Stops when half the squared gradient, the rise to expect, is below tol / 100; if
+    it is at the start, that is the result of a single iteration. Where rounding ends the search
+    earlier, it counts as stopped if the rise to expect is below tol or the value's rounding error.
     """
     separate = l1 or len(objective.weights) < 2 * objective.n_units
     coordinates = (SeparateCoordinates if separate else Coordinates)(objective)
@@ -260,25 +295,33 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
         gradients["last"] = slope
         return -value, slope
 
-    def callback(intermediate_result):
-        x, slope = intermediate_result.x, gradients["last"].copy()
-        history.append(-objective.total * float(intermediate_result.fun))
+    def expected_rise(x, slope):
         if l1:
-            slope[d:] = np.where((x[d:] <= 0) & (slope[d:] > 0), 0, slope[d:])
-        if objective.total * (slope @ slope) / 2 < tol / 100:
+            outward = (x[d:] <= 0) & (slope[d:] > 0)
+            slope = np.concatenate([slope[:d], np.where(outward, 0, slope[d:])])
+        return objective.total * (slope @ slope) / 2
+
+    def callback(intermediate_result):
+        history.append(-objective.total * float(intermediate_result.fun))
+        if expected_rise(intermediate_result.x, gradients["last"]) < tol / 100:
             raise StopIteration
 
     x = coordinates.from_parameters(start)
     if l1:
         x = np.concatenate([x[:d], np.maximum(x[d:], 0), np.maximum(-x[d:], 0)])
+    value, slope = loss(x)
+    # SciPy makes no iteration where the gradient is zero, and none succeeds where it is rounding.
+    if expected_rise(x, slope) < tol / 100:
+        return Fit(np.array(start), [-objective.total * value], True)
     bounds = [(None, None)] * d + [(0, None)] * (len(x) - d) if l1 else None
     result = optimize.minimize(
         loss, x, jac=True, method="L-BFGS-B", bounds=bounds, callback=callback,
         options={"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": 0, "gtol": 0, "maxcor": 20},
     )  # fmt: skip
-    # Status 99 is the callback's; 2 is a line search that rounding has ended.
-    stopped = result.status == 99 or (result.status == 2 and len(history) > 0)
-    slope = gradients["last"]
-    if result.status == 2 and not l1:
-        stopped = objective.total * (slope @ slope) / 2 < tol
+    if not history:
+        history.append(-objective.total * float(result.fun))
+    # Status 99 is the callback's; 0 and 2 are values, or a line search, that rounding has ended.
+    rounding = 1e-15 * objective.total * max(1, abs(result.fun))
+    enough = max(rounding, tol if result.status in (0, 2) else 0)
+    stopped = result.status == 99 or expected_rise(result.x, result.jac) < enough
     return Fit(to_parameters(result.x), history, bool(stopped))

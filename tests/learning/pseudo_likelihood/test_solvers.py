@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastmf.inference.sampling.spins import all_states, probabilities
+from fastmf.inference.sampling.spins import all_states, probabilities, sample
 from fastmf.learning.pseudo_likelihood import solvers
 from fastmf.learning.pseudo_likelihood.distinct_rows import Rows, merged
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
@@ -79,6 +79,106 @@ def test_the_maximum_of_the_quadratic_minorant(l2):
     fits = [solvers.newton(objective, point) for point in (independent, start)]
     assert len(fits[1].history) < len(fits[0].history)
     np.testing.assert_allclose(fits[0].parameters, fits[1].parameters, atol=1e-8)
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.05])
+@pytest.mark.parametrize("dependent", [False, True])
+def test_the_minorant_of_many_units_without_its_matrix(l2, dependent, monkeypatch):
+    """By conjugate gradients it promises what the solution of the equations promises."""
+    rng = np.random.default_rng(3)
+    common = rng.normal(size=(400, 1))
+    states = np.where(rng.normal(size=(400, 12)) + 2 * common > 0.5, 1.0, -1.0)
+    if dependent:
+        states[:, 4], states[:, 7] = states[:, 1], 1.0
+    objective = PseudoLikelihood(merged(states), l2)
+    independent = solvers.starting_point(objective, "independent")
+    slope = objective.value_and_gradient(independent)[1]
+    field = independent[:12]
+    hessian = objective.common_hessian(np.tanh(field) / field)
+
+    def promised(start):
+        step = start - independent
+        return slope @ step - step @ hessian @ step / 2
+
+    expected = promised(independent + np.linalg.lstsq(hessian, slope, rcond=1e-10)[0])
+    assert expected > 0.05
+    monkeypatch.setattr(solvers, "_DIRECT", 0)
+    found = solvers.starting_point(objective, "minorant")
+    assert promised(found) == pytest.approx(expected, rel=1e-3)
+    rise = objective.value_and_gradient(found)[0] - objective.value_and_gradient(independent)[0]
+    assert rise >= promised(found) > 0
+
+
+def test_the_minorant_of_more_units_than_matrices_are_made_for(monkeypatch):
+    rng = np.random.default_rng(4)
+    states = np.where(rng.normal(size=(500, 150)) + rng.normal(size=(500, 1)) > 0, 1.0, -1.0)
+    objective = PseudoLikelihood(merged(states))
+
+    def no_matrix(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(PseudoLikelihood, "common_hessian", no_matrix)
+    starts = (solvers.starting_point(objective, how) for how in ("independent", "minorant"))
+    values = [objective.value_and_gradient(start)[0] for start in starts]
+    assert values[1] > values[0] + 1
+
+
+@pytest.mark.parametrize("d", [5, 10, 15])
+def test_bslm_from_the_minorant_is_not_behind_bslm_from_zero(d):
+    """Nguyen & Wood's design, couplings and fields of variance 0.5; mean-field starts saturate."""
+    for seed in range(3):
+        rng = np.random.default_rng([d, seed])
+        J = np.triu(np.sqrt(0.5) * rng.normal(size=(d, d)), 1)
+        model = BoltzmannMachine(J + J.T, Ising(np.sqrt(0.5) * rng.normal(size=d)))
+        objective = PseudoLikelihood(merged(sample(model, 2000, rng)))
+        start = solvers.starting_point(objective, "minorant")
+        ours, zero = solvers.bslm(objective, [start, 0 * start], max_iter=30)
+        assert ours.history[-1] > zero.history[-1]
+        assert ours.history[9] > zero.history[9]
+        before = objective.total * objective.value_and_gradient(start)[0]
+        assert (np.diff([before, *ours.history]) > -1e-11 * abs(before)).all()
+
+
+SOLVERS = {
+    "bslm": lambda objective, start, **options: solvers.bslm(objective, [start], **options)[0],
+    "gradient": solvers.gradient,
+    "newton": solvers.newton,
+    "firth": lambda *args, **options: solvers.newton(*args, firth=True, **options),
+    "lbfgs": solvers.lbfgs,
+    "lbfgs, l1": lambda *args, **options: solvers.lbfgs(*args, l1=0.01, **options),
+    "bslm, l1": lambda objective, start, **options: solvers.bslm(
+        objective, [start], l1=0.01, **options
+    )[0],
+}
+
+
+@pytest.mark.parametrize("tol", [1e-5, 1e-12, 0.0])
+@pytest.mark.parametrize("l2", [0.0, 0.1])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_start_at_the_maximum_stops_at_once(solver, l2, tol):
+    """All states equally often: zero is the maximum, where derivatives are exactly zero."""
+    for d in (1, 2, 3):
+        objective = PseudoLikelihood(merged(all_states(d), np.full(2**d, 3.0)), l2)
+        fit = SOLVERS[solver](objective, np.zeros(objective.n_parameters), tol=tol, max_iter=1)
+        assert fit.stopped and len(fit.history) == 1
+        assert (fit.parameters == 0).all()
+        if solver != "firth":
+            assert fit.history[0] == pytest.approx(-3 * d * 2**d * np.log(2))
+
+
+@pytest.mark.parametrize("total", [1.0, 1e12])
+@pytest.mark.parametrize("solver", ["newton", "lbfgs", "lbfgs, l1"])
+def test_rounding_errors_count_as_a_maximum(solver, total):
+    """No tolerance that rounding does not permit keeps a solver from its end."""
+    rng = np.random.default_rng(0)
+    states = np.where(rng.random((300, 8)) + rng.random((300, 1)) > 0.8, 1.0, -1.0)
+    objective = PseudoLikelihood(merged(states, np.full(300, total / 300)))
+    start = solvers.starting_point(objective, "minorant")
+    fit = SOLVERS[solver](objective, start, tol=0.0)
+    assert fit.stopped and len(fit.history) < 60
+    again = SOLVERS[solver](objective, fit.parameters, tol=0.0)
+    assert again.stopped and 1 <= len(again.history) < 10
+    np.testing.assert_allclose(again.parameters, fit.parameters, atol=1e-6)
 
 
 def test_bslm_from_several_starts_ends_in_one_point():
