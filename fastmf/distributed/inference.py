@@ -15,7 +15,7 @@ from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.tap import tap as solve_tap
 
 # Wide enough for how a row ended, whatever block it is in.
-_MESSAGE = np.dtype("U160")
+_MESSAGE = np.dtype("U256")
 
 
 def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1, **options):

@@ -17,8 +17,6 @@ A row (one set of fields) is owned by one thread from start to end; the sweeps o
 are shared block by block of visible units.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba.extending import register_jitable
 
@@ -36,6 +34,7 @@ from fastmf.kernels.beliefs import (
     SUM,
     TILE,
     WINDOW,
+    Work,
 )
 from fastmf.kernels.odds import (
     add,
@@ -142,15 +141,6 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
     partial.change[seat, block], partial.value[seat, block] = change, value
 
 
-class Work(NamedTuple):
-    """What one worker writes on: messages to a tile of visible units, their beliefs, products."""
-
-    received: np.ndarray
-    visible: np.ndarray
-    product: np.ndarray
-    wide: np.ndarray
-
-
 @register_jitable(**INNER)
 def _work(beliefs):
     n, kind = beliefs.shape[2], beliefs.dtype
@@ -204,11 +194,14 @@ def _conclude(settings, problem, row, record, partial, seat):
         record.history[row, record.n_iter[row]] = change
     record.residual[row] = change
     record.n_iter[row] += 1
-    if change <= settings.tol and damping == 0:
+    # Undamped sweeps can move away from a fixed point that damping d holds, at most this fast.
+    held = record.damping[row]
+    limit = max(settings.tol * (1 - held) / (1 + held), settings.rounding)
+    if change <= limit and damping == 0:
         record.status[row] = CONVERGED
     elif record.n_iter[row] == settings.max_iter:
         record.status[row] = OUT_OF_SWEEPS
-    elif change <= settings.tol:
+    elif change <= limit:
         record.status[row] = CONFIRMING
     else:
         record.status[row] = RUNNING
