@@ -127,3 +127,19 @@ def test_mixed_product(scale, dtype):
             assert change(hidden, result.b[1][row].astype(float)) <= 1e-8 + rounding
             n_converged += 1
     assert n_converged > 20
+
+
+def test_centred_machines_of_couplings_near_the_limit():
+    """The minimiser alone sees no change there that a sweep would make, up to 1 in a belief."""
+    n_converged = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        weights = (330 * rng.normal(size=(3, 2))).clip(-338, 338)
+        fields = [rng.normal(size=n) - weights.sum(axis) / 2 for n, axis in ((3, 1), (2, 0))]
+        model = mf.RBM(weights, mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+        fields = [field[None] for field in fields]
+        result = mf.belief_propagation(
+            model, field=tuple(fields), on_failure="minimise", max_iter=100, messages=True
+        )
+        n_converged += check(model, fields, result, softplus, 1e-8)
+    assert n_converged >= 10
