@@ -7,7 +7,7 @@ from numbers import Integral
 import numpy as np
 
 from fastmf._common.arguments import count, generator
-from fastmf._outcomes import MESSAGES
+from fastmf._outcomes import MESSAGES, POLISHED
 from fastmf.distributed._rows import blocks, is_dask
 from fastmf.inference.bp._decoding import draws_per_row
 from fastmf.inference.bp.belief_propagation import belief_propagation as solve_beliefs
@@ -15,7 +15,7 @@ from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.tap import tap as solve_tap
 
 # Wide enough for how a row ended, whatever block it is in.
-_MESSAGE = np.dtype(f"U{max(map(len, MESSAGES.values()))}")
+_MESSAGE = np.dtype(f"U{max(map(len, MESSAGES.values())) + len(POLISHED)}")
 
 
 def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1, **options):

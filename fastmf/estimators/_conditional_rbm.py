@@ -4,9 +4,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from fastmf._common.arguments import count
 from fastmf.estimators._files import Saved
 from fastmf.estimators._runs import seed_of
 from fastmf.learning.conditional import infer
+
+# More starts of joint and marginal MAP: see the notes of `predict` for what they cost and give.
+N_RESTARTS = 8
 
 
 class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
@@ -19,7 +23,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         """The two values of the labels, or a list of them for each label."""
         return self._values if self._one_column else [self._values] * self.model_.n_visible
 
-    def predict(self, X, decode=None, *, polish=False, n_restarts=0):
+    def predict(self, X, decode=None, *, polish=None, n_restarts=None):
         """Labels of each row.
 
         Parameters
@@ -30,10 +34,11 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
             labels and hidden units together (max-product), or the most probable labels
             (mixed-product). None for what belongs to `inference`. Hard decisions may cycle; the
             best assignment of all iterations is what is returned.
-        polish : bool, default False
-            Improve joint or marginal MAP labels until flipping no single one helps.
-        n_restarts : int, default 0
-            Decode so many more times from random labels, and keep the best.
+        polish : bool, optional
+            Improve joint or marginal MAP labels until flipping no single one helps. None: done.
+        n_restarts : int, optional
+            Decode so many more times from random labels, the same for each row, and keep the best.
+            None: 8 times for joint and marginal MAP.
 
         Returns
         -------
@@ -43,6 +48,14 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         ------
         ValueError
             For another `decode`, or a search for labels that are modes of marginals.
+
+        Notes
+        -----
+        Polishing costs as much as some five iterations, and every restart as much as decoding
+        without any: nine times in all, 0.25 s instead of 0.03 s for 300 rows of 32 labels and 64
+        hidden units, 1.3 s instead of 0.16 s for 20 rows of 784 and 256. The best labels known were
+        found in 83% of the rows without restarts, in 99% with 4, in all with 8 (a machine of the
+        lower halves of digits, marginal MAP). `polish=False, n_restarts=0` is decoding alone.
         """
         check_is_fitted(self)
         inference = self._matched
@@ -56,18 +69,26 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
             if decode not in known:
                 raise ValueError(f"decode must be one of {tuple(known)}, got {decode!r}.")
             inference = known[decode]
-        search = {}
-        if polish or n_restarts:
-            if inference in ("bp", "mean_field"):
+        search = self._search(inference, polish, n_restarts)
+        found = self._infer(self._features(X), inference, **search)
+        predicted = self._values[(found.visible > 0.5).astype(int)]
+        return predicted[:, 0] if self._one_column else predicted
+
+    def _search(self, inference, polish, n_restarts):
+        """Options of the search for labels; the same random ones for every row, in any company."""
+        if inference in ("bp", "mean_field"):
+            if polish or n_restarts:
                 raise ValueError(
                     "polish and n_restarts need decode='joint_map' or 'marginal_map': the modes of "
                     "marginals are not found by a search."
                 )
+            return {}
+        n_restarts = count("n_restarts", N_RESTARTS if n_restarts is None else n_restarts, 0)
+        search = {"polish": polish is None or bool(polish)}
+        if n_restarts:
             rng = np.random.default_rng(seed_of(self.random_state) or 0)
-            search = {"polish": polish, "n_restarts": n_restarts, "rng": rng}
-        found = self._infer(self._features(X), inference, **search)
-        predicted = self._values[(found.visible > 0.5).astype(int)]
-        return predicted[:, 0] if self._one_column else predicted
+            search["starts"] = rng.random((n_restarts, self.model_.n_visible)) < 0.5
+        return search
 
     def predict_proba(self, X):
         """Marginal probability of the second value of each label.

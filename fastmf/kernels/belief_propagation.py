@@ -17,13 +17,10 @@ A row (one set of fields) is owned by one thread from start to end; the sweeps o
 are shared block by block of visible units.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba.extending import register_jitable
 
 from fastmf._numba import INNER, REORDER, fetch_and_increment, kernel
-from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.bp_messages import (
     add,
     clipped,
@@ -40,7 +37,21 @@ from fastmf.kernels.bp_messages import (
     take_logs,
     total_of,
 )
-from fastmf.kernels.bp_types import BLOCK, MAX, MIXED, MOST_DAMPING, PAIR_BLOCK, SUM, TILE, WINDOW
+from fastmf.kernels.bp_types import (
+    BLOCK,
+    CONFIRMING,
+    CONVERGED,
+    MAX,
+    MIXED,
+    MOST_DAMPING,
+    OUT_OF_ITERATIONS,
+    PAIR_BLOCK,
+    RUNNING,
+    SUM,
+    TILE,
+    WINDOW,
+    Work,
+)
 from fastmf.special import exp, sigmoid_pair, softplus
 
 
@@ -130,15 +141,6 @@ def _sweep_block(settings, problem, row, block, messages, damping, record, parti
     partial.change[seat, block], partial.value[seat, block] = change, value
 
 
-class Work(NamedTuple):
-    """What one worker writes on: messages to a tile of visible units, their beliefs, products."""
-
-    received: np.ndarray
-    visible: np.ndarray
-    product: np.ndarray
-    wide: np.ndarray
-
-
 @register_jitable(**INNER)
 def _work(beliefs):
     n, kind = beliefs.shape[2], beliefs.dtype
@@ -192,11 +194,14 @@ def _conclude(settings, problem, row, record, partial, seat):
         record.history[row, record.n_iter[row]] = change
     record.residual[row] = change
     record.n_iter[row] += 1
-    if change <= settings.tol and damping == 0:
+    # Undamped sweeps can move away from a fixed point that damping d holds, at most this fast.
+    held = record.damping[row]
+    limit = max(settings.tol * (1 - held) / (1 + held), settings.rounding)
+    if change <= limit and damping == 0:
         record.status[row] = CONVERGED
     elif record.n_iter[row] == settings.max_iter:
         record.status[row] = OUT_OF_ITERATIONS
-    elif change <= settings.tol:
+    elif change <= limit:
         record.status[row] = CONFIRMING
     else:
         record.status[row] = RUNNING

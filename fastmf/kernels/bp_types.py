@@ -51,6 +51,8 @@ class Settings(NamedTuple):
     adaptive : bool
         Whether rows that make no progress are damped.
     tol : float
+    rounding : float
+        Change of a belief that rounding may leave; no row is asked for less.
     max_iter : int
     fold : bool
         Whether four factors of a product fit in the type of the messages.
@@ -62,6 +64,7 @@ class Settings(NamedTuple):
     algorithm: int
     adaptive: bool
     tol: float
+    rounding: float
     max_iter: int
     fold: bool
     chunk: int
@@ -125,3 +128,12 @@ class Partial(NamedTuple):
     fields: np.ndarray
     change: np.ndarray
     value: np.ndarray
+
+
+class Work(NamedTuple):
+    """What one worker writes on: messages to a tile of visible units, their beliefs, products."""
+
+    received: np.ndarray
+    visible: np.ndarray
+    product: np.ndarray
+    wide: np.ndarray

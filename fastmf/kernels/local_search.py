@@ -11,8 +11,10 @@ from fastmf._numba import REORDER, fetch_and_increment, kernel
 from fastmf.kernels.bp_messages import add, from_off, from_on, log_of_product, rise
 from fastmf.special import sigmoid_pair, softplus
 
-# A gain below this share of what it is the difference of could be rounding, taken back and forth.
-RESOLUTION = 1e-10
+# A gain below this fraction of the terms it is the difference of could be rounding, and repeat.
+RESOLUTION = 1e-11
+# Rounds over all visible units; of couplings of many orders of magnitude rounding could be more.
+MAX_ROUNDS = 1000
 
 
 @kernel(fastmath=REORDER, inline=True)
@@ -61,7 +63,7 @@ def _gain(joint, i, on, weights, exponentials, row_sum, bias, chunk, field, work
 @kernel
 def climb(
     joint, weights, exponentials, row_sums, visible_field, hidden_field, chunk, visible, objective,
-    queue,
+    optimal, queue,
 ):  # fmt: skip
     """Flip visible units, one after another, while that raises the objective.
 
@@ -83,11 +85,17 @@ def climb(
         Where to start, and where that ended.
     objective : float64 array of shape (n_rows,)
         Filled with log-probabilities but for log Z.
+    optimal : bool array of shape (n_rows,)
+        Filled with whether no single flip helps; False after `MAX_ROUNDS` rounds.
     queue : int64 array of shape (1,)
         Next row that nobody has taken; shared by all threads that call this.
     """
     n_visible, n_hidden = weights.shape
     field, work = np.empty(n_hidden), np.ones((3, n_hidden))
+    scale = np.ones(n_visible)
+    for i in range(n_visible):
+        for j in range(n_hidden):
+            scale[i] += abs(weights[i, j])
     while True:
         row = fetch_and_increment(queue)
         if row >= visible.shape[0]:
@@ -101,12 +109,13 @@ def climb(
             if v[i]:
                 add(weights[i], field)
         _probabilities(field, work[0], work[1])
-        i = unchanged = 0
-        while unchanged < n_visible:
+        visits = unchanged = 0
+        while unchanged < n_visible and visits < MAX_ROUNDS * n_visible:
+            i = visits % n_visible
             gain = _gain(
                 joint, i, v[i], weights, exponentials, row_sums[i], b[i], chunk, field, work
             )
-            if gain > RESOLUTION * (1 + abs(b[i]) + abs(row_sums[i])):
+            if gain > RESOLUTION * (scale[i] + abs(b[i])):
                 _move(field, -1.0 if v[i] else 1.0, weights[i])
                 if not joint:
                     _probabilities(field, work[0], work[1])
@@ -114,7 +123,8 @@ def climb(
                 unchanged = 0
             else:
                 unchanged += 1
-            i = (i + 1) % n_visible
+            visits += 1
+        optimal[row] = unchanged >= n_visible
         # Fields that were moved often carry the rounding of all moves.
         for j in range(n_hidden):
             field[j] = c[j]

@@ -113,7 +113,8 @@ def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=Fals
     log_partition : bool
         Whether mean field computes it; belief propagation does anyway.
     **search
-        `polish`, `n_restarts` and `rng` of max- and mixed-product.
+        `polish` (here False unless asked for), `n_restarts`, `starts` and `rng` of max- and
+        mixed-product.
 
     Returns
     -------
@@ -136,7 +137,8 @@ def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=Fals
         found = belief_propagation(rbm, pairwise="mean", **options)
         return Moments(*found.mean, found.pairwise, found.log_partition, found.residual)
     algorithm = {"max_product": "max", "mixed_product": "mixed"}[inference]
-    found = belief_propagation(rbm, algorithm=algorithm, **options, **search)
+    options |= {"polish": False} | search
+    found = belief_propagation(rbm, algorithm=algorithm, **options)
     visible, hidden = (part.astype(model.dtype, copy=False) for part in found.assignment)
     if inference == "mixed_product":
         hidden = hidden_means(model, visible, c)

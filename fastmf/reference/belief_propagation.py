@@ -102,11 +102,14 @@ def _conclude(settings, problem, row, record, partial, seat):
         record.history[row, record.n_iter[row]] = change
     record.residual[row] = change
     record.n_iter[row] += 1
-    if change <= settings.tol and damping == 0:
+    # Undamped sweeps can move away from a fixed point that damping d holds, at most this fast.
+    held = record.damping[row]
+    limit = max(settings.tol * (1 - held) / (1 + held), settings.rounding)
+    if change <= limit and damping == 0:
         record.status[row] = CONVERGED
     elif record.n_iter[row] == settings.max_iter:
         record.status[row] = OUT_OF_ITERATIONS
-    elif change <= settings.tol:
+    elif change <= limit:
         record.status[row] = CONFIRMING
     else:
         record.status[row] = RUNNING

@@ -16,17 +16,18 @@ def climb_arguments(size, dtype, rows=None, joint=False):
     exponentials = np.exp(weights[:0] if joint else weights)
     chunk = int(340 / abs(weights).max())
     fields = visible_field.astype(dtype), hidden_field.astype(dtype)
-    objective, queue = np.zeros(len(rows)), np.zeros(1, np.int64)
-    return joint, weights, exponentials, weights.sum(1), *fields, chunk, visible, objective, queue
+    outcome = visible, np.zeros(len(rows)), np.zeros(len(rows), bool)
+    queue = np.zeros(1, np.int64)
+    return joint, weights, exponentials, weights.sum(1), *fields, chunk, *outcome, queue
 
 
 def of_climb(arguments):
     """Where the rows end."""
-    return {"visible": arguments[-3], "objective": arguments[-2]}
+    return {"visible": arguments[-4], "objective": arguments[-3], "optimal": arguments[-2]}
 
 
 CASES = [
     Case("local_search.climb", name, with_options(climb_arguments, joint=joint), of_climb,
-         {"float64": 1e-9}, ("visible",), large=True, dtypes=("float64",))
+         {"float64": 1e-9}, ("visible", "optimal"), large=True, dtypes=("float64",))
     for name, joint in (("marginal", False), ("joint", True))
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._common.arguments import generator
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels.bp_types import Record
 from fastmf.kernels.local_search import climb
@@ -15,11 +16,17 @@ def draws_per_row(model, n_restarts):
     return (n_restarts + 1) * len(model.weights)
 
 
-def scatter(model, bits, record, n_starts, rng):
-    """Random assignments for rows to start from, but for the first of each `n_starts` rows."""
+def scatter(model, bits, record, starts, n_starts, rng):
+    """Assignments for rows to start from, but for the first of each `n_starts` rows.
+
+    Those in `starts`, the same for each of them, or random ones where there are none.
+    """
     n_rows, n = record.visible.shape
-    visible = rng.random((n_rows, n)) < 0.5
-    visible[::n_starts] = False
+    if starts is None:
+        visible = generator(rng).random((n_rows, n)) < 0.5
+        visible[::n_starts] = False
+    else:
+        visible = np.tile(np.vstack([np.zeros((1, n), bool), starts]), (n_rows // n_starts, 1))
     m = model.weights.shape[1]
     record.hidden[:, :m] += (visible @ model.weights.astype(np.float64)) * bits.factor
     record.visible[:] = np.where(visible, 1.0, -1.0)
@@ -27,23 +34,33 @@ def scatter(model, bits, record, n_starts, rng):
 
 
 def polish_rows(model, bits, problem, record, joint, chunk, n_threads):
-    """Make the best assignment of every row a local maximum, all in double precision."""
+    """Make the best assignment of every row a local maximum, all in double precision.
+
+    Returns
+    -------
+    bool array of shape (n_rows,)
+        Whether no flip of one visible unit improves the assignment.
+    """
     (n, m), n_rows = model.weights.shape, len(record.best)
-    weights = model.weights.astype(np.float64) * bits.factor
+    weights = model.weights.astype(np.float64)
+    weights *= bits.factor
+    optimal = np.zeros(n_rows, bool)
     exponentials = np.exp(weights[:0] if joint else weights)
     fields = problem.visible_field, np.ascontiguousarray(problem.hidden_field[:, :m])
     arguments = (
         joint, weights, exponentials, weights.sum(1), *fields, chunk, record.best,
-        record.objective, np.zeros(1, np.int64),
+        record.objective, optimal, np.zeros(1, np.int64),
     )  # fmt: skip
     in_parallel(climb, arguments, workers_for(n_rows, 20 * n_rows * n * m, n_threads))
+    return optimal
 
 
-def best_of(record, n_starts):
-    """The record of the best of each `n_starts` rows."""
+def best_of(record, optimal, n_starts):
+    """The record of the best of each `n_starts` rows, and whether it is a local maximum."""
     first = np.arange(0, len(record.objective), n_starts)
     chosen = first + record.objective.reshape(-1, n_starts).argmax(1)
-    return Record(*(part[chosen] if len(part) else part for part in record))
+    record = Record(*(part[chosen] if len(part) else part for part in record))
+    return record, None if optimal is None else optimal[chosen]
 
 
 def spectral_radius(weights):

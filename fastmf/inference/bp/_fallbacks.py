@@ -12,12 +12,14 @@ from fastmf._outcomes import (
     UNSOLVED,
 )
 from fastmf.inference.bp.bethe import minimise_bethe
-from fastmf.inference.bp.newton_messages import newton
+from fastmf.inference.bp.newton_messages import confirmed, newton
 from fastmf.kernels.bp_types import WINDOW
 
 # What a field has beyond the reach of all couplings, and these log-odds, changes no other unit; in
 # the searches for stationary points it would hide all else in rounding.
 CERTAIN = 100.0
+# A minimum of which a sweep changes beliefs by less is refined by Newton steps on its messages.
+NEAR = 1e-3
 
 
 def mark_cycles(record):
@@ -49,29 +51,40 @@ def minimise(model, bits, record, messages, tol, from_assignments):
     from_assignments : callable
         from_assignments(weights, visible_field, hidden_field, tol): a `StationaryPoint`.
     """
-    n, m = model.weights.shape
+    m = model.weights.shape[1]
     weights = model.weights.astype(np.float64) * bits.factor
     reach = [abs(weights).sum(axis) + CERTAIN for axis in (1, 0)]
-    # From beliefs of 1/2: a cycle is no better start, and where it is saturated a worse one.
-    start = np.zeros(n), np.zeros(m)
     for row in np.flatnonzero(record.status != CONVERGED):
         whole = [f[min(row, len(f) - 1)] for f in bits.fields]
         fields = [np.clip(f, -r, r) for f, r in zip(whole, reach, strict=True)]
-        found, status = minimise_bethe(weights, *fields, start, tol), MINIMISED
-        searches = (
-            (RESTARTED, from_assignments, ()),
-            (SOLVED, newton, (np.log(found.messages),)),
-            (SOLVED, newton, ()),
-        )
-        for of_search, search, start_of_search in searches:
-            if found.residual > tol:
-                solved = search(weights, *fields, tol, *start_of_search)
-                if solved.residual <= tol:
-                    found, status = solved, of_search
+        found, record.status[row] = _stationary_point(weights, *fields, tol, from_assignments)
         beyond = [f - near for f, near in zip(whole, fields, strict=True)]
         record.visible[row], record.hidden[row, :m] = map(np.add, found.log_odds, beyond)
         record.bethe[row] = found.log_partition + sum(x.clip(min=0).sum() for x in beyond)
         record.residual[row] = found.residual
-        record.status[row] = status if found.residual <= tol else UNSOLVED
         if len(messages) == len(record.status):
             messages[row, :, :m] = found.messages
+
+
+def _stationary_point(weights, visible_field, hidden_field, tol, from_assignments):
+    """The first point that an undamped sweep confirms, or what comes closest; and its status."""
+    parts = weights, visible_field, hidden_field
+    # From beliefs of 1/2: a cycle is no better start, and where it is saturated a worse one.
+    start = tuple(map(np.zeros, weights.shape))
+    minimum = minimise_bethe(*parts, start, tol)
+    found = best = confirmed(*parts, minimum)
+    at_minimum = np.log(found.messages)
+    searches = [
+        (RESTARTED, lambda: from_assignments(*parts, tol)),
+        (SOLVED, lambda: newton(*parts, tol, at_minimum)),
+        (SOLVED, lambda: newton(*parts, tol)),
+    ]
+    if minimum.residual <= tol and found.residual < NEAR:
+        searches.insert(0, (MINIMISED, searches.pop(1)[1]))
+    status = MINIMISED
+    for next_status, search in searches:
+        if found.residual <= tol:
+            return found, status
+        found, status = confirmed(*parts, search()), next_status
+        best = min(found, best, key=lambda point: point.residual)
+    return best, status if best.residual <= tol else UNSOLVED

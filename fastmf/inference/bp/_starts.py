@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf._common import arguments as check
+from fastmf._common.arguments import generator
 from fastmf.inference.bp.beliefs import Beliefs
 from fastmf.kernels import bp_types
 
@@ -52,6 +53,25 @@ def checked_start(init, algorithm, bits, n, m, n_rows):
             raise ValueError(f"the numbers of rows differ: field {n_rows}, init {len(start)}.")
         n_rows = max(n_rows or 1, len(start))
     return start, n_rows
+
+
+def checked_restarts(n_restarts, starts, bits, n, rng, allowed):
+    """The number of restarts, and the bits of those that are given."""
+    n_restarts = check.count("n_restarts", n_restarts, 0)
+    if (n_restarts or starts is not None) and not allowed:
+        raise ValueError(
+            "n_restarts and starts need algorithm='max' or 'mixed', no init and messages=False."
+        )
+    if starts is None:
+        if n_restarts:
+            generator(rng)
+        return n_restarts, None
+    if n_restarts:
+        raise ValueError("starts are in place of n_restarts: pass one of them.")
+    starts = check.rows("starts", starts, n, np.float64)
+    if starts.ndim != 2:
+        raise ValueError(f"starts must have shape (n_starts, {n}), got {starts.shape}.")
+    return len(starts), starts > bits.offsets[0] + bits.scales[0] / 2
 
 
 def set_start(kind, model, bits, init, ratios, record):

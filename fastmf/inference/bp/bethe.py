@@ -28,7 +28,8 @@ class StationaryPoint(NamedTuple):
         belief propagation.
     log_partition : float
     residual : float
-        Largest change of a belief that a sweep of belief propagation would make.
+        Largest change of a belief that a sweep would make, as the search itself estimates it;
+        `newton.confirmed` makes the sweep.
     n_iter : int
     """
 

@@ -62,6 +62,44 @@ def newton(weights, visible_field, hidden_field, tol, messages=None):
     )
 
 
+def confirmed(weights, visible_field, hidden_field, point):
+    """The beliefs that messages give, and how far an undamped sweep takes them.
+
+    Parameters
+    ----------
+    weights : float64 array of shape (n_visible, n_hidden)
+    visible_field, hidden_field : array of shape (n_visible,) and (n_hidden,)
+    point : StationaryPoint
+        Of which the messages are read, and the number of iterations.
+
+    Returns
+    -------
+    StationaryPoint
+        The residual is that of belief propagation: the largest change of a belief in a sweep, or
+        the square of the relative change of its log-odds.
+    """
+    low, high = np.minimum(weights, 0), np.maximum(weights, 0)
+    # Beliefs of pairs that underflow give messages of 0, infinity or neither.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        messages = np.nan_to_num(np.log(point.messages), nan=0.0).clip(low, high)
+    here = _Sweep(weights, visible_field, hidden_field, messages)
+    there = _Sweep(weights, visible_field, hidden_field, (messages + here.change).clip(low, high))
+    log_odds, after = (here.visible, here.hidden), (there.visible, there.hidden)
+    return StationaryPoint(
+        log_odds=log_odds,
+        messages=np.exp(messages),
+        log_partition=here.log_partition(),
+        residual=max(map(_belief_change, log_odds, after)),
+        n_iter=point.n_iter,
+    )
+
+
+def _belief_change(old, new):
+    """Largest change of a belief, or square of the relative change of its log-odds."""
+    relative = (new - old) / (1 + abs(old) + abs(new))
+    return float(np.maximum(abs(sigmoid(new) - sigmoid(old)), relative**2).max(initial=0))
+
+
 class _Sweep:
     """An undamped sweep from log-messages of the visible units, and its linear form."""
 

@@ -293,6 +293,10 @@ def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
         ({"n_restarts": 2, "algorithm": "max"}, "rng"),
         ({"n_restarts": 2, "algorithm": "max", "rng": -1}, "rng must be"),
         ({"n_restarts": 2, "algorithm": "mixed", "init": np.zeros(9)}, "n_restarts"),
+        ({"starts": np.zeros((2, 9))}, "starts"),
+        ({"starts": np.zeros((2, 8)), "algorithm": "max"}, "starts must have shape"),
+        ({"starts": np.zeros(9), "algorithm": "max"}, "starts must have shape"),
+        ({"starts": np.zeros((2, 9)), "algorithm": "max", "n_restarts": 1}, "one of them"),
     ],
 )
 def test_bad_input(options, error):
@@ -320,8 +324,10 @@ def test_a_polished_assignment_is_a_local_maximum(prior, algorithm):
     n_better = 0
     for seed in range(6):
         model = loopy(seed=seed, prior=prior, scale=1.5)
-        rough = mf.belief_propagation(model, algorithm=algorithm, max_iter=2)
-        result = mf.belief_propagation(model, algorithm=algorithm, max_iter=2, polish=True)
+        rough = mf.belief_propagation(model, algorithm=algorithm, max_iter=2, polish=False)
+        result = mf.belief_propagation(model, algorithm=algorithm, max_iter=2)
+        assert result.local_maximum and rough.local_maximum is None
+        assert "no flip of one visible unit" in result.message or result.converged
 
         def value(v, model=model):
             field = v @ model.weights
@@ -372,7 +378,7 @@ def test_restarts_find_better_assignments_and_keep_them(algorithm):
     values = (abs(on) if algorithm == "max" else np.logaddexp(on, -on)).sum(1)
     best = (values[:, None] + visible @ (model.visible.field + field).T).max(0)
     options = {"field": field, "algorithm": algorithm, "max_iter": 20}
-    once = mf.belief_propagation(model, **options)
+    once = mf.belief_propagation(model, polish=False, **options)
     result = mf.belief_propagation(model, n_restarts=30, rng=0, polish=True, **options)
     assert result.objective.shape == (6,) and result.mean[0].shape == (6, 8)
     np.testing.assert_allclose(result.objective, best, atol=1e-10)
@@ -385,7 +391,16 @@ def test_restarts_find_better_assignments_and_keep_them(algorithm):
     )
     field = visible @ model.visible.field
     assert single.objective == pytest.approx((values + field).max(), abs=1e-10)
-    assert single.mean[0].shape == (8,)
+    assert single.mean[0].shape == (8,) and single.local_maximum
+    # Starts that are given are those that might have been drawn, the same for each row.
+    drawn = 2.0 * (np.random.default_rng(0).random((31, 8)) < 0.5) - 1
+    given = mf.belief_propagation(model, algorithm=algorithm, starts=drawn[1:], max_iter=20)
+    assert given.objective == single.objective
+    rows = mf.belief_propagation(model, starts=drawn[1:4], **options)
+    few = mf.belief_propagation(
+        model, starts=drawn[1:4], **(options | {"field": options["field"][4:]})
+    )
+    np.testing.assert_array_equal(rows.objective[4:], few.objective)
 
 
 def test_sequential_mixed_product_is_a_local_search():
