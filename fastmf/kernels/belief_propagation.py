@@ -21,6 +21,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from fastmf._numba import INNER, REORDER, fetch_and_increment, kernel
+from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.bp_messages import (
     add,
     clipped,
@@ -39,14 +40,10 @@ from fastmf.kernels.bp_messages import (
 )
 from fastmf.kernels.bp_types import (
     BLOCK,
-    CONFIRMING,
-    CONVERGED,
     MAX,
     MIXED,
     MOST_DAMPING,
-    OUT_OF_ITERATIONS,
     PAIR_BLOCK,
-    RUNNING,
     SUM,
     TILE,
     WINDOW,
