@@ -11,7 +11,8 @@ _MESSAGES = {
     CONVERGED: "converged",
     OUT_OF_SWEEPS: "not converged: max_iter sweeps done while still moving; raise max_iter",
     CYCLING: "not converged: cycling; leave damping=None, or raise damping or max_iter",
-    DIVERGED: "diverged: the moments of a unit do not exist (its tilted precision is not positive)",
+    DIVERGED: "diverged: the moments of a unit do not exist (its tilted precision is not positive, "
+    "or its mean grows without bound)",
 }
 # Indexed by the status of rows.
 MESSAGES = np.array([_MESSAGES.get(status, "") for status in range(max(_MESSAGES) + 1)])
