@@ -20,7 +20,8 @@ MESSAGES = {
     OUT_OF_ITERATIONS: "not converged: max_iter iterations done while still moving; raise max_iter",
     CYCLING: "not converged: cycling; leave damping=None, raise damping or max_iter, or for "
     "sum-product pass on_failure='minimise'",
-    DIVERGED: "diverged: the moments of a unit do not exist (its tilted precision is not positive)",
+    DIVERGED: "diverged: the moments of a unit do not exist (its tilted precision is not positive, "
+    "or its mean grows without bound)",
     MINIMISED: "converged: stationary point of the Bethe free energy, by direct minimisation "
     "where messages did not settle",
     RESTARTED: "converged: stationary point of the Bethe free energy, by sweeps from a decoded "

@@ -17,6 +17,9 @@ from fastmf.priors._protocol import contains, n_units, sample
 
 # Relative error of a mean beyond which it is made by fewer than about ten chains.
 _FEW = 0.3
+# Log-weights beyond which rounding hides whole nats: samples of a model that cannot be normalised
+# grow from sweep to sweep, and do so long before anything overflows.
+_LARGEST_LOG_WEIGHT = 1e15
 
 
 class AnnealedEstimate(NamedTuple):
@@ -179,8 +182,11 @@ def _walk(model, base, betas, v, rng, n_threads):
         at_old, at_new = (model.hidden.log_partition(b, zero) for b in tilts)
         log_weights += (at_new - at_old).sum(1, dtype=np.float64)
         log_weights -= (new - old) * (v @ visible_base)
+        # What has diverged could not be sampled.
+        _check(log_weights)
         h = sample(model.hidden, tilts[1], zero, rng)
         fields = (1 - new) * visible_base + new * (h @ model.weights.T)
+        _check(model.visible.log_partition(fields, zero))
         v = sample(model.visible, fields, zero, rng).astype(v.dtype, copy=False)
     return log_weights, v
 
@@ -197,7 +203,8 @@ def _log_partition(model, base):
 
 
 def _check(*log_weights):
-    if not all(np.isfinite(w).all() for w in log_weights):
+    # Written so that NaN counts as diverged.
+    if not all((abs(w) < _LARGEST_LOG_WEIGHT).all() for w in log_weights):
         raise FloatingPointError(
             "annealed importance sampling diverged: a unit's distribution cannot be normalised "
             "somewhere on the way; check the precisions of the priors against the weights."

@@ -25,9 +25,12 @@ from fastmf.special import clip, exp, exp_of_small, log, two_product, two_sum, w
 # What lies below exp(-DROP) of the maximum is left out: less than 1e-11 of a variance.
 DROP = 33.0
 
-# Larger tilts and bounds are as good as infinite; their products still fit into a float64.
+# Larger tilts and bounds are as good as infinite; their products still fit into a float64. Mass
+# beyond LARGEST_BOUND on an interval without end counts as infinite too: cut off there, the mean of
+# a diverging iteration would stop growing, and look like a fixed point.
 LARGEST_TILT = 1e100
 LARGEST_BOUND = 1e50
+SLOWEST_DECAY = 1e-50
 
 _inlined = register_jitable(**INNER, forceinline=True)
 
@@ -51,9 +54,14 @@ FIRST_WEIGHTS, SECOND_WEIGHTS = WEIGHTS * NODES, WEIGHTS * NODES**2
 
 @_inlined
 def diverges(b, s, lower, upper):
-    """Whether the integral of exp(b x - s x^2 / 2) over [lower, upper] is infinite."""
-    below = (lower < -LARGEST_BOUND) & ((s < 0.0) | ((s == 0.0) & (b <= 0.0)))
-    above = (upper > LARGEST_BOUND) & ((s < 0.0) | ((s == 0.0) & (b >= 0.0)))
+    """Whether the integral of exp(b x - s x^2 / 2) over [lower, upper] is infinite.
+
+    Also where, towards an infinite bound, the exponent does not yet fall at LARGEST_BOUND, or so
+    slowly that much of the mass is beyond it.
+    """
+    drop = s * LARGEST_BOUND
+    below = (lower < -LARGEST_BOUND) & ((s < 0.0) | (b + drop < SLOWEST_DECAY))
+    above = (upper > LARGEST_BOUND) & ((s < 0.0) | (b - drop > -SLOWEST_DECAY))
     return below | above
 
 
@@ -120,6 +128,7 @@ def panels(field, precision, lower, upper, b, a):
     infinite = diverges(b, s, lower, upper)
     b = where(infinite, 0.0, clip(b, -LARGEST_TILT, LARGEST_TILT))
     s = where(infinite, 1.0, clip(s, -LARGEST_TILT, LARGEST_TILT))
+    b_low, s_low = where(infinite, 0.0, b_low), where(infinite, 0.0, s_low)
     lower = where(lower < -LARGEST_BOUND, -LARGEST_BOUND, lower)
     upper = where(upper > LARGEST_BOUND, LARGEST_BOUND, upper)
     width = upper - lower

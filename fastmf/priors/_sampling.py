@@ -28,8 +28,10 @@ def draw(field, precision, lower, upper, b, a, rng):
     if infinite.any():
         i = np.argmax(infinite)
         raise ValueError(
-            "sample: precision + a must be positive where a bound is infinite, got "
-            f"{precision[i] + a[i]:g} on [{lower[i]:g}, {upper[i]:g}]."
+            "sample: precision + a must be positive where a bound is infinite, and (field + b) / "
+            f"(precision + a) at most {_quadrature.LARGEST_BOUND:g} in size, got precision + a = "
+            f"{precision[i] + a[i]:g} and field + b = {field[i] + b[i]:g} on [{lower[i]:g}, "
+            f"{upper[i]:g}]."
         )
     draws = rng.random(field.shape)
     _invert(field, precision, lower, upper, b, a, draws)

@@ -33,8 +33,9 @@ def check_slab(class_name, field, precision, lower, upper):
     if infinite.any():
         i = np.argmax(infinite)
         raise ValueError(
-            f"{class_name}: precision must be positive where a bound is infinite, "
-            f"got {precision[i]:g} on [{lower[i]:g}, {upper[i]:g}] at unit {i}."
+            f"{class_name}: precision must be positive where a bound is infinite, and field / "
+            f"precision at most {largest:g} in size, got precision {precision[i]:g} and field "
+            f"{field[i]:g} on [{lower[i]:g}, {upper[i]:g}] at unit {i}."
         )
 
 
@@ -58,8 +59,9 @@ class TruncatedGaussian(NamedTuple):
     -----
     Tramel et al. (2018), Eqs. 70-92, where Eqs. 78 (second branch), 82 and 92 have errors. A tilt
     with precision + a <= 0 on an infinite interval has log-partition and variance +inf, unless
-    precision + a = 0 and the linear term decays. The results are accurate to 1e-12 (log-partition
-    and mean) and 1e-10 (variance) for every tilt; float32 units are computed in float64.
+    precision + a = 0 and the linear term decays. So has one under which much of the mass lies
+    beyond 1e50. The results are accurate to 1e-12 (log-partition and mean) and 1e-10 (variance) for
+    every other tilt; float32 units are computed in float64.
     """
 
     field: np.ndarray
