@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from fastmf.inference.tap import sweeps_from_data
-from fastmf.learning.gradients import conditional_moments
 
 import fastmf as mf
+from fastmf.inference.mean_field.tap import sweeps_from_data
+from fastmf.learning.layered.gradients import conditional_moments
 
 BOTH_TYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
