@@ -83,7 +83,7 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
     TypeError
         If `field` has no Dask array.
     ValueError
-        For `history`, `certificate` and `pairwise="mean"`, which are not of rows, for other
+        For `history`, `spectral_radius` and `pairwise="mean"`, which are not of rows, for other
         generators, and as `fastmf.belief_propagation` does.
     """
     if not count("n_restarts", n_restarts, 0):
@@ -163,7 +163,7 @@ def _by_blocks(solver, model, arguments, n_threads, options, generator_at=None):
     n_rows = found[0].shape[0]
     if np.isnan(n_rows):
         raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
-    for name in ("history", "certificate"):
+    for name in ("history", "spectral_radius"):
         if options.get(name):
             raise ValueError(f"{name} must be False: it has no blocks of rows.")
     if options.get("pairwise") == "mean":
