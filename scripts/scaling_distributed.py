@@ -16,8 +16,8 @@ from timing import images, positive
 
 import fastmf as mf
 from fastmf import distributed as spread
-from fastmf.learning.layered.settings import Settings
-from fastmf.learning.training.trainer import train
+from fastmf.learning.layered.family import train
+from fastmf.learning.layered.settings import LayeredSettings
 
 OPTIONS = (
     ("--rows", dict(type=positive, default=8192, metavar="N", help="of an epoch [8192]")),
@@ -54,7 +54,9 @@ def problem(clients, point, options):
         cluster = LocalCluster(n_workers=point.threads, **kind)
         clients[point.threads] = Client(cluster, set_as_default=False)
     X, model = images(point.n_rows).astype(np.float32), machine(options.hidden)
-    settings = Settings(n_epochs=1, batch_size=options.batch, monitor_rows=10, n_sweeps=SWEEPS)
+    settings = LayeredSettings(
+        n_epochs=1, batch_size=options.batch, monitor_rows=10, n_sweeps=SWEEPS
+    )
     with clients[point.threads].as_current():
         rows = da.from_array(X, chunks=(options.chunk, -1)).persist()
         wait(rows)

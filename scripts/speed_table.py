@@ -280,14 +280,15 @@ def epoch(n_hidden, repeats):
     """A training epoch beside scikit-learn's persistent contrastive divergence."""
     from sklearn.neural_network import BernoulliRBM
 
-    from fastmf.learning.layered.settings import Settings
-    from fastmf.learning.layered.step import initial_state, step
+    from fastmf.learning.layered.settings import LayeredSettings
+    from fastmf.learning.layered.step import step
+    from fastmf.learning.training.ascent import initial_state
 
     X = images(10_000)
     rng = np.random.default_rng(0)
     weights = rng.normal(0, 0.01, (784, n_hidden)).astype(np.float32)
     model = mf.RBM(weights, mf.Bernoulli.from_data(X), mf.Bernoulli(np.zeros(n_hidden)))
-    settings = Settings(batch_size=100, n_starts=100, n_sweeps=3, starts="data")
+    settings = LayeredSettings(batch_size=100, n_starts=100, n_sweeps=3, starts="data")
 
     def ours(n_threads):
         state = initial_state(model)

@@ -9,8 +9,10 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf.distributed._rows import blocks, is_dask
-from fastmf.learning.layered.step import State, apply, slope
+from fastmf.learning.layered.family import LAYERED_FAMILY
+from fastmf.learning.layered.step import apply, batch_gradient
 from fastmf.learning.training import trainer
+from fastmf.learning.training.ascent import State
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._layered import check_layered
 
@@ -24,7 +26,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         Where to start.
     X : Dask array of shape (n_rows, n_visible)
         Persist it, or every batch is read anew.
-    settings : fastmf.learning.layered.settings.Settings
+    settings : fastmf.learning.layered.settings.LayeredSettings
         With a `batch_size` of several chunks, or there is nothing to share. Solutions and chains
         start anew at each chunk: `n_starts` must be None and nothing can be persistent.
     chunk_rows : int, default 256
@@ -33,9 +35,9 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     n_threads : int, default 1
         Of each task.
     validation : array or Dask array, optional
-        It is followed in this process, as the watched rows of `X` are.
+        Metrics are computed on it in this process, as on the monitored rows of `X`.
     **options
-        `seed`, `callbacks` and `verbose` of `fastmf.learning.training.trainer.train`.
+        `seed`, `callbacks` and `verbose` of `fastmf.learning.training.trainer.RunOptions`.
 
     Returns
     -------
@@ -79,42 +81,42 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         raise ValueError("checkpoint is not offered for Dask arrays: save from a callback.")
 
     def step(state, batch, settings, rate, rng, n_threads):
-        slope_and_means = _slope(state, batch, settings, rng, chunk_rows, n_threads)
-        apply(state, *slope_and_means, settings, rate, n_threads)
+        gradient, means = _gradient(state, batch, settings, rng, chunk_rows, n_threads)
+        apply(state, gradient, means, settings, rate, n_threads)
 
-    def figures(state, watched, *others):
-        return trainer.RBM_FAMILY.figures(state, watched.compute(), *others)
+    def metrics(state, monitored, *others):
+        return LAYERED_FAMILY.metrics(state, monitored.compute(), *others)
 
-    family = trainer.RBM_FAMILY._replace(step=step, figures=figures)
+    family = LAYERED_FAMILY._replace(step=step, metrics=metrics)
     validation = validation.compute() if is_dask(validation) else validation
     validation = check.rows("validation", validation, n_visible, model.dtype)
     return trainer.train(
-        model, X.rechunk({1: -1}), settings, validation=validation, n_threads=n_threads,
-        family=family, **options,
+        model, X.rechunk({1: -1}), settings, family, validation=validation, n_threads=n_threads,
+        **options,
     )  # fmt: skip
 
 
-def _slope(state, batch, settings, rng, chunk_rows, n_threads):
+def _gradient(state, batch, settings, rng, chunk_rows, n_threads):
     """Gradient and means of a batch: those of its chunks, added in their order."""
     import dask
 
     chunks = batch.rechunk({0: chunk_rows})
     here = dask.delayed(State(state.model, ModelParameters()), traverse=False)
-    one = dask.delayed(_slope_of_chunk, pure=False)
+    one = dask.delayed(_gradient_of_chunk, pure=False)
     parts = [
         one(here, chunk, settings, own, n_threads)
         for chunk, own in zip(blocks(chunks), rng.spawn(chunks.numblocks[0]), strict=True)
     ]
-    shares = np.array(chunks.chunks[0]) / len(batch)
+    fractions = np.array(chunks.chunks[0]) / len(batch)
     total = ModelParameters.of(state.model).combine(lambda w: np.zeros(w.shape))
-    slopes, means = zip(*dask.compute(*parts), strict=True)
-    for share, part in zip(shares, slopes, strict=True):
-        total = total.combine(lambda t, g, share=share: t + share * g, part)
-    return total, [shares @ np.stack(of_layer) for of_layer in zip(*means, strict=True)]
+    gradients, means = zip(*dask.compute(*parts), strict=True)
+    for fraction, part in zip(fractions, gradients, strict=True):
+        total = total.combine(lambda t, g, fraction=fraction: t + fraction * g, part)
+    return total, [fractions @ np.stack(of_layer) for of_layer in zip(*means, strict=True)]
 
 
-def _slope_of_chunk(state, chunk, *arguments):
+def _gradient_of_chunk(state, chunk, *arguments):
     """The same of one chunk, where its rows are seen for the first time."""
     if not np.isfinite(chunk).all():
         raise ValueError("X must be finite, got NaN or infinity.")
-    return slope(state, chunk, *arguments)
+    return batch_gradient(state, chunk, *arguments)

@@ -6,13 +6,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count
-from fastmf.estimators._layered import warn_unless_converged
-from fastmf.estimators._layered_learner import Learner
+from fastmf.estimators._layered import LayeredMachine, warn_unless_converged
 from fastmf.estimators._units import hidden_prior, visible_prior
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import ORDERS
-from fastmf.learning.training.trainer import train
 from fastmf.models import RBM
 from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of
@@ -22,7 +21,7 @@ from fastmf.priors._protocol import sample
 GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 
 
-class DeepBoltzmannMachine(Learner):
+class DeepBoltzmannMachine(LayeredMachine):
     """Deep Boltzmann machine with any unit priors, trained by mean-field solutions.
 
     Parameters

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from fastmf._common.arguments import count, number
-from fastmf.learning.layered.nearest import nearest_rows
+from fastmf.learning.layered.starts import nearest_rows
 from fastmf.priors._protocol import sample
 
 # Certainty would be an infinite field.

@@ -6,7 +6,7 @@ al. (2018), section VII.4; Eqs. 43, 44 and 46 are used with their errors correct
 
 import numpy as np
 
-from fastmf.learning.layered.nearest import nearest_rows
+from fastmf.learning.layered.starts import nearest_rows
 
 
 def flip(X, p, rng):

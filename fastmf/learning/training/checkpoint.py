@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import issparse
 
-from fastmf.learning.layered.step import State
+from fastmf.learning.training.ascent import State
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._io import (
     check_folder,
