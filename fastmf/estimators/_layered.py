@@ -310,13 +310,9 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         elif n_starts != 1:
             candidates = self.starts_
         estimate, converged = denoising.denoise(
-            self._solve,
-            self.visible_,
-            self.pointwise_,
-            candidates,
+            denoising.Estimator(self._solve, self.visible_, self.pointwise_, candidates),
             Y,
-            flip_probability=flip_probability,
-            noise_variance=noise_variance,
+            denoising.Channel(flip_probability, noise_variance),
             n_starts=n_starts,
             anneal=anneal,
             random_state=random_state,
