@@ -5,10 +5,11 @@ from sklearn.utils.validation import validate_data
 
 from fastmf.estimators._layered import TrainedMachine
 from fastmf.estimators._runs import run, seed_of, settings_of, split
-from fastmf.estimators._units import check_support, independent_units
+from fastmf.estimators._units import check_support
 from fastmf.learning.layered.settings import Settings, rate
 from fastmf.learning.layered.step import initial_state, step
 from fastmf.learning.training.trainer import monitor_rows, stream
+from fastmf.priors._domain import independent_units
 
 
 class Learner(TrainedMachine):

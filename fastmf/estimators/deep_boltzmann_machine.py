@@ -16,7 +16,7 @@ from fastmf.learning.training.parameters import chain
 from fastmf.learning.training.trainer import train
 from fastmf.models import DBM, RBM
 from fastmf.models._io import check_folder
-from fastmf.priors._protocol import sample
+from fastmf.priors._protocol import is_unit_prior, sample
 
 # The hidden layers given data, in `transform` and `score_samples`.
 GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
@@ -193,7 +193,7 @@ class DeepBoltzmannMachine(Learner):
     def _initial_model(self, X, seed):
         rng = np.random.default_rng([seed, 0, 3])
         sizes = X.shape[1], *self._sizes()
-        several = isinstance(self.hidden, tuple | list) and not hasattr(self.hidden, "_fields")
+        several = isinstance(self.hidden, tuple | list) and not is_unit_prior(self.hidden)
         n_layers = len(sizes) - 1
         kinds = list(self.hidden) if several else [self.hidden] * n_layers
         if len(kinds) != n_layers:

@@ -5,6 +5,7 @@ from sklearn.utils import check_random_state
 
 from fastmf._common.arguments import count, number
 from fastmf.learning.layered.nearest import nearest_rows
+from fastmf.priors._domain import two_values
 from fastmf.priors._protocol import sample
 
 # Certainty would be an infinite field.
@@ -20,7 +21,7 @@ def flip_field(Y, prior, flip_probability):
     Tramel et al. (2018), Eq. 44 with the sign corrected: log((1 - p) / p) is the log-odds in favour
     of what was observed.
     """
-    low, high = prior.support
+    low, high = two_values(prior)
     p = min(max(flip_probability, _SMALLEST), 1 - _SMALLEST)
     odds = np.log((1 - p) / p) / (high - low)
     return np.where(Y == high, Y.dtype.type(odds), Y.dtype.type(-odds))
@@ -32,7 +33,7 @@ def channel(Y, prior, flip_probability, noise_variance):
         raise ValueError("denoise needs either flip_probability or noise_variance, not both.")
     if flip_probability is not None:
         flip_probability = number("flip_probability", flip_probability, 0, 1)
-        if len(getattr(prior, "support", ())) != 2:
+        if not two_values(prior):
             raise ValueError(
                 f"flip_probability needs two-valued visible units, got {type(prior).__name__}; "
                 "real units take noise_variance."

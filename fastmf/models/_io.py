@@ -8,7 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf.priors._protocol import OWN, REGISTRY
+from fastmf.priors import Concatenated
+from fastmf.priors._protocol import (
+    REGISTRY,
+    USER_REGISTRY,
+    field_names,
+    is_concatenated,
+    parts_of,
+)
 
 MODELS: dict[str, type] = {}
 
@@ -96,13 +103,13 @@ def plain(value):
 
 def prior_to_arrays(name, prior):
     """A prior as arrays: its registered name, and its fields under `name.field`."""
-    parts = getattr(prior, "parts", None)
-    if parts is not None:
+    if is_concatenated(prior):
+        parts = parts_of(prior)
         arrays = {name: np.array(["concatenated", str(len(parts))])}
         for i, part in enumerate(parts):
             arrays |= prior_to_arrays(f"{name}.{i}", part)
         return arrays
-    known = {class_: key for key, class_ in (REGISTRY | OWN).items()}
+    known = {class_: key for key, class_ in (REGISTRY | USER_REGISTRY).items()}
     if type(prior) not in known:
         raise TypeError(
             f"{name}: {type(prior).__name__} cannot be saved, nor loaded elsewhere, before its "
@@ -116,17 +123,15 @@ def prior_from_arrays(name, arrays):
     """The prior that `prior_to_arrays` wrote."""
     kind, *count = (str(s) for s in arrays[name])
     if count:
-        from fastmf.priors import Concatenated
-
         return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(int(*count))))
-    known = REGISTRY | OWN
+    known = REGISTRY | USER_REGISTRY
     if kind not in known:
         raise UnknownPrior(
             f"{name} has the unit prior {kind}, which is unknown here: import the module that "
             "defines it, with the decorator fastmf.priors.register, and load again."
         )
     class_ = known[kind]
-    return class_(*(arrays[f"{name}.{field}"] for field in class_._fields))
+    return class_(*(arrays[f"{name}.{field}"] for field in field_names(class_)))
 
 
 def field_to_arrays(name, value):

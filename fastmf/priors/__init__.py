@@ -1,4 +1,4 @@
-"""Unit priors: the one-dimensional distributions from which every model is made."""
+"""Unit priors: the one-dimensional distributions of the units of every model."""
 
 from fastmf.priors._protocol import register
 from fastmf.priors.binary import Bernoulli, Ising

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf.learning.training.parameters import chain, unchained
+from fastmf.priors._domain import field_is_tilt
 
 
 def offsets(model, slope, means):
@@ -75,7 +76,4 @@ def with_moved_fields(model, slope, offsets, followed, along):
 
 def _tilts(model):
     """Of each layer, whether its field is a tilt."""
-    # One's own prior may have such a derivative, and call its tilt something else.
-    return [
-        hasattr(prior, "moment_gradient") and "field" in prior._fields for prior in chain(model)[1]
-    ]
+    return [field_is_tilt(prior) for prior in chain(model)[1]]
