@@ -2,6 +2,7 @@
 
 from fastmf.priors._protocol import register
 from fastmf.priors.binary import Bernoulli, Ising
+from fastmf.priors.binomial import Binomial
 from fastmf.priors.concatenated import Concatenated
 from fastmf.priors.gaussian import Gaussian
 from fastmf.priors.spike_and_slab import GaussBernoulli, TruncatedGaussBernoulli
@@ -9,6 +10,7 @@ from fastmf.priors.truncated_gaussian import TruncatedGaussian
 
 __all__ = [
     "Bernoulli",
+    "Binomial",
     "Concatenated",
     "GaussBernoulli",
     "Gaussian",

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 CASES = {
     "bernoulli": priors.Bernoulli([-3.0, 0.0, 0.7]),
     "ising": priors.Ising([-3.0, 0.0, 0.7]),
+    "binomial": priors.Binomial([-2.0, 0.0, 0.7], [3, 12, 1]),
     "gaussian": priors.Gaussian([-3.0, 0.0, 0.7], [0.9, 1.0, 7.0]),
     "truncated_gaussian": priors.TruncatedGaussian(
         [2.0, -1.0, 0.0, -2.0, 1.0, 0.5],
