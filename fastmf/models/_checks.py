@@ -1,4 +1,4 @@
-"""Checks that every model makes of its parameters, once, at construction."""
+"""Checks of the parameters of models, at construction."""
 
 import numpy as np
 
@@ -34,7 +34,8 @@ def shared_matrix(name, value):
 def matrix(name, value):
     """A read-only copy, finite and C-contiguous: float32 stays float32, all else is float64."""
     matrix = shared_matrix(name, value)
-    # It must stay as it is, as solvers keep what they make of it: what its owner has frozen does.
+    # Solvers cache arrays computed from it, so that it must not change: an array that owns its data
+    # and is read-only needs no copy.
     frozen = isinstance(value, np.ndarray) and value.flags.owndata and not value.flags.writeable
     if not (frozen and matrix.flags.c_contiguous):
         matrix = np.array(matrix, order="C")
@@ -60,7 +61,7 @@ def unit_prior(name, prior, n, dtype):
 
 
 def _try_methods(name, prior, n):
-    """Raise unless a prior that is not of this package does what one must."""
+    """Raise unless the required methods of a user's own prior return arrays of the right shapes."""
     zero = np.zeros(n)
     with np.errstate(all="ignore"):
         try:

@@ -1,4 +1,4 @@
-"""Files: named arrays in one .npz without pickles, never half-written, and models made of them."""
+"""Files of models: named arrays in one .npz without pickles, written atomically."""
 
 import dataclasses
 import os
@@ -21,7 +21,7 @@ MODELS: dict[str, type] = {}
 
 
 class UnknownPrior(LookupError):
-    """A file has units with a prior that is not this package's, and not registered."""
+    """The prior of units in a file is neither of this package nor registered."""
 
 
 def check_folder(path):
@@ -32,10 +32,7 @@ def check_folder(path):
 
 @contextmanager
 def replacing(path):
-    """A binary file that takes the place of `path` when it has been written.
-
-    At any moment the old file, or the whole new one, is there.
-    """
+    """A temporary binary file that replaces `path` atomically once it is written."""
     path = Path(path)
     check_folder(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
@@ -79,20 +76,20 @@ def read_arrays(path):
     """
     with open(path, "rb") as file:
         try:
-            # NumPy would take anything else for a pickle, and then speak of pickles.
+            # NumPy takes anything else for a pickle, and its message would be about pickles.
             if file.read(2) != b"PK":
                 raise ValueError("not an .npz archive")
             file.seek(0)
             archive = np.load(file, allow_pickle=False)
             return {name: archive[name] for name in archive.files}
-        # Damaged bytes reach the zip and header parsers, which raise nearly anything, and may quote
-        # the whole file.
+        # The zip and header parsers raise exceptions of many types for damaged bytes, and their
+        # messages may contain the whole file.
         except Exception as error:
             raise ValueError(f"{path} is damaged or no file of fastmf: {error!s:.200}") from error
 
 
 def plain(value):
-    """NumPy's numbers as Python's, for JSON; it knows all else itself, or not at all."""
+    """NumPy's numbers as Python's, for JSON, which encodes no other types than Python's own."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r:.60} is neither a number nor text.")
@@ -171,14 +168,14 @@ def model_from_arrays(arrays):
 
 
 class Model:
-    """What all models have in common: they go to files, and into other processes."""
+    """Base class of all models: saving, copying and pickling."""
 
     def save(self, path):
         """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
         write_arrays(path, model_to_arrays(self))
 
     def __reduce__(self):
-        """How it is copied and pickled: anew, or the copy's matrices could be written to."""
+        """Copy and pickle by construction, which makes the copy's matrices read-only too."""
         return type(self), tuple(getattr(self, f.name) for f in dataclasses.fields(self))
 
 
@@ -194,14 +191,14 @@ def load(path):
     Returns
     -------
     RBM, DBM, CRBM, BoltzmannMachine or SparseLinearModel
-        With the very numbers that were saved.
+        With the same parameters, bit by bit.
 
     Raises
     ------
     ValueError
         If the file is damaged, truncated or not a model.
     LookupError
-        If its units have a prior that is not this package's, and not registered.
+        If its units have a prior that is neither of this package nor registered.
     OSError
         If the file cannot be read.
     """

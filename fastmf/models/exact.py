@@ -91,25 +91,25 @@ def _states(prior, width):
 
 
 class _Sums:
-    """Sums over states of exp(log weight) times anything, relative to the largest weight so far."""
+    """Sums over states of exp(log weight) times summands, relative to the largest weight so far."""
 
     def __init__(self):
-        self.top, self.totals = -np.inf, None
+        self.max_log_weight, self.totals = -np.inf, None
 
     def add(self, log_weights, summands):
         """Add a chunk of states; `summands(weights)` gives the weighted sums over it."""
-        top = max(self.top, log_weights.max())
-        weights = np.exp(log_weights - top)
+        largest = max(self.max_log_weight, log_weights.max())
+        weights = np.exp(log_weights - largest)
         new = [weights.sum(), *summands(weights)]
         if self.totals is not None:
-            scale = np.exp(self.top - top)
+            scale = np.exp(self.max_log_weight - largest)
             new = [scale * old + more for old, more in zip(self.totals, new, strict=True)]
-        self.top, self.totals = top, new
+        self.max_log_weight, self.totals = largest, new
 
     def result(self):
         """The log of the sum of all weights, and the averages."""
         total, *others = self.totals
-        return float(self.top + np.log(total)), [other / total for other in others]
+        return float(self.max_log_weight + np.log(total)), [other / total for other in others]
 
 
 def _variance(mean, square):
@@ -192,7 +192,7 @@ def _exact_dbm(model, averages):
             found[side::2] = np.split(sides[side], ends)
         return tuple(found)
 
-    # Each unit's number on its side of the RBM says which pairs belong to two layers.
+    # The pairs of two layers, by the units' indices on the two sides of the RBM.
     numbers = parts([np.arange(len(mean)) for mean in whole.mean])
     pairwise = tuple(
         whole.pairwise[np.ix_(lower, upper)]
