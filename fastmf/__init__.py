@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 # Public name -> the part of the package that defines it.
 _HOME = {
     "Bernoulli": "priors",
+    "Binomial": "priors",
     "Concatenated": "priors",
     "GaussBernoulli": "priors",
     "Gaussian": "priors",

@@ -5,6 +5,7 @@ import argparse
 import numpy as np
 
 from fastmf.cli import _data
+from fastmf.priors._domain import two_values
 
 EPILOG = """\
 examples:
@@ -101,9 +102,10 @@ def run(arguments):
 
 
 def _rounded(estimate, prior):
-    if len(getattr(prior, "support", ())) != 2:
+    values = two_values(prior)
+    if not values:
         raise ValueError(f"--round needs two-valued units, not {type(prior).__name__}.")
-    low, high = prior.support
+    low, high = values
     return np.where(estimate > (low + high) / 2, high, low).astype(estimate.dtype)
 
 

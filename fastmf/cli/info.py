@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from fastmf.priors._protocol import n_units
+from fastmf.priors._protocol import is_unit_prior, n_units
 
 EPILOG = """\
 example:
@@ -51,7 +51,7 @@ def _model(model):
         parts = value if type(value) is tuple else (value,)
         for k, part in enumerate(parts, 1):
             number = f" {k}" if len(parts) > 1 else ""
-            if hasattr(part, "moments"):
+            if is_unit_prior(part):
                 name = f"{field.name.removesuffix('s')}{number} units"
                 facts[name] = f"{n_units(part)} {type(part).__name__}"
             else:

@@ -12,7 +12,7 @@ from fastmf._common.arguments import count, number
 from fastmf.estimators import denoising
 from fastmf.estimators._files import Saved
 from fastmf.estimators._runs import run, seed_of, settings_of, split
-from fastmf.estimators._units import check_support, independent_units
+from fastmf.estimators._units import check_support
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
 from fastmf.inference.mean_field.solutions import merged
 from fastmf.inference.mean_field.tap import tap
@@ -24,6 +24,7 @@ from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
+from fastmf.priors._domain import independent_units
 from fastmf.priors._protocol import n_units, sample
 
 

@@ -15,7 +15,7 @@ from fastmf.learning.layered.gradients import ORDERS
 from fastmf.models import RBM
 from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of
-from fastmf.priors._protocol import sample
+from fastmf.priors._protocol import is_unit_prior, sample
 
 # The hidden layers given data, in `transform` and `score_samples`.
 GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
@@ -188,7 +188,7 @@ class DeepBoltzmannMachine(LayeredMachine):
     def _initial_model(self, X, seed):
         rng = np.random.default_rng([seed, 0, 3])
         sizes = X.shape[1], *self._sizes()
-        several = isinstance(self.hidden, tuple | list) and not hasattr(self.hidden, "_fields")
+        several = isinstance(self.hidden, tuple | list) and not is_unit_prior(self.hidden)
         n_layers = len(sizes) - 1
         kinds = list(self.hidden) if several else [self.hidden] * n_layers
         if len(kinds) != n_layers:

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 
 from fastmf._common.arguments import count, number
 from fastmf.learning.layered.starts import nearest_rows
+from fastmf.priors._domain import two_values
 from fastmf.priors._protocol import sample
 
 # A flip probability of 0 would be an infinite field.
@@ -60,12 +61,12 @@ class Channel(NamedTuple):
 def flip_field(Y, prior, flip_probability):
     """Field by which observations through a binary symmetric channel act on the units."""
     p = number("flip_probability", flip_probability, 0, 1)
-    if len(getattr(prior, "support", ())) != 2:
+    if not two_values(prior):
         raise ValueError(
             f"flip_probability needs two-valued visible units, got {type(prior).__name__}; "
             "real units take noise_variance."
         )
-    low, high = prior.support
+    low, high = two_values(prior)
     p = min(max(p, MIN_FLIP_PROBABILITY), 1 - MIN_FLIP_PROBABILITY)
     field = np.log((1 - p) / p) / (high - low)
     return np.where(Y == high, Y.dtype.type(field), Y.dtype.type(-field))

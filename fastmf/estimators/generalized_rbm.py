@@ -18,9 +18,10 @@ class GeneralizedRBM(LayeredMachine):
     n_components : int
         Number of hidden units.
     visible, hidden : str, class or unit prior
-        A name such as "bernoulli", "ising", "gaussian", "truncated_gaussian", "gauss_bernoulli" or
-        "truncated_gauss_bernoulli"; visible units given by name or class are fitted to the columns
-        of the data first. Bernoulli units accept values in [0, 1], as probabilities.
+        A name such as "bernoulli", "ising", "binomial", "gaussian", "truncated_gaussian",
+        "gauss_bernoulli" or "truncated_gauss_bernoulli"; visible units given by name or class are
+        fitted to the columns of the data first, where binomial ones take n from the largest value.
+        Bernoulli units accept values in [0, 1], as probabilities.
     gradient : {"tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"}
         How averages over the model are computed; see
         `fastmf.learning.layered.settings.LayeredSettings`, which documents the following options up

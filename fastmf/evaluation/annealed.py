@@ -7,12 +7,13 @@ import numpy as np
 
 from fastmf._common.arguments import count, rows
 from fastmf._threads import in_parallel, workers_for
-from fastmf.inference.sampling.gibbs import even_layers, two_values
+from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.kernels import annealed as kernels
 from fastmf.kernels.product import pack
 from fastmf.models import RBM
 from fastmf.models._layered import check_layered
 from fastmf.priors import Bernoulli
+from fastmf.priors._domain import binary_field, two_values
 from fastmf.priors._protocol import contains, n_units, sample
 
 # Relative error of a mean beyond which it is made by fewer than about ten chains.
@@ -124,7 +125,7 @@ def annealed_importance_sampling(
 
     rising = np.linspace(0, 1, n_steps + 1)
     neutral = [
-        -prior.field if values else np.zeros(n, model.dtype)
+        -binary_field(prior)[0] if values else np.zeros(n, model.dtype)
         for prior, n in zip(model.layers, model.weights.shape, strict=True)
     ]
     first, arrived = walk(neutral, rising, _draw(model, neutral, n_chains, rng))
@@ -271,9 +272,9 @@ def _log_mean(log_weights):
 def _zeros_and_ones(model):
     """The same machine in units of values 0 and 1, and what its log-partition lacks."""
     weights = model.weights.astype(np.float64)
-    (v_low, v_high), (h_low, h_high) = (prior.support for prior in model.layers)
+    (v_low, v_high), (h_low, h_high) = (two_values(prior) for prior in model.layers)
     logs = [
-        [prior.log_prob(model.dtype.type(x)).astype(np.float64) for x in prior.support]
+        [prior.log_prob(model.dtype.type(x)).astype(np.float64) for x in two_values(prior)]
         for prior in model.layers
     ]
     visible = logs[0][1] - logs[0][0] + (v_high - v_low) * h_low * weights.sum(1)

@@ -14,8 +14,9 @@ from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import exact
-from fastmf.models.exact import LARGEST
-from fastmf.priors._protocol import n_units
+from fastmf.models.exact import MAX_UNITS
+from fastmf.priors._domain import number_of_states
+from fastmf.priors._protocol import has_third_cumulant, n_units
 
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
 # More states than this take minutes.
@@ -153,7 +154,7 @@ def log_partition_report(
     if X is not None:
         starts = np.vstack([rows("X", X, n_units(model.layers[0]), model.dtype), starts])
     solvers = {name: partial(tap, order=order) for order, name in ORDERS.items()}
-    if not all(hasattr(prior, "third_cumulant") for prior in model.layers):
+    if not all(has_third_cumulant(prior) for prior in model.layers):
         del solvers[ORDERS[3]]
     if include_adaptive:
         # A row that does not converge is not worth the convergent schedule.
@@ -204,11 +205,5 @@ def _corrected(model, solutions, found, missed):
 def _number_of_states(model):
     """Of the layer that `exact` would enumerate; infinite if it cannot."""
     model = model.bipartite()
-    return min(
-        (
-            len(prior.support) ** n
-            for prior, n in zip(model.layers, model.weights.shape, strict=True)
-            if getattr(prior, "support", None) is not None and n <= LARGEST
-        ),
-        default=np.inf,
-    )
+    layers = zip(model.layers, model.weights.shape, strict=True)
+    return min((number_of_states(prior) for prior, n in layers if n <= MAX_UNITS), default=np.inf)

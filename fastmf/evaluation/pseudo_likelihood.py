@@ -4,9 +4,10 @@ import numpy as np
 
 from fastmf._common.arguments import rows
 from fastmf.models import RBM
+from fastmf.priors._domain import describe_support, support
 
 # Numbers held at a time.
-_CHUNK = 1 << 20
+CHUNK_SIZE = 1 << 20
 
 
 def pseudo_log_likelihood(model, X):
@@ -37,24 +38,38 @@ def pseudo_log_likelihood(model, X):
     each visible unit, about a millisecond a row for 784 x 100 units. Unlike a random choice of one
     unit for each row (scikit-learn's `BernoulliRBM.score_samples`) this is no estimate.
     """
-    support = getattr(model.visible, "support", None) if isinstance(model, RBM) else None
-    if support is None:
+    values = support(model.visible) if isinstance(model, RBM) else None
+    if values is None:
         raise TypeError(
             "model must be an RBM with discrete visible units, got "
             f"{model if isinstance(model, RBM) else type(model).__name__}."
         )
+    values = values.astype(model.dtype)
     X = np.atleast_2d(rows("X", X, model.n_visible, model.dtype))
-    values = np.array(support, dtype=model.dtype)
-    which = np.abs(X[:, :, None] - values).argmin(2)
-    if not np.array_equal(values[which], X):
-        raise ValueError(f"X must have values in {tuple(support)} only.")
-    n = max(1, _CHUNK // model.weights.size)
+    which = _which_values(model.visible, values, X)
+    n = max(1, CHUNK_SIZE // model.weights.size)
     chunks = [_of_rows(model, values, X[k : k + n], which[k : k + n]) for k in range(0, len(X), n)]
     return np.concatenate(chunks)
 
 
+def _which_values(prior, values, X):
+    """Index of each entry of X among the values of its unit."""
+    which = np.empty(X.shape, np.intp)
+    for i, column in enumerate(values.T):
+        own = column[~np.isnan(column)]
+        order = np.argsort(own)
+        place = np.searchsorted(own, X[:, i], sorter=order).clip(max=len(own) - 1)
+        which[:, i] = order[place]
+        if not np.array_equal(own[which[:, i]], X[:, i]):
+            raise ValueError(
+                "X must have values in the support of the visible units: expected column "
+                f"{i} to be {describe_support(prior, i)}."
+            )
+    return which
+
+
 def _of_rows(model, values, X, which):
-    zero = model.dtype.type(0)
+    zero, units = model.dtype.type(0), np.arange(model.n_visible)
 
     def log_partition(fields):
         return model.hidden.log_partition(fields, zero).sum(-1, dtype=np.float64)
@@ -65,8 +80,10 @@ def _of_rows(model, values, X, which):
     # Log of the sum over all values of a unit of their probabilities relative to that of its own.
     log_sum = np.zeros(X.shape)
     for k in range(1, len(values)):
-        other = values[(which + k) % len(values)]
+        other = values[(which + k) % len(values), units]
+        missing = np.isnan(other)  # the padding of units with fewer values
+        other = np.where(missing, X, other)
         moved = fields[:, None, :] + (other - X)[:, :, None] * model.weights
         ratio = model.visible.log_prob(other) - own + log_partition(moved) - now
-        log_sum = np.logaddexp(log_sum, ratio)
+        log_sum = np.logaddexp(log_sum, np.where(missing, -np.inf, ratio))
     return -log_sum.sum(1)

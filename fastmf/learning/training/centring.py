@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf.learning.training.parameters import ModelParameters
+from fastmf.priors._domain import field_is_tilt
 
 
 def offsets(model, gradient, means):
@@ -75,7 +76,4 @@ def with_moved_fields(model, gradient, offsets, directions, step_dot):
 
 def _tilts(model):
     """Of each layer, whether its field is a tilt."""
-    # A user's own prior may have this derivative and another name for its tilt.
-    return [
-        hasattr(prior, "moment_gradient") and "field" in prior._fields for prior in model.layers
-    ]
+    return [field_is_tilt(prior) for prior in model.layers]
