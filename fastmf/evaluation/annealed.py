@@ -8,7 +8,7 @@ import numpy as np
 from fastmf._common.arguments import count, rows
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.sampling.gibbs import even_layers, two_values
-from fastmf.kernels import annealed as kernels
+from fastmf.kernels.annealed import ROWS, annealed
 from fastmf.kernels.product import pack
 from fastmf.models import DBM, RBM
 from fastmf.priors import Bernoulli
@@ -168,8 +168,8 @@ def _walk(model, base, betas, v, rng, n_threads):
             np.zeros(1, np.int64),
         )
         work = 2 * len(betas) * len(v) * model.weights.size
-        n_workers = workers_for(-(-len(v) // kernels.ROWS), work, n_threads)
-        in_parallel(kernels.annealed, arguments, n_workers)
+        n_workers = workers_for(-(-len(v) // ROWS), work, n_threads)
+        in_parallel(annealed, arguments, n_workers)
         return log_weights, v
 
     zero, (visible_base, hidden_base) = model.dtype.type(0), base
