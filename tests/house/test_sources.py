@@ -75,10 +75,7 @@ TOO_LARGE_YET = {
     "reference/tap.py: tap, levels",
 }
 UNTESTED_YET = {
-    "estimators/test_files.py",
-    "estimators/test_layered.py",
     "estimators/test_spins.py",
-    "estimators/test_units.py",
     "inference/bp/test_beliefs.py",
     "inference/bp/test_fallbacks.py",
     "inference/bp/test_newton_messages.py",
@@ -100,15 +97,12 @@ UNTESTED_YET = {
 MISLEADING_YET = {
     "fastmf/inference/bp/belief_propagation.py: kernels",
     "fastmf/inference/sampling/gibbs.py: kernels",
-    "fastmf/learning/layered/gradients.py: kernels",
     "fastmf/learning/pseudo_likelihood/objective.py: kernels",
     "fastmf/learning/pseudo_likelihood/pair_sums.py: kernels",
     "fastmf/learning/pseudo_likelihood/solvers.py: kernels",
-    "fastmf/learning/training/ascent.py: kernels",
     "tests/kernel_cases/belief_propagation.py: kernels",
     "tests/kernels/test_gibbs.py: kernels",
     "tests/kernels/test_gibbs.py: reference",
-    "tests/learning/training/test_checkpoint.py: files",
 }
 # Parts of the package in which every module has a file of tests at the same path.
 MIRRORED = ("inference", "learning", "estimators", "evaluation")

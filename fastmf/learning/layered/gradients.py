@@ -21,7 +21,7 @@ from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field._layout import layout_of
 from fastmf.inference.mean_field.posterior import posterior
-from fastmf.kernels import statistics as kernels
+from fastmf.kernels import statistics
 from fastmf.kernels.product import empty_panels, fill_panels
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._protocol import gradient as prior_gradient
@@ -55,7 +55,7 @@ def pair_averages(weights, terms, n_threads=None):
     n_rows = ends[-1]
     rights = empty_panels(n_rows, n_hidden, dtype)
     out = np.empty_like(weights)
-    n_workers = workers_for(n_visible // kernels.ROWS + 1, n_rows * weights.size, n_threads)
+    n_workers = workers_for(n_visible // statistics.ROWS + 1, n_rows * weights.size, n_threads)
     with borrowed((n_rows, n_visible), dtype) as lefts:
         end = 0
         for visible, hidden, scale, _ in terms:
@@ -64,7 +64,7 @@ def pair_averages(weights, terms, n_threads=None):
             fill_panels(hidden, rights[:, rows])
             rights[:, rows] *= dtype.type(scale / len(visible))
         arguments = lefts, rights, np.array(ends), weights, np.zeros(1, np.int64), out
-        in_parallel(kernels.pair_averages, arguments, n_workers)
+        in_parallel(statistics.pair_averages, arguments, n_workers)
     return out
 
 
@@ -85,11 +85,11 @@ def conditional_moments(model, X, order=2, n_threads=None):
     """
     weights = model.couplings[0]
     b, mean, var = np.empty((3, len(X), weights.shape[1]), model.dtype)
-    n_workers = workers_for(len(X) // kernels.ROWS + 1, len(X) * weights.size, n_threads)
+    n_workers = workers_for(len(X) // statistics.ROWS + 1, len(X) * weights.size, n_threads)
     queue = np.zeros(1, np.int64)
     hidden = layout_of(model, order, "blocked").layers[1]
     arguments = hidden.prior, hidden.couplings, X, queue, b, mean, var
-    in_parallel(kernels.conditional_moments, arguments, n_workers)
+    in_parallel(statistics.conditional_moments, arguments, n_workers)
     return b, mean, var
 
 

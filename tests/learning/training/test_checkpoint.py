@@ -10,7 +10,7 @@ import pytest
 
 from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.training import checkpoint as files
+from fastmf.learning.training import checkpoint
 from fastmf.models import CRBM, RBM
 from fastmf.priors import Bernoulli, Gaussian
 
@@ -53,7 +53,7 @@ OPTIONS = {"n_epochs": 4, "batch_size": 10, "learning_rate": (0.5, 0.05)}
     ids=lambda options: options["gradient"],
 )
 def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch, options, n_writes):
-    path, write = tmp_path / "run", files.write
+    path, write = tmp_path / "run", checkpoint.write
     settings = LayeredSettings(**OPTIONS, **options)
     left = [n_writes]
 
@@ -68,10 +68,10 @@ def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch, options
         return train(model, data(), settings, seed=5, validation=data()[:9], **options)
 
     whole = run()
-    monkeypatch.setattr(files, "write", interrupted_write)
+    monkeypatch.setattr(checkpoint, "write", interrupted_write)
     with pytest.raises(Interrupted):
         run(checkpoint=path, checkpoint_every=2)
-    monkeypatch.setattr(files, "write", write)
+    monkeypatch.setattr(checkpoint, "write", write)
     resumed = run(checkpoint=path, checkpoint_every=2)
     assert_same(resumed, whole)
     # A finished run is only read.
@@ -83,7 +83,9 @@ def test_run_without_a_seed_resumes_with_the_seed_it_drew(tmp_path):
     stop_after_two = [lambda state: state.epoch == 2]
     train(start(), data(), settings, checkpoint=path, callbacks=stop_after_two)
     resumed = train(start(), data(), settings, checkpoint=path)
-    seed = files.read(path, files.identity(settings, start(), 0, data()), any_seed=True)[1]
+    seed = checkpoint.read(path, checkpoint.identity(settings, start(), 0, data()), any_seed=True)[
+        1
+    ]
     assert_same(resumed, train(start(), data(), settings, seed=seed))
 
 
@@ -122,7 +124,7 @@ def test_a_checkpoint_without_a_folder_is_met_before_learning(tmp_path):
 
 def test_a_start_may_have_no_hidden_units():
     none = np.zeros((3, 0)), np.ones((3, 2)), np.zeros((0, 2)), np.zeros(3), np.zeros(0)
-    start = files.identity(LayeredSettings(), CRBM(*none), 0)["start"]
+    start = checkpoint.identity(LayeredSettings(), CRBM(*none), 0)["start"]
     assert (start["weights"], start["visible_weights"]) == ("0", "6")
 
 
@@ -154,11 +156,11 @@ state.model.save(sys.argv[2])
 
 
 def test_killed_process_resumes_to_the_same_bits(tmp_path):
-    checkpoint, result = tmp_path / "run", tmp_path / "result"
-    command = [sys.executable, "-c", SCRIPT, str(checkpoint)]
+    path, result = tmp_path / "run", tmp_path / "result"
+    command = [sys.executable, "-c", SCRIPT, str(path)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     process = subprocess.Popen([*command, str(result)], env=environment)
-    while not checkpoint.exists() and process.poll() is None:
+    while not path.exists() and process.poll() is None:
         time.sleep(0.01)
     time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
