@@ -1,4 +1,4 @@
-"""Whole tasks, as users meet them."""
+"""Whole tasks: start of a process, solves, a training epoch, moments."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ SIZES = {"784x100": Size(784, 100, 100), "784x500": Size(784, 500, 100)}
 
 
 class Start:
-    """Wall time of a fresh process: what an interactive user waits for."""
+    """Wall time of a new process: import and first solve."""
 
     number, rounds, repeat = 1, 1, (3, 5, 30.0)
     timeout = 300
