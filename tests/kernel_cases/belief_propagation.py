@@ -3,8 +3,8 @@
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, RUNNING
-from fastmf.inference.bp._arrays import new_workspaces, prepared
 from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf.inference.bp._kernel_arguments import new_workspaces, prepared
 from fastmf.inference.bp._options import BPOptions
 from fastmf.kernels.bp_types import MAX_PRODUCT, SUM_PRODUCT
 from fastmf.special import sigmoid_pair

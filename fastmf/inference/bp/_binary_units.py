@@ -9,11 +9,10 @@ from copy import copy
 import numpy as np
 
 from fastmf.models import RBM
-from fastmf.priors import Bernoulli, Ising
+from fastmf.priors._domain import binary_field, two_values
+from fastmf.priors._protocol import has_log_prob
 from fastmf.special import sigmoid_pair
 
-# Offset and scale by class of prior.
-OFFSET_AND_SCALE = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 2.0)}
 # Number of the largest fields whose sum is a number of the model's type.
 MAX_FIELD_SUMMANDS = 1e8
 
@@ -44,27 +43,31 @@ class BinaryUnits:
         Total fields of the {0, 1} units.
     constant : float64 array of shape (1 or n_rows,)
         To be added to log-probabilities of the {0, 1} units.
+    prior_fields : pair of arrays of shape (n_units,)
+        Fields b of the priors, which are exp(b x + constant) at the two values of x.
     """
 
     def __init__(self, model, fields):
         if not isinstance(model, RBM):
             raise TypeError(f"model must be an RBM, got {type(model).__name__}.")
         for name, prior in zip(("visible", "hidden"), model.layers, strict=True):
-            if type(prior) not in OFFSET_AND_SCALE:
+            if not (two_values(prior) and has_log_prob(prior)):
                 raise TypeError(
-                    "belief propagation needs Bernoulli or Ising units in both layers, "
-                    f"the {name} ones are {type(prior).__name__}."
+                    "belief propagation needs two-valued units (Bernoulli or Ising) in both "
+                    f"layers, the {name} ones are {type(prior).__name__}."
                 )
         self.model = model
-        maps = [OFFSET_AND_SCALE[type(prior)] for prior in model.layers]
-        self.offsets, self.scales = zip(*maps, strict=True)
+        values = [two_values(prior) for prior in model.layers]
+        self.offsets = tuple(low for low, _ in values)
+        self.scales = tuple(high - low for low, high in values)
         self.factor = self.scales[0] * self.scales[1]
         w = model.weights
         self.max_weight = self.factor * _max_abs(w)
+        self.prior_fields, constants = zip(*map(binary_field, model.layers), strict=True)
         with np.errstate(over="ignore"):  # fields that are too large raise below
             total = tuple(
-                np.atleast_2d(p.field.astype(np.float64) + (0 if f is None else f))
-                for p, f in zip(model.layers, fields, strict=True)
+                np.atleast_2d(b.astype(np.float64) + (0 if f is None else f))
+                for b, f in zip(self.prior_fields, fields, strict=True)
             )
         max_field = max(map(_max_abs, total))
         limit = np.finfo(model.dtype).max / MAX_FIELD_SUMMANDS
@@ -78,6 +81,7 @@ class BinaryUnits:
         columns = w.sum(0, dtype=np.float64) if o_v else 0.0
         self.fields = s_v * (b + o_h * rows), s_h * (c + o_v * columns)
         self.constant = o_v * b.sum(1) + o_h * c.sum(1) + o_v * o_h * np.sum(rows)
+        self.constant += sum(x.sum(dtype=np.float64) for x in constants)
 
     def weights(self):
         """Weights of the {0, 1} units in float64, a new array."""
@@ -94,10 +98,8 @@ class BinaryUnits:
     def means(self, log_odds):
         """Means and variances of the model's units, from log-odds of the {0, 1} units."""
         pairs = [sigmoid_pair(x) for x in log_odds]
-        means = [
-            p if scale == 1 else p - q
-            for (p, q), x, scale in zip(pairs, log_odds, self.scales, strict=True)
-        ]
+        ends = [(low, low + scale) for low, scale in zip(self.offsets, self.scales, strict=True)]
+        means = [low * q + high * p for (p, q), (low, high) in zip(pairs, ends, strict=True)]
         variances = [s * s * p * q for (p, q), s in zip(pairs, self.scales, strict=True)]
         return means, variances
 

@@ -12,7 +12,6 @@ import numpy as np
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import RUNNING
 from fastmf._threads import in_parallel, workers_for
-from fastmf.inference.bp._arrays import message_dtype, message_layout, new_workspaces, prepared
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._decoding import (
     best_of,
@@ -21,6 +20,12 @@ from fastmf.inference.bp._decoding import (
     spectral_radius_bound,
 )
 from fastmf.inference.bp._fallbacks import mark_cycles, minimise
+from fastmf.inference.bp._kernel_arguments import (
+    message_dtype,
+    message_layout,
+    new_workspaces,
+    prepared,
+)
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp._starts import checked_fields, checked_init, checked_restarts, set_start
 from fastmf.inference.bp.beliefs import beliefs_of

@@ -58,8 +58,8 @@ def beliefs_of(
     assignment, objective = _decoded(options, units, record)
     log_partition = (record.bethe if objective is None else record.objective) + units.constant
     tilts = [
-        x / scale - prior.field
-        for x, scale, prior in zip(log_odds, units.scales, model.layers, strict=True)
+        x / scale - field
+        for x, scale, field in zip(log_odds, units.scales, units.prior_fields, strict=True)
     ]
     converged, message = is_converged(record.status), messages_of(record.status)
     if local_maximum is not None:

@@ -8,7 +8,7 @@ import pytest
 from bp_models import binary_rbm, loopy, tree
 
 import fastmf as mf
-from fastmf.inference.bp import _arrays
+from fastmf.inference.bp import _kernel_arguments
 
 KINDS = pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
 
@@ -237,7 +237,7 @@ def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
     model = loopy(700, 300, scale=0.03)
     options = {"algorithm": algorithm, "max_iter": 5, "tol": 0}
     alone = mf.belief_propagation(model, n_threads=1, **options)
-    monkeypatch.setattr(_arrays, "SHARED_ROW_SIZE", 0)
+    monkeypatch.setattr(_kernel_arguments, "SHARED_ROW_SIZE", 0)
     one, two, three = (mf.belief_propagation(model, n_threads=k, **options) for k in (1, 2, 3))
     for x, y, z, expected in zip(one.mean, two.mean, three.mean, alone.mean, strict=True):
         np.testing.assert_array_equal(x, y)

@@ -8,9 +8,9 @@ import pytest
 from bp_models import loopy
 
 import fastmf as mf
-from fastmf.inference.bp._arrays import prepared
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._decoding import best_of
+from fastmf.inference.bp._kernel_arguments import prepared
 from fastmf.inference.bp._options import BPOptions
 
 SCALES = 0.5, 1.0, 2.0, 4.0, 8.0

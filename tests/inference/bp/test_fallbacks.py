@@ -6,9 +6,9 @@ from bp_models import centred
 
 import fastmf as mf
 from fastmf._outcomes import CYCLING, OUT_OF_ITERATIONS
-from fastmf.inference.bp._arrays import prepared
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._fallbacks import mark_cycles
+from fastmf.inference.bp._kernel_arguments import prepared
 from fastmf.inference.bp._options import BPOptions
 
 
