@@ -13,7 +13,7 @@ from fastmf.estimators import denoising
 from fastmf.estimators._files import Saved
 from fastmf.estimators._units import check_support
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
-from fastmf.inference.mean_field.solutions import merged
+from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
 from fastmf.learning.layered.gradients import ORDERS
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
@@ -122,7 +122,7 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         """
         check_is_fitted(self)
         reached = self._solve(self.starts_ if X is None else self._data(X))
-        return merged(reached, merge_tol)
+        return distinct_solutions(reached, merge_tol)
 
     @property
     def _given_data(self):
@@ -250,7 +250,7 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             return X.copy()
         zero = X.dtype.type(0)
         start = np.where(missing, self.pointwise_.moments(zero, zero)[0], X)
-        found = self._solve(start, clamp=~missing, free_energy=False)
+        found = self._solve(start, clamp=~missing, log_partition=False)
         warn_unless_converged(found.converged)
         return np.where(missing, found.mean[0], X)
 

@@ -109,7 +109,7 @@ def denoise(
 
     def solution(state, tilt, **options):
         b, a = (part if part is None else np.repeat(part, n_starts, axis=0) for part in tilt)
-        return solve(state, field=b, precision=a, tol=TOL, free_energy=False, **options)
+        return solve(state, field=b, precision=a, tol=TOL, log_partition=False, **options)
 
     for level in levels:
         kind = "flip_probability" if noise_variance is None else "noise_variance"

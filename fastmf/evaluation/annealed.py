@@ -163,15 +163,17 @@ def _walk(model, base, betas, v, rng, n_threads):
     log_weights = np.zeros(len(v))
     if all(type(prior) is Bernoulli for prior in model.layers):
         h = np.empty((len(v), model.n_hidden), model.dtype)
-        arguments = (
-            *(pack(model.weights), pack(model.transposed)),
+        path = kernels.AnnealedPath(
             *(-c for c in base),
             *(prior.field + c for prior, c in zip(model.layers, base, strict=True)),
-            *(betas, rng.integers(2**64, dtype=np.uint64), v, h, log_weights),
-            np.zeros(1, np.int64),
+            betas=betas,
+        )
+        arguments = (
+            *(pack(model.weights), pack(model.transposed), path),
+            *(rng.integers(2**64, dtype=np.uint64), v, h, log_weights, np.zeros(1, np.int64)),
         )
         work = 2 * len(betas) * len(v) * model.weights.size
-        n_workers = workers_for(-(-len(v) // kernels.ROWS), work, n_threads)
+        n_workers = workers_for(-(-len(v) // kernels.TASK_ROWS), work, n_threads)
         in_parallel(kernels.annealed, arguments, n_workers)
         return log_weights, v
 

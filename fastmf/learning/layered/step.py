@@ -87,7 +87,7 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
         if settings.gradient == "adaptive_tap":
             solutions = adaptive_tap(model, init, schedule="parallel", **options)
         else:
-            solutions = tap(model, init, order=order, free_energy=False, **options)
+            solutions = tap(model, init, order=order, log_partition=False, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)
         return solutions
@@ -179,7 +179,7 @@ def ascend(state, slope, settings, rate, means=None, n_threads=None):
         If couplings grow without bound.
     """
     model, here = state.model, ModelParameters.of(state.model)
-    how = kernels.Ascent(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
+    how = kernels.AscentSettings(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
     matrices = list(zip(*(p.matrices() for p in (here, slope, state.velocity)), strict=True))
     if means is None:
         offsets = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, *_ in matrices]
@@ -214,17 +214,17 @@ def _climb(weights, slope, velocity, how, below, above, n_threads):
     """What `kernels.ascend` makes of one matrix of couplings, and of its slope."""
     slope = np.ascontiguousarray(slope, weights.dtype)
     out = np.empty_like(weights)
-    along, sizes = np.empty((2, len(weights)), weights.dtype)
-    n_workers = workers_for(-(-len(weights) // kernels.ROWS), 2 * weights.size, n_threads)
+    row_sums = np.empty((2, len(weights)), weights.dtype)
+    n_workers = workers_for(-(-len(weights) // kernels.TASK_ROWS), 2 * weights.size, n_threads)
     queue = np.zeros(1, np.int64)
-    arguments = weights, slope, velocity, how, below, above, queue, out, along, sizes
+    arguments = weights, slope, velocity, how, (below, above), queue, out, row_sums
     in_parallel(kernels.ascend, arguments, n_workers)
     out.flags.writeable = False  # for a model to keep
-    return out, slope, along, sizes
+    return out, slope, *row_sums
 
 
 def hidden_layers(model, settings):
     """Options of `tap` for the hidden layers given data: of an RBM they need no solution."""
     if not model.deep:
         return {}
-    return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "free_energy": False}
+    return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "log_partition": False}
