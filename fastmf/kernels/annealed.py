@@ -3,10 +3,10 @@
 Along the path the log-odds of a unit are base + beta (shift + W x), with shift = field - base: at
 beta = 0 those of uncoupled units, at beta = 1 those of the model. A step from beta to beta' adds
 
-    log p(v; beta') - log p(v; beta),   log p(v; beta) = beta v'shift + sum_j softplus(log-odds of j)
+    log p(v; beta') - log p(v; beta),   log p(v; beta) = beta v' shift + sum_j softplus(t_j)
 
-to the log importance weight (terms that do not change are left out), and draws the hidden and then
-the visible units at beta'.
+to the log importance weight (t_j are log-odds of hidden units, constant terms are left out), and
+draws the hidden and then the visible units at beta'.
 """
 
 from typing import NamedTuple

@@ -24,7 +24,7 @@ _WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
 VECTOR_BYTES = 64 if _WIDE else 32
 TILE_VECTORS = 3
 TILE_ROWS = 8 if _WIDE else 4
-# Rows of a panel (24 KiB) that stay in the first-level cache while all tiles are multiplied by them.
+# Rows of a panel (24 KiB) that stay in the first-level cache while all tiles are computed.
 CHUNK_ROWS = 24 * 1024 // (TILE_VECTORS * VECTOR_BYTES)
 
 
@@ -130,7 +130,7 @@ class _TileEmitter:
 
     def __init__(self, context, builder, signature, arguments):
         self.builder, self.n_bytes = builder, signature.args[1].dtype.bitwidth // 8
-        states_type, packed_type, out_type = signature.args[:3]
+        states_type, packed_type = signature.args[:2]
         self.states, self.packed, self.out = (
             context.make_array(type_)(context, builder, value)
             for type_, value in zip(signature.args[:3], arguments, strict=False)

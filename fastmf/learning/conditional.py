@@ -132,7 +132,8 @@ def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=Fals
     }  # fmt: skip
     if inference == "mean_field":
         found = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
-        return Moments(*found.mean, None, found.log_partition, found.residual)
+        values = found.log_partition if log_partition else nothing
+        return Moments(*found.mean, None, values, found.residual)
     if inference == "bp":
         found = belief_propagation(rbm, pairwise="mean", **options)
         return Moments(*found.mean, found.pairwise, found.log_partition, found.residual)

@@ -24,7 +24,7 @@ MAX_MOMENTUM = 0.9
 
 
 class ActiveRows:
-    """The rows that have not ended: `index` holds their positions, the other arrays their values."""
+    """The rows that have not ended: `index` is their positions, other arrays their values."""
 
     def __init__(self, settings, tilt, record):
         n_rows, n_units = record.state.shape[1:]

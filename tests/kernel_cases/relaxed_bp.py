@@ -27,8 +27,8 @@ def relaxed_bp_arguments(size, dtype, rows=None, *, machine=rbm, damping=0.0):
     )
     settings = RelaxedBPSettings(damping, not damping, 1e-8, 200, float(np.finfo(dtype).eps))
     tilt = np.random.default_rng(4).normal(size=(2, size.n_rows, n_units)).astype(dtype) / 9
-    return (*_layer_views(model), settings, tilt[0, rows], abs(tilt[1, rows]), np.zeros(1, np.int64),
-            record, np.zeros(len(rows)))  # fmt: skip
+    return (*_layer_views(model), settings, tilt[0, rows], abs(tilt[1, rows]),
+            np.zeros(1, np.int64), record, np.zeros(len(rows)))  # fmt: skip
 
 
 def _found(arguments):

@@ -63,8 +63,8 @@ def tap(
         Blocked: one layer at a time, hidden before visible; in a fully visible machine one block of
         units. Sequential: one unit after another, each from the newest values of the others.
     field, precision : array or tuple of arrays, optional
-        External tilt exp(field x - precision x^2 / 2) of the first layer's units, or of every layer's,
-        shape (n_units,) or (n_rows, n_units).
+        External tilt exp(field x - precision x^2 / 2) of the first layer's units, or of every
+        layer's, shape (n_units,) or (n_rows, n_units).
     clamp : array or tuple of arrays, optional
         Clamped units: a boolean mask (True: stay at the start), or values with NaN where free. A
         row with a masked unit that starts outside its support has log-partition -inf.

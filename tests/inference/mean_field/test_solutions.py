@@ -104,7 +104,7 @@ def test_solutions_of_a_fully_visible_machine():
     assert len(found.free_energy) == 2
 
 
-def test_shares_are_numbers_even_if_no_solution_exists():
+def test_weights_are_numbers_even_if_no_solution_exists():
     means = [[0.0, 0.0], [1.0, 1.0]]
     np.testing.assert_array_equal(
         distinct_solutions(some_solutions(means, [-np.inf] * 2)).weights, [0, 0]
