@@ -149,7 +149,7 @@ def numpy_unit_by_unit(model, mean, var, order):
 
 
 def sequential(n_hidden, dtype, repeats):
-    """Sequential sweeps, against NumPy unit by unit and against the twin, which updates whole panels."""
+    """Sequential sweeps, against NumPy unit by unit and the twin, which updates whole panels."""
     size = Size(784, n_hidden, 100)
     model, n_sweeps = rbm(size, dtype), 3
     options = {"schedule": "sequential", "tol": 0.0, "max_iter": n_sweeps}
