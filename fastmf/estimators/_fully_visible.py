@@ -108,9 +108,9 @@ class FittedMachine(Saved, BaseEstimator):
         array of shape (n_samples,) or (2^n_features,)
         """
         check_is_fitted(self)
-        if self.n_features_in_ > spins.LARGEST:
+        if self.n_features_in_ > spins.MAX_ENUMERATED_UNITS:
             raise ValueError(
-                f"pmf enumerates all states: at most {spins.LARGEST} units, got "
+                f"pmf enumerates all states: at most {spins.MAX_ENUMERATED_UNITS} units, got "
                 f"{self.n_features_in_}."
             )
         probabilities = spins.probabilities(self.model_)
