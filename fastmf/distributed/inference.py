@@ -83,7 +83,7 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
     TypeError
         If `field` has no Dask array.
     ValueError
-        For `history`, `certificate` and `pairwise="mean"`, whose results have no rows, for other
+        For `history`, `spectral_radius` and `pairwise="mean"`, which are not of rows, for other
         generators, and as `fastmf.belief_propagation` does.
     """
     if not count("n_restarts", n_restarts, 0):
@@ -183,7 +183,7 @@ def _rows_of(solver, arguments):
 
 def _check_fields_have_rows(options):
     """Raise for options that add fields without rows to the result."""
-    for name in ("history", "certificate"):
+    for name in ("history", "spectral_radius"):
         if options.get(name):
             raise ValueError(f"{name} must be False: it has no blocks of rows.")
     if options.get("pairwise") == "mean":

@@ -171,5 +171,7 @@ def test_bad_input_is_met_at_the_door():
         mfd.score_samples(None, np.zeros((6, 12)))
     with pytest.raises(ValueError, match="n_features"):
         mfd.score_samples(None, X[0])
+    with pytest.raises(ValueError, match="spectral_radius must be False"):
+        mfd.belief_propagation(model, field=X, spectral_radius=True)
     with pytest.raises(ValueError, match="average over rows"):
         mfd.belief_propagation(model, field=X, pairwise="mean")

@@ -1,12 +1,69 @@
-"""Two-valued units of any prior as units with the values 0 and 1."""
+"""Binary units of any values as {0, 1} units: energies by enumeration, and bad input."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from bp_models import loopy
 
 import fastmf as mf
+from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.special import exp, log
+
+KINDS = list(itertools.product([mf.Bernoulli, mf.Ising], repeat=2))
+
+
+def units_of(kinds, fields=(None, None)):
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(3, 2))
+    priors = (kind(rng.normal(size=n)) for kind, n in zip(kinds, weights.shape, strict=True))
+    return BinaryUnits(mf.RBM(weights, *priors), fields)
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+def test_energies_are_those_of_the_model(kinds):
+    units = units_of(kinds, (np.array([0.3, -2.0, 0.5]), None))
+    for v in itertools.product((0.0, 1.0), repeat=3):
+        for h in itertools.product((0.0, 1.0), repeat=2):
+            v, h = np.array(v), np.array(h)
+            value = v @ units.weights() @ h + units.fields[0][0] @ v + units.fields[1][0] @ h
+            x, y = units.values(0, v), units.values(1, h)
+            expected = np.array([0.3, -2.0, 0.5]) @ x - units.model.energy(x, y)
+            assert value + units.constant[0] == pytest.approx(expected, abs=1e-12)
+            np.testing.assert_array_equal(units.is_one(x), v == 1)
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+def test_means_and_variances(kinds):
+    units, rng = units_of(kinds), np.random.default_rng(1)
+    log_odds = rng.normal(size=(1, 3)), rng.normal(size=(1, 2))
+    means, variances = units.means(log_odds)
+    for kind, x, mean, var in zip(kinds, log_odds, means, variances, strict=True):
+        p, (low, high) = 1 / (1 + np.exp(-x)), kind.support
+        np.testing.assert_allclose(mean, low + (high - low) * p, atol=1e-14)
+        np.testing.assert_allclose(var, (high - low) ** 2 * p * (1 - p), atol=1e-14)
+
+
+def test_repeated_rows_stay_together():
+    field = np.arange(6.0).reshape(2, 3)
+    units = units_of((mf.Ising, mf.Ising), (field, None))
+    twice = units.repeated(2)
+    np.testing.assert_array_equal(twice.fields[0], units.fields[0][[0, 0, 1, 1]])
+    assert len(twice.fields[1]) == 1 and len(units.fields[0]) == 2
+
+
+def test_models_that_are_not_binary():
+    with pytest.raises(TypeError, match="two-valued units"):
+        mf.belief_propagation(
+            mf.RBM(np.ones((2, 2)), mf.Gaussian(np.zeros(2), np.ones(2)), mf.Ising(np.zeros(2)))
+        )
+    with pytest.raises(TypeError, match="RBM"):
+        mf.belief_propagation(mf.BoltzmannMachine(np.zeros((2, 2)), mf.Ising(np.zeros(2))))
+    with pytest.raises(ValueError, match="weights"):
+        mf.belief_propagation(loopy(scale=1e4))
+    with pytest.raises(ValueError, match="field"):
+        mf.belief_propagation(loopy(dtype="float32"), algorithm="max", field=np.full(9, 1e31))
 
 
 class Switch(NamedTuple):
