@@ -16,6 +16,7 @@ import numpy as np
 from scaling import Point, Work, over_threads, run
 
 import fastmf as mf
+from fastmf.kernels.pseudo_likelihood import BSLMData, BSLMSettings
 from fastmf.learning.pseudo_likelihood.distinct_rows import merged
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 
@@ -45,9 +46,10 @@ def paper_rows(n_units, n_rows):
 def sweep(which, objective, n=10):
     """Seconds of a BSLM sweep from zero, by the kernel or its twin."""
     d = objective.n_units
+    states = np.ascontiguousarray(objective.rows.states.T)
     arguments = (
-        np.ascontiguousarray(objective.rows.states.T), objective.weights, objective.mean,
-        objective.second, 1.0, 0.0, 0.0, 1.0, -np.inf, n, np.zeros(1, np.int64),
+        BSLMData(states, objective.weights, objective.mean, objective.second, 1.0),
+        BSLMSettings(step=1.0, l1=0.0, l2=0.0, tol=-np.inf, max_iter=n), np.zeros(1, np.int64),
         np.zeros((1, d, d)), np.zeros((1, d)), np.zeros((1, n + 1)), np.zeros(1, np.int64),
     )  # fmt: skip
     start = time.perf_counter()

@@ -101,7 +101,7 @@ class PseudoLikelihood:
         products = states @ couplings
         value = np.empty(len(states))
         # A tanh and a softplus are worth some six multiply-adds each.
-        n_workers = workers_for(-(-len(states) // kernels.ROWS), 12 * products.size, self.n_threads)
+        n_workers = workers_for(-(-len(states) // kernels.TASK_ROWS), 12 * products.size, self.n_threads)
         queue = np.zeros(1, np.int64)
         in_parallel(
             kernels.residuals,
@@ -260,6 +260,6 @@ class PseudoLikelihood:
         states, residuals = self.rows.states[rows], self._residuals_of(parameters, rows)
         residuals = residuals / np.sqrt(self.weights[rows, None])
         scores = np.empty((len(states), self.n_parameters))
-        n_workers = workers_for(-(-len(states) // kernels.ROWS), 2 * scores.size, self.n_threads)
+        n_workers = workers_for(-(-len(states) // kernels.TASK_ROWS), 2 * scores.size, self.n_threads)
         in_parallel(kernels.scores, (states, residuals, np.zeros(1, np.int64), scores), n_workers)
         return scores

@@ -126,11 +126,14 @@ def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ITER["bs
     couplings, field = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
     history = np.empty((len(starts), max_iter + 1))
     n_iter = np.zeros(len(starts), np.int64)
-    arguments = (
+    data = kernels.BSLMData(
         np.ascontiguousarray(objective.rows.states.T), objective.weights, objective.mean,
-        objective.second, float(step), float(l1), float(objective.l2), float(objective.total),
-        float(tol), max_iter, np.zeros(1, np.int64), couplings, field, history, n_iter,
+        objective.second, float(objective.total),
     )  # fmt: skip
+    settings = kernels.BSLMSettings(
+        float(step), float(l1), float(objective.l2), float(tol), int(max_iter)
+    )
+    arguments = data, settings, np.zeros(1, np.int64), couplings, field, history, n_iter
     work = len(starts) * 100 * objective.rows.states.size * objective.n_units
     in_parallel(kernels.bslm, arguments, workers_for(len(starts), work, objective.n_threads))
     return [
