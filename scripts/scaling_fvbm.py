@@ -17,7 +17,7 @@ from scaling import Point, Work, over_threads, run
 
 import fastmf as mf
 from fastmf.kernels.pseudo_likelihood import BSLMData, BSLMSettings
-from fastmf.learning.pseudo_likelihood.distinct_rows import merged
+from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 
 from kernel_cases import case  # isort: skip  (found through timing)
@@ -84,7 +84,7 @@ def problem(point, options):
         else:
             yield {"fastmf": partial(learner.fit, X)}, Work
         return
-    objective = PseudoLikelihood(merged(X), n_threads=point.threads)
+    objective = PseudoLikelihood(distinct_rows(X), n_threads=point.threads)
     if point.task == "sweep":
         sweep("compiled", objective)  # compiles
         both = {"fastmf": "compiled", "NumPy": "twin"}

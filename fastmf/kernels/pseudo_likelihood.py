@@ -485,10 +485,8 @@ def bslm(data, settings, queue, couplings, field, history, n_iter):
     """
     n_units, n_rows = data.states.shape
     # One byte per spin: reading two spins per row and coupling from memory limits the speed.
-    spins = data.states.astype(np.int8)
-    workspace = BSLMWorkspace(
-        np.empty((n_units, n_rows)), np.empty(n_rows), np.empty(n_rows), np.empty(n_rows, np.int64)
-    )
+    odds, spins = np.empty((n_units, n_rows)), data.states.astype(np.int8)
+    workspace = BSLMWorkspace(odds, np.empty(n_rows), np.empty(n_rows), np.empty(n_rows, np.int64))
     while True:
         start = fetch_and_increment(queue)
         if start >= len(couplings):

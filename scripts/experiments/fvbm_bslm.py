@@ -29,7 +29,7 @@ from sklearn.exceptions import ConvergenceWarning
 import fastmf as mf
 from fastmf.inference.sampling.spins import sample
 from fastmf.learning.pseudo_likelihood import solvers
-from fastmf.learning.pseudo_likelihood.distinct_rows import merged
+from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.existence import existence
 from fastmf.learning.pseudo_likelihood.godambe import sandwich
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
@@ -45,7 +45,7 @@ def random_machine(d, rng, variance=0.5):
 def one_draw(d, options, rng):
     """Fit one random machine from several starts; a row of the table."""
     model = random_machine(d, rng)
-    objective = PseudoLikelihood(merged(sample(model, options.rows, rng)))
+    objective = PseudoLikelihood(distinct_rows(sample(model, options.rows, rng)))
     truth = objective.packed(model.couplings, model.prior.field)
     # The paper's starts: normal like the machine itself.
     starts = list(np.sqrt(0.5) * rng.normal(size=(options.starts, len(truth))))

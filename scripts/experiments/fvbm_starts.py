@@ -18,7 +18,7 @@ from scipy import ndimage
 
 from fastmf.inference.sampling.spins import sample
 from fastmf.learning.pseudo_likelihood import solvers
-from fastmf.learning.pseudo_likelihood.distinct_rows import merged
+from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 
 STARTS = ("zero", "independent", "minorant", "naive_mean_field", "tap", "auto")
@@ -63,7 +63,7 @@ def data_sets(options):
 
 def one_draw(states, l2, max_iter):
     """What every start leaves missing, its sweeps, its milliseconds, and whether it stopped."""
-    objective, fits, milliseconds = PseudoLikelihood(merged(states), l2), [], []
+    objective, fits, milliseconds = PseudoLikelihood(distinct_rows(states), l2), [], []
     for how in STARTS:
         begin = time.perf_counter()
         start = np.zeros(objective.n_parameters)
