@@ -93,7 +93,7 @@ def problem(point, options):
     parameters = np.random.default_rng(0).normal(size=objective.n_parameters) / d
 
     def gradient():
-        parameters[:] *= 1 + 1e-12  # at the same point it would hand out what it has
+        parameters[:] *= 1 + 1e-12  # values at the same point are cached
         objective.value_and_gradient(parameters)
 
     gradient()
