@@ -102,14 +102,14 @@ def problem(point, options):
         return mf.belief_propagation(model, field=field, n_threads=point.threads, **solver)
 
     found = package()
-    contestants = {"fastmf": package}
+    solvers = {"fastmf": package}
     if point.task == "sum" and point.n_rows == 1 and point.threads == 1:
         for name, solve in (("NumPy in odds", by_odds), ("NumPy of the paper", by_the_paper)):
             for x, y in zip(found.mean, solve(model, options.sweeps), strict=True):
                 np.testing.assert_allclose(x, y, atol=1e-3)
-            contestants[name] = lambda solve=solve: solve(model, options.sweeps)
+            solvers[name] = lambda solve=solve: solve(model, options.sweeps)
     moved = 6 * model.weights.nbytes * options.sweeps * point.n_rows
-    yield contestants, lambda: Work(bytes=float(moved))
+    yield solvers, lambda: Work(bytes=float(moved))
 
 
 def main(argv=None):

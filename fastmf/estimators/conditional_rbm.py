@@ -34,8 +34,8 @@ class ConditionalRBM(TrainedCRBM):
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper.
     learning_rate, momentum, l2, l1, n_epochs, batch_size, monitor_rows, patience
-        See `fastmf.learning.layered.settings.Schedule`. Weight decay acts on all three weight
-        matrices.
+        See `fastmf.learning.training.settings.AscentSettings`. Weight decay acts on all three
+        weight matrices.
     early_stopping : bool
         Keep the model with the smallest error of validation data, and stop when it no longer falls.
     validation_fraction : float
@@ -173,7 +173,7 @@ class ConditionalRBM(TrainedCRBM):
             rows, others = split(len(Y), self.validation_fraction, seed or 0)
             X, Y, validation = X[rows], Y[rows], (Y[others], X[others])
         model = self._initial_model(X, Y, seed or 0)
-        state = run(self, model, (Y, X), settings, seed, validation, CRBM_FAMILY)
+        state = run(self, model, (Y, X), settings, CRBM_FAMILY, seed, validation)
         from_epoch = state.epoch - (state.waited if self.early_stopping else 0)
         self.n_sweeps_ = sweeps(settings, max(from_epoch - 1, 0))
         return self

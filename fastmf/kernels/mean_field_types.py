@@ -10,10 +10,9 @@ by block, or unit by unit, differ only in this list.
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
-from fastmf._numba import INNER, kernel, unit
-from fastmf.priors._protocol import take
+from fastmf._numba import kernel
+from fastmf.priors._protocol import third_cumulants
 
 # Oscillations are looked for in windows of this many sweeps.
 WINDOW = 16
@@ -128,31 +127,6 @@ class Record(NamedTuple):
     n_iter: np.ndarray
     residual: np.ndarray
     history: np.ndarray
-
-
-def third_cumulants(prior, start, mean, cumulant, slope):
-    """Fill the third cumulants of binary units as functions of their means, and the derivatives."""
-    if hasattr(prior, "third_cumulant"):
-        units = take(prior, slice(start, start + mean.shape[0]))
-        cumulant[:], slope[: mean.shape[0]] = units.third_cumulant(mean)
-
-
-@overload(third_cumulants, jit_options=INNER)
-def _third_cumulants(prior, start, mean, cumulant, slope):
-    third_cumulant = getattr(prior.instance_class, "third_cumulant", None)
-    if third_cumulant is None:
-
-        def none(prior, start, mean, cumulant, slope):
-            for i in range(mean.shape[0]):
-                cumulant[i], slope[i] = 0, 0
-
-        return none
-
-    def fill(prior, start, mean, cumulant, slope):
-        for i in range(mean.shape[0]):
-            cumulant[i], slope[i] = unit(prior, start + i).third_cumulant(mean[i])
-
-    return fill
 
 
 @kernel(inner=True)

@@ -14,9 +14,9 @@ from scipy.special import expit
 from fastmf._common import arguments as check
 from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.mean_field.tap import tap
-from fastmf.learning.layered.settings import Schedule
-from fastmf.learning.layered.step import ascend
+from fastmf.learning.training.ascent import ascend
 from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.settings import AscentSettings
 from fastmf.learning.training.trainer import Family
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
@@ -31,8 +31,8 @@ CONVERGED = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConditionalSettings(Schedule):
-    """Options of learning a conditional RBM; see also `Schedule`.
+class ConditionalSettings(AscentSettings):
+    """Options of learning a conditional RBM; see also `AscentSettings`.
 
     Parameters
     ----------

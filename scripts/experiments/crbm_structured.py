@@ -6,13 +6,13 @@ a folder:
 
   table.csv, table.md   error by method and task, over all pixels and over those that were changed,
                         beside the paper's figures; and that over changed ones if as few of the
-                        others are wrong as by LR (beliefs are cut elsewhere than at 1/2)
+                        others are wrong as by LR (thresholds of beliefs other than 1/2)
   pictures-TASK.png     clean, corrupted and restored test images (Fig. 2)
   occlusion.csv, .png   error by size of the patch; the figure where several sizes were run (Fig. 3)
-  convergence.csv, .png share of runs of inference that converge to 1e-3, by epoch (Fig. 4)
+  convergence.csv, .png fraction of runs of inference that converge to 1e-3, by epoch (Fig. 4)
 
-and each machine as TASK-METHOD.npz. A run that was stopped goes on where it was if it is started
-again with the same options and the same folder.
+and each machine as TASK-METHOD.npz. A run that was stopped resumes if it is started again with the
+same options and the same folder.
 """
 
 import json
@@ -37,7 +37,7 @@ examples:
 
 Data are read from the folder --data, or the environment variable FASTMF_DATA.
 
-All methods share one learning rate and batch size, and all machines with hidden units start from
+All methods have one learning rate and batch size, and all machines with hidden units start from
 the logistic regression of their task; the paper chooses the rate by validation for each.
 """
 
@@ -203,8 +203,8 @@ def errors(restored, corrupted, clean):
 def as_careful(beliefs, standard, corrupted, clean):
     """Percent of changed pixels that are wrong, if of the others no more are than in `standard`.
 
-    Beliefs are cut where that is so; NaN if it is nowhere. Pixels that were changed by occlusion
-    are all 1: whoever says 1 more often gets more of them, right or wrong.
+    The best threshold of the beliefs with that property; NaN if there is none. Pixels changed by
+    occlusion are all 1, so that a method that predicts 1 more often restores more of them.
     """
     changed = corrupted != clean
     allowed = (standard != clean)[~changed].sum()
@@ -217,13 +217,13 @@ def report(records, folder):
     """All tables, from what has been done so far."""
     header = ["task", "method", "all", "changed", "as careful as LR", "paper all", "paper changed",
               "seconds"]  # fmt: skip
-    rows, shares, sizes = [], [], []
+    rows, fractions, sizes = [], [], []
     for task, method, found, history, seconds in records:
         row = dict(zip(METHODS, PAPER[task].split(), strict=True)) if task in PAPER else {}
         paper = row.get(method, "/").split("/")
         shown = [f"{error:.3f}" for error in found]
         rows.append([task, method, *shown, *paper, f"{seconds:.0f}"])
-        shares += [
+        fractions += [
             (task, method, *pair)
             for pair in zip(history["epoch"], history["converged"], strict=True)
         ]
@@ -231,7 +231,7 @@ def report(records, folder):
             sizes.append((task.split("-")[0], task.split("-")[-1], *rows[-1][1:4]))
     experiment.table(folder / "table.csv", header, rows)
     experiment.table(
-        folder / "convergence.csv", ("task", "method", "epoch", "share converged"), shares
+        folder / "convergence.csv", ("task", "method", "epoch", "fraction converged"), fractions
     )
     experiment.table(folder / "occlusion.csv", ("data", "side", "method", "all", "changed"), sizes)
     lines = ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
@@ -246,9 +246,9 @@ def figures(records, folder):
         if (data, kind) == ("mnist", "occluded"):
             sides.setdefault(method, {})[int(amount)] = changed
         if method == "MLE-BP":
-            shares = {task: history["converged"]}
+            converged = {task: history["converged"]}
             axes = plotting.curves_by_epoch(
-                history["epoch"], shares, label="share of converged runs of MLE-BP", ax=axes
+                history["epoch"], converged, label="fraction of converged runs of MLE-BP", ax=axes
             )
     if axes is not None:
         axes.set_ylim(0, 1.05)

@@ -12,8 +12,8 @@ Writes into a folder:
   senate.csv, senate.png           with --data: couplings between the parties of the 45th Australian
       Senate with standard errors and tests, and a picture of the graph
 
-The errors printed in the paper, 2.09e-6 to 2.89e-7, are below the smallest variance that its sample
-size permits: the standard error of a coupling is at least 1/sqrt(n).
+The paper's printed errors, 2.09e-6 to 2.89e-7, are below the variance that its own sample size
+permits: a coupling's standard error is at least 1/sqrt(n).
 """
 
 import os

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The lower halves of handwritten digits, from their upper halves: many labels that hang together.
+"""The lower halves of handwritten digits, from their upper halves: many dependent labels.
 
 The 1797 digits of 8 x 8 pixels that come with scikit-learn. Features: the grey levels of the
 upper four rows. Labels: whether each pixel of the lower four rows is darker than half, for the
 pixels that are so in 1 to 99 percent of the images. Prints, for each method, the Hamming error
-(percent of wrong labels) and the share of images whose labels are all right, over the same folds,
-and the seconds of learning and predicting; writes them into a folder, with a figure.
+(percent of wrong labels) and the fraction of images whose labels are all right, over the same
+folds, and the seconds of learning and predicting; writes them into a folder, with a figure.
 
   independent    a logistic regression for each label
   chain          scikit-learn's ClassifierChain of logistic regressions, in random order

@@ -5,10 +5,10 @@ from copy import copy
 import numpy as np
 
 from fastmf.models import RBM
-from fastmf.priors import Bernoulli, Ising
+from fastmf.priors._domain import binary_field, two_values
+from fastmf.priors._protocol import has_log_prob
 from fastmf.special import sigmoid_pair
 
-KINDS = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 2.0)}
 # So many of the largest fields may be added up.
 MANY = 1e8
 
@@ -44,19 +44,22 @@ class Bits:
         if not isinstance(model, RBM):
             raise TypeError(f"model must be an RBM, got {type(model).__name__}.")
         for name, prior in zip(("visible", "hidden"), model.layers, strict=True):
-            if type(prior) not in KINDS:
+            if not (two_values(prior) and has_log_prob(prior)):
                 raise TypeError(
-                    "belief propagation needs Bernoulli or Ising units in both layers, "
-                    f"the {name} ones are {type(prior).__name__}."
+                    "belief propagation needs two-valued units (Bernoulli or Ising) in both "
+                    f"layers, the {name} ones are {type(prior).__name__}."
                 )
-        self.offsets, self.scales = zip(*(KINDS[type(p)] for p in model.layers), strict=True)
+        values = [two_values(prior) for prior in model.layers]
+        self.offsets = tuple(low for low, _ in values)
+        self.scales = tuple(high - low for low, high in values)
         self.factor = self.scales[0] * self.scales[1]
         w = model.weights
         self.largest = self.factor * _largest(w)
         with np.errstate(over="ignore"):  # what is too large is told below
+            linear = [binary_field(prior) for prior in model.layers]
             own = tuple(
-                np.atleast_2d(p.field.astype(np.float64) + (0 if f is None else f))
-                for p, f in zip(model.layers, fields, strict=True)
+                np.atleast_2d(b.astype(np.float64) + (0 if f is None else f))
+                for (b, _), f in zip(linear, fields, strict=True)
             )
         largest, limit = max(_largest(b) for b in own), np.finfo(model.dtype).max / MANY
         if largest > limit:
@@ -69,6 +72,7 @@ class Bits:
         columns = w.sum(0, dtype=np.float64) if ov else 0.0
         self.fields = sv * (b1 + oh * rows), sh * (b2 + ov * columns)
         self.constant = ov * b1.sum(1) + oh * b2.sum(1) + ov * oh * np.sum(rows)
+        self.constant += sum(constant.sum(dtype=np.float64) for _, constant in linear)
 
     def repeated(self, n):
         """The same with n rows for every row of fields that has one of its own."""
@@ -79,10 +83,8 @@ class Bits:
     def means(self, log_odds):
         """Means and variances of the model's own units, from log-odds of the bits."""
         pairs = [sigmoid_pair(x) for x in log_odds]
-        means = [
-            p if scale == 1 else p - q
-            for (p, q), x, scale in zip(pairs, log_odds, self.scales, strict=True)
-        ]
+        ends = [(low, low + scale) for low, scale in zip(self.offsets, self.scales, strict=True)]
+        means = [low * q + high * p for (p, q), (low, high) in zip(pairs, ends, strict=True)]
         variances = [s * s * p * q for (p, q), s in zip(pairs, self.scales, strict=True)]
         return means, variances
 

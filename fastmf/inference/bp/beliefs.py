@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf._outcomes import POLISHED, is_converged, messages_of
-from fastmf.inference.fixed_point import FixedPoint
-from fastmf.inference.mean_field._rows import trace_of
+from fastmf.inference.fixed_point import FixedPoint, trace_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf.inference.gaussian.bipartite import Bipartite
+from fastmf.priors._domain import two_values
 
 # Smallest variance, and distance of a mean from the ends: a unit that is fixed takes no part.
 FIXED = 1e-12
@@ -49,8 +50,8 @@ def beyond_tap(model, mean, var, *, tol=1e-2, max_iter=100):
         mean, var = ([np.hstack(part[side::2]) for side in (0, 1)] for part in (mean, var))
         model = model.bipartite()
     weights = model.weights.astype(np.float64)
-    supports = [getattr(prior, "support", ()) for prior in model.layers]
-    if any(len(values) != 2 for values in supports):
+    supports = [two_values(prior) for prior in model.layers]
+    if not all(supports):
         return _rings(weights, [np.asarray(part, np.float64) for part in var], tol, max_iter)[0]
     # Counted as 0 and 1.
     weights *= np.prod([high - low for low, high in supports])

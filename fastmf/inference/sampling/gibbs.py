@@ -5,13 +5,8 @@ import numpy as np
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import layout_of
 from fastmf.kernels import gibbs as kernels
+from fastmf.priors._domain import two_values
 from fastmf.priors._protocol import sample
-
-
-def two_values(prior):
-    """The two values of a prior's units, the lower first; None if they have others."""
-    values = getattr(prior, "support", ())
-    return tuple(float(x) for x in values) if len(values) == 2 else None
 
 
 def gibbs(model, visible, n_sweeps, rng, n_threads=None):
