@@ -1,4 +1,4 @@
-"""What a trained conditional RBM can do: predict, score, and go to a file and back."""
+"""Prediction, scores and model files of a trained conditional RBM."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -9,12 +9,12 @@ from fastmf.estimators._files import Saved
 from fastmf.estimators._runs import seed_of
 from fastmf.learning.conditional import infer
 
-# More starts of joint and marginal MAP: see the notes of `predict` for what they cost and give.
-N_RESTARTS = 8
+# Default number of restarts of joint and marginal MAP: see the notes of `predict` for their cost.
+DEFAULT_N_RESTARTS = 8
 
 
 class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
-    """Everything of `ConditionalRBM` but its learning."""
+    """`ConditionalRBM` without `fit`."""
 
     _forgotten = (*Saved._forgotten, "init")
 
@@ -32,13 +32,14 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         decode : {"marginal_modes", "joint_map", "marginal_map"} or None
             The most probable value of each label (mean field or sum-product), the most probable
             labels and hidden units together (max-product), or the most probable labels
-            (mixed-product). None for what belongs to `inference`. Hard decisions may cycle; the
-            best assignment of all iterations is what is returned.
+            (mixed-product). None for the one that `inference` gives. Hard decisions may cycle; the
+            best assignment of all iterations is returned.
         polish : bool, optional
-            Improve joint or marginal MAP labels until flipping no single one helps. None: done.
+            Improve joint or marginal MAP labels by flips of single ones until none helps. Default
+            True.
         n_restarts : int, optional
-            Decode so many more times from random labels, the same for each row, and keep the best.
-            None: 8 times for joint and marginal MAP.
+            Number of additional runs from random labels, the same for each row; the best result is
+            kept. Default 8 for joint and marginal MAP.
 
         Returns
         -------
@@ -47,18 +48,18 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         Raises
         ------
         ValueError
-            For another `decode`, or a search for labels that are modes of marginals.
+            For another `decode`, or `polish` or `n_restarts` with marginal modes.
 
         Notes
         -----
-        Polishing costs as much as some five iterations, and every restart as much as decoding
-        without any: nine times in all, 0.25 s instead of 0.03 s for 300 rows of 32 labels and 64
+        Polishing costs about as much as five iterations, and a restart as much as decoding without
+        one: nine times in all, 0.25 s instead of 0.03 s for 300 rows of 32 labels and 64
         hidden units, 1.3 s instead of 0.16 s for 20 rows of 784 and 256. The best labels known were
         found in 83% of the rows without restarts, in 99% with 4, in all with 8 (a machine of the
         lower halves of digits, marginal MAP). `polish=False, n_restarts=0` is decoding alone.
         """
         check_is_fitted(self)
-        inference = self._matched
+        inference = self._prediction_inference
         if decode is not None:
             modes = inference if inference in ("bp", "mean_field") else "bp"
             known = {
@@ -75,7 +76,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         return predicted[:, 0] if self._one_column else predicted
 
     def _search(self, inference, polish, n_restarts):
-        """Options of the search for labels; the same random ones for every row, in any company."""
+        """Options of the search for labels; its random labels are the same for each row."""
         if inference in ("bp", "mean_field"):
             if polish or n_restarts:
                 raise ValueError(
@@ -83,7 +84,9 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
                     "marginals are not found by a search."
                 )
             return {}
-        n_restarts = count("n_restarts", N_RESTARTS if n_restarts is None else n_restarts, 0)
+        if n_restarts is None:
+            n_restarts = DEFAULT_N_RESTARTS
+        n_restarts = count("n_restarts", n_restarts, 0)
         search = {"polish": polish is None or bool(polish)}
         if n_restarts:
             rng = np.random.default_rng(seed_of(self.random_state) or 0)
@@ -105,7 +108,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
             Or (n_samples, 2), the probabilities of both values, if `Y` had one axis.
         """
         check_is_fitted(self)
-        inference = "mean_field" if self._matched == "mean_field" else "bp"
+        inference = "mean_field" if self._prediction_inference == "mean_field" else "bp"
         mean = self._infer(self._features(X), inference).visible
         return np.column_stack([1 - mean, mean]) if self._one_column else mean
 
@@ -121,18 +124,18 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_samples,)
-            With the log-partition by mean field if that is the inference, which makes it an upper
-            bound at convergence, otherwise by Bethe.
+            With the mean-field log-partition if that is the inference, which makes it an upper
+            bound at convergence, otherwise the Bethe log-partition.
         """
         check_is_fitted(self)
         X = self._features(X)
         Y = self._labels(self.predict(X) if Y is None else Y, X, self.model_.n_visible)
-        inference = "mean_field" if self._matched == "mean_field" else "bp"
+        inference = "mean_field" if self._prediction_inference == "mean_field" else "bp"
         found = self._infer(X, inference, log_partition=True)
         return -self.model_.free_energy(Y, X) - found.log_partition
 
     def score(self, X, y, sample_weight=None):
-        """Share of right labels, averaged over labels and rows.
+        """Fraction of correct labels, averaged over labels and rows.
 
         Parameters
         ----------
@@ -147,12 +150,12 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         predicted, y = self.predict(X), np.asarray(y)
         if y.shape != predicted.shape:
             raise ValueError(f"y must have shape {predicted.shape}, got {y.shape}.")
-        right = (predicted == y).reshape(len(y), -1).mean(1)
-        return float(np.average(right, weights=_check_sample_weight(sample_weight, right)))
+        correct = (predicted == y).reshape(len(y), -1).mean(1)
+        return float(np.average(correct, weights=_check_sample_weight(sample_weight, correct)))
 
     def _saved(self):
         names = "n_iter_", "n_sweeps_", "n_features_in_", "history_", "_one_column"
-        # Strings may come as objects, as pandas has them: in a file they are strings.
+        # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
         classes = np.array(self._values.tolist()) if self._values.dtype.hasobject else self._values
         return {name: getattr(self, name) for name in names}, {"classes": classes}
 
@@ -160,11 +163,11 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         self._values = arrays["classes"]
 
     @property
-    def _matched(self):
-        return self._settings().matched
+    def _prediction_inference(self):
+        return self._settings().prediction_inference
 
     def _infer(self, X, inference, log_partition=False, rows=500, **search):
-        """Beliefs, some rows at a time so that memory stays small."""
+        """Beliefs, `rows` rows at a time to bound the memory."""
         parts = []
         for first in range(0, X.shape[0], rows):
             fields = self.model_.fields(X[first : first + rows])

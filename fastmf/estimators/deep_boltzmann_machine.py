@@ -6,23 +6,22 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count
-from fastmf.estimators._layered import warn_unless_converged
-from fastmf.estimators._layered_learner import Learner
+from fastmf.estimators._layered import LayeredMachine, warn_unless_converged
 from fastmf.estimators._units import hidden_prior, visible_prior
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import ORDERS
-from fastmf.learning.training.trainer import train
 from fastmf.models import RBM
 from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of
-from fastmf.priors._protocol import sample
+from fastmf.priors._protocol import is_unit_prior, sample
 
 # The hidden layers given data, in `transform` and `score_samples`.
 GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 
 
-class DeepBoltzmannMachine(Learner):
+class DeepBoltzmannMachine(LayeredMachine):
     """Deep Boltzmann machine with any unit priors, trained by mean-field solutions.
 
     Parameters
@@ -189,7 +188,7 @@ class DeepBoltzmannMachine(Learner):
     def _initial_model(self, X, seed):
         rng = np.random.default_rng([seed, 0, 3])
         sizes = X.shape[1], *self._sizes()
-        several = isinstance(self.hidden, tuple | list) and not hasattr(self.hidden, "_fields")
+        several = isinstance(self.hidden, tuple | list) and not is_unit_prior(self.hidden)
         n_layers = len(sizes) - 1
         kinds = list(self.hidden) if several else [self.hidden] * n_layers
         if len(kinds) != n_layers:

@@ -16,7 +16,7 @@ from fastmf._numba import REORDER, fetch_and_increment, kernel
 TASK_ROWS = 24
 
 
-class AscentSettings(NamedTuple):
+class AscentStep(NamedTuple):
     """Step size, momentum and weight decay.
 
     Parameters
@@ -71,7 +71,7 @@ def ascend(weights, gradient, velocity, settings, centring, queue, out, row_sums
     gradient, velocity : array of shape (n_below, n_above)
         Changed in place: the gradient to that with weight decay and centring, the velocity to the
         step taken.
-    settings : AscentSettings
+    settings : AscentStep
     centring : tuple of two arrays of shape (2, n_below) and (2, n_above)
         Offsets of the units below and above, and gradients by their fields: see
         `fastmf.learning.training.centring`.

@@ -10,10 +10,9 @@ swept block by block, or unit by unit, differ only in this list.
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
-from fastmf._numba import INNER, kernel, unit
-from fastmf.priors._protocol import take
+from fastmf._numba import kernel
+from fastmf.priors._protocol import third_cumulants
 
 # Oscillations are detected from the residuals of windows of this many sweeps.
 WINDOW_SWEEPS = 16
@@ -143,31 +142,6 @@ class TapProblem(NamedTuple):
     settings: TapSettings
     tilt: Tilt
     record: MeanFieldRecord
-
-
-def third_cumulants(prior, start, mean, cumulant, derivative):
-    """Third cumulants of binary units as functions of their means, and their derivatives."""
-    if hasattr(prior, "third_cumulant"):
-        units = take(prior, slice(start, start + mean.shape[0]))
-        cumulant[:], derivative[: mean.shape[0]] = units.third_cumulant(mean)
-
-
-@overload(third_cumulants, jit_options=INNER)
-def _third_cumulants_compiled(prior, start, mean, cumulant, derivative):
-    third_cumulant = getattr(prior.instance_class, "third_cumulant", None)
-    if third_cumulant is None:
-
-        def none(prior, start, mean, cumulant, derivative):
-            for i in range(mean.shape[0]):
-                cumulant[i], derivative[i] = 0, 0
-
-        return none
-
-    def fill(prior, start, mean, cumulant, derivative):
-        for i in range(mean.shape[0]):
-            cumulant[i], derivative[i] = unit(prior, start + i).third_cumulant(mean[i])
-
-    return fill
 
 
 @kernel(inner=True)

@@ -8,7 +8,8 @@ import numpy as np
 from fastmf.models import _checks
 from fastmf.models._layered import Layered
 from fastmf.models.rbm import RBM
-from fastmf.priors import Concatenated
+from fastmf.priors._protocol import is_unit_prior
+from fastmf.priors.concatenated import concatenate
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,9 +48,8 @@ class DBM(Layered):
 
     def __post_init__(self):
         for name in ("weights", "layers"):
-            if not isinstance(value := getattr(self, name), tuple | list) or hasattr(
-                value, "_fields"
-            ):
+            value = getattr(self, name)
+            if not isinstance(value, tuple | list) or is_unit_prior(value):
                 raise TypeError(f"{name} must be a tuple, got {type(value).__name__}.")
         weights = [_checks.matrix(f"weights[{k}]", w) for k, w in enumerate(self.weights)]
         if not weights or len(self.layers) != len(weights) + 1:
@@ -123,16 +123,7 @@ class DBM(Layered):
                 couplings[above, here] = w.T
             else:
                 couplings[here, above] = w
-        return RBM(couplings, *(side_by_side(self.layers[side::2]) for side in (0, 1)))
-
-
-def side_by_side(priors):
-    """One prior for the units of several, of their own kind if they share it."""
-    if len(priors) == 1:
-        return priors[0]
-    if len({type(prior) for prior in priors}) == 1 and not hasattr(priors[0], "parts"):
-        return type(priors[0])(*map(np.concatenate, zip(*priors, strict=True)))
-    return Concatenated(*priors)
+        return RBM(couplings, *(concatenate(self.layers[side::2]) for side in (0, 1)))
 
 
 def machine_of(couplings, layers):

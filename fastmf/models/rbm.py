@@ -62,7 +62,7 @@ class RBM(Layered):
 
     @property
     def transposed(self):
-        """The weights, (n_hidden, n_visible); read-only like them, lest kernels compile twice."""
+        """The weights, (n_hidden, n_visible); read-only like these, which is a type to kernels."""
         transposed = np.array(self.weights.T, order="C")
         transposed.flags.writeable = False
         return transposed

@@ -13,9 +13,9 @@ from fastmf.special import narrow, widen
 
 
 def check_slab(class_name, field, precision, lower, upper):
-    """Raise a ValueError unless exp(field x - precision x^2 / 2) on [lower, upper] is a slab."""
+    """Raise a ValueError unless exp(field x - precision x^2 / 2) has an integral there."""
     field, precision, lower, upper = (widen(p) for p in (field, precision, lower, upper))
-    largest = _quadrature.LARGEST_BOUND
+    largest = _quadrature.MAX_BOUND
     for name, bound, infinity in (("lower", lower, -np.inf), ("upper", upper, np.inf)):
         wrong = (abs(bound) > largest) & (bound != infinity)
         if wrong.any():
@@ -70,6 +70,7 @@ class TruncatedGaussian(NamedTuple):
     upper: np.ndarray
 
     parameters = ("field", "precision")
+    hidden_unit = (0.0, 1.0, 0.0, 1.0)
 
     def _check(self):
         check_slab("TruncatedGaussian", *self)
@@ -101,8 +102,11 @@ class TruncatedGaussian(NamedTuple):
 
     def log_prob(self, x):
         """field x - precision x^2 / 2 on the interval, -inf elsewhere."""
-        inside = (x >= self.lower) & (x <= self.upper)
-        return np.where(inside, self.field * x - self.precision * x * x / 2, -np.inf)
+        return np.where(self.contains(x), self.field * x - self.precision * x * x / 2, -np.inf)
+
+    def contains(self, x):
+        """Whether values are within the bounds."""
+        return (x >= self.lower) & (x <= self.upper)
 
     def sample(self, b, a, rng):
         """Draws from the tilted distribution."""
@@ -122,7 +126,7 @@ class TruncatedGaussian(NamedTuple):
         return self._make((x, -x * x / 2, 0 * x, 0 * x))
 
     def project(self):
-        """The prior with precisions that stay positive where a bound is infinite."""
+        """The prior with precisions of at least MIN_PRECISION where a bound is infinite."""
         return self._replace(precision=project_precision(self.precision, self.lower, self.upper))
 
     @classmethod
@@ -143,6 +147,10 @@ class TruncatedGaussian(NamedTuple):
             *(np.asarray(p, dtype=floating_type(X)) for p in (field, precision, lower, upper))
         )
 
+    def refit(self, X):
+        """Truncated Gaussians with the same bounds, fitted to the columns."""
+        return self.from_data(X, self.lower, self.upper)
+
     @staticmethod
     def _tilted_moments(prior):
         return _moments_by_blocks
@@ -150,9 +158,9 @@ class TruncatedGaussian(NamedTuple):
 
 def _moments_by_blocks(prior, start, b, a, mean, var):
     widest_vectors()
-    workspace = np.empty(_quadrature.WORKSPACE)
-    for first in range(0, b.shape[0], _quadrature.BLOCK):
-        last = min(first + _quadrature.BLOCK, b.shape[0])
+    workspace = np.empty(_quadrature.WORKSPACE_SIZE)
+    for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
+        last = min(first + _quadrature.BLOCK_UNITS, b.shape[0])
         tilts = b[first:last], a[first:last]
         _quadrature.prepare_block(prior, start + first, *tilts, workspace)
         for i in range(last - first):

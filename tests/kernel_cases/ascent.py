@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.ascent import AscentSettings
+from fastmf.kernels.ascent import AscentStep
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import rbm
 
@@ -17,7 +17,7 @@ def ascent_arguments(size, dtype, rows=None):
     weights[:, 0] = 0  # no sign
     weights.flags.writeable = False  # like a model's
     return (
-        *(weights, gradient, velocity, AscentSettings(rate=0.1, momentum=0.5, l2=0.2, l1=0.3)),
+        *(weights, gradient, velocity, AscentStep(rate=0.1, momentum=0.5, l2=0.2, l1=0.3)),
         *((np.ascontiguousarray(below[:, units]), above), np.zeros(1, np.int64), out),
         np.zeros((2, len(units)), dtype),
     )

@@ -24,8 +24,8 @@ from fastmf.inference.ep.sites import Problem, Trace, energy, first_sites, state
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.models import SparseLinearModel
-from fastmf.models.dbm import side_by_side
 from fastmf.priors._protocol import as_dtype
+from fastmf.priors.concatenated import concatenate
 
 # Dampings of the parallel schedule without progress after which descent takes over.
 RETREATS = 3
@@ -146,7 +146,7 @@ def expectation_propagation(
 def prepare(model, least=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
     """The problem that a model poses."""
     # In double precision.
-    prior = side_by_side([as_dtype(layer, np.float64) for layer in model.layers])
+    prior = concatenate([as_dtype(layer, np.float64) for layer in model.layers])
     side = gaussian_side(model, n_threads)
     zero = np.zeros(side.n_units)
     mean, var = prior.moments(zero, zero)

@@ -8,7 +8,7 @@ from fastmf.kernels.mean_field_types import Layer
 from fastmf.kernels.product import TILE_ROWS, empty_panels, pack, panel_width
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
-from fastmf.priors._protocol import settled
+from fastmf.priors._protocol import precomputed
 
 # Panels of one block: enough to make the overhead of a block small, few enough to stay in the
 # cache. In a machine coupled to itself all units of a block are updated from the same old values.
@@ -73,7 +73,7 @@ class Layout:
             couplings = np.concatenate(below + above) if below and above else (below + above)[0]
             source = starts[k - 1] if below else starts[k + 1]
             bounds = sizes[k], int(starts[k]), int(source)
-            layers.append(Layer(settled(prior), *bounds, *_powers(couplings, order)))
+            layers.append(Layer(precomputed(prior), *bounds, *_powers(couplings, order)))
         self.layers = tuple(layers)
         step = BLOCK_PANELS if schedule == "blocked" else 1
         pieces = [[(k, *v) for v in _pieces(layer, step)] for k, layer in enumerate(layers)]
@@ -86,7 +86,7 @@ class Layout:
         self.one_by_one = False
 
     def _fully_visible(self, model, order, schedule):
-        prior, powers = settled(model.prior), _powers(model.couplings, order)
+        prior, powers = precomputed(model.prior), _powers(model.couplings, order)
         self.layers = (Layer(prior, model.n_units, 0, 0, *powers),)
         self.one_by_one = schedule == "sequential"
         step = 1 if self.one_by_one else max(1, BLOCK_UNITS // panel_width(model.dtype))

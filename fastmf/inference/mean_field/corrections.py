@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf.inference.gaussian.bipartite import Bipartite
+from fastmf.priors._domain import two_values
 
 # Smallest variance, and distance of a mean from the ends of its interval: the terms of a unit that
 # is as certain as that are negligible.
@@ -50,8 +51,8 @@ def log_partition_correction(model, mean, var, *, tol=1e-2, max_iter=100):
         mean, var = ([np.hstack(part[side::2]) for side in (0, 1)] for part in (mean, var))
         model = model.bipartite()
     weights = model.weights.astype(np.float64)
-    supports = [getattr(prior, "support", ()) for prior in model.layers]
-    if any(len(values) != 2 for values in supports):
+    supports = [two_values(prior) for prior in model.layers]
+    if not all(supports):
         return _rings(weights, [np.asarray(part, np.float64) for part in var], tol, max_iter)[0]
     # In units of values 0 and 1.
     weights *= np.prod([high - low for low, high in supports])

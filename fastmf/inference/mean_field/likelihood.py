@@ -6,6 +6,7 @@ from fastmf._common.arguments import number, rows
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct, phases
 from fastmf.models._layered import check_layered
+from fastmf.priors._domain import two_values
 from fastmf.priors._protocol import by_parts, n_units
 
 ESTIMATES = ("log_sum_exp", "mean")
@@ -56,11 +57,11 @@ def log_likelihood(model, X, log_partition, **options):
 
 
 def _mean_log_prob(prior, X):
-    values = getattr(prior, "support", ())
-    if len(values) != 2:
+    values = two_values(prior)
+    if not values:
         return prior.log_prob(X)
-    if X.min() < min(values) or X.max() > max(values):
-        raise ValueError(f"X must have values in [{min(values):g}, {max(values):g}].")
+    if X.min() < values[0] or X.max() > values[1]:
+        raise ValueError(f"X must have values in [{values[0]:g}, {values[1]:g}].")
     low, high = (prior.log_prob(X.dtype.type(value)) for value in values)
     return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)
 

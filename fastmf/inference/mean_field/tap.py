@@ -22,6 +22,7 @@ from fastmf.inference.mean_field._rows import record_from, result, start_and_til
 from fastmf.kernels.free_energy import free_energy as log_partition_of_rows
 from fastmf.kernels.mean_field_types import TapSettings, Tilt
 from fastmf.kernels.tap import tap as solve_rows
+from fastmf.priors._protocol import has_log_prob, has_third_cumulant
 
 # Sweeps of a row before it may be accelerated. The first sweep from data has no variances; rows of
 # trained machines that have not converged after 100 sweeps converge slowly.
@@ -174,7 +175,7 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
 
 def _layout(model, order, schedule):
     layout = layout_of(model, order, schedule)
-    if order == 3 and not all(hasattr(prior, "third_cumulant") for prior in model.layers):
+    if order == 3 and not all(has_third_cumulant(prior) for prior in model.layers):
         raise ValueError(
             "order=3 needs binary units (Bernoulli or Ising) in every layer, and so does "
             "gradient='tap3'."
@@ -225,7 +226,7 @@ def _clamped_terms(model, layout, record, tilt):
         terms -= tilt.precision * x * x / 2
     for prior, units in zip(model.layers, layout.bounds, strict=True):
         if clamped[:, units].any():
-            if not hasattr(prior, "log_prob"):
+            if not has_log_prob(prior):
                 raise TypeError(
                     f"clamp needs a prior with log_prob; {type(prior).__name__} does not offer it "
                     "(or pass log_partition=False)."

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import issparse
 
-from fastmf.learning.layered.step import State
+from fastmf.learning.training.ascent import State
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._io import (
     check_folder,
@@ -19,6 +19,7 @@ from fastmf.models._io import (
     read_arrays,
     write_arrays,
 )
+from fastmf.priors._protocol import from_named_arrays
 
 
 def identity(settings, model, seed, *data):
@@ -73,9 +74,7 @@ def _field(name, like, arrays):
         return arrays[name]
     if type(like) is tuple:
         return tuple(_field(f"{name}.{i}", part, arrays) for i, part in enumerate(like))
-    if hasattr(like, "parts"):
-        return like._replace(parts=_field(name, like.parts, arrays))
-    return like._make(arrays[f"{name}.{field}"] for field in like._fields)
+    return from_named_arrays(like, name, arrays)
 
 
 def write(path, state, run):

@@ -1,4 +1,4 @@
-"""Rows that say converged: one more undamped sweep, written anew, leaves their beliefs alone."""
+"""Converged rows against an independent undamped sweep, which changes their beliefs by `tol`."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def weights_of(kind, shape, scale, rng):
 
 
 def machines(scale, dtype, n_rows=4, seed=0):
-    """Machines with fields that centre units, fields of the size of weights, or next to none."""
+    """RBMs with fields that centre the units, fields of the size of the weights, or tiny ones."""
     rng = np.random.default_rng([seed, int(10 * scale)])
     for shape in SHAPES:
         for kind in ("normal", "signs", "aligned"):
@@ -51,29 +51,29 @@ def sweep(weights, fields, messages, part):
 
 
 def change(old, new):
-    """In the units of `tol`: of beliefs, and the square of the relative change of log-odds."""
+    """Largest change of a belief, and squared relative change of its log-odds, as for `tol`."""
     with np.errstate(over="ignore"):
         beliefs = abs(1 / (1 + np.exp(-new)) - 1 / (1 + np.exp(-old)))
     return max(beliefs.max(), (((new - old) / (1 + abs(old) + abs(new))) ** 2).max())
 
 
 def check(model, fields, result, part, tol):
-    """Check all rows that say converged; returns how many did."""
+    """Check all rows that are reported as converged; returns their number."""
     weights, eps = model.weights.astype(float), np.finfo(model.dtype).eps
-    # Rounding of messages of both signs, as they are kept and where they are added up.
+    # Rounding of the messages, which have both signs, and of their sums.
     rounding = 20 * eps * (1 + abs(weights).max()) * np.sqrt(max(weights.shape))
     rows = np.flatnonzero(result.converged)
     for row in rows:
-        of_row = [field[row].astype(float) for field in fields]
+        row_fields = [field[row].astype(float) for field in fields]
         reported = [b[row].astype(float) for b in result.b]
         messages = result.messages[row].astype(float)
-        *now, messages = sweep(weights, of_row, messages, part)
-        # Twice, as residuals that fall in turns of complex eigenvalues may rise for a sweep.
+        *now, messages = sweep(weights, row_fields, messages, part)
+        # Twice `tol`: with complex eigenvalues the residual may rise for a sweep.
         assert max(map(change, reported, now)) <= 2 * tol + rounding
         assert result.residual[row] <= tol + rounding
         if result.message[row] != "converged":
-            # The visible beliefs are those of the messages: the new ones must give the same.
-            then = sweep(weights, of_row, messages, part)
+            # The visible beliefs are those of the messages: a second sweep must give the same.
+            then = sweep(weights, row_fields, messages, part)
             assert change(now[0], then[0]) <= tol + rounding
     return len(rows)
 
@@ -81,8 +81,7 @@ def check(model, fields, result, part, tol):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("scale", SCALES[:-1])
 @pytest.mark.parametrize(
-    "damping, on_failure",
-    [(None, "report"), (None, "minimise"), (0.0, "report"), (0.0, "minimise"), (0.9, "report")],
+    "damping, on_failure", [(None, "report"), (0.0, "minimise"), (0.9, "report")]
 )
 def test_sum_product(scale, damping, on_failure, dtype):
     n_converged = n_rows = 0
@@ -112,7 +111,7 @@ def test_max_product(scale, damping, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("scale", SCALES[:-1])
 def test_mixed_product(scale, dtype):
-    """Decisions stand: every visible unit agrees with its log-odds given all others."""
+    """Every visible unit agrees with its log-odds given all others."""
     n_converged = 0
     for model, fields in machines(scale, dtype):
         options = {"algorithm": "mixed", "polish": False, "max_iter": 50}
@@ -130,7 +129,7 @@ def test_mixed_product(scale, dtype):
 
 
 def test_centred_machines_of_couplings_near_the_limit():
-    """The minimiser alone sees no change there that a sweep would make, up to 1 in a belief."""
+    """There the minimiser underestimates the change of a belief in a sweep, by up to 1."""
     n_converged = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)

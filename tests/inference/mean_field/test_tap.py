@@ -417,8 +417,8 @@ def test_one_unit_and_no_couplings(shape):
 @SCHEDULES
 @pytest.mark.parametrize("order", [1, 2])
 def test_own_prior(schedule, order):
-    """A three-valued unit, the README's, coupled to a binary one, by hand."""
-    three_levels, errors = example(1)["ThreeLevels"], []
+    """A three-valued unit, that of CONTRIBUTING.md, coupled to a binary one, by hand."""
+    three_levels, errors = example("CONTRIBUTING.md", 0)["ThreeLevels"], []
     for coupling in (0.1, 0.05):
         priors = three_levels(np.array([0.3])), mf.Bernoulli([0.5])
         model = mf.RBM(np.full((1, 1), coupling), *priors)
@@ -431,7 +431,7 @@ def test_own_prior(schedule, order):
 
 @pytest.mark.slow
 def test_own_prior_in_a_fully_visible_machine():
-    priors = [example(1)["ThreeLevels"](np.full(1, 0.3))] * 2
+    priors = [example("CONTRIBUTING.md", 0)["ThreeLevels"](np.full(1, 0.3))] * 2
     rbm = mf.RBM(np.full((1, 1), 0.1), *priors)
     whole, expected = mf.tap(fully_visible(rbm), tol=1e-14), mf.tap(rbm, tol=1e-14)
     assert whole.log_partition == pytest.approx(expected.log_partition, rel=1e-12)

@@ -6,8 +6,9 @@ import pytest
 
 import fastmf as mf
 from fastmf.learning.layered.gradients import gradient_and_means
-from fastmf.learning.layered.settings import Settings
-from fastmf.learning.layered.step import apply, ascend, initial_state
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import apply
+from fastmf.learning.training.ascent import ascend, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 
 RNG = np.random.default_rng(0)
@@ -20,7 +21,7 @@ def machine(layers, weights):
 def centred(model, slope, means):
     """The direction of a step of gradient ascent when units are counted from their means."""
     state = initial_state(model)
-    ascend(state, slope.combine(np.copy), Settings(l2=0, momentum=0), 1.0, means)
+    ascend(state, slope.combine(np.copy), LayeredSettings(l2=0, momentum=0), 1.0, means)
     return state.velocity
 
 
@@ -120,7 +121,7 @@ def test_decay_acts_on_couplings_between_deviations():
     model = mf.RBM(RNG.normal(size=sizes), *layers)
     means = [RNG.random(n) for n in sizes]
     state, nothing = initial_state(model), ModelParameters.of(model).combine(np.zeros_like)
-    apply(state, nothing, means, Settings(l2=0.1, momentum=0), 0.5)
+    apply(state, nothing, means, LayeredSettings(l2=0.1, momentum=0), 0.5)
     np.testing.assert_allclose(state.model.weights, 0.95 * model.weights)
     for k, (before, after) in enumerate(zip(model.layers, state.model.layers, strict=True)):
         weights = [m.weights if k == 0 else m.weights.T for m in (model, state.model)]
