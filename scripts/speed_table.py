@@ -40,7 +40,7 @@ MARKERS = "<!-- speed table: begin -->", "<!-- speed table: end -->"
 THREADS = os.cpu_count() or 1
 TAP = case("tap.tap-blocked")
 PLAIN = {"acceleration": None}
-FAST = {"acceleration": "momentum", "onsager_every": 3}
+FAST = {"acceleration": "immediate", "onsager_every": 3}
 
 
 def timed(function, *arguments):

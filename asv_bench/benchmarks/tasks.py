@@ -41,7 +41,7 @@ class Start:
 
 OPTIONS = {
     "plain": {"acceleration": None},
-    "fast": {"acceleration": "momentum", "onsager_every": 3},
+    "fast": {"acceleration": "immediate", "onsager_every": 3},
 }
 
 

@@ -14,7 +14,7 @@ from fastmf.estimators._files import Saved
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._units import check_support
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
-from fastmf.inference.mean_field.solutions import merged
+from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
 from fastmf.learning.layered.family import LAYERED_FAMILY
 from fastmf.learning.layered.gradients import ORDERS
@@ -221,7 +221,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         """
         check_is_fitted(self)
         reached = self._solve(self.starts_ if X is None else self._data(X))
-        return merged(reached, merge_tol)
+        return distinct_solutions(reached, merge_tol)
 
     @property
     def _given_data(self):
@@ -345,7 +345,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             return X.copy()
         zero = X.dtype.type(0)
         start = np.where(missing, self.pointwise_.moments(zero, zero)[0], X)
-        found = self._solve(start, clamp=~missing, free_energy=False)
+        found = self._solve(start, clamp=~missing, log_partition=False)
         warn_unless_converged(found.converged)
         return np.where(missing, found.mean[0], X)
 

@@ -141,7 +141,7 @@ def denoise(estimator, Y, channel, *, n_starts, anneal, random_state):
 
     def solution(state, tilt, **options):
         b, a = (part if part is None else np.repeat(part, n_starts, axis=0) for part in tilt)
-        return estimator.solve(state, field=b, precision=a, tol=TOL, free_energy=False, **options)
+        return estimator.solve(state, field=b, precision=a, tol=TOL, log_partition=False, **options)
 
     for level in levels:
         reached = solution(state, channel.at(level).tilt(Y, prior), max_iter=50)

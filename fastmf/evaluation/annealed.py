@@ -8,7 +8,7 @@ import numpy as np
 from fastmf._common.arguments import count, rows
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.sampling.gibbs import even_layers
-from fastmf.kernels.annealed import ROWS, annealed
+from fastmf.kernels.annealed import TASK_ROWS, AnnealedPath, annealed
 from fastmf.kernels.product import pack
 from fastmf.models import RBM
 from fastmf.models._layered import check_layered
@@ -221,15 +221,17 @@ def _walk(model, base, betas, v, rng, n_threads):
     log_weights = np.zeros(len(v))
     if all(type(prior) is Bernoulli for prior in model.layers):
         h = np.empty((len(v), model.n_hidden), model.dtype)
-        arguments = (
-            *(pack(model.weights), pack(model.transposed)),
+        path = AnnealedPath(
             *(-c for c in base),
             *(prior.field + c for prior, c in zip(model.layers, base, strict=True)),
-            *(betas, rng.integers(2**64, dtype=np.uint64), v, h, log_weights),
-            np.zeros(1, np.int64),
+            betas=betas,
+        )
+        arguments = (
+            *(pack(model.weights), pack(model.transposed), path),
+            *(rng.integers(2**64, dtype=np.uint64), v, h, log_weights, np.zeros(1, np.int64)),
         )
         work = 2 * len(betas) * len(v) * model.weights.size
-        n_workers = workers_for(-(-len(v) // ROWS), work, n_threads)
+        n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
         in_parallel(annealed, arguments, n_workers)
         return log_weights, v
 

@@ -9,7 +9,7 @@ import numpy as np
 from fastmf._common.arguments import rows
 from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
-from fastmf.inference.mean_field.corrections import beyond_tap
+from fastmf.inference.mean_field.corrections import log_partition_correction
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
@@ -197,7 +197,7 @@ def _corrected(model, solutions, found, missed):
     """
     largest = found[:MAX_CORRECTED]
     moments = (tuple(part[largest] for part in parts) for parts in (solutions.mean, solutions.var))
-    added = beyond_tap(model, *moments)
+    added = log_partition_correction(model, *moments)
     values = solutions.log_partition[found] + added.mean()
     values[: len(largest)] += added - added.mean()
     return float(np.logaddexp.reduce(values) - np.log1p(-missed))

@@ -1,4 +1,4 @@
-"""What every solver returns."""
+"""The result of a solver."""
 
 from dataclasses import dataclass, fields
 
@@ -19,13 +19,13 @@ class FixedPoint:
         Marginal means and variances.
     b, a : array or tuple of arrays
         Tilt exp(b x - a x^2 / 2) of each unit, of which `mean` and `var` are the moments.
-    log_partition : float or array
-        Minus the approximate free energy at this state; for rows with clamped units, of the model
-        conditioned on them. NaN-free: -inf if the row diverged, or holds units where they
-        cannot be.
+    log_partition : float, array or None
+        Minus the approximate free energy at this state; for rows with clamped units, that of the
+        model conditioned on them. Never NaN: -inf if the row diverged, or if units are clamped
+        outside their support. None where it was not asked for.
     converged : bool or array
     n_iter : int or array
-        Sweeps done.
+        Number of sweeps.
     residual : float or array
         Largest change of a mean in the last sweep, before damping.
     message : str or array of str
@@ -39,7 +39,7 @@ class FixedPoint:
     var: np.ndarray | tuple
     b: np.ndarray | tuple
     a: np.ndarray | tuple
-    log_partition: np.ndarray | float
+    log_partition: np.ndarray | float | None
     converged: np.ndarray | bool
     n_iter: np.ndarray | int
     residual: np.ndarray | float
@@ -65,7 +65,7 @@ def stacked(first, second):
     """The rows of one `FixedPoint` and then those of another, of the same model; no history."""
 
     def stack(name, a, b):
-        if name == "history":
+        if name == "history" or a is None or b is None:
             return None
         if isinstance(a, tuple):
             return tuple(np.concatenate(pair) for pair in zip(a, b, strict=True))

@@ -144,8 +144,9 @@ def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=Fals
         "field": (b, c), "damping": 0.0, "tol": 0.0, "max_iter": n_sweeps, "n_threads": n_threads,
     }  # fmt: skip
     if inference == "mean_field":
-        found = tap(rbm, expit(b), order=1, free_energy=log_partition, **options)
-        return Moments(*found.mean, None, found.log_partition, found.residual)
+        found = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
+        values = found.log_partition if log_partition else zeros
+        return Moments(*found.mean, None, values, found.residual)
     if inference == "bp":
         found = belief_propagation(rbm, pairwise="mean", **options)
         return Moments(*found.mean, found.pairwise, found.log_partition, found.residual)

@@ -143,7 +143,7 @@ def test_standard_errors_of_some_pairs(fitted, monkeypatch):
     pairs = [[1, 3], [2, 2], [4, 0]]
     np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-12)
     # As beyond 109 units.
-    monkeypatch.setattr("fastmf.estimators._fully_visible.LARGEST", 3)
+    monkeypatch.setattr("fastmf.learning.pseudo_likelihood.godambe.MAX_HESSIAN_PARAMETERS", 3)
     np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-5)
     with pytest.raises(ValueError, match=r"GB each.*standard_errors"):
         fitted.covariance()
@@ -168,18 +168,18 @@ def test_tests_of_couplings(fitted):
 
 
 def test_comparison_with_smaller_machines(fitted):
-    independent = fitted.compare_without()
+    independent = fitted.likelihood_ratio_test()
     assert len(independent.weights) == 10 and independent.p_value < 1e-10
-    one = fitted.compare_without([[3, 1]])
+    one = fitted.likelihood_ratio_test([[3, 1]])
     # For one coupling, near Wald's test.
     wald = fitted.test_couplings()
     z = wald.z[(wald.first == 1) & (wald.second == 3)]
     assert one.statistic / one.weights[0] == pytest.approx(float(z[0]) ** 2, rel=0.1)
     assert one.parameters[fitted._objective.index[1, 4]] == 0
     with pytest.raises(ValueError, match="couplings"):
-        fitted.compare_without([[2, 2]])
+        fitted.likelihood_ratio_test([[2, 2]])
     with pytest.raises(ValueError, match="l2"):
-        mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(rows()).compare_without()
+        mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(rows()).likelihood_ratio_test()
 
 
 def separated():

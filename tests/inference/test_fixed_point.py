@@ -1,7 +1,9 @@
+from types import SimpleNamespace
+
 import numpy as np
 
 import fastmf as mf
-from fastmf.inference.fixed_point import stacked
+from fastmf.inference.fixed_point import stacked, trace_of
 
 
 def test_stacked_rows_are_those_of_both():
@@ -18,3 +20,24 @@ def test_stacked_rows_are_those_of_both():
     for name in ("converged", "n_iter", "message"):
         np.testing.assert_array_equal(getattr(both, name), getattr(whole, name))
     assert both.history is None
+
+
+def test_stacked_rows_without_log_partitions():
+    model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    with_, without = (mf.tap(model, np.eye(3), log_partition=wanted) for wanted in (True, False))
+    assert without.log_partition is None
+    assert stacked(without, without).log_partition is None
+    assert stacked(with_, without).log_partition is None
+    np.testing.assert_array_equal(with_.mean[0], without.mean[0])
+
+
+def test_rows_that_ended_repeat_their_last_residual():
+    history = np.array([[3.0, 2.0, 1.0, 0.0], [5.0, 4.0, 0.0, 0.0]])
+    record = SimpleNamespace(history=history, n_iter=np.array([3, 2]))
+    np.testing.assert_array_equal(trace_of(record), [[3, 2, 1], [5, 4, 4]])
+
+
+def test_a_result_says_how_many_rows_converged():
+    model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    assert repr(mf.tap(model, np.eye(3))).startswith("FixedPoint(3 of 3 converged")
+    assert "0 of 1 converged, at most 1 sweeps" in repr(mf.tap(model, max_iter=1))

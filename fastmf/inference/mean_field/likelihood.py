@@ -19,11 +19,13 @@ def log_likelihood(model, X, log_partition, **options):
     ----------
     model : RBM or DBM
     X : array of shape (n_rows, n_visible)
-        Values between the two of a binary unit are probabilities: they enter by their mean.
+        Values between the two of a binary unit are probabilities of the upper one: the average of
+        the log-probability is taken.
     log_partition : float
-        Of the model, for instance from `log_partition_estimate`.
+        That of the model, for instance from `log_partition_estimate`.
     **options
-        Of `tap`, for the hidden layers of a DBM given data; those of an RBM are summed exactly.
+        Options of `tap`, for the hidden layers of a DBM given data; those of an RBM are summed
+        exactly.
 
     Returns
     -------
@@ -71,17 +73,17 @@ def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2, *, mode
     ----------
     solutions : FixedPoint
     how : {"log_sum_exp", "mean"}
-        "log_sum_exp" adds up the weights exp(log_partition) of the distinct solutions, as if each
-        were a phase of its own. "mean" averages over the distinct solutions, as Tramel et al.
-        (2018) do in their figures; it is lower, by 12 nats on a machine of 784 x 16 units where
-        the other is right to 0.03.
+        "log_sum_exp": the log of the sum of exp(log_partition) over the distinct solutions, each
+        counted as a phase of its own. "mean": the average of their log-partitions, as in the
+        figures of Tramel et al. (2018); it is lower, by 12 nats on a machine of 784 x 16 units
+        where the error of the other is 0.03.
     merge_tol : float
         See `distinct`.
     model : RBM or DBM, optional
-        If given, "log_sum_exp" leaves out solutions that no barrier parts from a heavier one; see
-        `phases`.
+        If given, "log_sum_exp" leaves out solutions without a barrier between them and one of
+        larger log-partition; see `phases`.
     order : {1, 2, 3}, default 2
-        Of the mean-field equations of `solutions`, for the barriers.
+        Order of the mean-field equations of `solutions`, for the barriers.
 
     Returns
     -------

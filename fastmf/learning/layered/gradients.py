@@ -55,7 +55,7 @@ def pair_averages(weights, terms, n_threads=None):
     n_rows = ends[-1]
     rights = empty_panels(n_rows, n_hidden, dtype)
     out = np.empty_like(weights)
-    n_workers = workers_for(n_visible // statistics.ROWS + 1, n_rows * weights.size, n_threads)
+    n_workers = workers_for(n_visible // statistics.TASK_ROWS + 1, n_rows * weights.size, n_threads)
     with borrowed((n_rows, n_visible), dtype) as lefts:
         end = 0
         for visible, hidden, scale, _ in terms:
@@ -85,7 +85,7 @@ def conditional_moments(model, X, order=2, n_threads=None):
     """
     weights = model.couplings[0]
     b, mean, var = np.empty((3, len(X), weights.shape[1]), model.dtype)
-    n_workers = workers_for(len(X) // statistics.ROWS + 1, len(X) * weights.size, n_threads)
+    n_workers = workers_for(len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size, n_threads)
     queue = np.zeros(1, np.int64)
     hidden = layout_of(model, order, "blocked").layers[1]
     arguments = hidden.prior, hidden.couplings, X, queue, b, mean, var

@@ -35,7 +35,7 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
         if settings.gradient == "adaptive_tap":
             solutions = adaptive_tap(model, init, schedule="parallel", **options)
         else:
-            solutions = tap(model, init, order=order, free_energy=False, **options)
+            solutions = tap(model, init, order=order, log_partition=False, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)
         return solutions
@@ -101,4 +101,4 @@ def hidden_layers(model, settings):
     """Options of `tap` for the hidden layers given data; none for an RBM, where they are exact."""
     if not model.deep:
         return {}
-    return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "free_energy": False}
+    return {"tol": 1e-3, "max_iter": max(10, settings.n_sweeps), "log_partition": False}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
-from fastmf.kernels.ascent import ROWS, Ascent
+from fastmf.kernels.ascent import TASK_ROWS, AscentStep
 from fastmf.kernels.ascent import ascend as ascend_kernel
 from fastmf.learning.training import centring
 from fastmf.learning.training.parameters import ModelParameters
@@ -92,7 +92,7 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
         If couplings grow without bound.
     """
     model, here = state.model, ModelParameters.of(state.model)
-    options = Ascent(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
+    options = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
     matrices = list(zip(*(p.matrices() for p in (here, gradient, state.velocity)), strict=True))
     if means is None:
         offsets = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, *_ in matrices]
@@ -127,10 +127,10 @@ def _ascend_matrix(weights, gradient, velocity, options, below, above, n_threads
     """One matrix of couplings after the step, the direction of the step, and sums over its rows."""
     gradient = np.ascontiguousarray(gradient, weights.dtype)
     out = np.empty_like(weights)
-    step_dot, sizes = np.empty((2, len(weights)), weights.dtype)
-    n_workers = workers_for(-(-len(weights) // ROWS), 2 * weights.size, n_threads)
+    row_sums = np.empty((2, len(weights)), weights.dtype)
+    n_workers = workers_for(-(-len(weights) // TASK_ROWS), 2 * weights.size, n_threads)
     queue = np.zeros(1, np.int64)
-    arguments = weights, gradient, velocity, options, below, above, queue, out, step_dot, sizes
+    arguments = weights, gradient, velocity, options, (below, above), queue, out, row_sums
     in_parallel(ascend_kernel, arguments, n_workers)
     out.flags.writeable = False  # for a model to keep
-    return out, gradient, step_dot, sizes
+    return out, gradient, *row_sums

@@ -72,7 +72,7 @@ def test_repeated_rows_stay_together():
 
 
 def test_models_that_are_not_binary():
-    with pytest.raises(TypeError, match="Bernoulli or Ising"):
+    with pytest.raises(TypeError, match="two-valued units"):
         mf.belief_propagation(
             mf.RBM(np.ones((2, 2)), mf.Gaussian(np.zeros(2), np.ones(2)), mf.Ising(np.zeros(2)))
         )

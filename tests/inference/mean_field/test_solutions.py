@@ -8,8 +8,8 @@ import fastmf as mf
 from fastmf.inference.mean_field.solutions import (
     _log_partition_at,
     distinct,
+    distinct_solutions,
     merge,
-    merged,
     phases,
     solutions,
 )
@@ -76,9 +76,9 @@ def test_distinct_solutions_are_ordered_by_log_partition():
     rows, members = distinct(reached)
     assert rows.tolist() == [1, 3, 0]
     assert members.tolist() == [2, 0, 2, 1]
-    found = merged(reached)
+    found = distinct_solutions(reached)
     assert found.counts.tolist() == [1, 1, 2]
-    np.testing.assert_allclose(found.shares, np.exp([3, 2, 1]) / np.exp([3, 2, 1]).sum())
+    np.testing.assert_allclose(found.weights, np.exp([3, 2, 1]) / np.exp([3, 2, 1]).sum())
 
 
 def test_solutions_of_a_ferromagnet():
@@ -90,7 +90,7 @@ def test_solutions_of_a_ferromagnet():
     assert found.counts.sum() == 200
     assert found.counts.min() > 50
     np.testing.assert_allclose(found.visible[0], -found.visible[1], atol=1e-6)
-    np.testing.assert_allclose(found.shares, 0.5, atol=1e-6)
+    np.testing.assert_allclose(found.weights, 0.5, atol=1e-6)
     assert len(solutions(model, np.zeros(41)).free_energy) == 1
     up = solutions(model, np.ones((5, 41)))
     assert up.members.tolist() == [0] * 5
@@ -104,10 +104,14 @@ def test_solutions_of_a_fully_visible_machine():
     assert len(found.free_energy) == 2
 
 
-def test_shares_are_numbers_even_if_no_solution_exists():
+def test_weights_are_numbers_even_if_no_solution_exists():
     means = [[0.0, 0.0], [1.0, 1.0]]
-    np.testing.assert_array_equal(merged(some_solutions(means, [-np.inf] * 2)).shares, [0, 0])
-    np.testing.assert_array_equal(merged(some_solutions(means, [3.0, -np.inf])).shares, [1, 0])
+    np.testing.assert_array_equal(
+        distinct_solutions(some_solutions(means, [-np.inf] * 2)).weights, [0, 0]
+    )
+    np.testing.assert_array_equal(
+        distinct_solutions(some_solutions(means, [3.0, -np.inf])).weights, [1, 0]
+    )
 
 
 def spins(coupling, n=9):
