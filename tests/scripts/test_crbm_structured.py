@@ -60,12 +60,12 @@ def test_errors_are_percentages_of_all_and_of_changed(script):
     assert script.errors(clean, corrupted, clean) == (0.0, 0.0)
 
 
-def test_beliefs_are_cut_where_they_do_no_more_damage(script):
+def test_the_threshold_of_beliefs_allows_no_more_errors_elsewhere(script):
     clean, corrupted = np.array([[0, 0, 1, 1, 1]]), np.array([[0, 0, 0, 0, 0]])
     beliefs = np.array([[0.1, 0.6, 0.9, 0.7, 0.4]])
-    assert script.as_careful(beliefs, corrupted, corrupted, clean) == pytest.approx(100 / 3)
-    assert script.as_careful(beliefs, np.array([[0, 1, 0, 0, 0]]), corrupted, clean) == 0
-    assert np.isnan(script.as_careful(1 - clean, corrupted, corrupted, clean))
+    assert script.error_at_matched_threshold(beliefs, corrupted, corrupted, clean) == pytest.approx(100 / 3)
+    assert script.error_at_matched_threshold(beliefs, np.array([[0, 1, 0, 0, 0]]), corrupted, clean) == 0
+    assert np.isnan(script.error_at_matched_threshold(1 - clean, corrupted, corrupted, clean))
 
 
 def test_the_tasks_and_methods_are_the_papers(script):
