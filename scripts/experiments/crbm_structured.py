@@ -89,7 +89,7 @@ def main(argv=None):
             restored[method] = machine.predict(test[0])
             found = (
                 *errors(restored[method], *test),
-                error_at_matched_threshold(machine.predict_proba(test[0]), restored["LR"], *test),
+                matched_error(machine.predict_proba(test[0]), restored["LR"], *test),
             )
             shown = " ".join(f"{error:7.3f}" for error in found)
             print(f"{task:20} {method:12} {shown}  {seconds:.0f} s", flush=True)
@@ -200,7 +200,7 @@ def errors(restored, corrupted, clean):
     return 100 * wrong.mean(), 100 * wrong[changed].mean()
 
 
-def error_at_matched_threshold(beliefs, standard, corrupted, clean):
+def matched_error(beliefs, standard, corrupted, clean):
     """Percent of wrong pixels among the changed ones, with no more wrong others than `standard`.
 
     The smallest over the thresholds of the beliefs at which that is so; NaN if there is none. All

@@ -63,9 +63,9 @@ def test_errors_are_percentages_of_all_and_of_changed(script):
 def test_the_threshold_of_beliefs_allows_no_more_errors_elsewhere(script):
     clean, corrupted = np.array([[0, 0, 1, 1, 1]]), np.array([[0, 0, 0, 0, 0]])
     beliefs = np.array([[0.1, 0.6, 0.9, 0.7, 0.4]])
-    assert script.error_at_matched_threshold(beliefs, corrupted, corrupted, clean) == pytest.approx(100 / 3)
-    assert script.error_at_matched_threshold(beliefs, np.array([[0, 1, 0, 0, 0]]), corrupted, clean) == 0
-    assert np.isnan(script.error_at_matched_threshold(1 - clean, corrupted, corrupted, clean))
+    assert script.matched_error(beliefs, corrupted, corrupted, clean) == pytest.approx(100 / 3)
+    assert script.matched_error(beliefs, np.array([[0, 1, 0, 0, 0]]), corrupted, clean) == 0
+    assert np.isnan(script.matched_error(1 - clean, corrupted, corrupted, clean))
 
 
 def test_the_tasks_and_methods_are_the_papers(script):
