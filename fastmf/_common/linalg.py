@@ -1,0 +1,221 @@
+"""Linear algebra of positive definite matrices, and Newton's step on functions that are not convex.
+
+LAPACK is called without SciPy's checks of the arguments, which take longer than the factorisation
+of a small matrix. Its own order is Fortran's: pass the transpose of a symmetric matrix in C order,
+which is the same matrix, and it is not copied.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.linalg import LinAlgError
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri
+
+
+class Cholesky(NamedTuple):
+    """Factorisation A = L L' of a positive definite matrix.
+
+    Parameters
+    ----------
+    lower : array of shape (n, n)
+        L, its upper triangle zero.
+    """
+
+    lower: np.ndarray
+
+    @property
+    def half_log_determinant(self):
+        """Half the log-determinant of A."""
+        return np.log(self.lower.diagonal()).sum()
+
+    def solve(self, right):
+        """A^-1 times a vector or matrix."""
+        return dpotrs(self.lower, right, lower=1)[0]
+
+    def inverse(self, overwrite=False):
+        """A^-1, in the memory of L if that may be overwritten."""
+        return symmetrize(self.inverse_lower(overwrite))
+
+    def inverse_lower(self, overwrite=False):
+        """The lower triangle of A^-1; above it the matrix is zero."""
+        return dpotri(self.lower, lower=1, overwrite_c=overwrite)[0]
+
+    def inverse_factor(self, overwrite=False):
+        """L^-1, which whitens: A^-1 = L^-T L^-1."""
+        return dtrtri(self.lower, lower=1, overwrite_c=overwrite)[0]
+
+
+class ScaledCholesky(NamedTuple):
+    """Factorisation of a positive definite matrix whose diagonal was scaled to ones.
+
+    Parameters
+    ----------
+    factor : Cholesky
+        Of S A S with S = diag(scale).
+    scale : array of shape (n,)
+    """
+
+    factor: Cholesky
+    scale: np.ndarray
+
+    def solve(self, right):
+        """A^-1 times a vector or matrix."""
+        scale = self.scale if right.ndim == 1 else self.scale[:, None]
+        return scale * self.factor.solve(scale * right)
+
+
+def cholesky(matrix, overwrite=False):
+    """The Cholesky factorisation of a positive definite matrix.
+
+    Parameters
+    ----------
+    matrix : array of shape (n, n)
+        Only the lower triangle is read.
+    overwrite : bool, default False
+        Whether a matrix in Fortran order may be overwritten by its factor.
+
+    Returns
+    -------
+    Cholesky
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is not positive definite, or not finite.
+    """
+    lower, failed = dpotrf(matrix, lower=1, clean=1, overwrite_a=overwrite)
+    if failed or not np.isfinite(lower.diagonal()).all():
+        raise LinAlgError("the matrix is not positive definite.")
+    return Cholesky(lower)
+
+
+def cholesky_with_ridge(matrix, ridge=0.0):
+    """The same of the matrix plus a multiple of the identity, raised until it is positive definite.
+
+    Parameters
+    ----------
+    matrix : array of shape (n, n)
+        Finite; its largest diagonal element sets the scale of the ridge.
+    ridge : float, default 0.0
+        The first multiple that is tried.
+
+    Returns
+    -------
+    Cholesky
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is not finite.
+    """
+    if not np.isfinite(matrix).all():
+        raise LinAlgError("the matrix is not finite.")
+    largest = abs(matrix.diagonal()).max()
+    while True:
+        shifted = np.array(matrix, order="F")
+        shifted.flat[:: len(shifted) + 1] += ridge
+        try:
+            return cholesky(shifted, overwrite=True)
+        except LinAlgError:
+            ridge = max(10 * ridge, 1e-14 * largest, 1e-300)
+
+
+def scaled_cholesky(matrix):
+    """The factorisation of a positive definite matrix whose elements may differ by many orders.
+
+    Parameters
+    ----------
+    matrix : array of shape (n, n)
+        Symmetric.
+
+    Returns
+    -------
+    ScaledCholesky
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is not positive definite, or not finite.
+    """
+    diagonal = matrix.diagonal()
+    if not ((diagonal > 0) & (diagonal < np.inf)).all():
+        raise LinAlgError("the matrix is not positive definite.")
+    scale = 1 / np.sqrt(diagonal)
+    return ScaledCholesky(cholesky((scale[:, None] * matrix * scale).T, overwrite=True), scale)
+
+
+def solve_positive_definite(matrix, right):
+    """The solution of linear equations whose matrix is positive definite.
+
+    Parameters
+    ----------
+    matrix : array of shape (n, n)
+        Symmetric.
+    right : array of shape (n,) or (n, k)
+
+    Returns
+    -------
+    array of the shape of `right`
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is not positive definite, or not finite.
+    """
+    return cholesky(matrix.T).solve(right)
+
+
+def newton_step(hessian, gradient, min_curvature):
+    """Newton's step -H^-1 g towards a minimum; a descent direction where H is not positive too.
+
+    Parameters
+    ----------
+    hessian : array of shape (n, n) or (n_problems, n, n)
+        Symmetric up to rounding.
+    gradient : array of shape (n,) or (n_problems, n)
+    min_curvature : float
+        Where H is not positive definite its eigenvalues are replaced by their moduli, and by this
+        where they are smaller.
+
+    Returns
+    -------
+    array of the shape of `gradient`
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the eigenvalues are not found, as in a matrix with NaN.
+    """
+    hessian = (hessian + np.swapaxes(hessian, -1, -2)) / 2
+    if hessian.ndim == 2:
+        try:
+            return -solve_positive_definite(hessian, gradient)
+        except LinAlgError:
+            pass
+    values, vectors = np.linalg.eigh(hessian)
+    positive = values[..., :1] > 0
+    curvature = np.where(positive, values, np.maximum(abs(values), min_curvature))
+    along = np.einsum("...ji,...j->...i", vectors, gradient) / curvature
+    return -np.einsum("...ij,...j->...i", vectors, along)
+
+
+def symmetrize(matrix, block_rows=512):
+    """Copy the lower triangle of a matrix into its upper one, in place.
+
+    Parameters
+    ----------
+    matrix : array of shape (n, n)
+    block_rows : int, default 512
+        Rows that are copied at a time, so that no second matrix is made.
+
+    Returns
+    -------
+    array of shape (n, n)
+        `matrix`.
+    """
+    for start in range(0, len(matrix), block_rows):
+        rows = slice(start, start + block_rows)
+        matrix[:start, rows] = matrix[rows, :start].T
+        block = matrix[rows, rows]
+        np.copyto(block, block.T.copy(), where=~np.tri(len(block), dtype=bool))
+    return matrix
