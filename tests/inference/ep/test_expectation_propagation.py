@@ -1,4 +1,3 @@
-import importlib
 import itertools
 from typing import NamedTuple
 
@@ -7,11 +6,8 @@ import pytest
 from kernel_cases.regression import exact, inclusion, problem
 
 import fastmf as mf
-import fastmf.inference.ep.inner_loop as inner_loop
-from fastmf.inference.ep import moment_descent
+from fastmf.inference.ep import curvature, levenberg, schedules
 from fastmf.inference.gaussian import low_rank
-
-ep = importlib.import_module("fastmf.inference.ep.expectation_propagation")
 
 SCHEDULES = ("parallel", "sequential", "convergent", "auto")
 
@@ -284,7 +280,7 @@ def from_the_first_sites(patch):
         return state, "", ""
         yield
 
-    patch.setattr(ep, "sweeps", none)
+    patch.setattr(schedules, "parallel_sweeps", none)
 
 
 @pytest.mark.parametrize("newton", [150, 0])
@@ -292,12 +288,12 @@ def test_double_loop_and_descent_on_the_moments_are_one_minimisation(newton):
     """Two algorithms, one of them with two inner solvers, that share the energy only."""
     model, _ = problem(20, 30, share=0.1)
     energies = []
-    for other in ({}, {"WAYS": ()}):
+    for other in ({}, {"DESCENTS": ()}):
         with pytest.MonkeyPatch.context() as patch:
             from_the_first_sites(patch)
-            patch.setattr(inner_loop, "NEWTON", newton)
+            patch.setattr(curvature, "MAX_NEWTON_UNITS", newton)
             for name, function in other.items():
-                patch.setattr(ep, name, function)
+                patch.setattr(schedules, name, function)
             result = mf.expectation_propagation(model, schedule="convergent", history=True)
         assert result.converged
         assert len(result.energies) > 3
@@ -312,7 +308,7 @@ def test_what_goes_no_further_does_not_ask_for_more_iterations(monkeypatch):
     """A descent that is not allowed a single step, as where rounding hides all falls."""
     model, _ = problem(20, 30, share=0.1)
     from_the_first_sites(monkeypatch)
-    monkeypatch.setattr(moment_descent, "LAST", 0.0)
+    monkeypatch.setattr(levenberg, "MAX_LEVENBERG", 0.0)
     result = mf.expectation_propagation(model, schedule="convergent")
     assert not result.converged and result.n_iter == 1
     assert "init" in result.message and "max_iter" not in result.message

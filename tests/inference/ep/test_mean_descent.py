@@ -7,8 +7,8 @@ from scipy.special import expit
 
 import fastmf as mf
 from fastmf.inference.ep import mean_descent
-from fastmf.inference.ep.expectation_propagation import prepare, start_of
-from fastmf.inference.ep.sites import energy
+from fastmf.inference.ep.expectation_propagation import start_of
+from fastmf.inference.ep.sites import energy, problem_of
 
 
 def machine(prior, shape=(12, 8), strength=3.0, seed=0):
@@ -27,35 +27,35 @@ def wide():
 
 def somewhere(model):
     """A point that is no fixed point."""
-    task = prepare(model)
+    task = problem_of(model)
     return task, mean_descent.first_point(task, start_of(task))
 
 
 @pytest.mark.parametrize(
     "model", [machine(mf.Bernoulli, strength=0.5), machine(mf.Ising, strength=0.5), wide()]
 )
-def test_slope_is_the_derivative_of_the_energy(model):
+def test_the_derivative_of_a_step_is_that_of_the_energy(model):
     _, point = somewhere(model)
-    step = mean_descent.Step(point, 0.5)
+    step = mean_descent.MeanStep(point, 0.5)
     up, down = (step.at(s * 1e-5).value for s in (1, -1))
-    assert step.slope < -1e-3
-    np.testing.assert_allclose((up - down) / 2e-5, step.slope, rtol=1e-5)
+    assert step.derivative < -1e-3
+    np.testing.assert_allclose((up - down) / 2e-5, step.derivative, rtol=1e-5)
 
 
 def test_the_model_of_a_step_is_the_hessian():
     """The derivatives of the gradient by the means, the sites following them."""
     task, point = somewhere(machine(mf.Bernoulli, (3, 2), 0.5))
     right, h = np.arange(5) - 1.7, 5e-3
-    slopes, precision = point.slopes(), np.diag(point.precision) + point.units.form.precision
+    by_mean = point.log_variance_gradient()
+    precision = np.diag(point.sites.precision) + point.units.form.precision
     covariance = np.linalg.inv(precision)
     squares = covariance**2 / np.outer(point.var, point.var)
-    hessian = precision + slopes[:, None] * (np.linalg.inv(squares) - np.eye(5)) * slopes / 2
+    hessian = precision + by_mean[:, None] * (np.linalg.inv(squares) - np.eye(5)) * by_mean / 2
     ends = []
     for sign in (1, -1):
         mean = point.mean + sign * h * right
         fields = np.log(mean / (1 - mean)) - task.prior.field
-        guess = point.precision, point.marginal, point.correlations
-        ends.append(mean_descent._point(point.units, fields, *guess, 0.0).gradient())
+        ends.append(mean_descent.evaluate(point.units, fields, point.sites, 0.0).gradient())
     np.testing.assert_allclose((ends[0] - ends[1]) / (2 * h), hessian @ right, rtol=1e-3)
 
 
@@ -128,9 +128,9 @@ def test_a_fully_visible_machine_takes_the_same_way():
 
 
 def test_other_units_are_left_to_other_ways():
-    task = prepare(problem(20, 30, share=0.1)[0])
+    task = problem_of(problem(20, 30, share=0.1)[0])
     assert mean_descent.first_point(task, start_of(task)) is None
     mixed = mf.RBM(np.eye(4), mf.Bernoulli(np.zeros(4)), mf.Gaussian(np.zeros(4), 2.0))
-    task = prepare(mixed)
+    task = problem_of(mixed)
     assert mean_descent.first_point(task, start_of(task)) is None
     assert np.isfinite(energy(task, start_of(task)))

@@ -83,7 +83,7 @@ def test_no_gaussian_is_said():
 def test_rows_are_computed_together_as_they_are_alone(monkeypatch, shape):
     rng = np.random.default_rng(4)
     weights, n_rows = rng.normal(size=shape) / 5, 30
-    monkeypatch.setattr(bipartite, "ROOM", 13 * 23 * 23)  # several groups of rows
+    monkeypatch.setattr(bipartite, "WORKSPACE", 13 * 23 * 23)  # several groups of rows
     sites = np.stack([rng.normal(size=(n_rows, 53)), 3 + rng.gamma(2.0, size=(n_rows, 53))], 1)
     sites[3, 1, 0], sites[5, 1, -1] = -1, 0.01  # no Gaussian
     side = Bipartite(weights)
