@@ -245,8 +245,8 @@ def _descend(problem, point, residual, anderson):
     """The next point, or the same with the inner problem solved to rounding; None if stuck."""
     goals, predicted_decrease = _goals(problem, point, anderson)
     rounding = _rounding_error(problem, point.moments)
-    # The energy must be known more exactly than its decrease. Where the marginals have converged but
-    # the state with the sites has not, so must the inner problem be.
+    # The energy must be known more exactly than its decrease; and so must the inner solution where
+    # the marginals have converged, but not the state with its sites.
     lowest = 0.1 * problem.tol if residual > problem.tol else 0.0
     precision = (
         max(lowest, min(1e-3, 0.1 * residual)),

@@ -5,7 +5,7 @@ import pytest
 from kernel_cases.regression import problem
 
 import fastmf as mf
-from fastmf.inference.ep import curvature, inner_loop, moment_descent
+from fastmf.inference.ep import curvature, moment_descent
 from fastmf.inference.ep.expectation_propagation import start_of
 from fastmf.inference.ep.sites import problem_of
 
@@ -29,27 +29,6 @@ def somewhere(model):
     state = start_of(task)
     site = state.site * np.random.default_rng(1).uniform(0.7, 1.3, state.site.shape)
     return task, moment_descent.evaluate(task, site, state.cavity)
-
-
-@pytest.mark.parametrize(
-    "width, precision", [(1e-3, 1e-10), (1.0, 1e-10), (72.0, 1e-10), (1e-3, 1e-4), (1.0, 1e-4)]
-)
-def test_curvature_of_units_far_from_their_cavity(width, precision):
-    """On a half-line, with so little precision that they follow an exponential distribution."""
-    prior = mf.TruncatedGaussian(np.zeros(2), precision, 0.0, np.inf)
-    task = problem_of(mf.SparseLinearModel(np.eye(2), np.zeros(2), 1.0, prior))
-    cavity = np.array([[-1 / width] * 2, [1e-7 / width**2] * 2])
-    tilted = np.stack(prior.moments(*cavity))
-    shift = np.array([0.0, 0.3 * width])
-    point = inner_loop.InnerPoint(cavity, cavity, tilted - [shift, [0, 0]], tilted, 0.0)
-    # Cumulants of an exponential distribution are width^n (n - 1)!
-    second, third, fourth = width**2, 2 * width**3, 6 * width**4
-    expected = (
-        second + 0 * shift,
-        -(third / 2 + shift * second),
-        (fourth + 2 * second**2) / 4 + shift * third + shift**2 * second,
-    )
-    np.testing.assert_allclose(curvature.unit_curvature(task, point), expected, rtol=0.02)
 
 
 @pytest.mark.parametrize("shape", [(30, 20), (20, 90)])
@@ -76,20 +55,6 @@ def test_steps_without_levenbergs_term_are_newtons(shape):
         point = moment_descent.MomentStep(task, point, 0.0).at(1.0)
     assert errors[0] > 1e-4 and errors[1] < 1e-2 * errors[0]
     assert errors[2] < 1e-3 * errors[1] and errors[3] < 1e-11
-
-
-def test_active_units_are_those_most_correlated_with_all_others(monkeypatch):
-    """Also where a site of negative precision and the data cancel in a unit's own precision."""
-    monkeypatch.setattr(curvature, "MAX_JOINT_UNITS", 20)
-    task, point = somewhere(problem(20, 90, share=0.2)[0])
-    site = point.site.copy()
-    site[1, :5] *= -0.1
-    point = moment_descent.evaluate(task, site, point.cavity)
-    covariance = task.side.covariance(site, np.arange(90))
-    var = covariance.diagonal()
-    coupling = (covariance**2 / (var[:, None] * var)).sum(1)
-    active = curvature.active_units(task, point)
-    np.testing.assert_array_equal(active, np.sort(np.argsort(coupling)[-20:]))
 
 
 def test_cavities_have_the_moments_of_the_gaussian():
@@ -134,11 +99,3 @@ def test_descent_goes_on_at_once_from_where_it_ended(schedule):
     assert found.converged and again.converged and again.n_iter == 1
     assert again.schedule == "convergent"
     np.testing.assert_allclose(again.log_evidence, found.log_evidence, rtol=1e-9)
-
-
-def test_active_units_are_there_where_rounding_decides_on_the_gaussian(monkeypatch):
-    monkeypatch.setattr(curvature, "MAX_JOINT_UNITS", 20)
-    task, point = somewhere(problem(20, 90, share=0.2)[0])
-    monkeypatch.setattr(type(task.side), "moments", lambda side, sites: None)
-    active = curvature.active_units(task, point)
-    assert len(np.unique(active)) == 20
