@@ -21,8 +21,8 @@ def model(n, d, dtype=np.float64):
     X = rng.normal(size=(n, d)).astype(dtype)
     w = np.where(rng.random(d) < 0.1 * n / d, rng.normal(size=d), 0)
     y = X @ w + 0.1 * rng.normal(size=n)
-    share = 0.1 * n / d
-    return mf.SparseLinearModel(X, y, 0.01, mf.GaussBernoulli(np.zeros(d), 1, np.log(share)))
+    odds = 0.1 * n / d
+    return mf.SparseLinearModel(X, y, 0.01, mf.GaussBernoulli(np.zeros(d), 1, np.log(odds)))
 
 
 def numpy_iterations(model, n_iter, damping=0.1):

@@ -2,7 +2,7 @@
 
 An iteration needs X diag(scale^2) X' (the covariance of the data, without the noise), and the sums
 of squares of the columns of W X with a triangular W (the variances of the units). BLAS would need a
-scaled copy of X, and threads of its own that wait for each other. Here a block of columns is packed
+scaled copy of X, and its threads would wait for each other. Here a block of columns is packed
 once for `product`, in double precision whatever the type of X, and its products stay in the cache.
 """
 

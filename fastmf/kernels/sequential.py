@@ -24,7 +24,7 @@ from fastmf.priors._protocol import tilted_moments
 
 # Units of a block: whole panels of every machine.
 BLOCK = 24
-# Smallest modulus of a site's precision, in units of its own and the cavity's, where inverse site
+# Smallest modulus of a site's precision, relative to that of site and cavity, where inverse site
 # precisions are kept.
 MIN_RELATIVE_PRECISION = 1e-7
 

@@ -33,7 +33,7 @@ examples:
   python scripts/experiments/ep_spike_slab.py schedules
 """
 
-# Share of the *new* factor, and the paper's figures: sets that did not converge, errors on them
+# Weight of the *new* factor, and the paper's figures: sets that did not converge, errors on them
 # (convergent, regular), and errors where regular expectation propagation converged.
 PAPER = {
     0.1: (6, 0.24, 0.29, 0.041, 0.040),
@@ -71,7 +71,7 @@ def parser():
         "its cost is cubic in their number [500]")  # fmt: skip
     add("--solver", default="auto", metavar="NAME", help="on gene expressions [auto]")
     add("--evidence-steps", type=int, default=20, metavar="N",
-        help="fixed points on the way to the largest evidence [20]")  # fmt: skip
+        help="fixed points in the search for the largest evidence [20]")  # fmt: skip
     add("--repeats", type=int, default=5, metavar="N", help="runs of each schedule [5]")
     add("--problems", type=int, metavar="N", help="of the schedules, the first ones [all]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
@@ -90,9 +90,9 @@ def data_set(rng):
     return X, y
 
 
-def spike_and_slab(X, y, noise, share):
+def spike_and_slab(X, y, noise, inclusion):
     """The model with a slab of variance 1."""
-    prior = mf.GaussBernoulli(np.zeros(X.shape[1]), 1.0, np.log(share / (1 - share)))
+    prior = mf.GaussBernoulli(np.zeros(X.shape[1]), 1.0, np.log(inclusion / (1 - inclusion)))
     return mf.SparseLinearModel(X, y, noise**2, prior)
 
 
@@ -104,7 +104,7 @@ def error(X, y, mean):
 def paper(options):
     """The two tables of the paper's Figure 1."""
     rows = []
-    for k, new_share in enumerate(PAPER):
+    for k, new_weight in enumerate(PAPER):
         rng = np.random.default_rng([options.seed, k])
         results = []
         for _ in range(options.sets):
@@ -112,7 +112,7 @@ def paper(options):
             model = spike_and_slab(X[0], y[0], NOISE, SHARE)
             start = time.perf_counter()
             regular = mf.expectation_propagation(
-                model, damping=1 - new_share, max_iter=options.max_iter
+                model, damping=1 - new_weight, max_iter=options.max_iter
             )
             middle = time.perf_counter()
             free = mf.expectation_propagation(model, schedule="convergent")
@@ -120,21 +120,21 @@ def paper(options):
             errors = (error(X[1], y[1], result.mean) for result in (regular, free))
             seconds = middle - start, end - middle
             results.append((regular.converged, free.converged, *errors, *seconds))
-        rows.append((new_share, np.array(results, dtype=float)))
-        print(f"damping {new_share}: done", file=sys.stderr)
-    print(f"{options.sets} training sets for each damping (share of the new factor); mean squared "
+        rows.append((new_weight, np.array(results, dtype=float)))
+        print(f"damping {new_weight}: done", file=sys.stderr)
+    print(f"{options.sets} training sets for each damping (weight of the new factor); mean squared "
           "test error (standard error); the paper's in brackets\n")  # fmt: skip
     for title, wanted in (("where regular EP did not converge", 0), ("where it did", 1)):
         print(title)
         print(f"{'damping':>8} {'sets':>10} {'convergent EP':>24} {'regular EP':>24}")
-        for new_share, table in rows:
+        for new_weight, table in rows:
             chosen = table[table[:, 0] == wanted]
-            n_paper, *errors = PAPER[new_share]
+            n_paper, *errors = PAPER[new_weight]
             if wanted:
                 n_paper = 100 - n_paper
             convergent, regular = (cell(chosen[:, c]) for c in (3, 2))
             first, second = errors[2 * wanted : 2 * wanted + 2]
-            print(f"{new_share:>8} {len(chosen):>4} [{n_paper:>3}] {convergent:>16} [{first:.3f}]"
+            print(f"{new_weight:>8} {len(chosen):>4} [{n_paper:>3}] {convergent:>16} [{first:.3f}]"
                   f" {regular:>16} [{second:.3f}]")  # fmt: skip
         print()
     table = np.concatenate([t for _, t in rows])

@@ -55,7 +55,7 @@ class OuterModel(NamedTuple):
     Parameters
     ----------
     gradient : array of shape (2, n_units)
-    own : array of shape (3, n_units)
+    marginals : array of shape (3, n_units)
         The Hessian of sum ln Ztilde, with what the gradient adds by the change of coordinates: by
         the mean, by both, by the logarithm.
     jacobian : array of shape (3, n_units)
@@ -66,7 +66,7 @@ class OuterModel(NamedTuple):
     """
 
     gradient: np.ndarray
-    own: np.ndarray
+    marginals: np.ndarray
     jacobian: np.ndarray
     tilted: np.ndarray
 
@@ -112,7 +112,7 @@ def _outer_model(problem, point, moments):
     to_precision = np.sqrt(2) * precision
     return OuterModel(
         gradient=np.stack([r, (s + r * r - 1) / np.sqrt(2)]),
-        own=np.stack([np.ones(len(r)), np.sqrt(2) * r, s + r * r]),
+        marginals=np.stack([np.ones(len(r)), np.sqrt(2) * r, s + r * r]),
         jacobian=np.stack(
             [np.sqrt(precision), (moments[0] - point.gaussian[0]) * to_precision, to_precision]
         ),
@@ -124,12 +124,12 @@ def _joint_step(problem, point, model, active):
     """Step and change of the sites, (2, n_active), of the active units together."""
     total = joint_curvature(problem, point, active, model.tilted)
     tilted, jacobian = _diagonals(model.tilted[:, active]), _diagonals(model.jacobian[:, active])
-    own = _diagonals(model.own[:, active])
+    marginals = _diagonals(model.marginals[:, active])
     tilted += np.triu(tilted, 1).T
-    own += np.triu(own, 1).T
+    marginals += np.triu(marginals, 1).T
     right = tilted @ jacobian
     response = scaled_cholesky(total).solve(right)
-    hessian = own + right.T @ response - jacobian.T @ right
+    hessian = marginals + right.T @ response - jacobian.T @ right
     step = newton_step(hessian, model.gradient[:, active].ravel(), MIN_CURVATURE)
     return step.reshape(2, -1), (response @ step).reshape(2, -1)
 
@@ -137,7 +137,7 @@ def _joint_step(problem, point, model, active):
 def _separate_steps(point, model, others):
     """Step and change of the sites, (2, n_others), of units one by one."""
     (P11, P12, P22), (J11, J12, J22), (E11, E12, E22) = (
-        terms[:, others] for terms in (model.tilted, model.jacobian, model.own)
+        terms[:, others] for terms in (model.tilted, model.jacobian, model.marginals)
     )
     var = point.gaussian[1, others]
     tilted = np.moveaxis(np.array([[P11, P12], [P12, P22]]), 2, 0)
@@ -145,10 +145,10 @@ def _separate_steps(point, model, others):
     total[:, 0, 0] += var
     total[:, 1, 1] += var**2 / 2
     jacobian = np.moveaxis(np.array([[J11, J12], [0 * J11, J22]]), 2, 0)
-    own = np.moveaxis(np.array([[E11, E12], [E12, E22]]), 2, 0)
+    marginals = np.moveaxis(np.array([[E11, E12], [E12, E22]]), 2, 0)
     right = tilted @ jacobian
     response = np.linalg.solve(total, right)
-    hessian = own + np.swapaxes(right, 1, 2) @ response - np.swapaxes(jacobian, 1, 2) @ right
+    hessian = marginals + np.swapaxes(right, 1, 2) @ response - np.swapaxes(jacobian, 1, 2) @ right
     steps = newton_step(hessian, model.gradient[:, others].T, MIN_CURVATURE)
     return steps.T, np.einsum("kij,kj->ik", response, steps)
 

@@ -39,7 +39,7 @@ def expectation_propagation(
     ----------
     model : SparseLinearModel
     init : None, array of shape (2, n_features) or ExpectationPropagation
-        Sites to start from. None: those that match the prior's own moments.
+        Sites to start from. None: those that match the moments of the prior.
     schedule : {"parallel", "sequential", "convergent", "auto"}, default "parallel"
         Parallel: all sites at once, then the Gaussian anew. Sequential: one site after another,
         each seeing the newest values (exact rank-one updates). Convergent: after a few parallel

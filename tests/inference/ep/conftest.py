@@ -1,4 +1,4 @@
-"""What tests of several schedules share."""
+"""Fixtures of tests of several schedules."""
 
 import pytest
 

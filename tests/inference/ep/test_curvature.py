@@ -42,7 +42,7 @@ def test_curvature_of_units_far_from_their_cavity(width, precision):
 def test_active_units_are_those_most_correlated_with_all_others(monkeypatch):
     """Also where a site of negative precision and the data cancel in a unit's own precision."""
     monkeypatch.setattr(curvature, "MAX_JOINT_UNITS", 20)
-    task, point = somewhere(problem(20, 90, share=0.2)[0])
+    task, point = somewhere(problem(20, 90, inclusion_probability=0.2)[0])
     site = point.site.copy()
     site[1, :5] *= -0.1
     point = moment_descent.evaluate(task, site, point.cavity)
@@ -55,7 +55,7 @@ def test_active_units_are_those_most_correlated_with_all_others(monkeypatch):
 
 def test_active_units_are_there_where_rounding_decides_on_the_gaussian(monkeypatch):
     monkeypatch.setattr(curvature, "MAX_JOINT_UNITS", 20)
-    task, point = somewhere(problem(20, 90, share=0.2)[0])
+    task, point = somewhere(problem(20, 90, inclusion_probability=0.2)[0])
     monkeypatch.setattr(type(task.side), "moments", lambda side, sites: None)
     active = curvature.active_units(task, point)
     assert len(np.unique(active)) == 20

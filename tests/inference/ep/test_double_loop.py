@@ -14,8 +14,8 @@ SCHEDULES = tuple(schedules.SCHEDULES)
 
 @pytest.mark.parametrize("newton", [150, 0])
 def test_double_loop_and_descent_on_the_moments_are_one_minimisation(newton, from_the_first_sites):
-    """Two algorithms, one of them with two inner solvers, that share the energy only."""
-    model, _ = problem(20, 30, share=0.1)
+    """Two algorithms for one energy, one of them with two inner solvers."""
+    model, _ = problem(20, 30, inclusion_probability=0.1)
     energies = []
     for other in ({}, {"DESCENTS": ()}):
         with pytest.MonkeyPatch.context() as patch:
@@ -36,7 +36,7 @@ def test_double_loop_and_descent_on_the_moments_are_one_minimisation(newton, fro
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_bound_on_site_precisions(schedule):
     """Eq. 13 of the paper; the double loop bounds the cavities too."""
-    model, _ = problem(10, 25, noise=0.05, share=0.2, seed=1)
+    model, _ = problem(10, 25, noise=0.05, inclusion_probability=0.2, seed=1)
     options = dict(schedule=schedule, max_iter=300, history=True)
     if schedule in ("parallel", "sequential"):
         options["damping"] = 0.5
@@ -75,7 +75,7 @@ def test_what_is_returned_under_a_bound_is_what_was_minimised():
 
 def test_bounded_energy_never_rises_where_the_inner_problem_is_hard():
     """Where one pass of its solver used to end half a nat short of the maximum."""
-    model, _ = problem(10, 25, noise=0.05, share=0.2, seed=0)
+    model, _ = problem(10, 25, noise=0.05, inclusion_probability=0.2, seed=0)
     options = dict(schedule="convergent", site_precision_min=0.0, max_iter=100, history=True)
     result = mf.expectation_propagation(model, **options)
     assert result.n_iter > 2

@@ -61,9 +61,9 @@ def test_without_a_step_it_ends_where_it_is(monkeypatch):
     assert not converged and state.x == 3.0 and len(trace.residuals) == 1
 
 
-def test_what_goes_no_further_does_not_ask_for_more_iterations(monkeypatch, from_the_first_sites):
-    """A descent that is not allowed a single step, as where rounding hides all falls."""
-    model, _ = problem(20, 30, share=0.1)
+def test_without_a_step_it_does_not_ask_for_more_iterations(monkeypatch, from_the_first_sites):
+    """A descent that is not allowed a single step, as where rounding hides all decreases."""
+    model, _ = problem(20, 30, inclusion_probability=0.1)
     from_the_first_sites(monkeypatch)
     monkeypatch.setattr(levenberg, "MAX_LEVENBERG", 0.0)
     result = mf.expectation_propagation(model, schedule="convergent")

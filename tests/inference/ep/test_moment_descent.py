@@ -33,7 +33,7 @@ def somewhere(model):
 
 @pytest.mark.parametrize("shape", [(30, 20), (20, 90)])
 def test_the_derivative_of_a_step_is_that_of_the_energy(shape):
-    task, point = somewhere(problem(*shape, share=0.2)[0])
+    task, point = somewhere(problem(*shape, inclusion_probability=0.2)[0])
     step = moment_descent.MomentStep(task, point, 0.5)
     h = 1e-6  # the path has a kink in its curvature
     up, down = (step.at(s * h).value for s in (1, -1))
@@ -44,7 +44,7 @@ def test_the_derivative_of_a_step_is_that_of_the_energy(shape):
 @pytest.mark.parametrize("shape", [(30, 20), (20, 90)])
 def test_steps_without_levenbergs_term_are_newtons(shape):
     """Three of them from near a fixed point, found by the parallel schedule, end there."""
-    model = problem(*shape, share=0.2)[0]
+    model = problem(*shape, inclusion_probability=0.2)[0]
     exact = mf.expectation_propagation(model, tol=1e-12)
     assert exact.converged
     task, noise = problem_of(model), np.random.default_rng(2).normal(size=exact.sites.shape)
@@ -58,7 +58,7 @@ def test_steps_without_levenbergs_term_are_newtons(shape):
 
 
 def test_cavities_have_the_moments_of_the_gaussian():
-    task, point = somewhere(problem(20, 90, share=0.2)[0])
+    task, point = somewhere(problem(20, 90, inclusion_probability=0.2)[0])
     np.testing.assert_allclose(task.prior.moments(*point.cavity), point.gaussian, rtol=1e-9)
 
 
@@ -71,7 +71,7 @@ def test_units_whose_variance_follows_from_the_mean_have_no_such_cavities():
 
 @pytest.mark.parametrize("n, d, k", [(50, 300, 8), (100, 1000, 15)])
 def test_large_correlated_problems(n, d, k):
-    """Where regular expectation propagation goes round in circles."""
+    """Where the parallel schedule cycles."""
     model = correlated(n, d, k)
     assert not mf.expectation_propagation(model, max_iter=300).converged
     for schedule in ("convergent", "auto"):
@@ -91,9 +91,9 @@ def test_energy_falls_though_few_units_are_taken_together(monkeypatch):
 
 
 @pytest.mark.parametrize("schedule", ["convergent", "auto"])
-def test_descent_goes_on_at_once_from_where_it_ended(schedule):
-    """A fixed point that it has found is one already, whatever parallel steps would do to it."""
-    model, _ = problem(10, 25, noise=0.005, share=0.2, seed=2)
+def test_descent_from_a_result_of_descent_starts_at_once(schedule):
+    """Without parallel steps, which may leave a fixed point that they do not converge to."""
+    model, _ = problem(10, 25, noise=0.005, inclusion_probability=0.2, seed=2)
     found = mf.expectation_propagation(model, schedule="convergent")
     again = mf.expectation_propagation(model, found, schedule=schedule)
     assert found.converged and again.converged and again.n_iter == 1

@@ -15,8 +15,7 @@ SCHEDULES = tuple(schedules.SCHEDULES)
 
 @pytest.mark.parametrize("shape", [(60, 40), (30, 90), (50, 200)])
 def test_schedules_agree(shape):
-    share = 6 / shape[1]
-    model, _ = problem(*shape, seed=2, noise=0.1, share=share)
+    model, _ = problem(*shape, seed=2, noise=0.1, inclusion_probability=6 / shape[1])
     first, *others = (mf.expectation_propagation(model, schedule=s) for s in SCHEDULES)
     assert first.converged
     for other in others:
@@ -28,7 +27,7 @@ def test_schedules_agree(shape):
 
 def paper_problem(seed):
     """The setting of the paper's first experiment: 25 features, 10 rows, hardly any noise."""
-    return problem(10, 25, seed, noise=0.005, share=0.2)[0]
+    return problem(10, 25, seed, noise=0.005, inclusion_probability=0.2)[0]
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -10,7 +10,7 @@ import fastmf as mf
 @pytest.mark.parametrize("shape", [(60, 55), (20, 70)])
 def test_a_sequential_sweep_sees_every_update_before(shape):
     """The Gaussian anew for every unit, where the sweep changes what it keeps, and late."""
-    model, _ = problem(*shape, seed=3, noise=0.2, share=0.1)
+    model, _ = problem(*shape, seed=3, noise=0.2, inclusion_probability=0.1)
     X, prior, s2 = model.X, model.prior, model.noise_variance
     start = np.stack([np.zeros(shape[1]), np.full(shape[1], 2.0)])
     sites = start.copy()
