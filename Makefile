@@ -1,11 +1,11 @@
-# Each target works on a machine that has only make and Python 3.11 or later: it makes .venv, installs
-# what it needs there, and runs. Choose the interpreter with `make test PYTHON=python3.12`.
+# Each target needs only make and Python 3.11 or later: it creates .venv and installs its dependencies
+# there. Choose the interpreter with `make test PYTHON=python3.12`.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(abspath $(VENV))/bin
-# Processes that share the tests, by files, each with one thread of BLAS: more of those would wait for
-# each other. More processes compile more of the same, and need more memory.
+# Processes for the tests, divided by files, each with one thread of BLAS. With more processes the
+# same kernels are compiled more often, and more memory is needed.
 TESTERS ?= 2
 # What `make bench` runs; `make bench BENCH=.` runs everything, which takes long.
 BENCH ?= ^kernels.Kernels.*float32.*one|Start|Moments|Epoch|Systems.time
@@ -15,7 +15,7 @@ BENCH ?= ^kernels.Kernels.*float32.*one|Start|Moments|Epoch|Systems.time
 help:
 	@echo "make demo | test | bench | lint | docs | clean"
 
-# One stamp for each extra: a target installs what it needs and no more.
+# One stamp for each extra, so that a target installs its own dependencies only.
 $(VENV)/%.stamp: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "fastmf needs Python 3.11 or later: make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -30,7 +30,7 @@ test: $(VENV)/test.stamp
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile \
 		--no-loadscope-reorder
 
-# asv prints whatever of a table was not asked for as n/a, and says why where it was.
+# Rows that asv did not run are n/a: they are removed from its tables, with the reasons.
 bench: $(VENV)/bench.stamp
 	cd asv_bench && $(BIN)/asv machine --yes > /dev/null
 	@rm -f asv_bench/.asv/failed

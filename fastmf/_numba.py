@@ -1,11 +1,11 @@
-"""Everything the package needs to know about Numba, in one place.
+"""The interface to Numba: compilation and its cache, unit priors inside kernels, intrinsics.
 
-Three things live here. `kernel` compiles a function and caches it in a folder named after a
-fingerprint of the package's sources, so that users start fast and developers never run stale code.
-`unit` and `compile_methods` let the methods of a NamedTuple of per-unit arrays (a unit prior) run
-inside kernels: `unit(prior, i)` is the same NamedTuple with the i-th entry of every field, and its
-methods, written once for NumPy arrays, compile for the scalars. The intrinsics at the end give the
-polynomials of `fastmf.special` a fused multiply-add and access to the bits of a float.
+`kernel` compiles a function and caches it in a folder named after a fingerprint of the package's
+sources: later processes load the compiled code, and an edit of a source invalidates it. `unit` and
+`compile_methods` let kernels call the methods of a NamedTuple of per-unit arrays (a unit prior):
+`unit(prior, i)` is the same NamedTuple with the i-th entry of every field, and its methods, written
+once for NumPy arrays, compile for the scalars. The intrinsics at the end are a fused multiply-add
+and conversions between a float and its bits, for the polynomials of `fastmf.special`.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ from numba.extending import intrinsic, overload_method
 
 # Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
-# Options of functions that only kernels call: division as in NumPy, and no time spent on making
-# them callable from elsewhere.
+# Options of functions that only kernels call: division as in NumPy, and no wrapper for calls from
+# C, which would take time to compile.
 INNER = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
 
@@ -39,8 +39,8 @@ INNER = {"error_model": "numpy", "no_cfunc_wrapper": True}
 def _fingerprint():
     """Hash of every source file that compiled code can depend on."""
     package = Path(__file__).parent
-    # Numba empties an index written by another version: environments that share a home would
-    # forever throw out each other's work.
+    # Numba empties an index written by another version: two environments with one home folder
+    # would delete each other's entries at every start.
     digest = hashlib.sha256(numba.__version__.encode())
     files = [*package.glob("*.py"), *package.glob("priors/*.py"), *package.glob("kernels/*.py")]
     for file in sorted(files):
@@ -48,28 +48,28 @@ def _fingerprint():
     return digest.hexdigest()[:16]
 
 
-def _lasting_place():
+def _user_cache():
     base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "fastmf"
 
 
-def _temporary_place():
+def _temporary_cache():
     if not hasattr(os, "getuid"):  # Windows, where every user has a temporary folder of their own
         return Path(tempfile.gettempdir()) / "fastmf"
-    place = Path(tempfile.gettempdir()) / f"fastmf-{os.getuid()}"
-    place.mkdir(mode=0o700, exist_ok=True)
-    # Whoever can write there can have us run their code.
-    if place.stat().st_uid != os.getuid():
-        raise PermissionError(f"{place} belongs to another user")
-    return place
+    folder = Path(tempfile.gettempdir()) / f"fastmf-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    # Compiled code is loaded from the folder, so that its owner could run any code as this user.
+    if folder.stat().st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user")
+    return folder
 
 
 def _cache_folder():
-    """Folder of the code compiled from these very sources; those unused for a month are removed."""
+    """Folder of code compiled from the present sources; those unused for a month are removed."""
     name = _fingerprint()
-    for place in (_lasting_place, _temporary_place):
+    for parent in (_user_cache, _temporary_cache):
         try:
-            folder = place() / name
+            folder = parent() / name
             folder.mkdir(parents=True, exist_ok=True)
             os.utime(folder)
         except (OSError, RuntimeError):  # not writable, or a user without a home
@@ -84,7 +84,7 @@ def _remove_unused(parent):
         for old in parent.iterdir():
             if time.time() - old.stat().st_mtime > 30 * 86400:
                 shutil.rmtree(old, ignore_errors=True)
-    except OSError:  # another process was faster
+    except OSError:  # another process has removed it
         pass
 
 
@@ -108,7 +108,7 @@ def _outside_classes(signature):
 
 
 def _cacheable(class_):
-    """Whether other processes can import the class, and would import what this one did."""
+    """Whether other processes can import the class, from the same source as this process."""
     if class_.__module__ == "__main__" or "<locals>" in class_.__qualname__:
         return False
     try:
@@ -122,21 +122,22 @@ def _source_of_module(class_):
 
 
 class _SourceAwareCache(FunctionCache):
-    """Numba's cache, with files of their own for users' own priors, named after their source.
+    """Numba's cache, with separate files for users' priors, named after the priors' sources.
 
-    Numba knows a NamedTuple only by its name, and would go on running the old methods after an
-    edit. A class that another process cannot import (defined in a script or in a function) is not
-    cached at all: such entries would never be found again and pile up. Neither is a class whose
-    file has changed since this process began, as in a notebook: the old methods would be kept as
-    the new ones. What a prior's module itself imports is not part of the name.
+    Numba identifies a NamedTuple by its name only, so that an edit of its methods would not
+    invalidate an entry. A class that another process cannot import (defined in a script or in a
+    function) is not cached: no process would find the entry again. Neither is a class whose file
+    has changed since this process started, as in a notebook: the entry would hold the old methods
+    under the name of the new source. Modules that a prior's module imports are not part of the
+    name.
     """
 
     @contextmanager
     def _own_file(self, sig):
-        """While in use, entries go to a file of their own if a class is not this package's.
+        """Context in which entries with a class from outside the package have a separate file.
 
-        In the file of all others they would make it unreadable for every process that cannot import
-        the class. Numba holds its lock around whatever uses the cache.
+        In the common file they would make it unreadable for every process that cannot import the
+        class. Numba holds a lock around all uses of the cache.
         """
         outside = sorted(_outside_classes(sig), key=lambda c: (c.__module__, c.__qualname__))
         if not outside:
@@ -144,7 +145,7 @@ class _SourceAwareCache(FunctionCache):
             return
         digest = hashlib.sha256(b"\0".join(map(_source_of_module, outside)))
         digest.update(repr([(c.__module__, c.__qualname__) for c in outside]).encode())
-        shared = self._cache_file
+        common = self._cache_file
         self._cache_file = IndexDataCacheFile(
             cache_path=self._cache_path,
             filename_base=f"{self._impl.filename_base}-{digest.hexdigest()[:16]}",
@@ -153,7 +154,7 @@ class _SourceAwareCache(FunctionCache):
         try:
             yield
         finally:
-            self._cache_file = shared
+            self._cache_file = common
 
     def load_overload(self, sig, target_context):
         if all(map(_cacheable, _outside_classes(sig))):
@@ -173,14 +174,14 @@ def kernel(function=None, *, fastmath=False, inner=False, inline=False):
     Parameters
     ----------
     fastmath : False or set of str
-        `REORDER`, for functions whose result may differ in the last bits from one build
-        to another.
+        `REORDER`, for functions whose result may differ in the last bits between builds.
     inner : bool
-        Whether only other kernels call it. No time is spent on making it callable from Python, nor
-        on counting references to arrays, which is an eighth of what a mean-field sweep does beside
-        its products: an inner kernel makes views of arrays, but no arrays.
+        Whether only other kernels call it. There is no wrapper for calls from Python, and
+        references to arrays are not counted, which would take an eighth of the time that a
+        mean-field sweep spends outside its products: an inner kernel makes views of arrays, but no
+        arrays.
     inline : bool
-        Whether it becomes part of its callers too, as short loops had better: a call pushes seven
+        Whether it is also inlined into its callers, which pays for short loops: a call pushes seven
         words for each array.
     """
     if function is None:
@@ -197,19 +198,19 @@ def kernel(function=None, *, fastmath=False, inner=False, inline=False):
         forceinline=inline,
     )
     if _CACHE_FOLDER is not None and not numba.config.DISABLE_JIT:
-        users_choice = numba.config.CACHE_DIR
+        configured = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = _CACHE_FOLDER
         try:
             dispatcher._cache = _SourceAwareCache(function)
         finally:
-            numba.config.CACHE_DIR = users_choice
+            numba.config.CACHE_DIR = configured
     return dispatcher
 
 
 def emitted(function):
-    """Decorator: what kernels have in the place of a function of Python, as for an intrinsic.
+    """Decorator: code generator that replaces a Python function inside kernels, as an intrinsic.
 
-    An `overload` would be compiled as a function of its own, with all that it calls, even if it is
+    An `overload` would be compiled as a separate function, with all that it calls, even if it is
     always inlined.
     """
 
@@ -367,7 +368,7 @@ def _call_on(typing_context, function, items, which, arguments):
 
 
 def not_inlined():
-    """Keep the calling kernel one piece of machine code, shared by all its callers."""
+    """Compile the calling kernel once, as a function that all its callers call."""
 
 
 @emitted(not_inlined)
@@ -380,16 +381,17 @@ def _not_inlined(typing_context):
 
 
 def widest_vectors():
-    """Let the calling function have vectors as wide as the machine's, for its polynomials.
+    """Let the calling function use the machine's widest vectors, for its polynomials.
 
-    LLVM takes half of Intel's 512 bits, for the sake of machines that slowed down with all of them.
+    By default LLVM uses 256 of Intel's 512 bits, because older processors reduce their frequency
+    for wider vectors.
     """
 
 
 @emitted(widest_vectors)
 def _widest_vectors(typing_context):
     def generate(context, builder, signature, arguments):
-        # An attribute with a value, which llvmlite would not let through.
+        # llvmlite's own `add` rejects attributes with a value.
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         return context.get_dummy_value()
 

@@ -18,9 +18,10 @@ IMPROPER, BOUNDED, STALLED = 9, 10, 11
 MESSAGES = {
     CONVERGED: "converged",
     OUT_OF_ITERATIONS: "not converged: max_iter iterations done while still moving; raise max_iter",
-    CYCLING: "not converged: cycling; leave damping=None, raise damping or max_iter, or for belief "
-    "propagation pass on_failure='minimise' (sum-product) or polish=True (max- and mixed-product)",
-    DIVERGED: "diverged: the moments of a unit do not exist (its tilted precision is not positive)",
+    CYCLING: "not converged: cycling; leave damping=None, raise damping or max_iter, or for "
+    "sum-product pass on_failure='minimise'",
+    DIVERGED: "diverged: the moments of a unit do not exist (its tilted precision is not positive, "
+    "or its mean grows without bound)",
     MINIMISED: "converged: stationary point of the Bethe free energy, by direct minimisation "
     "where messages did not settle",
     RESTARTED: "converged: stationary point of the Bethe free energy, by sweeps from a decoded "
@@ -35,6 +36,8 @@ MESSAGES = {
     STALLED: "not converged: no step lowers the energy, as far as rounding lets it be known; start "
     "from other sites (init), or raise a noise variance that is tiny",
 }
+# Added to the message of a decoded assignment.
+POLISHED = "; the assignment is polished: no flip of one visible unit improves it"
 CONVERGED_STATES = (CONVERGED, MINIMISED, RESTARTED, SOLVED)
 
 

@@ -1,10 +1,9 @@
-"""The one pool of threads in which kernels run.
+"""The pool of threads in which kernels run, and the number of threads of BLAS.
 
 Kernels release the interpreter's lock and take their work, a few rows at a time, from a shared
-queue. The calling thread works too, and never waits for a helper that has not started: so a helper
-that the machine is too busy to wake costs nothing. Numba's own parallel loops wait at their end for
-every thread to have been there; with another busy process on two cores, that made two threads twice
-as slow as one.
+queue. The calling thread works too, and does not wait for threads of the pool that have not yet
+started when the queue is empty. Numba's parallel loops wait at their end for every thread; with
+another busy process on two cores, that made two threads twice as slow as one.
 """
 
 import os
@@ -16,15 +15,15 @@ from functools import cache
 import numba
 from numba.core.errors import TypingError
 
-# Order of a matrix from which BLAS's threads gain more by its factors than they cost.
-LARGE = 1000
+# Order of a matrix from which its factorisation is faster with several threads of BLAS.
+MIN_THREADED_ORDER = 1000
 
 
 class computed_once:
-    """A property that is computed when it is first asked for, and kept.
+    """A property that is computed at its first use, and cached.
 
-    In Python 3.11 `functools.cached_property` computes under a lock, one for all objects: other
-    threads wait for it, and a child that is forked meanwhile does so for ever.
+    In Python 3.11 `functools.cached_property` computes under one lock for all objects: other
+    threads wait for it, and a child process that is forked meanwhile waits for ever.
     """
 
     def __init__(self, compute):
@@ -36,7 +35,7 @@ class computed_once:
     def __get__(self, owner, kind=None):
         if owner is None:
             return self
-        # What an object holds comes before what its class makes.
+        # An entry of the object's dictionary takes precedence over this descriptor.
         value = owner.__dict__[self.name] = self.compute(owner)
         return value
 
@@ -47,7 +46,7 @@ def _pool():
 
 
 class _BLAS:
-    """How many blocks of code want one thread of BLAS, and what there was before the first."""
+    """Number of active blocks that need one thread of BLAS, and the setting before the first."""
 
     def __init__(self):
         self._start()
@@ -63,14 +62,14 @@ class _BLAS:
 
     def leave(self):
         with self.lock:
-            if self.n_blocks == 0:  # a child, forked within this block, has forgotten it
+            if self.n_blocks == 0:  # in a child that was forked within the block: see `forget`
                 return
             self.n_blocks -= 1
             if self.n_blocks == 0:
                 self.limiter.restore_original_limits()
 
     def forget(self):
-        """In a forked child, of whose threads this one alone is left."""
+        """Reset in a forked child process, which has a single thread."""
         if self.n_blocks:
             self.limiter.restore_original_limits()
         self._start()
@@ -78,7 +77,7 @@ class _BLAS:
 
 @cache
 def _libraries():
-    """The libraries with threads in this process; None if nobody can tell."""
+    """The libraries with threads in this process; None without threadpoolctl."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
@@ -96,20 +95,20 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def one_blas_thread(order=0):
-    """Give BLAS a single thread where small products and kernels take turns.
+    """Limit BLAS to a single thread in a block where small products and kernels alternate.
 
-    After each product the threads of BLAS spin for a while in wait of the next one, on the cores
-    that kernels need then, and on a busy machine each product waits for all of them. Without
-    threadpoolctl, which comes with scikit-learn, BLAS is left alone. Settings are those of the
-    whole process: of blocks that overlap the first one saves them, and the last one restores them.
+    After each product the threads of BLAS spin for a while, on cores that the next kernel needs,
+    and on a busy machine each product waits for all of them. Without threadpoolctl, a dependency
+    of scikit-learn, nothing is changed. The setting is that of the whole process: of overlapping
+    blocks the first one saves it, and the last one restores it.
 
     Parameters
     ----------
     order : int, default 0
-        Of the matrices that are factorised in the block: BLAS keeps its threads for those from
-        1000 on.
+        Order of the matrices that are factorised in the block: from 1000 on, BLAS keeps its
+        threads.
     """
-    if order >= LARGE or _libraries() is None:
+    if order >= MIN_THREADED_ORDER or _libraries() is None:
         yield
         return
     _blas.enter()
@@ -125,7 +124,7 @@ def in_parallel(kernel, arguments, n_workers):
     Parameters
     ----------
     kernel : compiled function
-        Takes its share of the work through `fetch_and_increment`, until none is left.
+        Takes tasks through `fetch_and_increment` until none is left.
     arguments : tuple
     n_workers : int
 
@@ -134,7 +133,7 @@ def in_parallel(kernel, arguments, n_workers):
     TypeError
         If Numba cannot compile the kernel for a user's own prior.
     """
-    helpers = [_pool().submit(kernel, *arguments) for _ in range(n_workers - 1)]
+    futures = [_pool().submit(kernel, *arguments) for _ in range(n_workers - 1)]
     try:
         kernel(*arguments)
     except TypingError as error:
@@ -142,21 +141,21 @@ def in_parallel(kernel, arguments, n_workers):
             "no code can be compiled for these unit priors: the methods of one's own must keep to "
             "what Numba knows, such as the functions of NumPy and fastmf.special."
         ) from error
-    for helper in helpers:
-        if not helper.cancel():
-            helper.result()
+    for future in futures:
+        if not future.cancel():
+            future.result()
 
 
 def workers_for(n_tasks, work, n_threads=None):
-    """Number of threads for so many tasks.
+    """Number of threads for a number of tasks.
 
     Parameters
     ----------
     n_tasks : int
     work : int
-        Multiply-adds in all of them together. Waking a thread takes as long as about a million.
+        Multiply-adds of all tasks together. To start a thread takes as long as about a million.
     n_threads : int, optional
-        At most so many; default Numba's number of threads.
+        Maximum; default Numba's number of threads.
     """
     if work < 1_000_000:
         return 1

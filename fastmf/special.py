@@ -1,8 +1,8 @@
-"""Special functions for both worlds: NumPy arrays outside kernels, scalars inside.
+"""Special functions of NumPy arrays and, inside kernels, of scalars.
 
 Each function is an ordinary NumPy function; an overload of the same name gives kernels a version
-that LLVM can vectorise (Numba has no vector mathematics library, and a call to the scalar one costs
-five times as much as the polynomial below). Nothing here overflows or returns NaN for finite input.
+that LLVM can vectorise: Numba has no vector mathematics library, and a call to the scalar one costs
+five times as much as the polynomial below. No function overflows or returns NaN for finite input.
 """
 
 import math
@@ -13,7 +13,7 @@ from numba.extending import overload
 
 from fastmf._numba import INNER, bits_to_float, float_to_bits, fma
 
-# Beyond these bounds the exponential would leave the normal range of its type.
+# Arguments outside these bounds are clipped: the exponential would overflow or be subnormal.
 _EXP_RANGE = {np.float64: (-708.0, 709.0), np.float32: (-87.0, 88.0)}
 
 
@@ -60,7 +60,7 @@ def _widen(x):
 
 
 def narrow(x, like):
-    """`x` in the precision of `like`; what is too large for it becomes infinite."""
+    """`x` in the precision of `like`; infinite where it overflows there."""
     with np.errstate(over="ignore"):
         return np.asarray(x).astype(like.dtype)
 
@@ -107,7 +107,7 @@ def _two_product(x, y):
 
 
 def exp(x):
-    """Exponential, saturated (not overflowing) beyond the range of the floating-point type."""
+    """Exponential, of arguments clipped to the range of the floating-point type."""
     x = np.asarray(x)
     return np.exp(np.clip(x, *_EXP_RANGE.get(x.dtype.type, (-708.0, 709.0))))
 
@@ -163,7 +163,8 @@ def exp_of_small(x):
 @overload(exp_of_small, jit_options=INNER)
 def _exp_of_small(x):
     inverse_ln2, magic = 1.0 / math.log(2.0), 1.5 * 2.0**52
-    # Interpolation at Chebyshev's points: 2e-15 on [-1/2, 1/2], where Taylor takes two terms more.
+    # Interpolation at Chebyshev's points: error 2e-15 on [-1/2, 1/2], with two terms fewer than the
+    # Taylor series needs for it.
     interpolation = np.polynomial.Chebyshev.interpolate(np.exp2, 10, domain=[-0.5, 0.5])
     coefficients = interpolation.convert(kind=np.polynomial.Polynomial).coef
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10 = (float(c) for c in coefficients)
@@ -171,7 +172,7 @@ def _exp_of_small(x):
     def double(x):
         x = float(x)
         t = fma(x, inverse_ln2, magic)
-        # 2^n and 2^r; without a fused operation, reordering would make nothing of it.
+        # 2^n and 2^r; without a fused operation, reordering of sums would cancel r.
         r = fma(x, inverse_ln2, magic - t)
         p = fma(fma(fma(c10, r, c9), r, c8), r, c7)
         p = fma(fma(fma(fma(p, r, c6), r, c5), r, c4), r, c3)
@@ -202,13 +203,13 @@ def _log1p(x):
     return lambda x: math.log1p(x)
 
 
-def log1p_of_share(x):
+def log1p_of_fraction(x):
     """log(1 + x) for x in [0, 1]: cheaper than `log1p`."""
     return np.log1p(x)
 
 
-@overload(log1p_of_share, jit_options=INNER)
-def _log1p_of_share(x):
+@overload(log1p_of_fraction, jit_options=INNER)
+def _log1p_of_fraction(x):
     # 2 artanh(s) with s = x / (2 + x): 2 s + s z (2/3 + 2/5 z + 2/7 z^2 + ...), where z = s^2 is at
     # most 1/9 and the series is interpolated, to 5e-17 or 2e-8 of the whole.
     series = np.polynomial.Polynomial([2 / (2 * k + 3) for k in range(20)])
@@ -242,7 +243,7 @@ def _log1p_of_share(x):
     return double
 
 
-# What follows reads the same for an array and for a scalar, and is its own compiled version.
+# The functions below are their own compiled versions: the same text for arrays and scalars.
 
 
 def sigmoid_pair(t):
@@ -271,7 +272,7 @@ def _sigmoid(t):
 
 def softplus(t):
     """log(1 + exp(t))."""
-    return where(t > 0, t, constant(0.0, t)) + log1p_of_share(exp(-abs(t)))
+    return where(t > 0, t, constant(0.0, t)) + log1p_of_fraction(exp(-abs(t)))
 
 
 @overload(softplus, jit_options=INNER)
@@ -281,7 +282,7 @@ def _softplus(t):
 
 def log_2_cosh(t):
     """log(2 cosh(t))."""
-    return abs(t) + log1p_of_share(exp(constant(-2.0, t) * abs(t)))
+    return abs(t) + log1p_of_fraction(exp(constant(-2.0, t) * abs(t)))
 
 
 @overload(log_2_cosh, jit_options=INNER)

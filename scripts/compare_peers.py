@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Time to solution beside what a user would otherwise take: the peers' table of the README.
+"""The second table of SPEED.md: time to solution beside other packages.
 
-All that is compared runs in one process and takes turns; a time is the median of the repeats, a
-ratio the median of the ratios of the same round. Where a peer solves another problem the note says
-so. A peer that is not installed is left out, with a sentence. The training of RBMs beside
-scikit-learn's is in speed_table.py (an epoch) and experiments/training_quality.md (what it gives).
+All that is compared runs in one process and alternates; a time is the median over the rounds, a
+ratio the median of the ratios within a round. Where a peer solves another problem the last column
+says so. A peer that is not installed is left out, with a message. The training of RBMs beside
+scikit-learn's is in speed_table.py (one epoch) and experiments/training_quality.md (likelihoods).
 """
 
 import argparse
@@ -18,8 +18,9 @@ from scaling import pinned
 from scaling_bp import by_odds, by_the_paper, machine
 from scaling_fvbm import chain
 from scipy.optimize import minimize
-from speed_table import line, table, write
-from timing import ROOT, interleaved, positive
+from speed_page import PAGE, write_page
+from speed_table import line, table
+from timing import interleaved, positive
 
 import fastmf as mf
 
@@ -35,17 +36,17 @@ def belief_propagation(repeats):
     for dtype in ("float32", "float64"):
         model = machine(1000, 500, dtype)
         options = {"max_iter": 10, "tol": 0, "damping": 0.0, "n_threads": 1}
-        contestants = {
+        solvers = {
             "ours": partial(mf.belief_propagation, model, **options),
             "NumPy in odds": partial(by_odds, model, 10),
             "NumPy as the paper writes it": partial(by_the_paper, model, 10),
         }
-        contestants |= {name: make(model, 10) for name, (make, _) in peers.items()}
-        hidden = contestants["ours"]().mean[1]
-        for name, solve in contestants.items():
+        solvers |= {name: make(model, 10) for name, (make, _) in peers.items()}
+        hidden = solvers["ours"]().mean[1]
+        for name, solve in solvers.items():
             if name != "ours":  # which also compiles those that compile at the first call
                 np.testing.assert_allclose(solve()[1], hidden, atol=1e-4, err_msg=name)
-        times = interleaved(contestants, repeats)
+        times = interleaved(solvers, repeats)
         task = f"ten sweeps of sum-product, 1000 x 500, {dtype}, one thread"
         for name in times:
             if name != "ours":
@@ -136,8 +137,8 @@ def pseudo_likelihood(repeats):
         X = chain(d, 16_000)
         ours = mf.FullyVisibleBoltzmannMachine(solver="auto")
         gap = abs(ours.fit(X).couplings_ - scipy_maximum(X)).max()
-        contestants = {"ours": partial(ours.fit, X), "SciPy": partial(scipy_maximum, X)}
-        times = interleaved(contestants, repeats)
+        solvers = {"ours": partial(ours.fit, X), "SciPy": partial(scipy_maximum, X)}
+        times = interleaved(solvers, repeats)
         note = f"ours decides on existence, too; couplings differ by {gap:.1g} at most"
         yield line(f"maximum pseudo-likelihood, {d} units, 16,000 rows", times["ours"],
                    times["SciPy"], "SciPy, L-BFGS-B on distinct rows", note)  # fmt: skip
@@ -155,9 +156,9 @@ def scipy_maximum(X):
         couplings += couplings.T
         fields = rows @ couplings + parameters[:d]
         value = weights @ np.logaddexp(0, -2 * rows * fields).sum(1)
-        slope = weights[:, None] * (np.tanh(fields) - rows)
-        cross = slope.T @ rows
-        return value, np.concatenate([slope.sum(0), (cross + cross.T)[upper]])
+        residual = weights[:, None] * (np.tanh(fields) - rows)
+        cross = residual.T @ rows
+        return value, np.concatenate([residual.sum(0), (cross + cross.T)[upper]])
 
     start = np.zeros(d + len(upper[0]))
     options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-7}
@@ -175,7 +176,7 @@ SECTIONS = {
 
 
 def main():
-    """Measure, print the table, and write it to the README if asked to."""
+    """Measure, print the table, and write it to the page if asked to."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -183,8 +184,9 @@ def main():
     add("--repeats", type=positive, default=5, help="rounds of each comparison [5]")
     add("--threads", type=positive, default=1, help="of BLAS, and cores for all that compile [1]")
     add("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="parts of the table")
-    add("--write", nargs="?", type=Path, const=ROOT / "README.md", metavar="FILE",
-        help="put the table between its markers in FILE (README.md)")  # fmt: skip
+    add("--write", nargs="?", type=Path, const=PAGE, metavar="FILE",
+        help="put the table between its markers in FILE (scripts/SPEED.md, and rows of it in "
+        "README.md)")  # fmt: skip
     arguments = parser.parse_args()
     if arguments.write and set(arguments.only) != set(SECTIONS):
         parser.error("--write would leave out of the table what --only does not name")
@@ -194,13 +196,13 @@ def main():
             print(package, version(package))
         except PackageNotFoundError:
             print(package, "is not installed")
-    with pinned(arguments.threads):  # to cores: the one limit that every peer's threads obey
+    with pinned(arguments.threads):  # to cores, which limits the threads of every peer
         for name in arguments.only:
             for row in SECTIONS[name](arguments.repeats):
                 rows.append(row)
                 print(row, flush=True)
     if arguments.write:
-        write(arguments.write, table(rows, arguments.threads), MARKERS)
+        write_page(arguments.write, table(rows, arguments.threads), MARKERS)
 
 
 if __name__ == "__main__":

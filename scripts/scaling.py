@@ -1,12 +1,12 @@
-"""What the scaling scripts share: pinned threads, the ceiling of a machine, the table, the picture.
+"""Common parts of the scaling scripts: pinned threads, ceilings of speed, the table, the figure.
 
-A script says which points it measures, and what is to be timed at each. Here all contestants of a
-point take turns, beside the least time that this machine needs for the same work: for the matrix
-products at the rate of its own, or for reading and writing the same numbers at the rate at which it
-copies arrays too large for its caches (smaller ones can be faster). Both rates are measured at all
-points, at the same number of threads, which are bound to as many cores, and the best one counts: a
-busy moment is no ceiling. Compilation is not on the clock; on a busy machine compare what took
-turns, not milliseconds.
+A script defines the points to be measured and the solvers to be timed at each. Here the solvers of
+a point alternate, beside a ceiling (as in the roofline model): the time of the work's matrix
+products at the rate of a single large product, or of reading and writing its arrays at the rate of
+a copy of arrays too large for the caches (smaller ones can be faster). Both rates are measured at
+all points, with as many threads, which are bound to as many cores; the largest rate counts, because
+the machine may have been busy at others. Compilation is not timed; on a busy machine compare ratios
+of alternating runs, not milliseconds.
 """
 
 import argparse
@@ -51,13 +51,13 @@ class Point(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What cannot be spared: operations in matrix products, bytes moved otherwise."""
+    """Work that every solver has to do: operations in matrix products, bytes moved otherwise."""
 
     operations: float = 0.0
     bytes: float = 0.0
 
     def measure(self, dtype, threads, quick=False):
-        """Measure what the machine does of such work in a second; the best so far counts."""
+        """Measure the machine's rates of such work; the largest so far is used."""
         rates = {}
         if self.operations:
             rates["product", dtype, threads] = product_rate(dtype, quick)
@@ -187,8 +187,8 @@ def run(name, text, points, problem, options=(), argv=None):
 
 def _measure(point, problem, options):
     """Median seconds of each contestant, and the work."""
-    with pinned(point.threads), problem(point, options) as (contestants, work):
-        times = interleaved(contestants, options.repeats)
+    with pinned(point.threads), problem(point, options) as (solvers, work):
+        times = interleaved(solvers, options.repeats)
         found = {who: median(seconds) for who, seconds in times.items()}
         done = work()
         done.measure(point.dtype, point.threads, options.quick)

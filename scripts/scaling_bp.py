@@ -1,8 +1,9 @@
 """Time of belief propagation against size, rows and threads.
 
-Writes scaling_bp.csv and scaling_bp.png. The package beside NumPy in the same odds form and NumPy
-by the matrix equations of Ping and Ihler (2017), Eqs. 13-18, one row, on one thread (none of it is
-a matrix product). The ceiling: couplings read, and messages read and written, twice a sweep.
+Writes scaling_bp.csv and scaling_bp.png. Compares the package with NumPy, one row on one thread:
+with messages as odds m(1) / m(0), and by the matrix equations of Ping and Ihler (2017), Eqs. 13-18
+(neither has a matrix product). Upper bound: the memory traffic of couplings that are read, and
+messages that are read and written, twice a sweep.
 """
 
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ OPTIONS = (("--sweeps", dict(type=positive, default=10, metavar="N", help="of a 
 
 
 def machine(n_visible, n_hidden, dtype):
-    """Random weights of which ten sweeps do not saturate the beliefs."""
+    """An RBM of random weights whose beliefs ten sweeps do not saturate."""
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(n_visible, n_hidden)).astype(dtype)
     weights *= 2 / np.sqrt(n_visible + n_hidden)
@@ -26,7 +27,7 @@ def machine(n_visible, n_hidden, dtype):
 
 
 def by_odds(model, n_sweeps):
-    """Sum-product in odds form, as good as NumPy does it: one message buffer, in place."""
+    """Sum-product with ratios of messages in NumPy: one array of messages, in place."""
     e = np.exp(model.weights)
     s, a, b = np.ones_like(e), np.empty_like(e), np.empty_like(e)
     b1, b2 = (prior.field for prior in model.layers)
@@ -89,7 +90,7 @@ def points(options):
 
 @contextmanager
 def problem(point, options):
-    """The package, and where there is one row NumPy in two ways."""
+    """The package, and for one row the two implementations in NumPy."""
     model = machine(*point.size, point.dtype)
     rng = np.random.default_rng(1)
     field = None
@@ -102,14 +103,14 @@ def problem(point, options):
         return mf.belief_propagation(model, field=field, n_threads=point.threads, **solver)
 
     found = package()
-    contestants = {"fastmf": package}
+    solvers = {"fastmf": package}
     if point.task == "sum" and point.n_rows == 1 and point.threads == 1:
         for name, solve in (("NumPy in odds", by_odds), ("NumPy of the paper", by_the_paper)):
             for x, y in zip(found.mean, solve(model, options.sweeps), strict=True):
                 np.testing.assert_allclose(x, y, atol=1e-3)
-            contestants[name] = lambda solve=solve: solve(model, options.sweeps)
+            solvers[name] = lambda solve=solve: solve(model, options.sweeps)
     moved = 6 * model.weights.nbytes * options.sweeps * point.n_rows
-    yield contestants, lambda: Work(bytes=float(moved))
+    yield solvers, lambda: Work(bytes=float(moved))
 
 
 def main(argv=None):

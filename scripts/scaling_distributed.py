@@ -3,8 +3,8 @@
 Writes scaling_distributed.csv and scaling_distributed.png. Strong scaling: the same rows for any
 number of workers; weak scaling: so many rows for each. Every worker is a process of one thread. The
 first run on each cluster, which loads the compiled code, is not on the clock. "plain" is the same
-learning without Dask, in one thread: what the tasks cost is the distance to it. The ceiling is that
-of the matrix products of an epoch, of three sweeps a step.
+learning without Dask, in one thread; the difference is the overhead of the tasks. The ceiling
+is that of the matrix products of an epoch, of three sweeps a step.
 """
 
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ from timing import images, positive
 
 import fastmf as mf
 from fastmf import distributed as spread
-from fastmf.learning.layered.settings import Settings
-from fastmf.learning.training.trainer import train
+from fastmf.learning.layered.family import train
+from fastmf.learning.layered.settings import LayeredSettings
 
 OPTIONS = (
     ("--rows", dict(type=positive, default=8192, metavar="N", help="of an epoch [8192]")),
@@ -54,22 +54,24 @@ def problem(clients, point, options):
         cluster = LocalCluster(n_workers=point.threads, **kind)
         clients[point.threads] = Client(cluster, set_as_default=False)
     X, model = images(point.n_rows).astype(np.float32), machine(options.hidden)
-    settings = Settings(n_epochs=1, batch_size=options.batch, monitor_rows=10, n_sweeps=SWEEPS)
+    settings = LayeredSettings(
+        n_epochs=1, batch_size=options.batch, monitor_rows=10, n_sweeps=SWEEPS
+    )
     with clients[point.threads].as_current():
         rows = da.from_array(X, chunks=(options.chunk, -1)).persist()
         wait(rows)
         if point.task == "tap":
-            contestants = {"fastmf": lambda: spread.tap(model, rows, max_iter=20).mean[1].compute()}
+            solvers = {"fastmf": lambda: spread.tap(model, rows, max_iter=20).mean[1].compute()}
         else:
-            contestants = {
+            solvers = {
                 "fastmf": lambda: spread.train(model, rows, settings, chunk_rows=options.chunk),
                 "plain": lambda: train(model, X, settings, n_threads=1),
             }
-        for first in contestants.values():
+        for first in solvers.values():
             first()
         # Averages over data and over solutions take two products each, a sweep four.
         products = 4 + 4 * SWEEPS if point.task == "epoch" else 0
-        yield contestants, lambda: Work(operations=2.0 * products * X.size * options.hidden)
+        yield solvers, lambda: Work(operations=2.0 * products * X.size * options.hidden)
 
 
 def main(argv=None):

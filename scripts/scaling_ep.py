@@ -2,8 +2,8 @@
 """Time of expectation propagation against features, rows and threads: ours and plain NumPy.
 
 Writes scaling_ep.csv and scaling_ep.png. The NumPy side is the same parallel iteration in
-n_rows-space with matrix products in NumPy, the moments as array expressions. The ceiling of an
-iteration: the products of its two symmetric or triangular matrices with the features.
+n_rows-space with matrix products in NumPy, the moments as array expressions. The ceiling of
+an iteration: the products of its two symmetric or triangular matrices with the features.
 """
 
 import time
@@ -21,8 +21,8 @@ def model(n, d, dtype=np.float64):
     X = rng.normal(size=(n, d)).astype(dtype)
     w = np.where(rng.random(d) < 0.1 * n / d, rng.normal(size=d), 0)
     y = X @ w + 0.1 * rng.normal(size=n)
-    odds = 0.1 * n / d
-    return mf.SparseLinearModel(X, y, 0.01, mf.GaussBernoulli(np.zeros(d), 1, np.log(odds)))
+    prior_odds = 0.1 * n / d
+    return mf.SparseLinearModel(X, y, 0.01, mf.GaussBernoulli(np.zeros(d), 1, np.log(prior_odds)))
 
 
 def numpy_iterations(model, n_iter, damping=0.1):
@@ -106,25 +106,25 @@ def problem(point, options):
 
     work = Work()
     if point.task == "iteration":
-        contestants = {
+        solvers = {
             "fastmf": per_iteration(lambda: ours("parallel", max_iter=n_iter, tol=0), n_iter),
             "NumPy": per_iteration(lambda: numpy_iterations(regression, n_iter), n_iter),
         }
         work = Work(operations=2.0 * point.n_rows**2 * point.size[0])
     elif point.task == "sequential sweep":
         site = np.abs(first.sites) + 1e-3
-        contestants = {
+        solvers = {
             "fastmf": per_iteration(lambda: ours("sequential", max_iter=n_iter, tol=0), n_iter),
             "NumPy": lambda: numpy_sweep(regression, site),
         }
-        contestants["fastmf"]()  # compiles
+        solvers["fastmf"]()  # compiles
     else:
         schedule = point.task.removeprefix("fit, ")
-        contestants = {"fastmf": lambda: ours(schedule)}
-        contestants["fastmf"]()
+        solvers = {"fastmf": lambda: ours(schedule)}
+        solvers["fastmf"]()
         if schedule == "parallel":
-            contestants["NumPy"] = lambda: numpy_iterations(regression, first.n_iter)
-    yield contestants, lambda: work
+            solvers["NumPy"] = lambda: numpy_iterations(regression, first.n_iter)
+    yield solvers, lambda: work
 
 
 def main(argv=None):

@@ -16,7 +16,8 @@ import numpy as np
 from scaling import Point, Work, over_threads, run
 
 import fastmf as mf
-from fastmf.learning.pseudo_likelihood.distinct_rows import merged
+from fastmf.kernels.pseudo_likelihood import BSLMData, BSLMSettings
+from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 
 from kernel_cases import case  # isort: skip  (found through timing)
@@ -45,9 +46,10 @@ def paper_rows(n_units, n_rows):
 def sweep(which, objective, n=10):
     """Seconds of a BSLM sweep from zero, by the kernel or its twin."""
     d = objective.n_units
+    states = np.ascontiguousarray(objective.rows.states.T)
     arguments = (
-        np.ascontiguousarray(objective.rows.states.T), objective.weights, objective.mean,
-        objective.second, 1.0, 0.0, 0.0, 1.0, -np.inf, n, np.zeros(1, np.int64),
+        BSLMData(states, objective.weights, objective.mean, objective.second, 1.0),
+        BSLMSettings(step=1.0, l1=0.0, l2=0.0, tol=-np.inf, max_iter=n), np.zeros(1, np.int64),
         np.zeros((1, d, d)), np.zeros((1, d)), np.zeros((1, n + 1)), np.zeros(1, np.int64),
     )  # fmt: skip
     start = time.perf_counter()
@@ -82,7 +84,7 @@ def problem(point, options):
         else:
             yield {"fastmf": partial(learner.fit, X)}, Work
         return
-    objective = PseudoLikelihood(merged(X), n_threads=point.threads)
+    objective = PseudoLikelihood(distinct_rows(X), n_threads=point.threads)
     if point.task == "sweep":
         sweep("compiled", objective)  # compiles
         both = {"fastmf": "compiled", "NumPy": "twin"}
@@ -91,7 +93,7 @@ def problem(point, options):
     parameters = np.random.default_rng(0).normal(size=objective.n_parameters) / d
 
     def gradient():
-        parameters[:] *= 1 + 1e-12  # at the same point it would hand out what it has
+        parameters[:] *= 1 + 1e-12  # values at the same point are cached
         objective.value_and_gradient(parameters)
 
     gradient()

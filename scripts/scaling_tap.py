@@ -12,7 +12,7 @@ from scaling import Point, Work, over_threads, run
 from timing import in_type
 
 import fastmf as mf
-from fastmf.inference.mean_field._layout import rows_in_flight
+from fastmf.inference.mean_field._layout import rows_per_worker
 
 from kernel_cases import Size, case  # isort: skip  (found through timing)
 from kernel_cases.machines import rbm  # isort: skip
@@ -55,7 +55,7 @@ def problem(point, options):
         def timed():
             fresh = tap_arguments(
                 size, point.dtype, machine=machine, tol=options.tol,
-                rows_in_flight=rows_in_flight(size.n_rows, point.threads),
+                rows_per_worker=rows_per_worker(size.n_rows, point.threads),
             )  # fmt: skip
             start = time.perf_counter()
             TAP.run(which, fresh, min(point.threads, size.n_rows))

@@ -1,8 +1,8 @@
-"""The speed table of the README: this package beside NumPy, SciPy and scikit-learn, on one machine.
+"""The first table of SPEED.md: mean field beside NumPy, SciPy and scikit-learn, on one machine.
 
-All that is compared runs in one process and takes turns; a time is the median of the repeats, a
-ratio the median of the ratios of the same round. NumPy is given its best: in-place buffers, all
-threads, rows that have converged left out. Cases in which it wins are in the table, too.
+All that is compared runs in one process and alternates; a time is the median over the rounds, a
+ratio the median of the ratios within a round. NumPy has in-place buffers and all threads, and
+leaves out rows that have converged. Cases in which it is faster are in the table, too.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 import numpy as np
+from speed_page import PAGE, write_page
 from timing import (
-    ROOT,
     blas_threads,
     images,
     in_type,
@@ -40,7 +40,7 @@ MARKERS = "<!-- speed table: begin -->", "<!-- speed table: end -->"
 THREADS = os.cpu_count() or 1
 TAP = case("tap.tap-blocked")
 PLAIN = {"acceleration": None}
-FAST = {"acceleration": "momentum", "onsager_every": 3}
+FAST = {"acceleration": "immediate", "onsager_every": 3}
 
 
 def timed(function, *arguments):
@@ -51,7 +51,7 @@ def timed(function, *arguments):
 
 
 def show(seconds):
-    """Time in a handy unit."""
+    """Time in s, ms or µs."""
     for unit, scale in (("s", 1), ("ms", 1e3), ("µs", 1e6)):
         if seconds * scale >= 1 or unit == "µs":
             return f"{seconds * scale:.3g} {unit}"
@@ -104,7 +104,7 @@ class NumPySweep:
                 var *= mean
 
     def products(self, n_sweeps):
-        """The matrix products of the sweep, and nothing else."""
+        """The matrix products of the sweep only."""
         for _ in range(n_sweeps):
             for here, (W, squares, _) in zip((1, 0), self.layers, strict=True):
                 t, a = self.work[here]
@@ -149,7 +149,7 @@ def numpy_unit_by_unit(model, mean, var, order):
 
 
 def sequential(n_hidden, dtype, repeats):
-    """Sequential sweeps, against NumPy unit by unit and against the twin, which visits panels."""
+    """Sequential sweeps, against NumPy unit by unit and against the twin, panel by panel."""
     size = Size(784, n_hidden, 100)
     model, n_sweeps = rbm(size, dtype), 3
     options = {"schedule": "sequential", "tol": 0.0, "max_iter": n_sweeps}
@@ -200,8 +200,8 @@ def all_starts(n_hidden, repeats):
     def ours(name, dtype, options):
         found[name] = mf.tap(models[dtype], starts, n_threads=THREADS, **options)
 
-    def settled(name):
-        # A row that creeps past a saddle can stop there: what it is about to reach is what counts.
+    def fixed_points(name):
+        # A row that passes a saddle slowly can stop there: compared are the points it converges to.
         options = {"tol": 1e-12, "max_iter": 100_000, "acceleration": None}
         return np.hstack(mf.tap(model, found[name], n_threads=THREADS, **options).mean)
 
@@ -211,13 +211,13 @@ def all_starts(n_hidden, repeats):
         "accelerated, float64": ("float64", FAST),
         "accelerated, float32": ("float32", FAST),
     }
-    contestants = {name: (lambda n=name, v=v: ours(n, *v)) for name, v in variants.items()}
-    contestants["twin float64"] = lambda: twin("float64")
-    contestants["twin float32"] = lambda: twin("float32")
-    times = interleaved(contestants, repeats)
-    expected = settled("twin float64")
+    solvers = {name: (lambda n=name, v=v: ours(n, *v)) for name, v in variants.items()}
+    solvers["twin float64"] = lambda: twin("float64")
+    solvers["twin float32"] = lambda: twin("float32")
+    times = interleaved(solvers, repeats)
+    expected = fixed_points("twin float64")
     for name in variants:
-        same = abs(settled(name) - expected).max(1) < 1e-6
+        same = abs(fixed_points(name) - expected).max(1) < 1e-6
         yield line(
             f"100 starts to 1e-8, trained 784 x {n_hidden}, {name}", times[name],
             times["twin float64"], "NumPy of Algorithm 1, float64",
@@ -252,17 +252,17 @@ def data_starts(n_hidden, n_rows, repeats):
         )  # fmt: skip
 
 
-def company(repeats):
+def busy_machine(repeats):
     """Two threads against one, alone and beside another busy process."""
     model, X = in_type(trained_machine(500), "float32"), images(400)
-    contestants = {
+    solvers = {
         f"{n} threads": lambda n=n: mf.tap(model, X, tol=1e-5, n_threads=n) and None
         for n in sorted({1, THREADS})
     }
-    alone = interleaved(contestants, repeats)
+    alone = interleaved(solvers, repeats)
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        beside = interleaved(contestants, repeats)
+        beside = interleaved(solvers, repeats)
     finally:
         busy.terminate()
         busy.wait()
@@ -280,14 +280,15 @@ def epoch(n_hidden, repeats):
     """A training epoch beside scikit-learn's persistent contrastive divergence."""
     from sklearn.neural_network import BernoulliRBM
 
-    from fastmf.learning.layered.settings import Settings
-    from fastmf.learning.layered.step import initial_state, step
+    from fastmf.learning.layered.settings import LayeredSettings
+    from fastmf.learning.layered.step import step
+    from fastmf.learning.training.ascent import initial_state
 
     X = images(10_000)
     rng = np.random.default_rng(0)
     weights = rng.normal(0, 0.01, (784, n_hidden)).astype(np.float32)
     model = mf.RBM(weights, mf.Bernoulli.from_data(X), mf.Bernoulli(np.zeros(n_hidden)))
-    settings = Settings(batch_size=100, n_starts=100, n_sweeps=3, starts="data")
+    settings = LayeredSettings(batch_size=100, n_starts=100, n_sweeps=3, starts="data")
 
     def ours(n_threads):
         state = initial_state(model)
@@ -306,7 +307,7 @@ def epoch(n_hidden, repeats):
 
 
 def scipy_moments(b, s):
-    """Mean and variance of exp(b x - s x^2 / 2) on [0, 1] by the textbook forms in erf."""
+    """Mean and variance of exp(b x - s x^2 / 2) on [0, 1] by the closed forms in erf."""
     from scipy.special import erf, erfi
 
     root = np.sqrt(abs(s) / 2)
@@ -389,7 +390,7 @@ SECTIONS = {
     "data": lambda n: [*data_starts(100, 10_000, n), *data_starts(500, 2_000, n)],
     "epoch": lambda n: [row for n_hidden in (100, 500) for row in epoch(n_hidden, n)],
     "moments": lambda n: list(moments(n)),
-    "threads": lambda n: list(company(n)),
+    "threads": lambda n: list(busy_machine(n)),
     "start": lambda n: list(start_up(n)),
 }
 
@@ -408,17 +409,8 @@ def table(rows, n_threads):
     )
 
 
-def write(path, text, markers):
-    """Put the table between its markers, and touch nothing else."""
-    before, begin, rest = path.read_text(encoding="utf-8").partition(markers[0])
-    _, end, after = rest.partition(markers[1])
-    if not (begin and end):
-        raise SystemExit(f"{path} lacks the markers {markers}.")
-    path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
-
-
 def main():
-    """Measure, print the table, and write it to the README if asked to."""
+    """Measure, print the table, and write it to the page if asked to."""
     global THREADS
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=positive, default=5, help="rounds of each comparison")
@@ -430,8 +422,9 @@ def main():
         "--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="parts of the table"
     )
     parser.add_argument(
-        "--write", nargs="?", type=Path, const=ROOT / "README.md", metavar="FILE",
-        help="put the table between its markers in FILE (README.md)",
+        "--write", nargs="?", type=Path, const=PAGE, metavar="FILE",
+        help="put the table between its markers in FILE (scripts/SPEED.md, and rows of it in "
+        "README.md)",
     )  # fmt: skip
     arguments = parser.parse_args()
     if arguments.write and set(arguments.only) != set(SECTIONS):
@@ -446,7 +439,7 @@ def main():
                 rows.append(row)
                 print(row, flush=True)
     if arguments.write:
-        write(arguments.write, table(rows, THREADS), MARKERS)
+        write_page(arguments.write, table(rows, THREADS), MARKERS)
 
 
 if __name__ == "__main__":

@@ -20,43 +20,43 @@ POOLS = ThreadpoolController()
 
 
 def blas_threads(n_threads):
-    """Context in which NumPy's BLAS uses so many threads."""
+    """Context in which NumPy's BLAS uses at most `n_threads` threads."""
     return POOLS.limit(limits=n_threads, user_api="blas")
 
 
 def positive(text):
-    """A number of things on a command line."""
+    """A positive integer on a command line."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
     return number
 
 
-def interleaved(contestants, repeats=5, rest=0.05):
-    """Seconds of each contestant in each of several rounds.
+def interleaved(solvers, repeats=5, rest=0.05):
+    """Seconds of each solver in each of several rounds.
 
     Parameters
     ----------
-    contestants : dict of name to function
+    solvers : dict of name to function
         A function is called without arguments; if it returns a number, that is the time.
     repeats : int
-        Rounds. In each round everyone runs once, so that whatever else the machine does meets all.
+        Rounds. In each round every solver runs once, so that the load of the machine affects all.
     rest : float
-        Seconds of pause before each run: thread pools go on spinning for a while after their work,
-        and would take a core from the next contestant.
+        Seconds of pause before each run: threads of a pool spin for a while after their work, on
+        cores that the next solver needs.
 
     Returns
     -------
     dict of name to list of seconds
     """
-    times = {name: [] for name in contestants}
+    times = {name: [] for name in solvers}
     for _ in range(repeats):
-        for name, function in contestants.items():
+        for name, function in solvers.items():
             time.sleep(rest)
             start = time.perf_counter()
-            own = function()
+            measured = function()
             elapsed = time.perf_counter() - start
-            times[name].append(own if isinstance(own, float) else elapsed)
+            times[name].append(measured if isinstance(measured, float) else elapsed)
     return times
 
 

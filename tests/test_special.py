@@ -59,17 +59,17 @@ def test_accuracy(dtype):
 @kernel
 def compiled_share(x, out):
     for i in range(len(x)):
-        out[i] = special.log1p_of_share(x[i])
+        out[i] = special.log1p_of_fraction(x[i])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_log1p_of_share_is_exact_to_rounding(dtype):
+def test_log1p_of_fraction_is_exact_to_rounding(dtype):
     x = np.concatenate([np.linspace(0, 1, 300), np.logspace(-30, 0, 200)]).astype(dtype)
     out = np.empty_like(x)
     compiled_share(x, out)
     exact = np.array([float(mpmath.log1p(mpmath.mpf(float(t)))) for t in x])
     np.testing.assert_allclose(out, exact, rtol=4 * np.finfo(dtype).eps)
-    np.testing.assert_allclose(special.log1p_of_share(x), exact, rtol=2 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(special.log1p_of_fraction(x), exact, rtol=2 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -16,7 +16,7 @@ from everywhere import solution
 
 import fastmf as mf
 from fastmf._numba import kernel
-from fastmf._threads import LARGE, _blas, computed_once, in_parallel, one_blas_thread
+from fastmf._threads import MIN_THREADED_ORDER, _blas, computed_once, in_parallel, one_blas_thread
 
 TIMEOUT = 120
 
@@ -148,7 +148,7 @@ def test_blas_has_its_threads_back_when_the_last_block_is_left():
         assert set(blas_threads()) == {1}
         second.__exit__(None, None, None)
         assert blas_threads() == before
-        with one_blas_thread(LARGE):
+        with one_blas_thread(MIN_THREADED_ORDER):
             assert blas_threads() == before
         with pytest.raises(ZeroDivisionError), one_blas_thread():
             raise ZeroDivisionError

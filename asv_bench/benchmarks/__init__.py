@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-# For NumPy's BLAS to be told it has to be known before NumPy is imported. By default all cores; see
-# README.md for one-thread runs.
+# BLAS reads these variables when NumPy is imported. By default all cores; see README.md for
+# one-thread runs.
 THREADS = int(os.environ.get("FASTMF_BENCH_THREADS", os.cpu_count() or 1))
 for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[name] = str(THREADS)

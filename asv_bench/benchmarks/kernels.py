@@ -57,7 +57,7 @@ def _grid(*sizes, cases=NAMES, threads=("one", "all")):
 
 
 def _clock():
-    """Time of the processor, where one thread does all: other processes are not in it."""
+    """CPU time for one thread, which excludes other processes, and wall time for more."""
     return time.process_time() if Kernels.threads == 1 else time.perf_counter()
 
 
@@ -66,8 +66,8 @@ class Kernels:
 
     params = _grid("784x500")
     param_names = ("case", "size", "dtype", "which", "threads")
-    # Arguments are used up by a call: `setup` builds fresh ones for each. Six runs of either commit
-    # are the fewest from which asv concludes that one is slower; in two rounds commits take turns.
+    # A call changes its arguments: `setup` builds new ones for each. Six runs of either commit are
+    # the fewest from which asv concludes that one is slower; with two rounds commits alternate.
     number, repeat, rounds, warmup_time = 1, (3, 10, 5.0), 2, 0
     timer, threads = staticmethod(_clock), 1
 
@@ -75,9 +75,9 @@ class Kernels:
         if name not in map(str, CASES):
             raise NotImplementedError("not in this version")  # "n/a", as below
         self.case = case(name)
-        shared = "queue" in inspect.signature(self.case.twin).parameters
-        if dtype not in self.case.dtypes or not (shared or threads == "one"):
-            raise NotImplementedError("not for this type, or not shared by threads")
+        parallel = "queue" in inspect.signature(self.case.twin).parameters
+        if dtype not in self.case.dtypes or not (parallel or threads == "one"):
+            raise NotImplementedError("not for this type, or not parallel")
         Kernels.threads = 1 if threads == "one" else THREADS
         POOLS.limit(limits=Kernels.threads, user_api="blas")
         self.case.run(which, self.case.build(TINY, dtype))  # compiles, or loads what was compiled
@@ -88,13 +88,13 @@ class Kernels:
 
 
 class OtherSizes(Kernels):
-    """Time of one call, where the short form does not go."""
+    """Time of one call at sizes that the short form leaves out."""
 
     params = _grid("784x100", "784x2000")
 
 
 class KernelMemory(Kernels):
-    """Peak memory of the whole process, the machine itself and Numba included."""
+    """Peak memory of the whole process, interpreter and Numba included."""
 
     params = _grid(*SIZES, cases=["tap.tap-ten_sweeps"], threads=["one"])
 

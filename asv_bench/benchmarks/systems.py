@@ -1,4 +1,4 @@
-"""The other systems: solves to convergence, training epochs, and what compilation costs."""
+"""The other systems: solves to convergence, training epochs, compilation."""
 
 import os
 import subprocess
@@ -69,7 +69,7 @@ class Systems:
 
 
 class Epochs:
-    """One epoch of an estimator on 1,000 rows of 784 units, what follows an epoch included."""
+    """One epoch of an estimator on 1,000 rows of 784 units, its monitoring included."""
 
     params = ("conditional_rbm-784x256", "deep-784x100x50")
     param_names = ("machine",)

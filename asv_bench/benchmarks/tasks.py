@@ -1,4 +1,4 @@
-"""Whole tasks, as users meet them."""
+"""Whole tasks: start of a process, solves, a training epoch, moments."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ SIZES = {"784x100": Size(784, 100, 100), "784x500": Size(784, 500, 100)}
 
 
 class Start:
-    """Wall time of a fresh process: what an interactive user waits for."""
+    """Wall time of a new process: import and first solve."""
 
     number, rounds, repeat = 1, 1, (3, 5, 30.0)
     timeout = 300
@@ -41,7 +41,7 @@ class Start:
 
 OPTIONS = {
     "plain": {"acceleration": None},
-    "fast": {"acceleration": "momentum", "onsager_every": 3},
+    "fast": {"acceleration": "immediate", "onsager_every": 3},
 }
 
 
@@ -75,12 +75,13 @@ class Epoch:
     repeat, number, rounds = (3, 5, 30.0), 1, 1
 
     def setup(self, size):
-        from fastmf.learning.layered.settings import Settings
-        from fastmf.learning.layered.step import initial_state, step
+        from fastmf.learning.layered.settings import LayeredSettings
+        from fastmf.learning.layered.step import step
+        from fastmf.learning.training.ascent import initial_state
 
         model = rbm(SIZES[size], "float32", patterns=0.0, noise=0.1)
         self.rows = data(model, 10_000)
-        self.settings = Settings(batch_size=100, n_starts=100, n_sweeps=3, starts="data")
+        self.settings = LayeredSettings(batch_size=100, n_starts=100, n_sweeps=3, starts="data")
         self.state, self.step = initial_state(model), step
         self.rng = np.random.default_rng(0)
         step(self.state, self.rows[:100], self.settings, 0.005, self.rng)

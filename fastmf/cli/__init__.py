@@ -1,4 +1,4 @@
-"""The command `fastmf`: from files of data to trained machines, and back."""
+"""The command `fastmf`: train machines on files of data, apply and describe them."""
 
 from fastmf.cli.command import main
 

@@ -1,4 +1,4 @@
-"""Matrices from and to the files that are named on the command line."""
+"""Read and write the matrices of files that are named on the command line."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from fastmf.models._io import replacing
 
 
 def add_options(group):
-    """How numbers in a file become values of visible units, as options."""
+    """Add the options that convert the numbers of a file to values of visible units."""
     group.add_argument(
         "--scale",
         type=float,
@@ -62,7 +62,7 @@ def read(name, arguments, *, whole=False):
 
 
 def check_output(path, suffixes):
-    """Raise at once, not after an hour of work, if `path` cannot be written."""
+    """Raise before any work is done if `path` cannot be written."""
     path = Path(path)
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"{path}: the name of this output must end in {' or '.join(suffixes)}.")
@@ -72,7 +72,7 @@ def check_output(path, suffixes):
         raise ValueError(f"{path} is a folder; give the name of a file.")
 
 
-WRITABLE = (".npy", ".npz", ".csv")
+OUTPUT_SUFFIXES = (".npy", ".npz", ".csv")
 
 
 def write(path, array):
@@ -84,6 +84,6 @@ def write(path, array):
         elif suffix == ".npz":
             np.savez_compressed(file, X=array)
         else:
-            # As many digits as bring the same number back.
+            # Enough digits for the same float to be read back.
             digits = 9 if array.dtype == np.float32 else 17
             np.savetxt(file, array, delimiter=",", fmt=f"%.{digits}g")

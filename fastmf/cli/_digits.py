@@ -1,4 +1,4 @@
-"""The experiment of `fastmf demo`: two machines learn digits, and restore noisy ones."""
+"""The experiment of `fastmf demo`: two machines are trained on digits and denoise others."""
 
 import time
 from multiprocessing import get_context
@@ -6,30 +6,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Rows for learning; the other 397 of the 1797 digits are never seen by any method.
+# Training rows; the other 397 of the 1797 digits are test data.
 N_TRAIN = 1400
 FLIP_PROBABILITY = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 SHOWN_AT = 0.1
 NOISE_VARIANCE = 0.09
 
-# Weight decay and size were chosen by the scores of seed 0; other seeds are the fair test of them.
+# Weight decay and size were chosen by the scores with seed 0; other seeds are an unbiased test.
 BINARY = dict(n_components=40, learning_rate=(0.1, 0.01), n_epochs=120, batch_size=50, l2=0.05)
 REAL = dict(n_components=100, learning_rate=(0.2, 0.02), n_epochs=40, batch_size=50)
 QUICK = dict(n_components=16, n_epochs=2)
 N_STARTS = 5
-# Each digit set aside is sent through the noisy channel so often.
+# Noisy versions of each test digit.
 N_DRAWS = 5
 
 
 class Outcome(NamedTuple):
-    """All that the report tells of a run."""
+    """Results of a run, for the report."""
 
     shape: tuple
     n_train: int
     n_test: int
     binary: Any  # the fitted machines
     real: Any
-    seconds: dict  # what was done -> how long it took
+    seconds: dict  # step -> wall time
     scores: dict  # method -> Matthews correlation at each of FLIP_PROBABILITY
     binary_rows: dict  # name -> images
     real_rows: dict
@@ -37,12 +37,12 @@ class Outcome(NamedTuple):
 
 
 def experiment(*, seed=0, quick=False, quiet=False):
-    """Train both machines, and denoise digits that they have not seen.
+    """Train both machines and denoise test digits.
 
     Parameters
     ----------
     seed : int, default 0
-        Of the split, the learning and the noise.
+        Of the split into training and test data, of the training and of the noise.
     quick : bool, default False
         Whether to train small machines for a few epochs only.
     quiet : bool, default False
@@ -53,6 +53,7 @@ def experiment(*, seed=0, quick=False, quiet=False):
     Outcome
     """
     from fastmf.datasets import load_digits
+    from fastmf.learning.training.compilation import announced, to_stderr
 
     digits, seconds = load_digits(), {}
     order = np.random.default_rng(seed).permutation(len(digits.X))
@@ -74,16 +75,21 @@ def experiment(*, seed=0, quick=False, quiet=False):
         seconds[name] = time.perf_counter() - start
         return machine
 
-    ahead = get_context("spawn").Process(target=_compile, args=(train,), daemon=True)
-    ahead.start()
+    context = get_context("spawn")
+    compiling = context.Event()
+    compilation = context.Process(target=_compile, args=(train, compiling), daemon=True)
+    compilation.start()
     binary = fit("binary", ones, test_ones, "bernoulli", BINARY)
-    ahead.join()
+    if not quiet and compiling.is_set() and compilation.is_alive():
+        to_stderr("fastmf: still compiling kernels for real-valued digits, since the beginning")
+    compilation.join()
     real = fit("real-valued", train, test, "truncated_gauss_bernoulli", REAL)
 
     start = time.perf_counter()
     rng = np.random.default_rng(seed)
-    scores, binary_rows = _denoise_binary(binary, ones, test_ones, rng)
-    real_rows, real_errors = _denoise_real(real, test, rng)
+    with announced("denoising", show=None if quiet else to_stderr):
+        scores, binary_rows = _denoise_binary(binary, ones, test_ones, rng)
+        real_rows, real_errors = _denoise_real(real, test, rng)
     seconds["denoising"] = time.perf_counter() - start
     return Outcome(
         digits.shape,
@@ -99,19 +105,22 @@ def experiment(*, seed=0, quick=False, quiet=False):
     )
 
 
-def _compile(X):
-    """Compile, for Numba's cache, what the real-valued machine needs.
+def _compile(X, compiling):
+    """Compile the kernels of the real-valued machine, for Numba's cache.
 
-    In another process this takes no time from the binary machine, and no longer than its learning.
+    This runs in another process while the binary machine is trained. The event `compiling` is set
+    if there is anything that is not in the cache.
     """
     from fastmf import GeneralizedRBM
+    from fastmf.learning.training.compilation import announced
 
     machine = GeneralizedRBM(2, visible="truncated_gauss_bernoulli", n_epochs=1, n_threads=1)
-    machine.fit(X[:20]).denoise(X[:2], noise_variance=1)
+    with announced("real-valued digits", show=lambda _: compiling.set()):
+        machine.fit(X[:20]).denoise(X[:2], noise_variance=1)
 
 
 def _denoise_binary(machine, ones, test, rng):
-    """Scores of all methods at all noise levels, and rows of images at one of them."""
+    """Scores of all methods at all noise levels, and images at one of them."""
     from fastmf.evaluation import flip, matthews_correlation, nearest_neighbour, pointwise_estimate
 
     scores, shown = {}, {}

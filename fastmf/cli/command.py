@@ -1,4 +1,4 @@
-"""The command, its parser, and how it ends."""
+"""The command line: parser, error messages and exit codes."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ exit codes: 0 done, 1 an error in data, model or options, 2 wrong usage, 130 int
 FASTMF_DEBUG=1 in the environment shows where an error comes from.
 """
 
-# Errors of the user's data and options, and of the machine; any other is a bug, and shows itself.
+# Errors in data, options and resources; any other error is a bug, and is shown with its traceback.
 _EXPECTED = (
     ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError, UnknownPrior,
 )  # fmt: skip
@@ -33,17 +33,17 @@ _EXPECTED = (
 
 def parser():
     """The parser of the command line."""
-    whole = argparse.ArgumentParser(
+    main_parser = argparse.ArgumentParser(
         prog="fastmf",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    whole.add_argument("--version", action="version", version=f"fastmf {fastmf.__version__}")
-    commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    main_parser.add_argument("--version", action="version", version=f"fastmf {fastmf.__version__}")
+    commands = main_parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (demo, train, denoise, info):
         command.add(commands)
-    return whole
+    return main_parser
 
 
 def main(argv=None):
@@ -71,19 +71,19 @@ def main(argv=None):
             arguments.run(arguments)
             sys.stdout.flush()
     except KeyboardInterrupt:
-        return _say("interrupted", 130)
+        return _print_error("interrupted", 130)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing more can be written, not even at exit.
+        # The reader has closed the pipe: nothing can be written, not even by the flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except _EXPECTED as error:
         if os.environ.get("FASTMF_DEBUG"):
             raise
-        return _say(f"error: {str(error) or type(error).__name__}", 1)
+        return _print_error(f"error: {str(error) or type(error).__name__}", 1)
     return 0
 
 
-def _say(text, code):
+def _print_error(text, code):
     print(f"fastmf: {_one_line(text)}", file=sys.stderr)
     return code
 

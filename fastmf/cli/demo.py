@@ -1,4 +1,4 @@
-"""`fastmf demo`: two machines learn digits, and a report shows what they have learned."""
+"""`fastmf demo`: train two machines on digits and write a report."""
 
 import argparse
 from pathlib import Path
@@ -39,7 +39,7 @@ def add(commands):
 
 
 def run(arguments):
-    """Do it all and say where the report is."""
+    """Train, denoise, write the report and print its path and the scores."""
     from fastmf.plotting._axes import axes
 
     axes(None, (1, 1))  # without matplotlib it fails here rather than after learning

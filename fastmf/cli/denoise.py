@@ -1,10 +1,11 @@
-"""`fastmf denoise`: what was sent, given what was received."""
+"""`fastmf denoise`: posterior means of clean data given noisy data."""
 
 import argparse
 
 import numpy as np
 
 from fastmf.cli import _data
+from fastmf.priors._domain import two_values
 
 EPILOG = """\
 examples:
@@ -13,8 +14,8 @@ examples:
   fastmf denoise model.npz noisy.npy --noise-variance 0.04 --output restored.csv
       real values with Gaussian noise of standard deviation 0.2
   fastmf denoise model.npz noisy.npy --flip-probability 0.3 --n-starts 10 --candidates train.npy
-      strong noise: average over several mean-field solutions, from the training data nearest to
-      what was received
+      strong noise: average over several mean-field solutions, which start at the training data
+      nearest to the noisy data
 """
 
 
@@ -61,15 +62,16 @@ def add(commands):
     method.add_argument("--round", action="store_true", help="write states, not means")
     _data.add_options(denoise.add_argument_group("data"))
     denoise.add_argument(
-        "--clean", metavar="FILE", help="the truth: report how close the estimate comes to it"
+        "--clean", metavar="FILE", help="clean data: print the score of the estimate"
     )
 
 
 def run(arguments):
-    """Denoise, write the estimate and say how good it is."""
+    """Denoise, write the estimate and print its score if clean data are given."""
     from fastmf import GeneralizedRBM
+    from fastmf.learning.training.compilation import announced
 
-    _data.check_output(arguments.output, _data.WRITABLE)
+    _data.check_output(arguments.output, _data.OUTPUT_SUFFIXES)
     machine = GeneralizedRBM.load(arguments.model)
     Y = _data.read(arguments.data, arguments)
     clean = None if arguments.clean is None else _data.read(arguments.clean, arguments)
@@ -77,17 +79,18 @@ def run(arguments):
         raise ValueError(
             f"{arguments.clean} has shape {clean.shape}, but {arguments.data} {Y.shape}."
         )
-    # What is not given is left to the machine's own defaults.
+    # Options that are not given have the defaults of the estimator's method.
     given = {"n_starts": arguments.n_starts, "anneal": arguments.anneal}
     if arguments.candidates is not None:
         given["candidates"] = _data.read(arguments.candidates, arguments, whole=True)
-    estimate = machine.denoise(
-        Y,
-        flip_probability=arguments.flip_probability,
-        noise_variance=arguments.noise_variance,
-        random_state=arguments.seed,
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    with announced("denoising"):
+        estimate = machine.denoise(
+            Y,
+            flip_probability=arguments.flip_probability,
+            noise_variance=arguments.noise_variance,
+            random_state=arguments.seed,
+            **{name: value for name, value in given.items() if value is not None},
+        )
     binary = arguments.noise_variance is None
     states = _rounded(estimate, machine.visible_) if binary or arguments.round else None
     if arguments.round:
@@ -99,9 +102,10 @@ def run(arguments):
 
 
 def _rounded(estimate, prior):
-    if len(getattr(prior, "support", ())) != 2:
+    values = two_values(prior)
+    if not values:
         raise ValueError(f"--round needs two-valued units, not {type(prior).__name__}.")
-    low, high = prior.support
+    low, high = values
     return np.where(estimate > (low + high) / 2, high, low).astype(estimate.dtype)
 
 

@@ -1,11 +1,11 @@
-"""`fastmf info`: what is in a file."""
+"""`fastmf info`: describe the machine or model in a file."""
 
 import argparse
 import dataclasses
 
 import numpy as np
 
-from fastmf.priors._protocol import n_units
+from fastmf.priors._protocol import is_unit_prior, n_units
 
 EPILOG = """\
 example:
@@ -27,7 +27,7 @@ def add(commands):
 
 
 def run(arguments):
-    """Print one fact a line."""
+    """Print one property a line."""
     from fastmf import estimators, load
     from fastmf.models._io import read_arrays
 
@@ -36,27 +36,27 @@ def run(arguments):
         name = str(arrays["estimator"][0])
         if name not in estimators.__all__:
             raise ValueError(f"{arguments.model} holds a {name}, which is unknown here.")
-        facts = _machine(getattr(estimators, name).load(arguments.model))
+        properties = _machine(getattr(estimators, name).load(arguments.model))
     else:
-        facts = _model(load(arguments.model))
-    width = max(map(len, facts)) + 2
-    for name, value in facts.items():
+        properties = _model(load(arguments.model))
+    width = max(map(len, properties)) + 2
+    for name, value in properties.items():
         print(f"{name:{width}}{value}")
 
 
 def _model(model):
-    facts = {"model": type(model).__name__}
+    properties = {"model": type(model).__name__}
     for field in dataclasses.fields(model):
         value = getattr(model, field.name)
         parts = value if type(value) is tuple else (value,)
         for k, part in enumerate(parts, 1):
             number = f" {k}" if len(parts) > 1 else ""
-            if hasattr(part, "moments"):
+            if is_unit_prior(part):
                 name = f"{field.name.removesuffix('s')}{number} units"
-                facts[name] = f"{n_units(part)} {type(part).__name__}"
+                properties[name] = f"{n_units(part)} {type(part).__name__}"
             else:
-                facts[field.name.replace("_", " ") + number] = _values(part)
-    return facts
+                properties[field.name.replace("_", " ") + number] = _values(part)
+    return properties
 
 
 def _values(values):
@@ -69,7 +69,7 @@ def _values(values):
 
 
 def log_likelihoods(machine):
-    """Those of the epoch whose model a machine has kept, by their names in its history."""
+    """Log-likelihoods of a machine's model, by their names in its history."""
     history = machine.history_ if isinstance(machine.history_, dict) else {}
     found = {name: values for name, values in history.items() if name.endswith("log_likelihood")}
     if not found:
@@ -81,15 +81,15 @@ def log_likelihoods(machine):
 
 
 def _machine(machine):
-    facts = {"machine": type(machine).__name__} | _model(machine.model_)
-    facts["trained for"] = f"{machine.n_iter_} epochs or steps"
+    properties = {"machine": type(machine).__name__} | _model(machine.model_)
+    properties["trained for"] = f"{machine.n_iter_} epochs or steps"
     for name, value in log_likelihoods(machine).items():
-        facts[name.replace("_", " ")] = f"{value:.5f} nats per unit"
+        properties[name.replace("_", " ")] = f"{value:.5f} nats per unit"
     default = type(machine)().get_params()
     options = [
         f"{name}={value!r}"
         for name, value in machine.get_params(deep=False).items()
         if isinstance(value, int | float | str | tuple) and value != default[name]
     ]
-    facts["options"] = ", ".join(options) or "all at their defaults"
-    return facts
+    properties["options"] = ", ".join(options) or "all at their defaults"
+    return properties

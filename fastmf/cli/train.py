@@ -1,4 +1,4 @@
-"""`fastmf train`: from data to a model."""
+"""`fastmf train`: train a model on data."""
 
 import argparse
 import sys
@@ -13,11 +13,11 @@ examples:
   fastmf train rbm train-images-idx3-ubyte.gz --scale 255 --threshold 0.5 --epochs 20
       binary MNIST, straight from its file
   fastmf train rbm faces.npy --visible truncated_gauss_bernoulli --learning-rate 1e-2 1e-5
-      real values in [0, 1], many of them exactly 0; a learning rate that falls by epoch
+      real values in [0, 1], many of them exactly 0; a learning rate that decreases by epoch
   fastmf train rbm votes.csv --hidden-units 10 --validation-share 0.2 --patience 10
-      stop when the log-likelihood of rows set aside no longer rises
+      stop when the log-likelihood of validation rows no longer increases
   fastmf train rbm big.npy --checkpoint run.npz
-      if it is interrupted, the same command goes on where it stopped
+      if it is interrupted, the same command resumes after the last whole epoch
 
 Units "bernoulli" take values in [0, 1], as probabilities, "ising" units -1 and 1, others real
 values. The log-likelihood shown is the mean-field (TAP) one of 100 rows of data, in nats per unit.
@@ -26,7 +26,7 @@ values. The log-likelihood shown is the mean-field (TAP) one of 100 rows of data
 
 def add(commands):
     """Add the command to a parser."""
-    train = commands.add_parser("train", help="learn a machine from data")
+    train = commands.add_parser("train", help="train a machine on data")
     machines = train.add_subparsers(title="machines", metavar="MACHINE", required=True)
     rbm = machines.add_parser(
         "rbm",
@@ -40,9 +40,15 @@ def add(commands):
     rbm.add_argument(
         "-o", "--output", default="model.npz", metavar="FILE", help="model to write [model.npz]"
     )
+    rbm.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     _data.add_options(rbm.add_argument_group("data"))
+    _add_machine(rbm.add_argument_group("machine"))
+    _add_gradient_ascent(rbm.add_argument_group("learning"))
+    _add_control(rbm.add_argument_group("validation and resumption"))
 
-    machine = rbm.add_argument_group("machine")
+
+def _add_machine(machine):
+    """Options of the units."""
     machine.add_argument(
         "-n", "--hidden-units", type=int, default=100, metavar="N", help="hidden units [100]"
     )
@@ -55,7 +61,9 @@ def add(commands):
             "truncated_gauss_bernoulli [bernoulli]",
         )
 
-    learning = rbm.add_argument_group("learning")
+
+def _add_gradient_ascent(learning):
+    """Options of the steps and of the gradient that they follow."""
     learning.add_argument("--epochs", type=int, default=20, metavar="N", help="[20]")
     learning.add_argument("--batch-size", type=int, default=100, metavar="N", help="[100]")
     learning.add_argument(
@@ -77,24 +85,32 @@ def add(commands):
         help="how averages over the model are computed: mean-field solutions of second, first or "
         "third order or of adaptive TAP, or Gibbs chains from the data or persistent [tap]",
     )
-    learning.add_argument(
-        "--validation-share", type=float, metavar="R", help="share of rows to set aside and follow"
+    learning.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
+
+
+def _add_control(control):
+    """Options of validation rows, early stopping and checkpoints."""
+    control.add_argument(
+        "--validation-share",
+        type=float,
+        metavar="R",
+        help="fraction of the rows that are not learned from, whose log-likelihood is computed "
+        "after each epoch",
     )
-    learning.add_argument(
+    control.add_argument(
         "--patience",
         type=int,
         metavar="N",
-        help="stop after N epochs without a rise of the log-likelihood, and keep the best model",
+        help="stop after N epochs without an increase of the log-likelihood, and keep the best "
+        "model",
     )
-    learning.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
-    learning.add_argument(
+    control.add_argument(
         "--checkpoint", metavar="FILE", help="file to resume from, written after each epoch"
     )
-    rbm.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
 
 
 def run(arguments):
-    """Train, write the model and say how it went."""
+    """Train, write the model and print a summary."""
     import numpy as np
 
     from fastmf import GeneralizedRBM
@@ -137,11 +153,11 @@ def run(arguments):
     print(f"{arguments.output}: {_summary(machine)}, {time.perf_counter() - start:.1f} s")
 
 
-def _split(X, share, rng):
-    n = round(share * len(X)) if 0 < share < 1 else 0
+def _split(X, fraction, rng):
+    n = round(fraction * len(X)) if 0 < fraction < 1 else 0
     if not 0 < n < len(X):
         raise ValueError(
-            f"--validation-share {share:g} of {len(X)} rows leaves nothing on one side."
+            f"--validation-share {fraction:g} of {len(X)} rows leaves nothing on one side."
         )
     order = rng.permutation(len(X))
     return X[order[n:]], X[order[:n]]

@@ -1,4 +1,4 @@
-"""Data sets on which Boltzmann machines are compared, and a reader for data of one's own."""
+"""Data sets on which Boltzmann machines are compared, and a reader of other files."""
 
 from fastmf.datasets.files import read_array
 from fastmf.datasets.images import (

@@ -66,7 +66,7 @@ def _split_key(path):
 def _attempt(read, path, format):
     try:
         return read(path)
-    # Damaged bytes reach parsers that raise nearly anything, and may quote the whole file.
+    # On damaged files parsers raise errors of many types, some with the whole file as message.
     except Exception as error:
         raise ValueError(f"{path} cannot be read as {format}: {error!s:.200}") from error
 
@@ -76,7 +76,7 @@ def _open(path):
 
 
 def _read_npy(path):
-    # NumPy would take anything it does not know for a pickle, and then speak of pickles.
+    # NumPy takes any unknown format for a pickle, and its error would be about pickles.
     with open(path, "rb") as file:
         np.lib.format.read_magic(file)
     return np.load(path, allow_pickle=False)

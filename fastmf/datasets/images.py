@@ -139,7 +139,7 @@ def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
     Notes
     -----
     B. M. Marlin, K. Swersky, B. Chen, N. de Freitas, AISTATS 2010. The file holds the background as
-    1 and images column by column; both are turned round here.
+    1 and images column by column; here the object is 1 and images are row by row.
     """
     from scipy.io import loadmat
 
@@ -151,7 +151,7 @@ def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
         objects = pixels.reshape(-1, 28, 28).transpose(0, 2, 1) == 0
         if len(labels) != len(objects):
             raise ValueError(f"{len(objects)} images, but {len(labels)} labels")
-    except Exception as error:  # loadmat lets through whatever a damaged file makes it meet
+    except Exception as error:  # on damaged files loadmat raises errors of many types
         raise ValueError(f"{path} is not the Caltech 101 Silhouettes file: {error}") from error
     return Images(_scaled(objects, 1, True, dtype), (28, 28), labels.astype(np.intp))
 
@@ -196,14 +196,11 @@ def load_cbcl_faces(folder=None, *, split="train", dtype=np.float32):
 def _find(name, folder, subfolder, loader, otherwise=""):
     """The path of a data file, compressed or not, or an error that says where to put it."""
     root = folder if folder is not None else os.environ.get("FASTMF_DATA")
-    if root:
-        for parent in (Path(root), Path(root) / subfolder):
-            for path in (parent / name, parent / f"{name}.gz"):
-                if path.is_file():
-                    return path
-        where = f"is not in {root}"
-    else:
-        where = "was not looked for, as no folder was given"
+    where = f"is not in {root}" if root else "was not looked for, as no folder was given"
+    parents = (Path(root), Path(root) / subfolder) if root else ()
+    for path in (parent / file for parent in parents for file in (name, f"{name}.gz")):
+        if path.is_file():
+            return path
     raise FileNotFoundError(
         f"{loader}: {name} {where}. Pass folder=... or set the environment variable FASTMF_DATA to "
         f"the folder that holds it{otherwise}."

@@ -1,9 +1,9 @@
-"""Inference and learning for rows that are spread over machines, through Dask.
+"""Inference and learning for the rows of Dask arrays, in one process or on a cluster.
 
-Rows of a Dask array go block by block to the solvers of `fastmf.inference`, and results are lazy:
-nothing is computed before `compute`. Learning is the loop of `fastmf.learning.training.trainer`;
-only the gradient of a batch is made elsewhere. Dask decides where: on the cluster of the current
-`distributed.Client`, or in this process.
+Each block of rows is one call of a solver of `fastmf.inference`, and results are lazy: nothing is
+computed before `compute`. Learning is the loop of `fastmf.learning.training.trainer`, in which the
+gradient of a batch is computed in chunks of rows. Tasks run on the cluster of the current
+`distributed.Client`, or in this process if there is none.
 """
 
 from fastmf.distributed.inference import belief_propagation, score_samples, tap

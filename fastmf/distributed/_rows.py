@@ -7,5 +7,5 @@ def is_dask(value):
 
 
 def blocks(rows):
-    """The blocks of an array whose rows are whole, each as one task."""
+    """The blocks of an array that is divided along its rows only, each as one task."""
     return rows.to_delayed().ravel()

@@ -1,4 +1,4 @@
-"""Solvers by blocks of rows: the results of NumPy arrays, with Dask arrays in their fields."""
+"""Solvers for rows of Dask arrays: one task for each block, results with Dask arrays as fields."""
 
 import copy
 import dataclasses
@@ -7,15 +7,15 @@ from numbers import Integral
 import numpy as np
 
 from fastmf._common.arguments import count, generator
-from fastmf._outcomes import MESSAGES
+from fastmf._outcomes import MESSAGES, POLISHED
 from fastmf.distributed._rows import blocks, is_dask
 from fastmf.inference.bp._decoding import draws_per_row
 from fastmf.inference.bp.belief_propagation import belief_propagation as solve_beliefs
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.tap import tap as solve_tap
 
-# Wide enough for how a row ended, whatever block it is in.
-_MESSAGE = np.dtype(f"U{max(map(len, MESSAGES.values()))}")
+# One type for all blocks: as wide as the longest message.
+_MESSAGE = np.dtype(f"U{max(map(len, MESSAGES.values())) + len(POLISHED)}")
 
 
 def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1, **options):
@@ -25,10 +25,10 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
     ----------
     model : RBM, DBM or BoltzmannMachine
     init : Dask array of shape (n_rows, n_units), or what `fastmf.tap` takes
-        A pair or an earlier result may be of Dask arrays, too.
+        A pair or an earlier result may consist of Dask arrays, too.
     field, precision, clamp : Dask array of shape (n_rows, n_units), or tuple, one per layer
-        Or the same. At least one array has to be Dask's; NumPy arrays of as many rows are cut like
-        it.
+        As in `fastmf.tap`. At least one array must be a Dask array; NumPy arrays of as many rows
+        are divided into the same blocks.
     n_threads : int, default 1
         Of each task: Dask runs several at once.
     **options
@@ -44,8 +44,8 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
     TypeError
         If there is no Dask array.
     ValueError
-        For `history`, whose length differs from block to block, for a number of random starts, and
-        as `fastmf.tap` does.
+        For `history`, whose length differs between blocks, for an integer `init` (random starts),
+        and as `fastmf.tap` does.
     """
     if isinstance(init, Integral):
         raise ValueError(f"init must be an array of starts in blocks of rows, got {init}.")
@@ -64,10 +64,10 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
     field : Dask array of shape (n_rows, n_visible), or pair of these or None
     n_restarts : int, default 0
         As in `fastmf.belief_propagation`. For the same `rng` a row has the same random assignments
-        there and here, however rows are split into blocks.
+        as there, however rows are split into blocks.
     rng : numpy.random.Generator or int, optional
-        For restarts. A generator must be of `numpy.random.PCG64` or `PCG64DXSM`, as `default_rng`
-        makes them; it is left as if it had drawn for all rows.
+        For restarts. The bit generator must be `numpy.random.PCG64` (that of `default_rng`) or
+        `PCG64DXSM`; afterwards it is in the state that it has after draws for all rows.
     n_threads : int, default 1
         Of each task: Dask runs several at once.
     **options
@@ -83,7 +83,7 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
     TypeError
         If `field` has no Dask array.
     ValueError
-        For `history`, `certificate` and `pairwise="mean"`, which are not of rows, for other
+        For `history`, `spectral_radius` and `pairwise="mean"`, which are not of rows, for other
         generators, and as `fastmf.belief_propagation` does.
     """
     if not count("n_restarts", n_restarts, 0):
@@ -98,7 +98,7 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
         bits = copy.deepcopy(start.bit_generator)
         return np.random.Generator(bits.advance(row * draws_per_row(model, n_restarts)))
 
-    options = options | {"n_restarts": n_restarts, "rng": 0}  # each block is given its own
+    options = options | {"n_restarts": n_restarts, "rng": 0}  # replaced in each block
     found = _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options, generator_at)
     rng.bit_generator.state = generator_at(len(found.converged)).bit_generator.state
     return found
@@ -112,7 +112,7 @@ def score_samples(estimator, X, log_partition="log_sum_exp"):
     estimator : GeneralizedRBM or DeepBoltzmannMachine
     X : Dask array of shape (n_rows, n_features)
     log_partition : {"log_sum_exp", "mean"} or float
-        As in the estimator's method; it is estimated once, at once, in this process.
+        As in the estimator's method; it is estimated once, immediately, in this process.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def score_samples(estimator, X, log_partition="log_sum_exp"):
         log_partition = estimator.log_partition(log_partition)
 
     def score(block):
-        # Of a block of which a selection of rows has left nothing, too.
+        # A selection of rows can leave blocks without rows.
         return estimator.score_samples(block, log_partition) if len(block) else np.empty(0)
 
     rows = X.rechunk({1: -1})
@@ -152,86 +152,102 @@ def _by_blocks(solver, model, arguments, n_threads, options, generator_at=None):
 
     A block that starts at a row has the random numbers of `generator_at(row)`.
     """
-    import dask
-    import dask.array as da
-
-    found = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
-    if not found:
-        names = " or ".join(arguments)
-        raise TypeError(f"{names} must be a Dask array of rows; fastmf.{solver.__name__} is for "
-                        "NumPy arrays.")  # fmt: skip
-    n_rows = found[0].shape[0]
-    if np.isnan(n_rows):
-        raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
-    for name in ("history", "certificate"):
-        if options.get(name):
-            raise ValueError(f"{name} must be False: it has no blocks of rows.")
-    if options.get("pairwise") == "mean":
-        raise ValueError("pairwise='mean' is an average over rows: ask for pairwise=True.")
-    sizes = found[0].chunks[0]
-
-    def cut(name, value):
-        if isinstance(value, tuple | list):
-            return tuple(cut(name, part) for part in value)
-        if isinstance(value, np.ndarray) and value.ndim == 2 and len(value) > 1:
-            value = da.from_array(value)
-        if not is_dask(value):
-            return value
-        if value.ndim != 2 or value.shape[0] != n_rows:
-            raise ValueError(
-                f"arrays must have two axes and equally many rows, got {name} of shape "
-                f"{value.shape} beside {n_rows} rows."
-            )
-        return value.rechunk((sizes, -1))
-
-    arguments = {name: cut(name, value) for name, value in arguments.items()}
-    leaves = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
-    cut_rows = {id(x): blocks(x) for x in leaves}
-    # One row tells which fields there are, of what types; it also meets bad options at once.
+    rows = _rows_of(solver, arguments)
+    _check_fields_have_rows(options)
+    arguments = {name: _cut(name, value, rows) for name, value in arguments.items()}
+    # A solve of one row tells the fields and their types, and raises for invalid options at once.
     options = options | {"n_threads": n_threads}
     start = {name: _one_row(value, name == "clamp") for name, value in arguments.items()}
     like = solver(model, **start, **(options | {"max_iter": 1}))
     if (n_starts := len(like.converged)) > 1:
         raise ValueError(f"init must be in blocks of rows or of one row, got {n_starts}.")
-    shared = dask.delayed((model, options), traverse=False)
-    task = dask.delayed(_solve, pure=False)
-
-    def of_block(value, k):
-        if isinstance(value, tuple | list):
-            return tuple(of_block(part, k) for part in value)
-        return cut_rows[id(value)][k] if is_dask(value) else value
-
-    firsts = np.cumsum((0, *sizes)).tolist()
-    results = [
-        task(
-            solver,
-            shared,
-            {name: of_block(value, k) for name, value in arguments.items()},
-            generator_at and generator_at(firsts[k]),
-        )
-        for k in range(len(sizes))
-    ]
+    results = _tasks(solver, model, arguments, options, rows.chunks[0], generator_at)
     lazy = {
-        field.name: _lazy(field.name, getattr(like, field.name), results, sizes)
+        field.name: _lazy(field.name, getattr(like, field.name), results, rows.chunks[0])
         for field in dataclasses.fields(like)
     }
     return dataclasses.replace(like, **lazy)
 
 
+def _rows_of(solver, arguments):
+    """The first Dask array among the arguments, whose blocks of rows are those of the result."""
+    found = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
+    if not found:
+        names = " or ".join(arguments)
+        raise TypeError(f"{names} must be a Dask array of rows; fastmf.{solver.__name__} is for "
+                        "NumPy arrays.")  # fmt: skip
+    if np.isnan(found[0].shape[0]):
+        raise ValueError("rows must be of a known number: x.compute_chunk_sizes() counts them.")
+    return found[0]
+
+
+def _check_fields_have_rows(options):
+    """Raise for options that add fields without rows to the result."""
+    for name in ("history", "spectral_radius"):
+        if options.get(name):
+            raise ValueError(f"{name} must be False: it has no blocks of rows.")
+    if options.get("pairwise") == "mean":
+        raise ValueError("pairwise='mean' is an average over rows: ask for pairwise=True.")
+
+
+def _cut(name, value, rows):
+    """An argument with its arrays of rows as Dask arrays in the blocks of `rows`."""
+    import dask.array as da
+
+    if isinstance(value, tuple | list):
+        return tuple(_cut(name, part, rows) for part in value)
+    if isinstance(value, np.ndarray) and value.ndim == 2 and len(value) > 1:
+        value = da.from_array(value)
+    if not is_dask(value):
+        return value
+    if value.ndim != 2 or len(value) != len(rows):
+        raise ValueError(
+            f"arrays must have two axes and equally many rows, got {name} of shape "
+            f"{value.shape} beside {len(rows)} rows."
+        )
+    return value.rechunk((rows.chunks[0], -1))
+
+
+def _tasks(solver, model, arguments, options, sizes, generator_at):
+    """The lazy results of the solver, one for each block of rows."""
+    import dask
+
+    model_and_options = dask.delayed((model, options), traverse=False)
+    task = dask.delayed(_solve, pure=False)
+    leaves = [x for value in arguments.values() for x in _leaves(value) if is_dask(x)]
+    blocks_of = {id(x): blocks(x) for x in leaves}
+
+    def of_block(value, k):
+        if isinstance(value, tuple | list):
+            return tuple(of_block(part, k) for part in value)
+        return blocks_of[id(value)][k] if is_dask(value) else value
+
+    first_rows = np.cumsum((0, *sizes)).tolist()
+    return [
+        task(
+            solver,
+            model_and_options,
+            {name: of_block(value, k) for name, value in arguments.items()},
+            generator_at and generator_at(first_rows[k]),
+        )
+        for k in range(len(sizes))
+    ]
+
+
 def _one_row(value, missing):
-    """A row for each Dask array, of zeros or of nothing."""
+    """One row for each Dask array, of zeros or, if `missing`, of NaN."""
     if isinstance(value, tuple | list):
         return tuple(_one_row(part, missing) for part in value)
     if not is_dask(value):
         return value
-    nothing = np.nan if missing and value.dtype.kind == "f" else 0
-    return np.full((1, value.shape[1]), nothing, value.dtype)
+    fill = np.nan if missing and value.dtype.kind == "f" else 0
+    return np.full((1, value.shape[1]), fill, value.dtype)
 
 
-def _solve(solver, shared, arguments, rng):
-    model, options = shared
+def _solve(solver, model_and_options, arguments, rng):
+    model, options = model_and_options
     if rng is not None:
-        # The task may run again, for another field or on another worker, from the same numbers.
+        # The task may run more than once, for other fields or on another worker: with equal draws.
         options = options | {"rng": copy.deepcopy(rng)}
     return solver(model, **arguments, **options)
 

@@ -1,41 +1,43 @@
-"""Learning from rows that are spread over machines: one gradient, made of chunks of rows.
+"""Learning from the rows of Dask arrays: the gradient of a batch is a sum over chunks of rows.
 
-The unit of work is a chunk of a fixed number of rows, and chunks are added in their order. So the
-result is a function of the data, however the rows are split and whoever computed what, or computed
-it twice because a worker was lost.
+Chunks have a fixed number of rows, and their gradients are added in order. So the result does not
+depend on the blocks of the array, on the workers, or on tasks that run twice as a worker was lost.
 """
 
 import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf.distributed._rows import blocks, is_dask
-from fastmf.learning.layered.step import State, apply, slope
+from fastmf.learning.layered.family import LAYERED_FAMILY
+from fastmf.learning.layered.step import apply, batch_gradient
 from fastmf.learning.training import trainer
+from fastmf.learning.training.ascent import State
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.models import DBM, RBM
+from fastmf.models._layered import check_layered
 
 
 def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, **options):
-    """Climb the log-likelihood of the rows of a Dask array, each chunk where there is room.
+    """Maximise the log-likelihood of the rows of a Dask array, each chunk of rows as one task.
 
     Parameters
     ----------
     model : RBM or DBM
-        Where to start.
+        The initial parameters.
     X : Dask array of shape (n_rows, n_visible)
-        Persist it, or every batch is read anew.
-    settings : fastmf.learning.layered.settings.Settings
-        With a `batch_size` of several chunks, or there is nothing to share. Solutions and chains
-        start anew at each chunk: `n_starts` must be None and nothing can be persistent.
+        To be persisted, or every batch is read again.
+    settings : fastmf.learning.layered.settings.LayeredSettings
+        With a `batch_size` of several chunks, or only one task runs at a time. Solutions and Gibbs
+        chains start anew in each chunk: `n_starts` must be None, and persistent chains or solutions
+        are not possible.
     chunk_rows : int, default 256
-        Rows whose gradient is one task. The result depends on it, but not on the blocks of `X`,
-        nor on the number of workers, of their threads, or of those that were lost.
+        Rows whose gradient is one task. The result depends on it, but not on the blocks of `X`, on
+        the number of workers and threads, or on workers that were lost.
     n_threads : int, default 1
         Of each task.
     validation : array or Dask array, optional
-        It is followed in this process, as the watched rows of `X` are.
+        Metrics are computed on it in this process, as on the monitored rows of `X`.
     **options
-        `seed`, `callbacks` and `verbose` of `fastmf.learning.training.trainer.train`.
+        `seed`, `callbacks` and `verbose` of `fastmf.learning.training.trainer.RunOptions`.
 
     Returns
     -------
@@ -45,25 +47,25 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     Raises
     ------
     TypeError
-        For a model that is no RBM or DBM, data that are no Dask array, or of another type.
+        If the model is not an RBM or DBM, or X not a Dask array of its type.
     ValueError
-        For settings that chunks cannot have, and rows that are not finite, when they are met.
+        For settings that are not possible in chunks, and for rows that are not finite, when they
+        are read.
     FloatingPointError
         If learning diverges.
 
     Notes
     -----
-    The average over a batch is that over its chunks weighted by their rows: with starts at the
-    data it is that of `fastmf.learning.training.trainer.train` up to rounding; with noise the draws
-    differ.
+    The gradient of a batch is the average over its chunks, weighted by their numbers of rows. With
+    starts at the data it is that of `fastmf.learning.training.trainer.train` up to rounding; with
+    starts at noise the random draws differ.
     """
-    if not isinstance(model, RBM | DBM):
-        raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
+    check_layered(model)
     if not is_dask(X):
         raise TypeError(f"X must be a Dask array, got {type(X).__name__}.")
     if X.dtype != model.dtype:
         raise TypeError(f"X must be of the model's type {model.dtype}, got {X.dtype}.")
-    n_visible = len(model.weights[0] if isinstance(model, DBM) else model.weights)
+    n_visible = model.sizes[0]
     if X.ndim != 2 or X.shape[1] != n_visible or not X.shape[0]:
         raise ValueError(f"X must have shape (n_rows, {n_visible}), got {X.shape}.")
     if np.isnan(X.shape[0]):
@@ -73,49 +75,49 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         raise ValueError(f"n_starts must be None in chunks, got {settings.n_starts}.")
     if settings.gradient == "pcd" or settings.starts == "persistent":
         raise ValueError(
-            "persistent chains and solutions belong to one process: use gradient='cd', or starts "
-            "at data or noise."
+            "persistent chains and solutions are not possible in chunks: use gradient='cd', or "
+            "starts at data or noise."
         )
     if options.get("checkpoint") is not None:
         raise ValueError("checkpoint is not offered for Dask arrays: save from a callback.")
 
     def step(state, batch, settings, rate, rng, n_threads):
-        slope_and_means = _slope(state, batch, settings, rng, chunk_rows, n_threads)
-        apply(state, *slope_and_means, settings, rate, n_threads)
+        gradient, means = _gradient(state, batch, settings, rng, chunk_rows, n_threads)
+        apply(state, gradient, means, settings, rate, n_threads)
 
-    def figures(state, watched, *others):
-        return trainer.RBM_FAMILY.figures(state, watched.compute(), *others)
+    def metrics(state, monitored, *others):
+        return LAYERED_FAMILY.metrics(state, monitored.compute(), *others)
 
-    family = trainer.RBM_FAMILY._replace(step=step, figures=figures)
+    family = LAYERED_FAMILY._replace(step=step, metrics=metrics)
     validation = validation.compute() if is_dask(validation) else validation
     validation = check.rows("validation", validation, n_visible, model.dtype)
     return trainer.train(
-        model, X.rechunk({1: -1}), settings, validation=validation, n_threads=n_threads,
-        family=family, **options,
+        model, X.rechunk({1: -1}), settings, family, validation=validation, n_threads=n_threads,
+        **options,
     )  # fmt: skip
 
 
-def _slope(state, batch, settings, rng, chunk_rows, n_threads):
-    """Gradient and means of a batch: those of its chunks, added in their order."""
+def _gradient(state, batch, settings, rng, chunk_rows, n_threads):
+    """Gradient and means of a batch: sums over its chunks, in their order."""
     import dask
 
     chunks = batch.rechunk({0: chunk_rows})
-    here = dask.delayed(State(state.model, ModelParameters()), traverse=False)
-    one = dask.delayed(_slope_of_chunk, pure=False)
+    start = dask.delayed(State(state.model, ModelParameters()), traverse=False)
+    task = dask.delayed(_chunk_gradient, pure=False)
     parts = [
-        one(here, chunk, settings, own, n_threads)
-        for chunk, own in zip(blocks(chunks), rng.spawn(chunks.numblocks[0]), strict=True)
+        task(start, chunk, settings, chunk_rng, n_threads)
+        for chunk, chunk_rng in zip(blocks(chunks), rng.spawn(chunks.numblocks[0]), strict=True)
     ]
-    shares = np.array(chunks.chunks[0]) / len(batch)
+    fractions = np.array(chunks.chunks[0]) / len(batch)
     total = ModelParameters.of(state.model).combine(lambda w: np.zeros(w.shape))
-    slopes, means = zip(*dask.compute(*parts), strict=True)
-    for share, part in zip(shares, slopes, strict=True):
-        total = total.combine(lambda t, g, share=share: t + share * g, part)
-    return total, [shares @ np.stack(of_layer) for of_layer in zip(*means, strict=True)]
+    gradients, means = zip(*dask.compute(*parts), strict=True)
+    for fraction, part in zip(fractions, gradients, strict=True):
+        total = total.combine(lambda t, g, fraction=fraction: t + fraction * g, part)
+    return total, [fractions @ np.stack(of_layer) for of_layer in zip(*means, strict=True)]
 
 
-def _slope_of_chunk(state, chunk, *arguments):
-    """The same of one chunk, where its rows are seen for the first time."""
+def _chunk_gradient(state, chunk, *arguments):
+    """Gradient and means of one chunk, whose rows are checked here, where they are first read."""
     if not np.isfinite(chunk).all():
         raise ValueError("X must be finite, got NaN or infinity.")
-    return slope(state, chunk, *arguments)
+    return batch_gradient(state, chunk, *arguments)

@@ -1,16 +1,20 @@
-"""What a trained conditional RBM can do: predict, score, and go to a file and back."""
+"""Prediction, scores and model files of a trained conditional RBM."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from fastmf._common.arguments import count
 from fastmf.estimators._files import Saved
 from fastmf.estimators._runs import seed_of
 from fastmf.learning.conditional import infer
 
+# Default number of restarts of joint and marginal MAP: see the notes of `predict` for their cost.
+DEFAULT_N_RESTARTS = 8
+
 
 class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
-    """Everything of `ConditionalRBM` but its learning."""
+    """`ConditionalRBM` without `fit`."""
 
     _forgotten = (*Saved._forgotten, "init")
 
@@ -19,7 +23,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         """The two values of the labels, or a list of them for each label."""
         return self._values if self._one_column else [self._values] * self.model_.n_visible
 
-    def predict(self, X, decode=None, *, polish=False, n_restarts=0):
+    def predict(self, X, decode=None, *, polish=None, n_restarts=None):
         """Labels of each row.
 
         Parameters
@@ -28,12 +32,14 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         decode : {"marginal_modes", "joint_map", "marginal_map"} or None
             The most probable value of each label (mean field or sum-product), the most probable
             labels and hidden units together (max-product), or the most probable labels
-            (mixed-product). None for what belongs to `inference`. Hard decisions may cycle; the
-            best assignment of all iterations is what is returned.
-        polish : bool, default False
-            Improve joint or marginal MAP labels until flipping no single one helps.
-        n_restarts : int, default 0
-            Decode so many more times from random labels, and keep the best.
+            (mixed-product). None for the one that `inference` gives. Hard decisions may cycle; the
+            best assignment of all iterations is returned.
+        polish : bool, optional
+            Improve joint or marginal MAP labels by flips of single ones until none helps. Default
+            True.
+        n_restarts : int, optional
+            Number of additional runs from random labels, the same for each row; the best result is
+            kept. Default 8 for joint and marginal MAP.
 
         Returns
         -------
@@ -42,10 +48,18 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         Raises
         ------
         ValueError
-            For another `decode`, or a search for labels that are modes of marginals.
+            For another `decode`, or `polish` or `n_restarts` with marginal modes.
+
+        Notes
+        -----
+        Polishing costs about as much as five iterations, and a restart as much as decoding without
+        one: nine times in all, 0.25 s instead of 0.03 s for 300 rows of 32 labels and 64
+        hidden units, 1.3 s instead of 0.16 s for 20 rows of 784 and 256. The best labels known were
+        found in 83% of the rows without restarts, in 99% with 4, in all with 8 (a machine of the
+        lower halves of digits, marginal MAP). `polish=False, n_restarts=0` is decoding alone.
         """
         check_is_fitted(self)
-        inference = self._matched
+        inference = self._prediction_inference
         if decode is not None:
             modes = inference if inference in ("bp", "mean_field") else "bp"
             known = {
@@ -56,18 +70,28 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
             if decode not in known:
                 raise ValueError(f"decode must be one of {tuple(known)}, got {decode!r}.")
             inference = known[decode]
-        search = {}
-        if polish or n_restarts:
-            if inference in ("bp", "mean_field"):
+        search = self._search(inference, polish, n_restarts)
+        found = self._infer(self._features(X), inference, **search)
+        predicted = self._values[(found.visible > 0.5).astype(int)]
+        return predicted[:, 0] if self._one_column else predicted
+
+    def _search(self, inference, polish, n_restarts):
+        """Options of the search for labels; its random labels are the same for each row."""
+        if inference in ("bp", "mean_field"):
+            if polish or n_restarts:
                 raise ValueError(
                     "polish and n_restarts need decode='joint_map' or 'marginal_map': the modes of "
                     "marginals are not found by a search."
                 )
+            return {}
+        if n_restarts is None:
+            n_restarts = DEFAULT_N_RESTARTS
+        n_restarts = count("n_restarts", n_restarts, 0)
+        search = {"polish": polish is None or bool(polish)}
+        if n_restarts:
             rng = np.random.default_rng(seed_of(self.random_state) or 0)
-            search = {"polish": polish, "n_restarts": n_restarts, "rng": rng}
-        found = self._infer(self._features(X), inference, **search)
-        predicted = self._values[(found.visible > 0.5).astype(int)]
-        return predicted[:, 0] if self._one_column else predicted
+            search["starts"] = rng.random((n_restarts, self.model_.n_visible)) < 0.5
+        return search
 
     def predict_proba(self, X):
         """Marginal probability of the second value of each label.
@@ -84,7 +108,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
             Or (n_samples, 2), the probabilities of both values, if `Y` had one axis.
         """
         check_is_fitted(self)
-        inference = "mean_field" if self._matched == "mean_field" else "bp"
+        inference = "mean_field" if self._prediction_inference == "mean_field" else "bp"
         mean = self._infer(self._features(X), inference).visible
         return np.column_stack([1 - mean, mean]) if self._one_column else mean
 
@@ -100,18 +124,18 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_samples,)
-            With the log-partition by mean field if that is the inference, which makes it an upper
-            bound at convergence, otherwise by Bethe.
+            With the mean-field log-partition if that is the inference, which makes it an upper
+            bound at convergence, otherwise the Bethe log-partition.
         """
         check_is_fitted(self)
         X = self._features(X)
         Y = self._labels(self.predict(X) if Y is None else Y, X, self.model_.n_visible)
-        inference = "mean_field" if self._matched == "mean_field" else "bp"
+        inference = "mean_field" if self._prediction_inference == "mean_field" else "bp"
         found = self._infer(X, inference, log_partition=True)
         return -self.model_.free_energy(Y, X) - found.log_partition
 
     def score(self, X, y, sample_weight=None):
-        """Share of right labels, averaged over labels and rows.
+        """Fraction of correct labels, averaged over labels and rows.
 
         Parameters
         ----------
@@ -126,12 +150,12 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         predicted, y = self.predict(X), np.asarray(y)
         if y.shape != predicted.shape:
             raise ValueError(f"y must have shape {predicted.shape}, got {y.shape}.")
-        right = (predicted == y).reshape(len(y), -1).mean(1)
-        return float(np.average(right, weights=_check_sample_weight(sample_weight, right)))
+        correct = (predicted == y).reshape(len(y), -1).mean(1)
+        return float(np.average(correct, weights=_check_sample_weight(sample_weight, correct)))
 
     def _saved(self):
         names = "n_iter_", "n_sweeps_", "n_features_in_", "history_", "_one_column"
-        # Strings may come as objects, as pandas has them: in a file they are strings.
+        # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
         classes = np.array(self._values.tolist()) if self._values.dtype.hasobject else self._values
         return {name: getattr(self, name) for name in names}, {"classes": classes}
 
@@ -139,11 +163,11 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         self._values = arrays["classes"]
 
     @property
-    def _matched(self):
-        return self._settings().matched
+    def _prediction_inference(self):
+        return self._settings().prediction_inference
 
     def _infer(self, X, inference, log_partition=False, rows=500, **search):
-        """Beliefs, some rows at a time so that memory stays small."""
+        """Beliefs, `rows` rows at a time to bound the memory."""
         parts = []
         for first in range(0, X.shape[0], rows):
             fields = self.model_.fields(X[first : first + rows])

@@ -1,4 +1,4 @@
-"""What a fitted fully visible machine can do: probabilities, samples, standard errors."""
+"""Inference with a fitted fully visible machine: probabilities, samples, standard errors, tests."""
 
 import numpy as np
 from scipy import stats
@@ -11,21 +11,21 @@ from fastmf._common.arguments import count, number, one_of
 from fastmf.estimators._files import Saved
 from fastmf.estimators._spins import to_spins
 from fastmf.inference.sampling import spins
-from fastmf.learning.pseudo_likelihood import godambe, inverse_ising
-from fastmf.learning.pseudo_likelihood.distinct_rows import Rows
-from fastmf.learning.pseudo_likelihood.existence import LARGEST, Existence
+from fastmf.learning.pseudo_likelihood import inverse_ising
+from fastmf.learning.pseudo_likelihood.distinct_rows import WeightedRows
+from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 
-# Solvers that are formulas.
+# Solvers that need means and covariances only.
 INVERSIONS = {
     "naive_mean_field": inverse_ising.naive_mean_field,
     "tap_inversion": inverse_ising.tap_inversion,
 }
-_ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
 
 
-class FittedMachine(Saved, BaseEstimator):
-    """Everything of `FullyVisibleBoltzmannMachine` but its fit."""
+class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
+    """All methods of `FullyVisibleBoltzmannMachine` but `fit`."""
 
     # --- probabilities --------------------------------------------------------------------------
 
@@ -57,7 +57,9 @@ class FittedMachine(Saved, BaseEstimator):
             Nats.
         """
         states = self._rows(X)
-        rows = PseudoLikelihood(Rows(states, np.ones(len(states))), n_threads=self.n_threads)
+        rows = PseudoLikelihood(
+            WeightedRows(states, np.ones(len(states))), n_threads=self.n_threads
+        )
         return rows.residuals(self.couplings_, self.field_)[1] * len(states)
 
     def score(self, X, y=None):
@@ -108,9 +110,9 @@ class FittedMachine(Saved, BaseEstimator):
         array of shape (n_samples,) or (2^n_features,)
         """
         check_is_fitted(self)
-        if self.n_features_in_ > spins.LARGEST:
+        if self.n_features_in_ > spins.MAX_ENUMERATED_UNITS:
             raise ValueError(
-                f"pmf enumerates all states: at most {spins.LARGEST} units, got "
+                f"pmf enumerates all states: at most {spins.MAX_ENUMERATED_UNITS} units, got "
                 f"{self.n_features_in_}."
             )
         probabilities = spins.probabilities(self.model_)
@@ -119,7 +121,7 @@ class FittedMachine(Saved, BaseEstimator):
         return probabilities[(self._rows(X) > 0) @ (1 << np.arange(self.n_features_in_))]
 
     def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
-        """Draw rows: exactly up to 20 units, beyond by Gibbs sampling, one chain a row.
+        """Draw rows: exactly up to 20 units, beyond by Gibbs sampling with one chain per row.
 
         Parameters
         ----------
@@ -162,7 +164,7 @@ class FittedMachine(Saved, BaseEstimator):
         names = ("values_", "n_iter_", "converged_", "gradient_norm_", "n_features_in_")
         fitted = {name: getattr(self, name) for name in (*names, "existence_")}
         rows = self._objective.rows
-        # Standard errors need the rows.
+        # For standard errors.
         bits = np.packbits(rows.states > 0, axis=1)
         return fitted, {"history_": self.history_, "rows": bits, "weights": rows.weights}
 
@@ -173,7 +175,7 @@ class FittedMachine(Saved, BaseEstimator):
         self.history_ = arrays["history_"]
         self.couplings_, self.field_ = self.model_.couplings, self.model_.prior.field
         bits = np.unpackbits(arrays["rows"], axis=1, count=self.n_features_in_)
-        rows = Rows(2.0 * bits - 1, arrays["weights"])
+        rows = WeightedRows(2.0 * bits - 1, arrays["weights"])
         self._objective = PseudoLikelihood(rows, float(self.l2), self.n_threads)
         self._parameters = self._objective.packed(self.couplings_, self.field_)
 
@@ -193,24 +195,16 @@ class FittedMachine(Saved, BaseEstimator):
             If there is no maximum, or the fit has no such errors (`l1`, mean-field inversions), or
             for more than 6,000 parameters.
         """
-        objective = self._maximum()
-        if objective.n_parameters > LARGEST:
-            gigabytes = 8e-9 * objective.n_parameters**2
-            raise ValueError(
-                f"the covariance is for up to {LARGEST} parameters (109 units); of "
-                f"{objective.n_parameters} parameters its three matrices take {gigabytes:.1f} GB "
-                "each: ask for `standard_errors`, all of them or those of some `pairs`."
-            )
-        return godambe.sandwich(objective, self._parameters)
+        return self._godambe().covariance()
 
-    def _maximum(self):
-        """The objective, if it was maximised."""
+    def _godambe(self):
+        """Godambe's information, if there is a maximum."""
         check_is_fitted(self)
         if self.solver in INVERSIONS or self.l1:
             raise ValueError("standard errors are for maxima without l1: fit with another solver.")
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
-        return self._objective
+        return Godambe(self._objective, self._parameters)
 
     def standard_errors(self, pairs=None):
         """Standard errors by the sandwich covariance.
@@ -239,28 +233,13 @@ class FittedMachine(Saved, BaseEstimator):
         All errors take two matrices of n_parameters^2 numbers and n_samples n_parameters^2 + 3
         n_parameters^3 operations: 100 units, 0.4 GB; 200 units, 6.5 GB and many minutes. Beyond 109
         units, each of the errors of `pairs` takes some ten products with the Hessian instead,
-        which cost what a gradient costs, and all together one more copy of the rows.
+        which take the time of a gradient each, and all together one more copy of the rows.
         """
-        objective = self._maximum()
-        if pairs is None:
-            return objective.unpacked(godambe.standard_errors(objective, self._parameters))
-        places = self._places(pairs)
-        if objective.n_parameters <= LARGEST:
-            return godambe.standard_errors(objective, self._parameters)[places]
-        return godambe.sandwich_errors(objective, self._parameters, places)
-
-    def _places(self, pairs):
-        """Where, among the parameters, pairs of units are."""
-        pairs, d = np.asarray(pairs), self.n_features_in_
-        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-            raise ValueError(f"pairs must be integers of shape (n_pairs, 2), got {pairs!r}.")
-        if not ((pairs >= 0) & (pairs < d)).all():
-            raise ValueError(f"pairs must name units from 0 to {d - 1}.")
-        first, second = pairs.T
-        return self._objective.index[first, np.where(first == second, 0, second + 1)]
+        errors = self._godambe().standard_errors(pairs)
+        return self._objective.unpacked(errors) if pairs is None else errors
 
     def confint(self, level=0.95):
-        """Confidence intervals from the normal distribution, each by itself.
+        """Confidence intervals from the normal distribution, not adjusted for their number.
 
         Parameters
         ----------
@@ -295,24 +274,21 @@ class FittedMachine(Saved, BaseEstimator):
             Arrays over pairs: `first`, `second`, `coupling`, `standard_error`, `z`, `p_value` and
             `adjusted` p-values.
         """
-        one_of("adjust", adjust, _ADJUSTMENTS)
-        objective = self._maximum()
-        d, errors = objective.n_units, godambe.standard_errors(objective, self._parameters)
-        return godambe.wald_tests(self._parameters[d:], errors[d:], objective.pairs, adjust)
+        return self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
 
-    def compare_without(self, pairs=None):
-        """Composite likelihood-ratio test of the machine without some of its couplings.
+    def likelihood_ratio_test(self, pairs=None):
+        """Composite likelihood ratio test of some couplings against zero.
 
         Parameters
         ----------
         pairs : int array of shape (n_pairs, 2), optional
-            Couplings that the smaller machine has not; default all, that is, independent units.
+            Couplings that are zero under the hypothesis; default all: independent units.
 
         Returns
         -------
         RatioTest
-            `statistic`, `p_value`, the `weights` of the chi-squared variables of which the
-            statistic is the sum, and `parameters`, the smaller machine's, fields first.
+            `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
+            distribution of the statistic, and the restricted `parameters`, fields first.
 
         Raises
         ------
@@ -324,16 +300,9 @@ class FittedMachine(Saved, BaseEstimator):
         Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
         chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
         """
-        objective = self._maximum()
+        godambe = self._godambe()
         if self.l2 or self.penalty:
-            raise ValueError("ratios are of maxima without penalties: fit without l2 and penalty.")
-        if objective.n_parameters > LARGEST:
-            raise ValueError(f"ratio tests are for up to {LARGEST} parameters (109 units).")
-        if pairs is None:
-            pairs = np.transpose(objective.pairs)
-        places = np.unique(self._places(pairs))
-        if not len(places) or (places < objective.n_units).any():
             raise ValueError(
-                "pairs must name couplings, each of two different units, at least one."
+                "likelihood ratios need maxima without penalties: fit without l2 and penalty."
             )
-        return godambe.ratio_test(objective, self._parameters, places)
+        return godambe.likelihood_ratio_test(pairs)

@@ -1,4 +1,4 @@
-"""What a trained machine can do: transform, score, sample, restore, and go to a file and back."""
+"""What the estimators of RBMs and DBMs share: learning, likelihoods, sampling, restoring, files."""
 
 import warnings
 
@@ -11,12 +11,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastmf._common.arguments import count, number
 from fastmf.estimators import denoising
 from fastmf.estimators._files import Saved
+from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._units import check_support
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
-from fastmf.inference.mean_field.solutions import merged
+from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
+from fastmf.learning.layered.family import LAYERED_FAMILY
 from fastmf.learning.layered.gradients import ORDERS
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import step
+from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.settings import learning_rate
+from fastmf.learning.training.trainer import monitor_rows, stream
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
+from fastmf.priors._domain import independent_units
 from fastmf.priors._protocol import n_units, sample
 
 
@@ -32,8 +40,12 @@ def warn_unless_converged(converged):
         )
 
 
-class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator):
-    """Everything that layered machines have in common but their learning."""
+class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator):
+    """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`.
+
+    A subclass gives `_initial_model`, `_chains` and, if its hidden layers need a
+    mean-field solution given data, the options of that in `_given_data`.
+    """
 
     @property
     def visible_(self):
@@ -48,6 +60,93 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
     def _order(self):
         return ORDERS.get(self.gradient, 2)
 
+    # --- learning -------------------------------------------------------------------------------
+
+    def fit(self, X, y=None, validation_data=None):
+        """Learn from data.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : ignored
+        validation_data : array of shape (n_rows, n_features) or None
+            Data whose log-likelihood is followed and decides on early stopping.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For data outside the support of the visible units, options out of range, or a
+            checkpoint of another run.
+        FloatingPointError
+            If learning diverges.
+        """
+        settings = self._settings()
+        seed, validation = seed_of(self.random_state), None
+        X, model = self._first_data(X, seed or 0)
+        if validation_data is not None:
+            validation = self._data(validation_data, model=model)
+        elif self.early_stopping:
+            rows, others = split(len(X), self.validation_fraction, seed or 0)
+            X, validation = X[rows], X[others]
+        model = self._pretrained(model, X, settings, seed or 0)
+        run(self, model, X, settings, LAYERED_FAMILY, seed, validation)
+        self._remember(X, settings)
+        self.__dict__.pop("_state", None)
+        return self
+
+    def partial_fit(self, X, y=None):
+        """Take one step of learning on a batch of data, at the rate of the first epoch.
+
+        The first call initialises the model as `fit` does, but without pre-training.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        settings = self._settings()
+        if hasattr(self, "model_"):
+            X = self._data(X)
+        if not hasattr(self, "_state"):
+            self._state_seed = seed_of(self.random_state) or 0
+            if not hasattr(self, "model_"):
+                X, self.model_ = self._first_data(X, self._state_seed)
+                self.n_iter_, self.history_ = 0, {}
+                self._remember(X, settings)
+            self._state = initial_state(self.model_)
+        rng = stream(self._state_seed, self.n_iter_)
+        step(self._state, X, settings, learning_rate(settings, 0), rng, self.n_threads)
+        self.model_, self.n_iter_ = self._state.model, self.n_iter_ + 1
+        return self
+
+    def _first_data(self, X, seed):
+        """Checked data, and the model before it has learned from them."""
+        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+        model = self._initial_model(X, seed)
+        check_support(model.layers[0], X)
+        return X, model
+
+    def _pretrained(self, model, X, settings, seed):
+        """The model from which `fit` starts."""
+        return model
+
+    def _settings(self):
+        return settings_of(self, LayeredSettings)
+
+    def _remember(self, X, settings):
+        self.pointwise_ = independent_units(self.visible_, X)
+        self.starts_ = monitor_rows(X, settings, 0)
+
+    # --- likelihoods and solutions ------------------------------------------------------------
+
     def score_samples(self, X, log_partition="log_sum_exp"):
         """Mean-field log-likelihood of each row.
 
@@ -56,9 +155,9 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         X : array of shape (n_samples, n_features)
         log_partition : {"log_sum_exp", "mean"} or float
             How the log-partition follows from the distinct solutions reached from `starts_`:
-            the log of the sum of their weights, which is by far the better estimate, or the mean of
-            their log-partitions, as in the figures of Tramel et al. (2018). A number is taken as
-            the log-partition itself.
+            the log of the sum of their weights, which is by far the better estimate (of solutions
+            that no barrier parts one counts), or the mean of their log-partitions, as in the
+            figures of Tramel et al. (2018). A number is taken as the log-partition itself.
 
         Returns
         -------
@@ -86,7 +185,9 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         float
         """
         check_is_fitted(self)
-        return log_partition_estimate(self._solve(self.starts_), how)
+        return log_partition_estimate(
+            self._solve(self.starts_), how, model=self.model_, order=self._order
+        )
 
     def score(self, X, y=None):
         """Average of `score_samples`.
@@ -120,7 +221,7 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         """
         check_is_fitted(self)
         reached = self._solve(self.starts_ if X is None else self._data(X))
-        return merged(reached, merge_tol)
+        return distinct_solutions(reached, merge_tol)
 
     @property
     def _given_data(self):
@@ -210,13 +311,9 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         elif n_starts != 1:
             candidates = self.starts_
         estimate, converged = denoising.denoise(
-            self._solve,
-            self.visible_,
-            self.pointwise_,
-            candidates,
+            denoising.Estimator(self._solve, self.visible_, self.pointwise_, candidates),
             Y,
-            flip_probability=flip_probability,
-            noise_variance=noise_variance,
+            denoising.Channel(flip_probability, noise_variance),
             n_starts=n_starts,
             anneal=anneal,
             random_state=random_state,
@@ -248,7 +345,7 @@ class TrainedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             return X.copy()
         zero = X.dtype.type(0)
         start = np.where(missing, self.pointwise_.moments(zero, zero)[0], X)
-        found = self._solve(start, clamp=~missing, free_energy=False)
+        found = self._solve(start, clamp=~missing, log_partition=False)
         warn_unless_converged(found.converged)
         return np.where(missing, found.mean[0], X)
 

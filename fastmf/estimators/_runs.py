@@ -42,13 +42,14 @@ def settings_of(estimator, class_):
     return settings
 
 
-def run(estimator, model, data, settings, seed, validation, family=None):
+def run(estimator, model, data, settings, family, seed, validation):
     """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state."""
     with one_blas_thread():  # the products of one batch are small
         state = train(
             model,
             data,
             settings,
+            family,
             seed=seed,
             validation=validation,
             callbacks=estimator.callbacks or (),
@@ -56,7 +57,6 @@ def run(estimator, model, data, settings, seed, validation, family=None):
             checkpoint_every=estimator.checkpoint_every,
             n_threads=estimator.n_threads,
             verbose=estimator.verbose,
-            family=family,
         )
     estimator.model_, estimator.history_ = state.model, state.history
     estimator.n_iter_ = state.epoch

@@ -1,4 +1,4 @@
-"""Conditional restricted Boltzmann machine: a classifier of many labels at once."""
+"""Conditional restricted Boltzmann machine, a multi-label classifier."""
 
 import numpy as np
 from sklearn.utils import column_or_1d
@@ -34,17 +34,17 @@ class ConditionalRBM(TrainedCRBM):
     n_sweeps : int or None
         Iterations of inference, undamped; None for 7 + epoch, as in the paper.
     learning_rate, momentum, l2, l1, n_epochs, batch_size, monitor_rows, patience
-        See `fastmf.learning.layered.settings.Schedule`. Weight decay acts on all three weight
-        matrices.
+        See `fastmf.learning.training.settings.AscentSettings`. Weight decay applies to all three
+        weight matrices.
     early_stopping : bool
         Keep the model with the smallest error of validation data, and stop when it no longer falls.
     validation_fraction : float
-        Share of the data set aside for that, unless `fit` is given validation data.
+        Fraction of the data held out for that, unless `fit` is given validation data.
     weight_scale : float
-        Standard deviation of `weights` before learning; all else starts from 0.
+        Standard deviation of the initial `weights`; all other parameters are initially 0.
     init : CRBM or None
-        Where learning starts instead; without hidden units (a logistic regression), its weights and
-        biases of the labels are taken.
+        Initial model instead. Without hidden units (a logistic regression) it gives the weights and
+        biases of the labels only.
     callbacks, checkpoint, checkpoint_every, n_threads, random_state, verbose
         As for `GeneralizedRBM`.
 
@@ -52,26 +52,29 @@ class ConditionalRBM(TrainedCRBM):
     ----------
     model_ : CRBM
     classes_ : array of shape (2,), or list of n_labels such arrays
-        The two values of the labels; a list if `Y` had two axes, as scikit-learn's other
-        multi-label classifiers have it.
+        The two values of the labels; a list if `Y` had two axes, as in scikit-learn's other
+        multi-label classifiers.
     history_ : dict of lists
-        By epoch: "accuracy" (share of right labels), "converged" (share of rows of inference whose
-        last change is below 1e-3), both of `monitor_rows` rows of data, and "validation_accuracy".
+        By epoch: "accuracy" (fraction of correct labels), "converged" (fraction of rows for which
+        the residual of inference is below 1e-3), both of `monitor_rows` rows of data, and
+        "validation_accuracy".
     n_iter_ : int
         Epochs done.
     n_sweeps_ : int
-        Iterations of inference in prediction: those of the epoch that the model is from.
+        Iterations of inference in prediction: those of the epoch of the model.
     n_features_in_ : int
 
     Notes
     -----
-    Ping & Ihler (2017). float32 features are computed in float32, all other in float64.
+    Ping & Ihler (2017). float32 features are computed in float32, all others in float64.
 
-    Beside scikit-learn's ClassifierChain on synthetic labels, where the chain makes fewer errors
-    (0.23 against 0.27 when measured). Of real labels that hang together more, the lower halves of
-    digits, the conditional RBM got 0.185 wrong and the chain 0.218: see
-    `scripts/experiments/multilabel_digits.py`.
+    On labels that are strongly dependent given the features, the lower halves of digits, the
+    Hamming error was 0.185, and 0.218 for scikit-learn's ClassifierChain
+    (`scripts/experiments/multilabel_digits.py`). On the synthetic labels below the chain is better
+    (0.23 against 0.27).
 
+    Examples
+    --------
     >>> import numpy as np, fastmf as mf
     >>> from sklearn.datasets import make_multilabel_classification
     >>> from sklearn.linear_model import LogisticRegression
@@ -173,7 +176,7 @@ class ConditionalRBM(TrainedCRBM):
             rows, others = split(len(Y), self.validation_fraction, seed or 0)
             X, Y, validation = X[rows], Y[rows], (Y[others], X[others])
         model = self._initial_model(X, Y, seed or 0)
-        state = run(self, model, (Y, X), settings, seed, validation, CRBM_FAMILY)
+        state = run(self, model, (Y, X), settings, CRBM_FAMILY, seed, validation)
         from_epoch = state.epoch - (state.waited if self.early_stopping else 0)
         self.n_sweeps_ = sweeps(settings, max(from_epoch - 1, 0))
         return self
@@ -200,7 +203,7 @@ class ConditionalRBM(TrainedCRBM):
         self._first_dtype = dtype
 
     def _labels(self, Y, X, n_labels=None):
-        """Labels as 0 and 1, one row each; those of `fit` say how many there are, and of what."""
+        """Labels as 0 and 1, one row each; those of `fit` determine their number and values."""
         if Y is None:
             raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
         Y = check_array(Y, ensure_2d=False, dtype=None, input_name="y")

@@ -6,27 +6,22 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count
-from fastmf.estimators._layered import warn_unless_converged
-from fastmf.estimators._layered_learner import Learner
+from fastmf.estimators._layered import LayeredMachine, warn_unless_converged
 from fastmf.estimators._units import hidden_prior, visible_prior
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import ORDERS
-from fastmf.learning.training.parameters import chain
-from fastmf.learning.training.trainer import train
-from fastmf.models import DBM, RBM
+from fastmf.models import RBM
 from fastmf.models._io import check_folder
-from fastmf.priors._protocol import sample
+from fastmf.models.dbm import machine_of
+from fastmf.priors._protocol import is_unit_prior, sample
 
 # The hidden layers given data, in `transform` and `score_samples`.
 GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 
 
-def _machine(weights, layers):
-    return RBM(*weights, *layers) if len(weights) == 1 else DBM(tuple(weights), tuple(layers))
-
-
-class DeepBoltzmannMachine(Learner):
+class DeepBoltzmannMachine(LayeredMachine):
     """Deep Boltzmann machine with any unit priors, trained by mean-field solutions.
 
     Parameters
@@ -136,7 +131,7 @@ class DeepBoltzmannMachine(Learner):
     @property
     def weights_(self):
         """Couplings of neighbouring layers, from the lowest up."""
-        return chain(self.model_)[0]
+        return self.model_.couplings
 
     @property
     def hidden_(self):
@@ -161,7 +156,7 @@ class DeepBoltzmannMachine(Learner):
         """
         check_is_fitted(self)
         X = self._data(X)
-        if isinstance(self.model_, RBM):
+        if not self.model_.deep:
             return self.model_.hidden.moments(X @ self.model_.weights, X.dtype.type(0))[0]
         found = posterior(self.model_, X, **self._given_data).solutions
         warn_unless_converged(found.converged)
@@ -169,7 +164,7 @@ class DeepBoltzmannMachine(Learner):
 
     @property
     def _given_data(self):
-        if isinstance(self.model_, RBM):
+        if not self.model_.deep:
             return {}
         return GIVEN_DATA | {"order": self._order, "n_threads": self.n_threads}
 
@@ -193,7 +188,7 @@ class DeepBoltzmannMachine(Learner):
     def _initial_model(self, X, seed):
         rng = np.random.default_rng([seed, 0, 3])
         sizes = X.shape[1], *self._sizes()
-        several = isinstance(self.hidden, tuple | list) and not hasattr(self.hidden, "_fields")
+        several = isinstance(self.hidden, tuple | list) and not is_unit_prior(self.hidden)
         n_layers = len(sizes) - 1
         kinds = list(self.hidden) if several else [self.hidden] * n_layers
         if len(kinds) != n_layers:
@@ -205,11 +200,11 @@ class DeepBoltzmannMachine(Learner):
         for kind, below, here in zip(kinds, sizes[:-1], sizes[1:], strict=True):
             layers.append(hidden_prior(kind, here, X.dtype))
             weights.append(rng.normal(scale=self.weight_scale, size=(below, here)).astype(X.dtype))
-        return _machine(weights, layers)
+        return machine_of(weights, layers)
 
     def _pretrained(self, model, X, settings, seed):
         """Each layer trained as the RBM of the one below (Algorithm 4, first part)."""
-        if self.pretraining_epochs == 0 or isinstance(model, RBM):
+        if self.pretraining_epochs == 0 or not model.deep:
             return model
         if self.checkpoint is not None:
             check_folder(self.checkpoint)
@@ -234,11 +229,9 @@ class DeepBoltzmannMachine(Learner):
                 layers[0] = machine.visible
             field = data @ machine.weights
             data = sample(machine.hidden, field, np.zeros_like(field), rng).astype(X.dtype)
-        return DBM(tuple(weights), tuple(layers))
+        return machine_of(weights, layers)
 
     def _chains(self, init, n_sweeps, rng):
-        if isinstance(self.model_, RBM):
-            return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]
         start = even_layers(self.model_, init, rng)
         even, _ = gibbs(self.model_.bipartite(), start, n_sweeps, rng, self.n_threads)
         return np.ascontiguousarray(even[:, : init.shape[1]])

@@ -1,50 +1,79 @@
-"""Noise channels and the mean-field estimate of what was sent."""
+"""Mean-field estimates of data that were observed through a noisy channel.
+
+An observation y of visible units x acts on them as a tilt exp(b x - a x^2 / 2):
+
+    binary symmetric channel, flip probability p    b = +-log((1 - p) / p) / (high - low), a = 0
+    additive Gaussian noise of variance s2          b = y / s2, a = 1 / s2
+
+(Tramel et al. 2018, Eqs. 43 and 44, the latter with its sign corrected.) The estimate is the mean
+of the visible units of the tilted model.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from fastmf._common.arguments import count, number
-from fastmf.learning.layered.nearest import nearest_rows
+from fastmf.learning.layered.starts import nearest_rows
+from fastmf.priors._domain import two_values
 from fastmf.priors._protocol import sample
 
-# Certainty would be an infinite field.
-_SMALLEST = 1e-12
+# A flip probability of 0 would be an infinite field.
+MIN_FLIP_PROBABILITY = 1e-12
 # Means are wanted to better than a grey level of 1 / 255: on MNIST 1e-5 took half as many sweeps
 # again and left every Matthews correlation as it was.
 TOL = 1e-3
 
 
-def flip_field(Y, prior, flip_probability):
-    """Field by which observations through a binary symmetric channel act on the units.
+class Channel(NamedTuple):
+    """A noisy channel: one of the two parameters is None.
 
-    Tramel et al. (2018), Eq. 44 with the sign corrected: log((1 - p) / p) is the log-odds in favour
-    of what was observed.
+    Parameters
+    ----------
+    flip_probability : float or None
+        Of the binary symmetric channel, in [0, 1].
+    noise_variance : float or None
+        Of additive Gaussian noise, positive.
     """
-    low, high = prior.support
-    p = min(max(flip_probability, _SMALLEST), 1 - _SMALLEST)
-    odds = np.log((1 - p) / p) / (high - low)
-    return np.where(Y == high, Y.dtype.type(odds), Y.dtype.type(-odds))
+
+    flip_probability: float | None = None
+    noise_variance: float | None = None
+
+    def at(self, level):
+        """The same kind of channel with another level of noise."""
+        if self.noise_variance is None:
+            return Channel(flip_probability=level)
+        return Channel(noise_variance=level)
+
+    def tilt(self, Y, prior):
+        """Field by which observations act on the visible units, and precision unless it is 0."""
+        if (self.flip_probability is None) == (self.noise_variance is None):
+            raise ValueError("denoise needs either flip_probability or noise_variance, not both.")
+        if self.noise_variance is None:
+            return flip_field(Y, prior, self.flip_probability), None
+        variance = number("noise_variance", self.noise_variance, -np.inf, np.inf)
+        if not 0 < variance < np.inf:
+            raise ValueError(f"noise_variance must be positive and finite, got {variance:g}.")
+        return Y / Y.dtype.type(variance), np.full_like(Y, 1 / variance)
 
 
-def channel(Y, prior, flip_probability, noise_variance):
-    """Field by which the observations act on the visible units, and precision unless it is 0."""
-    if (flip_probability is None) == (noise_variance is None):
-        raise ValueError("denoise needs either flip_probability or noise_variance, not both.")
-    if flip_probability is not None:
-        flip_probability = number("flip_probability", flip_probability, 0, 1)
-        if len(getattr(prior, "support", ())) != 2:
-            raise ValueError(
-                f"flip_probability needs two-valued visible units, got {type(prior).__name__}; "
-                "real units take noise_variance."
-            )
-        return flip_field(Y, prior, flip_probability), None
-    if not 0 < number("noise_variance", noise_variance, -np.inf, np.inf) < np.inf:
-        raise ValueError(f"noise_variance must be positive and finite, got {noise_variance:g}.")
-    return Y / Y.dtype.type(noise_variance), np.full_like(Y, 1 / noise_variance)
+def flip_field(Y, prior, flip_probability):
+    """Field by which observations through a binary symmetric channel act on the units."""
+    p = number("flip_probability", flip_probability, 0, 1)
+    if not two_values(prior):
+        raise ValueError(
+            f"flip_probability needs two-valued visible units, got {type(prior).__name__}; "
+            "real units take noise_variance."
+        )
+    low, high = two_values(prior)
+    p = min(max(p, MIN_FLIP_PROBABILITY), 1 - MIN_FLIP_PROBABILITY)
+    field = np.log((1 - p) / p) / (high - low)
+    return np.where(Y == high, Y.dtype.type(field), Y.dtype.type(-field))
 
 
 def _starts(Y, pointwise, candidates, n_starts, field, precision, rng):
-    """Starts of one row of `Y` after the other, (n_rows * n_starts, n_units)."""
+    """Starts of all rows of `Y`, those of a row side by side: (n_rows * n_starts, n_units)."""
     a = field.dtype.type(0) if precision is None else precision
     if candidates is None:
         starts = [pointwise.moments(field, a)[0]]
@@ -57,31 +86,34 @@ def _starts(Y, pointwise, candidates, n_starts, field, precision, rng):
     return np.stack(starts, axis=1).reshape(-1, Y.shape[1]).astype(Y.dtype, copy=False)
 
 
-def denoise(
-    solve,
-    prior,
-    pointwise,
-    candidates,
-    Y,
-    *,
-    flip_probability,
-    noise_variance,
-    n_starts,
-    anneal,
-    random_state,
-):
-    """Means of the visible units given noisy observations.
+class Estimator(NamedTuple):
+    """What estimates are made with.
 
     Parameters
     ----------
     solve : callable
-        `solve(starts, field=, precision=)` gives mean-field solutions.
+        `solve(starts, field=, precision=)` gives mean-field solutions of the model.
     prior, pointwise : unit prior
         Of the visible units in the model, and of independent units fitted to data.
     candidates : array of shape (n_candidates, n_visible) or None
         Rows of clean data. None: the only start is the pointwise estimate.
+    """
+
+    solve: object
+    prior: tuple
+    pointwise: tuple
+    candidates: np.ndarray | None
+
+
+def denoise(estimator, Y, channel, *, n_starts, anneal, random_state):
+    """Means of the visible units given noisy observations.
+
+    Parameters
+    ----------
+    estimator : Estimator
     Y : array of shape (n_rows, n_visible)
-    flip_probability, noise_variance, n_starts, anneal, random_state
+    channel : Channel
+    n_starts, anneal, random_state
         See `GeneralizedRBM.denoise`.
 
     Returns
@@ -94,7 +126,7 @@ def denoise(
     -----
     Tramel et al. (2018), section VII.4, starts from the pointwise optimal estimate (Eq. 46,
     corrected). Under much noise this leads to a poor solution: it looks like no datum, so that the
-    observation alone decides on the way downhill. Rows of data under which the observation is
+    observation alone decides which minimum is reached. Rows of data under which the observation is
     probable are better starts, the better the more there are to choose from; if there are too few,
     draws from the pointwise posterior join them. Their solutions count alike: they stand for the
     posterior over the data near the observation. The log-partitions would prefer solutions that
@@ -104,20 +136,17 @@ def denoise(
     n_starts = count("n_starts", n_starts)
     levels = () if anneal is None else np.atleast_1d(anneal).tolist()
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    field, precision = channel(Y, prior, flip_probability, noise_variance)
-    state = _starts(Y, pointwise, candidates, n_starts, field, precision, rng)
+    prior, tilt = estimator.prior, channel.tilt(Y, estimator.prior)
+    state = _starts(Y, estimator.pointwise, estimator.candidates, n_starts, *tilt, rng)
 
     def solution(state, tilt, **options):
         b, a = (part if part is None else np.repeat(part, n_starts, axis=0) for part in tilt)
-        return solve(state, field=b, precision=a, tol=TOL, free_energy=False, **options)
+        return estimator.solve(state, field=b, precision=a, tol=TOL, log_partition=False, **options)
 
     for level in levels:
-        kind = "flip_probability" if noise_variance is None else "noise_variance"
-        noise = {"flip_probability": None, "noise_variance": None} | {kind: level}
-        tilt = channel(Y, prior, **noise)
-        reached = solution(state, tilt, max_iter=50)
+        reached = solution(state, channel.at(level).tilt(Y, prior), max_iter=50)
         state = reached.mean, reached.var
-    reached = solution(state, (field, precision))
+    reached = solution(state, tilt)
     found = reached.converged.reshape(len(Y), n_starts)
     converged = found.any(1)
     found = found | ~converged[:, None]  # where none has, all count

@@ -7,32 +7,32 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from fastmf._common.arguments import count, number, one_of
-from fastmf.estimators._fully_visible import INVERSIONS, FittedMachine
-from fastmf.estimators._spins import binary_values, coded
-from fastmf.learning.pseudo_likelihood import solvers
-from fastmf.learning.pseudo_likelihood.distinct_rows import merged
+from fastmf.estimators._fully_visible import INVERSIONS, BaseFullyVisibleBoltzmannMachine
+from fastmf.estimators._spins import binary_values, encoded
+from fastmf.learning.pseudo_likelihood import firth, newton, solvers, starts
+from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.existence import (
-    LARGEST,
     Existence,
     existence,
     existence_with_firth,
 )
-from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.objective import MAX_HESSIAN_PARAMETERS, PseudoLikelihood
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
 _SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "naive_mean_field", "tap_inversion")
 _STARTS = ("auto", "independent", "minorant", "naive_mean_field", "tap")
-# Newton's Hessian is made and factorised at each step; L-BFGS wins for more parameters.
-_NEWTON = 1300
+# Parameters up to which "auto" takes Newton's method; for more, L-BFGS takes less time.
+_MAX_NEWTON_PARAMETERS = 1300
+_MAX_ITER = solvers.MAX_ITER | {"newton": newton.MAX_ITER}
 
 
-class FullyVisibleBoltzmannMachine(FittedMachine):
+class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     """Binary units with all pairs coupled, p(x) ~ exp(x'Jx / 2 + h'x) for x in {-1, +1}.
 
     Fitted by maximum pseudo-likelihood: the sum over units of the log-probability of each given all
-    others. Equal rows are merged first, and whether the maximum exists is decided: where data
-    separate units (some always follow from the others) it does not, and the fit warns.
+    others. Equal rows are counted, not repeated, and whether the maximum exists is decided: where
+    data separate units (some are determined by the others) it does not, and the fit warns.
 
     Parameters
     ----------
@@ -53,15 +53,16 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         `l2` the maximum always exists.
     init : {"auto", "independent", "minorant", "naive_mean_field", "tap"} or (couplings, field)
         Where to start: uncoupled units, the maximum of a quadratic minorant that touches there, or
-        a mean-field inversion; "auto" is "minorant" for Newton's method, and else the better of
-        "independent" and "tap".
+        a mean-field inversion; "auto" is the better of "independent" and "tap" for "lbfgs", and
+        else "minorant". For coordinate updates from zero, as is usual with Nguyen & Wood's, give
+        `(np.zeros((d, d)), np.zeros(d))`.
     step : float
         Of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
         log-pseudo-likelihood never decreases; more warns, though it still does not.
     tol : float
         "bslm" and "gradient" stop when an iteration raises the log-pseudo-likelihood of all rows
-        together by less (the paper's tau; not a bound on what is missing to the maximum). "newton"
-        stops when the rise to expect is below tol^2, "lbfgs" below tol / 100.
+        together by no more (the paper's tau; not a bound on the distance to the maximum).
+        "newton" stops when the predicted rise is below tol^2, "lbfgs" below tol / 100.
     max_iter : int or None
         None: 10,000 for "bslm" and "gradient", 100 for "newton", 1,000 for "lbfgs".
     threshold : float or None
@@ -82,6 +83,7 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
     history_ : array of shape (n_iter_,)
         Log-pseudo-likelihood of all rows together, less penalties, after each iteration.
     n_iter_ : int
+        At least 1: a start at the maximum is found to be there by one iteration.
     converged_ : bool
         Whether the solver stopped by its own rule, at a maximum not known not to exist.
     existence_ : Existence
@@ -153,7 +155,7 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         X = validate_data(self, X, dtype=np.float64, order="C")
         if self.threshold is None:
             self.values_ = binary_values(X)
-            states = coded(X, self.values_)
+            states = encoded(X, self.values_)
         else:
             self.values_ = (-1.0, 1.0)
             states = self._spins(X)
@@ -164,15 +166,15 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
             if not sample_weight.any():
                 raise ValueError("sample_weight must have a positive entry, got zeros only.")
         self._objective = PseudoLikelihood(
-            merged(states, sample_weight), float(self.l2), self.n_threads
+            distinct_rows(states, sample_weight), float(self.l2), self.n_threads
         )
         if solver in INVERSIONS:
             self._invert(solver)
         else:
             self._maximise(solver)
         self._parameters = self._objective.packed(self.couplings_, self.field_)
-        slope = self._objective.value_and_gradient(self._parameters)[1]
-        self.gradient_norm_ = float(abs(slope).max())
+        gradient = self._objective.value_and_gradient(self._parameters)[1]
+        self.gradient_norm_ = float(abs(gradient).max())
         self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
         return self
 
@@ -207,21 +209,23 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
     def _maximise(self, solver):
         objective = self._objective
         if solver == "auto":
-            small = objective.n_parameters <= _NEWTON or self.penalty == "firth"
+            small = objective.n_parameters <= _MAX_NEWTON_PARAMETERS or self.penalty == "firth"
             solver = "newton" if small and not self.l1 else "lbfgs"
-        if solver == "newton" and objective.n_parameters > LARGEST:
+        if solver == "newton" and objective.n_parameters > MAX_HESSIAN_PARAMETERS:
             raise ValueError(
-                f"Newton's method is for up to {LARGEST} parameters (109 units), got "
-                f"{objective.n_parameters}: take solver 'lbfgs'."
+                f"Newton's method is for up to {MAX_HESSIAN_PARAMETERS} parameters (109 units), "
+                f"got {objective.n_parameters}: take solver 'lbfgs'."
             )
-        options = {"tol": self.tol, "max_iter": self.max_iter or solvers.MAX_ITER[solver]}
+        options = {"tol": self.tol, "max_iter": self.max_iter or _MAX_ITER[solver]}
         start = self._start(solver)
         if solver == "bslm":
             (found,) = solvers.bslm(objective, [start], l1=self.l1, step=self.step, **options)
         elif solver == "gradient":
-            found = solvers.gradient(objective, start, step=self.step, **options)
+            found = solvers.gradient_ascent(objective, start, step=self.step, **options)
+        elif self.penalty == "firth":
+            found = firth.firth_scoring(objective, start, **options)
         elif solver == "newton":
-            found = solvers.newton(objective, start, firth=bool(self.penalty), **options)
+            found = newton.newton(objective, start, **options)
         else:
             found = solvers.lbfgs(objective, start, l1=self.l1, **options)
         self.couplings_, self.field_ = objective.unpacked(found.parameters)
@@ -236,7 +240,7 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
             return existence_with_firth(self._objective)
         if not self.l1:
             return existence(self._objective, found.parameters)
-        # Where couplings that grow are penalised, only the fields of constant units have no end.
+        # With penalised couplings only the fields of constant units can grow without end.
         states = self._objective.rows.states
         constant = np.flatnonzero((states == states[0]).all(0))
         if self.l2 or not len(constant):
@@ -252,9 +256,10 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
         if names is not None and self.existence_.units:
             message += f" (units {', '.join(str(names[j]) for j in self.existence_.units)})"
         if not found.stopped and self.existence_.exists is not False:
+            remedy = "raise max_iter" if self.n_iter_ >= max_iter else "give a larger tol"
             message = (
                 f"stopped after {self.n_iter_} iterations of {max_iter} before `tol` was reached: "
-                "raise max_iter or take another solver" + (f"; {message}" if message else "")
+                f"{remedy} or take another solver" + (f"; {message}" if message else "")
             )
         if message:
             warnings.warn(f"{message}.", ConvergenceWarning, stacklevel=4)
@@ -271,9 +276,10 @@ class FullyVisibleBoltzmannMachine(FittedMachine):
 
     def _start(self, solver):
         if isinstance(self.init, str):
-            # Inversions of strong couplings saturate units, which Newton's method hates.
-            how = "minorant" if solver == "newton" and self.init == "auto" else self.init
-            return solvers.starting_point(self._objective, how)
+            # Inversions of strong couplings saturate units, whose gradients then are small: solvers
+            # other than L-BFGS take many iterations from there.
+            how = "minorant" if solver != "lbfgs" and self.init == "auto" else self.init
+            return starts.starting_point(self._objective, how)
         if not isinstance(self.init, tuple) or len(self.init) != 2:
             raise TypeError(f"init must be a name or (couplings, field), got {self.init!r:.40}.")
         couplings, field = self.init

@@ -4,13 +4,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count
-from fastmf.estimators._layered_learner import Learner
+from fastmf.estimators._layered import LayeredMachine
 from fastmf.estimators._units import hidden_prior, visible_prior
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.models import RBM
 
 
-class GeneralizedRBM(Learner):
+class GeneralizedRBM(LayeredMachine):
     """Restricted Boltzmann machine with any unit priors, trained by mean-field solutions.
 
     Parameters
@@ -18,12 +18,14 @@ class GeneralizedRBM(Learner):
     n_components : int
         Number of hidden units.
     visible, hidden : str, class or unit prior
-        A name such as "bernoulli", "ising", "gaussian", "truncated_gaussian", "gauss_bernoulli" or
-        "truncated_gauss_bernoulli"; visible units given by name or class are fitted to the columns
-        of the data first. Bernoulli units accept values in [0, 1], as probabilities.
+        A name such as "bernoulli", "ising", "binomial", "gaussian", "truncated_gaussian",
+        "gauss_bernoulli" or "truncated_gauss_bernoulli"; visible units given by name or class are
+        fitted to the columns of the data first, where binomial ones take n from the largest value.
+        Bernoulli units accept values in [0, 1], as probabilities.
     gradient : {"tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"}
-        How averages over the model are computed; see `fastmf.learning.layered.settings.Settings`,
-        which documents the following options up to `patience` in detail.
+        How averages over the model are computed; see
+        `fastmf.learning.layered.settings.LayeredSettings`, which documents the following options up
+        to `patience` in detail.
     learning_rate : float, (start, end), (start, end, "linear") or callable
     momentum, l2, l1 : float
     n_epochs, batch_size : int

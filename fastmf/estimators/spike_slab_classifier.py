@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastmf.estimators._spike_slab import SpikeSlabEstimator
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.learning.evidence import Classification, Hyperparameters
+from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
 # Of the Gaussian prior.
@@ -111,7 +112,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         n = len(groups)
         coefficients = result.mean[:n] / self._scale
         constant = result.mean[n] if self.fit_intercept else 0.0
-        prior, units = model.prior.parts[0], slice(len(model.prior.parts[0].field))
+        prior = parts_of(model.prior)[0]
+        units = slice(n_units(prior))
         slab_odds = prior.tilted_log_odds(result.b[units], result.a[units])[:n]
         self.coef_ = coefficients[None]
         self.coef_var_ = (result.var[:n] / self._scale**2)[None]

@@ -1,4 +1,4 @@
-"""How good a model is, scores of estimates, and the simple estimators that a model must beat."""
+"""Log-partitions and likelihoods of models, scores of estimates, and baseline estimators."""
 
 from fastmf.evaluation.annealed import AnnealedEstimate, annealed_importance_sampling
 from fastmf.evaluation.denoising import (

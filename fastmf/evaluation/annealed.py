@@ -1,4 +1,4 @@
-"""Log-partitions by annealed importance sampling, from both ends of the path."""
+"""Log-partitions by annealed importance sampling, forward and reverse."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -7,15 +7,20 @@ import numpy as np
 
 from fastmf._common.arguments import count, rows
 from fastmf._threads import in_parallel, workers_for
-from fastmf.inference.sampling.gibbs import even_layers, two_values
-from fastmf.kernels import annealed as kernels
+from fastmf.inference.sampling.gibbs import even_layers
+from fastmf.kernels.annealed import TASK_ROWS, AnnealedPath, annealed
 from fastmf.kernels.product import pack
-from fastmf.models import DBM, RBM
+from fastmf.models import RBM
+from fastmf.models._layered import check_layered
 from fastmf.priors import Bernoulli
+from fastmf.priors._domain import binary_field, two_values
 from fastmf.priors._protocol import contains, n_units, sample
 
-# Relative error of a mean beyond which it is made by fewer than about ten chains.
-_FEW = 0.3
+# Relative error of a mean above which fewer than about ten chains contribute to it.
+MAX_RELATIVE_ERROR = 0.3
+# Log-weights beyond which rounding hides whole nats: samples of a model that cannot be normalised
+# grow from sweep to sweep, and do so long before anything overflows.
+MAX_LOG_WEIGHT = 1e15
 
 
 class AnnealedEstimate(NamedTuple):
@@ -25,16 +30,16 @@ class AnnealedEstimate(NamedTuple):
     ----------
     log_partition, error : float
         Forward estimate, from independent units to the model, and its standard error in nats. The
-        exponential of the estimate is unbiased, so that it is low on average, and too low with
-        probability: it exceeds the truth by x nats with probability below exp(-x).
+        exponential of the estimate is unbiased, so that the estimate is low on average; it exceeds
+        the truth by x nats with probability below exp(-x).
     reverse, reverse_error : float
-        Estimate from the model's own samples back to independent units. Were they perfect samples,
-        it would be high in the same sense. If the two differ by more than their errors, more steps
-        are needed.
+        Reverse estimate, from samples of the model to independent units, and its standard error.
+        With exact samples it is high on average. If the two differ by more than their errors, more
+        steps are needed.
     log_weights, reverse_log_weights : array of shape (n_chains,)
         Estimate of each chain; the estimates are their (harmonic) log-means.
     samples : array of shape (n_chains, n_visible)
-        The samples of the model that the reverse chains started from.
+        The samples of the model from which the reverse chains start.
     """
 
     log_partition: float
@@ -49,7 +54,7 @@ class AnnealedEstimate(NamedTuple):
 def annealed_importance_sampling(
     model, n_chains=100, n_steps=1000, *, data=None, n_threads=None, rng=None
 ):
-    """Estimate the log-partition of an RBM or DBM, with error bars, from both sides.
+    """Log-partition of an RBM or DBM by annealed importance sampling, forward and reverse.
 
     Parameters
     ----------
@@ -57,13 +62,13 @@ def annealed_importance_sampling(
         Of any unit priors that can be sampled. A DBM is annealed as `bipartite()`.
     n_chains : int
     n_steps : int
-        Gibbs sweeps on the path between independent units and the model, each way; the samples of
-        the model are made by as many. Four times `n_steps` are done in all, or five.
+        Gibbs sweeps on the path between independent units and the model, in each direction; as many
+        sweeps draw the samples of the model. In all four or five times `n_steps` are done.
     data : array of shape (n_rows, n_visible), optional
-        Where the chains that sample the model start, for instance training data. Without it they
-        are brought there by a first annealing.
+        Starts of the chains that sample the model, for instance training data. Without it they
+        start from the samples of a first annealing.
     n_threads : int, optional
-        Results do not depend on it.
+        Default: Numba's number of threads. Results do not depend on it.
     rng : numpy.random.Generator or int, optional
 
     Returns
@@ -73,76 +78,49 @@ def annealed_importance_sampling(
     Raises
     ------
     ValueError, TypeError
-        For a model or arguments of another kind.
+        If the model is not an RBM or DBM, or an argument is invalid.
     FloatingPointError
         If the samples diverge (units whose distribution cannot be normalised).
 
     Notes
     -----
     Neal (2001); Salakhutdinov & Murray (2008); in reverse Burda, Grosse & Salakhutdinov (2015).
-    A first annealing starts from neutral units (fair coins, or the model's own uncoupled units if
-    they are not two-valued) and leads, resampled, to samples of the model. The estimate is from a
-    second one that starts from independent units with the means of these samples. On machines of
-    784 visible units this is worth a factor of ten or more in steps; but with a few phases of equal
-    weight, it leans to the one that has more of the samples. The first estimate stands in place of
-    the second where it exceeds it by three standard errors, and is not the work of a few chains:
-    one alone is above the truth now and then, by nats, and is what would be selected. Chains from
-    data stay in the phases of the data, which need not have the weights that the data give them. So
-    where many chains of the first annealing arrive and the two estimates agree, the reverse chains
-    start from samples that the first one led to.
+    1. A first annealing starts from independent units without bias (fair coins, or the model's
+       uncoupled units if they are not two-valued). Its resampled ends are samples of the model.
+    2. The estimate is that of a second annealing, which starts from independent units with the
+       means of these samples. On machines of 784 visible units it is as accurate with a tenth of
+       the steps, or fewer; with a few phases of equal weight it is biased to the one that has more
+       of the samples.
+    3. The first estimate replaces the second where it is higher by three standard errors and more
+       than about ten chains contribute to it. (A single chain exceeds the truth by some nats now
+       and then; to select the higher estimate would select such chains.)
+    4. Gibbs chains that start from data stay in the phases of the data, whose weights in the model
+       can differ. So where enough chains of the first annealing contribute and the two estimates
+       agree, the reverse chains start from the samples of the first one instead.
     """
-    if not isinstance(model, RBM | DBM):
-        raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")
+    check_layered(model)
     n_chains, n_steps = count("n_chains", n_chains, 2), count("n_steps", n_steps)
     if n_threads is not None:
         n_threads = count("n_threads", n_threads)
     rng = np.random.default_rng(rng)
-    first_layer = model.layers[0]
-    n_visible = n_units(first_layer)
-    if data is not None:
-        data = rows("data", data, n_visible, model.dtype)
-        samples = np.resize(np.atleast_2d(data), (n_chains, n_visible))
-        if not contains(first_layer, samples).all():
-            raise ValueError("data must be in the support of the visible units.")
-    if isinstance(model, DBM):
-        samples = None if data is None else even_layers(model, samples, rng)
-        model = model.bipartite()
-    values, shift = two_values(model.visible), 0.0
-    if values and two_values(model.hidden):
-        if data is not None:
-            samples = (samples == values[1]).astype(model.dtype)
-        model, shift = _zeros_and_ones(model)
-    else:
-        values = None
+    n_visible = n_units(model.layers[0])
+    starts = None if data is None else _starts(model, data, n_chains)
+    problem, starts, values = _annealed_model(model, starts, rng)
+    path = _Path(*problem, n_chains, n_steps, rng, n_threads)
 
-    def walk(base, betas, v):
-        with np.errstate(over="ignore", invalid="ignore"):  # looked for at the end
-            return _walk(model, base, betas, v, rng, n_threads)
-
-    rising = np.linspace(0, 1, n_steps + 1)
     neutral = [
-        -prior.field if values else np.zeros(n, model.dtype)
-        for prior, n in zip(model.layers, model.weights.shape, strict=True)
+        -binary_field(prior)[0] if values else np.zeros(n, path.model.dtype)
+        for prior, n in zip(path.model.layers, path.model.weights.shape, strict=True)
     ]
-    first, arrived = walk(neutral, rising, _draw(model, neutral, n_chains, rng))
-    first += shift + _log_partition(model, neutral)
+    first, end = path.forward(neutral)
     _check(first)
-    stay = np.ones(n_steps + 1)
-
-    def resampled():
-        shares = np.exp(first - first.max())
-        chosen = arrived[rng.choice(n_chains, n_chains, p=shares / shares.sum())]
-        return walk(neutral, stay, chosen)[1]
-
-    samples = resampled() if data is None else walk(neutral, stay, samples)[1]
-    base = _matched(model, neutral, samples)
-    start = shift + _log_partition(model, base)
-    forward = start + walk(base, rising, _draw(model, base, n_chains, rng))[0]
+    samples = path.sample(neutral, path.resampled(first, end) if data is None else starts)
+    base = _matched(path.model, neutral, samples)
+    forward = path.forward(base)[0]
     if data is not None and _agree(forward, first):
-        samples = resampled()
-        base = _matched(model, neutral, samples)
-        start = shift + _log_partition(model, base)
-    backward = start - walk(base, rising[::-1].copy(), samples)[0]
+        samples = path.sample(neutral, path.resampled(first, end))
+        base = _matched(path.model, neutral, samples)
+    backward = path.backward(base, samples)
     _check(forward, backward)
     if values:
         samples = np.where(samples == 1, *(model.dtype.type(x) for x in values[::-1]))
@@ -154,22 +132,107 @@ def annealed_importance_sampling(
     )
 
 
+def _starts(model, data, n_chains):
+    """Visible states that the chains start from: the rows of the data, repeated if too few."""
+    prior = model.layers[0]
+    data = rows("data", data, n_units(prior), model.dtype)
+    starts = np.resize(np.atleast_2d(data), (n_chains, n_units(prior)))
+    if not contains(prior, starts).all():
+        raise ValueError("data must be in the support of the visible units.")
+    return starts
+
+
+def _annealed_model(model, starts, rng):
+    """The RBM that is annealed, in units 0 and 1 if all units are two-valued.
+
+    Returns
+    -------
+    (model, shift)
+        The log-partition of the given model is that of this one plus `shift`.
+    starts : array of shape (n_chains, n_visible) or None
+        Those given, as states of the visible units of this model.
+    values : tuple or None
+        The two values of the visible units before, if they have been replaced by 0 and 1.
+    """
+    if model.deep:
+        starts = None if starts is None else even_layers(model, starts, rng)
+    model = model.bipartite()
+    values = two_values(model.visible)
+    if not (values and two_values(model.hidden)):
+        return (model, 0.0), starts, None
+    if starts is not None:
+        starts = (starts == values[1]).astype(model.dtype)
+    return _zeros_and_ones(model), starts, values
+
+
+class _Path(NamedTuple):
+    """The path from independent units to the model, and the chains that are moved along it.
+
+    Parameters
+    ----------
+    model : RBM
+    shift : float
+        Added to its log-partition.
+    n_chains, n_steps : int
+    rng : numpy.random.Generator
+    n_threads : int or None
+    """
+
+    model: RBM
+    shift: float
+    n_chains: int
+    n_steps: int
+    rng: np.random.Generator
+    n_threads: int | None
+
+    def walk(self, base, betas, v):
+        """Log importance weights of the chains `v`, and their ends."""
+        with np.errstate(over="ignore", invalid="ignore"):  # `_check` raises for these
+            return _walk(self.model, base, betas, v, self.rng, self.n_threads)
+
+    def start(self, base):
+        """Log-partition of the independent units, which have the tilt `base`."""
+        return self.shift + _log_partition(self.model, base)
+
+    def forward(self, base):
+        """One estimate of the log-partition for each chain, and the ends of the chains."""
+        v = _draw(self.model, base, self.n_chains, self.rng)
+        log_weights, end = self.walk(base, np.linspace(0, 1, self.n_steps + 1), v)
+        return self.start(base) + log_weights, end
+
+    def backward(self, base, samples):
+        """One estimate for each chain on the reverse path, from samples of the model."""
+        betas = np.linspace(0, 1, self.n_steps + 1)[::-1].copy()
+        return self.start(base) - self.walk(base, betas, samples)[0]
+
+    def sample(self, base, v):
+        """Samples of the model: `n_steps` Gibbs sweeps from `v`."""
+        return self.walk(base, np.ones(self.n_steps + 1), v)[1]
+
+    def resampled(self, log_weights, end):
+        """Ends of chains, drawn with probabilities in proportion to their weights."""
+        weights = np.exp(log_weights - log_weights.max())
+        return end[self.rng.choice(self.n_chains, self.n_chains, p=weights / weights.sum())]
+
+
 def _walk(model, base, betas, v, rng, n_threads):
-    """Log importance weights of rows taken along the path, and where they arrive."""
+    """Log importance weights of chains that are moved along the path, and their ends."""
     v = np.array(v, model.dtype, order="C")
     log_weights = np.zeros(len(v))
     if all(type(prior) is Bernoulli for prior in model.layers):
         h = np.empty((len(v), model.n_hidden), model.dtype)
-        arguments = (
-            *(pack(model.weights), pack(model.transposed)),
+        path = AnnealedPath(
             *(-c for c in base),
             *(prior.field + c for prior, c in zip(model.layers, base, strict=True)),
-            *(betas, rng.integers(2**64, dtype=np.uint64), v, h, log_weights),
-            np.zeros(1, np.int64),
+            betas=betas,
+        )
+        arguments = (
+            *(pack(model.weights), pack(model.transposed), path),
+            *(rng.integers(2**64, dtype=np.uint64), v, h, log_weights, np.zeros(1, np.int64)),
         )
         work = 2 * len(betas) * len(v) * model.weights.size
-        n_workers = workers_for(-(-len(v) // kernels.ROWS), work, n_threads)
-        in_parallel(kernels.annealed, arguments, n_workers)
+        n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
+        in_parallel(annealed, arguments, n_workers)
         return log_weights, v
 
     zero, (visible_base, hidden_base) = model.dtype.type(0), base
@@ -179,8 +242,11 @@ def _walk(model, base, betas, v, rng, n_threads):
         at_old, at_new = (model.hidden.log_partition(b, zero) for b in tilts)
         log_weights += (at_new - at_old).sum(1, dtype=np.float64)
         log_weights -= (new - old) * (v @ visible_base)
+        # What has diverged could not be sampled.
+        _check(log_weights)
         h = sample(model.hidden, tilts[1], zero, rng)
         fields = (1 - new) * visible_base + new * (h @ model.weights.T)
+        _check(model.visible.log_partition(fields, zero))
         v = sample(model.visible, fields, zero, rng).astype(v.dtype, copy=False)
     return log_weights, v
 
@@ -197,15 +263,16 @@ def _log_partition(model, base):
 
 
 def _check(*log_weights):
-    if not all(np.isfinite(w).all() for w in log_weights):
+    # Written so that NaN counts as diverged.
+    if not all((abs(w) < MAX_LOG_WEIGHT).all() for w in log_weights):
         raise FloatingPointError(
             "annealed importance sampling diverged: a unit's distribution cannot be normalised "
-            "somewhere on the way; check the precisions of the priors against the weights."
+            "somewhere on the path; check the precisions of the priors against the weights."
         )
 
 
 def _matched(model, neutral, samples):
-    """By layer, the tilt that gives uncoupled units the means that they have in the samples."""
+    """By layer, the tilt under which uncoupled units have their means in the samples."""
     zero = model.dtype.type(0)
     hidden = model.hidden.moments(samples @ model.weights, zero)[0]
     visible = model.visible.moments(hidden @ model.weights.T, zero)[0]
@@ -216,26 +283,27 @@ def _matched(model, neutral, samples):
 
 
 def _tilt_to_mean(prior, mean, b):
-    """The field b under which the units have these means, or nearly, from the start `b` on.
+    """The field under which the units have these means, approximately; `b` is where to start.
 
-    Newton steps, halving where they would leave the bracket. Means are first moved a little towards
-    those at the start, lest a unit that never changed in the samples be held for ever.
+    Newton's method, with bisection where a step would leave the bracket. The means are first moved
+    slightly towards those at the start: a unit that is constant in the samples would need an
+    infinite field.
     """
     zero = b.dtype.type(0)
     mean = (0.999 * mean + 0.001 * prior.moments(b, zero)[0]).astype(b.dtype)
-    low, high, stride = np.full_like(b, -np.inf), np.full_like(b, np.inf), np.ones_like(b)
+    low, high, max_step = np.full_like(b, -np.inf), np.full_like(b, np.inf), np.ones_like(b)
     for _ in range(60):
         m, var = prior.moments(b, zero)
         low, high = np.where(m < mean, b, low), np.where(m < mean, high, b)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             new = b + (mean - m) / var
             middle = (low + high) / 2
-        # Without a bracket: strides that double, in the right direction.
-        beyond = np.where(m < mean, b + stride, b - stride)
+        # Without a bracket: steps of doubled length, in the direction of the solution.
+        extrapolated = np.where(m < mean, b + max_step, b - max_step)
         bounded = np.isfinite(middle)
-        fallback = np.where(bounded, middle, beyond)
-        safe = (new > low) & (new < high) & (bounded | (abs(new - b) <= stride))
-        stride = np.where(bounded | safe, stride, 2 * stride)
+        fallback = np.where(bounded, middle, extrapolated)
+        safe = (new > low) & (new < high) & (bounded | (abs(new - b) <= max_step))
+        max_step = np.where(bounded | safe, max_step, 2 * max_step)
         b = np.where(safe, new, fallback)
     return b.astype(mean.dtype)
 
@@ -244,13 +312,15 @@ def _higher(usual, other):
     """The log-weights of the usual estimate, or those of the other where it is clearly higher."""
     (value, error), (other_value, other_error) = _log_mean(usual), _log_mean(other)
     clearly = other_value - value > 3 * np.hypot(error, other_error)
-    return other if clearly and other_error < _FEW else usual
+    return other if clearly and other_error < MAX_RELATIVE_ERROR else usual
 
 
 def _agree(usual, other):
-    """Whether the other estimate is the work of many chains, and no lower than the usual one."""
+    """Whether many chains contribute to the other estimate, and it is as high as the usual one."""
     (value, error), (other_value, other_error) = _log_mean(usual), _log_mean(other)
-    return other_error < _FEW and value - other_value < 3 * np.hypot(error, other_error)
+    return other_error < MAX_RELATIVE_ERROR and value - other_value < 3 * np.hypot(
+        error, other_error
+    )
 
 
 def _log_mean(log_weights):
@@ -262,11 +332,11 @@ def _log_mean(log_weights):
 
 
 def _zeros_and_ones(model):
-    """The same machine in units of values 0 and 1, and what its log-partition lacks."""
+    """The same machine in units 0 and 1, and the difference of the log-partitions."""
     weights = model.weights.astype(np.float64)
-    (v_low, v_high), (h_low, h_high) = (prior.support for prior in model.layers)
+    (v_low, v_high), (h_low, h_high) = (two_values(prior) for prior in model.layers)
     logs = [
-        [prior.log_prob(model.dtype.type(x)).astype(np.float64) for x in prior.support]
+        [prior.log_prob(model.dtype.type(x)).astype(np.float64) for x in two_values(prior)]
         for prior in model.layers
     ]
     visible = logs[0][1] - logs[0][0] + (v_high - v_low) * h_low * weights.sum(1)

@@ -1,4 +1,4 @@
-"""The binary symmetric channel: noise, score, and the two estimators that know no couplings.
+"""The binary symmetric channel: noise, score, and two estimators without couplings.
 
 A binary signal x in {0, 1} is observed as y, each entry flipped with probability p. See Tramel et
 al. (2018), section VII.4; Eqs. 43, 44 and 46 are used with their errors corrected.
@@ -6,7 +6,7 @@ al. (2018), section VII.4; Eqs. 43, 44 and 46 are used with their errors correct
 
 import numpy as np
 
-from fastmf.learning.layered.nearest import nearest_rows
+from fastmf.learning.layered.starts import nearest_rows
 
 
 def flip(X, p, rng):

@@ -1,4 +1,4 @@
-"""Free-energy landscapes: what becomes of them during training, and maps of them."""
+"""Free-energy landscapes: quantities recorded during training, and maps of solutions."""
 
 import warnings
 
@@ -8,16 +8,16 @@ from fastmf._common.arguments import count
 
 
 class Tracker:
-    """A callback for training that keeps what functions say of the model by epoch.
+    """A callback for training that records functions of the model by epoch.
 
     Parameters
     ----------
     every : int, default 1
-        Every so many epochs.
+        Epochs between two records.
     epochs : sequence of int, optional
-        At these epochs only.
+        Record at these epochs only.
     **quantities : callable
-        Name = function of the model.
+        Functions of the model, by name.
 
     Attributes
     ----------
@@ -49,20 +49,22 @@ class Tracker:
         self.values = {name: [] for name in quantities}
 
     def __call__(self, state):
-        """After an epoch of training."""
-        due = state.epoch % self.every == 0 if self.epochs is None else state.epoch in self.epochs
-        if due:
+        """Record after an epoch of training, if it is one of those asked for."""
+        recorded = (
+            state.epoch % self.every == 0 if self.epochs is None else state.epoch in self.epochs
+        )
+        if recorded:
             self.record(state.model, state.epoch)
 
     def record(self, model, epoch):
-        """Keep the quantities of a model, such as the one before training, as epoch 0."""
+        """Append the quantities of a model, such as the one before training as epoch 0."""
         for name, function in self.quantities.items():
             self.values[name].append(function(model))
         self.epoch.append(epoch)
 
 
 def isomap(points, *, n_neighbors=10, n_components=2):
-    """A map of points on which distances are about those along the manifold that they are on.
+    """A map of points by Isomap, on which distances approximate those along their manifold.
 
     Parameters
     ----------
@@ -84,8 +86,8 @@ def isomap(points, *, n_neighbors=10, n_components=2):
 
     Notes
     -----
-    Tenenbaum, de Silva & Langford (2000), by scikit-learn; groups of points that are not each
-    other's neighbours are joined where they are closest.
+    Tenenbaum, de Silva & Langford (2000), by scikit-learn. Components of the graph of neighbours
+    are connected where they are closest.
     """
     points = np.asarray(points)
     if points.ndim != 2 or len(points) <= n_components:

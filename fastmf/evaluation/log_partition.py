@@ -1,4 +1,4 @@
-"""Estimates of the log-partition of one model, side by side."""
+"""Estimates of the log-partition of one model by several methods."""
 
 import time
 from functools import partial
@@ -9,19 +9,20 @@ import numpy as np
 from fastmf._common.arguments import rows
 from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
-from fastmf.inference.mean_field.corrections import beyond_tap
+from fastmf.inference.mean_field.corrections import log_partition_correction
 from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
-from fastmf.models import DBM, exact
-from fastmf.models.exact import LARGEST
-from fastmf.priors._protocol import n_units
+from fastmf.models import exact
+from fastmf.models.exact import MAX_UNITS
+from fastmf.priors._domain import number_of_states
+from fastmf.priors._protocol import has_third_cumulant, n_units
 
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
-# More states than this take minutes.
-_STATES = 1 << 16
-# Solutions that are corrected; those of smaller weight are given the mean of these.
-_HEAVY = 100
+# Default limit of enumeration: more states than this take minutes.
+MAX_STATES = 1 << 16
+# Solutions of largest weight that are corrected one by one; the others by the mean correction.
+MAX_CORRECTED = 100
 
 
 class LogPartitionEntry(NamedTuple):
@@ -33,9 +34,9 @@ class LogPartitionEntry(NamedTuple):
     log_partition : float
         Nats.
     error : float or None
-        Standard error, of estimates by sampling.
+        Standard error, for estimates by sampling.
     seconds : float
-        That the method took; lines of one method share it.
+        Wall time of the method; the same in all lines of one method.
     remark : str
     """
 
@@ -50,11 +51,11 @@ class LogPartitionReport(tuple):
     """Estimates of a log-partition: a tuple of `LogPartitionEntry` that prints as a table.
 
     `report["AIS"]` is the entry of that name. The column "off by" of the table is the difference
-    from the first line, the best estimate there is: the exact value, or else AIS.
+    from the first line: the exact value if there is one, else AIS.
     """
 
     def __getitem__(self, key):
-        """The entry of a name, or as in a tuple."""
+        """The entry of a name, or of an index as in any tuple."""
         if not isinstance(key, str):
             return super().__getitem__(key)
         for entry in self:
@@ -87,41 +88,41 @@ def log_partition_report(
     n_threads=None,
     rng=0,
 ):
-    """Estimate the log-partition of an RBM or DBM by every method there is.
+    """Log-partition of an RBM or DBM by annealing and all mean-field methods, as a table.
 
     Parameters
     ----------
     model : RBM or DBM
     X : array of shape (n_starts, n_visible), optional
-        Where the mean-field solutions and the chains that sample the model start, such as a
-        thousand rows of training data: with fewer, solutions may be missed. The samples of the
+        Starts of the mean-field solutions and of the chains that sample the model, such as a
+        thousand rows of training data: from fewer, solutions may not be found. The samples of the
         model are starts of mean-field solutions, too.
     n_chains, n_steps : int
         Of annealed importance sampling.
     include_exact : bool, optional
-        Enumerate the smaller layer, or side of a DBM. Default: if it has at most 16 two-valued
-        units; up to 20 are possible, in a minute.
+        Whether to enumerate the smaller layer (of a DBM, the even or the odd layers). Default: if
+        it has at most 16 two-valued units; up to 20 are possible, in a minute.
     include_adaptive : bool, default False
-        Solve by adaptive TAP, too: often much closer than TAP, at about a hundred times the cost
-        (10 s for 100 starts on a machine of 784 x 100 units).
+        Whether to solve by adaptive TAP, too: often much more accurate than TAP, at about a hundred
+        times the cost (10 s for 100 starts on a machine of 784 x 100 units).
     n_threads : int, optional
     rng : numpy.random.Generator or int, default 0
 
     Returns
     -------
     LogPartitionReport
-        Entries "exact" (if possible), "AIS", "reverse AIS", and for NMF, TAP2, (binary units) TAP3
-        and (on demand) adaptive TAP each: "TAP2, log-sum-exp" over the distinct solutions as if
-        each were a phase of its own, "TAP2, largest", and "TAP2, mean" over distinct solutions as
-        in the figures of Tramel et al. (2018). For TAP2 also "TAP2, corrected": the log-sum-exp
-        with what TAP leaves out of each solution (`fastmf.inference.mean_field.corrections`) and an
-        estimate of the solutions that were not found, on trained machines the best of them all. A
-        method all solutions of which diverge has one entry, -inf, and says so in the remark.
+        Entries "exact" (if enumerated), "AIS", "reverse AIS", and for each of NMF, TAP2, (binary
+        units) TAP3 and (if included) adaptive TAP: "TAP2, log-sum-exp" over the distinct solutions,
+        each taken as a phase, "TAP2, largest", and "TAP2, mean" over distinct solutions as in the
+        figures of Tramel et al. (2018). For TAP2 also "TAP2, corrected": the log-sum-exp with the
+        terms that TAP neglects in each solution (`fastmf.inference.mean_field.corrections`) and an
+        estimate of the weight of solutions that were not found; on trained machines the most
+        accurate. If all solutions of a method diverge, it has one entry, -inf, with a remark.
 
     Raises
     ------
     ValueError, TypeError
-        For arguments of other kinds.
+        If the model is not an RBM or DBM, or an argument is invalid.
     FloatingPointError
         If the samples of annealed importance sampling diverge.
 
@@ -137,7 +138,7 @@ def log_partition_report(
         model, n_chains, n_steps, data=X, n_threads=n_threads, rng=rng
     )
     seconds = clock() - start
-    if include_exact or (include_exact is None and _number_of_states(model) <= _STATES):
+    if include_exact or (include_exact is None and _number_of_states(model) <= MAX_STATES):
         start = clock()
         value = exact(model, averages=False).log_partition
         entries.append(LogPartitionEntry("exact", value, None, clock() - start, ""))
@@ -153,10 +154,10 @@ def log_partition_report(
     if X is not None:
         starts = np.vstack([rows("X", X, n_units(model.layers[0]), model.dtype), starts])
     solvers = {name: partial(tap, order=order) for order, name in ORDERS.items()}
-    if not all(hasattr(prior, "third_cumulant") for prior in model.layers):
+    if not all(has_third_cumulant(prior) for prior in model.layers):
         del solvers[ORDERS[3]]
     if include_adaptive:
-        # A row that does not converge is not worth the convergent schedule.
+        # The convergent schedule would take much longer, for the few rows that do not converge.
         solvers["adaptive TAP"] = partial(adaptive_tap, schedule="parallel", max_iter=300)
     for name, solve in solvers.items():
         start = clock()
@@ -180,36 +181,30 @@ def log_partition_report(
             remark = ""
         if name == "TAP2":
             start = clock()
-            alone = int((np.bincount(members)[members[-n_chains:]] == 1).sum())
-            value = _corrected(model, solutions, found[: len(values)], alone / (n_chains + 1))
-            remark = f"alone in their solution: {alone} of {n_chains} samples"
+            n_single = int((np.bincount(members)[members[-n_chains:]] == 1).sum())
+            value = _corrected(model, solutions, found[: len(values)], n_single / (n_chains + 1))
+            remark = f"alone in their solution: {n_single} of {n_chains} samples"
             seconds = clock() - start
             entries.append(LogPartitionEntry("TAP2, corrected", value, None, seconds, remark))
     return LogPartitionReport(entries)
 
 
 def _corrected(model, solutions, found, missed):
-    """Log-sum-exp over distinct solutions, the largest first, with what TAP leaves out of each.
+    """Log-sum-exp over distinct solutions, the largest first, with the terms neglected by TAP.
 
-    Solutions that were not found are taken to have a share `missed` of the weight.
+    Solutions that were not found are taken to have a fraction `missed` of the weight: that of the
+    samples each of which is the only one to lead to its solution (Good 1953).
     """
-    heavy = found[:_HEAVY]
-    moments = (tuple(part[heavy] for part in parts) for parts in (solutions.mean, solutions.var))
-    added = beyond_tap(model, *moments)
+    largest = found[:MAX_CORRECTED]
+    moments = (tuple(part[largest] for part in parts) for parts in (solutions.mean, solutions.var))
+    added = log_partition_correction(model, *moments)
     values = solutions.log_partition[found] + added.mean()
-    values[: len(heavy)] += added - added.mean()
+    values[: len(largest)] += added - added.mean()
     return float(np.logaddexp.reduce(values) - np.log1p(-missed))
 
 
 def _number_of_states(model):
-    """Of the layer that `exact` would enumerate; infinite if it cannot."""
-    if isinstance(model, DBM):
-        model = model.bipartite()
-    return min(
-        (
-            len(prior.support) ** n
-            for prior, n in zip(model.layers, model.weights.shape, strict=True)
-            if getattr(prior, "support", None) is not None and n <= LARGEST
-        ),
-        default=np.inf,
-    )
+    """States of the layer that `exact` would enumerate; infinite if there are too many."""
+    model = model.bipartite()
+    layers = zip(model.layers, model.weights.shape, strict=True)
+    return min((number_of_states(prior) for prior, n in layers if n <= MAX_UNITS), default=np.inf)

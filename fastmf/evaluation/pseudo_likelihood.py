@@ -1,16 +1,17 @@
-"""The pseudo-likelihood of RBMs."""
+"""Log-pseudo-likelihood of RBMs."""
 
 import numpy as np
 
 from fastmf._common.arguments import rows
 from fastmf.models import RBM
+from fastmf.priors._domain import describe_support, support
 
-# Numbers held at a time.
-_CHUNK = 1 << 20
+# Limit of the size of temporary arrays, in numbers.
+MAX_NUMBERS = 1 << 20
 
 
 def pseudo_log_likelihood(model, X):
-    """Sum over visible units of the log-probability of each given all the others.
+    """Log-pseudo-likelihood: sum over visible units of log P(unit | all other visible units).
 
     Parameters
     ----------
@@ -33,40 +34,57 @@ def pseudo_log_likelihood(model, X):
 
     Notes
     -----
-    Besag (1975). No log-partition is needed, at the price of one evaluation of all hidden units for
-    each visible unit, about a millisecond a row for 784 x 100 units. Unlike a random choice of one
-    unit for each row (scikit-learn's `BernoulliRBM.score_samples`) this is no estimate.
+    Besag (1975). No log-partition is needed, but one evaluation of all hidden units for each
+    visible unit: about a millisecond a row for 784 x 100 units. The sum is exact, whereas
+    scikit-learn's `BernoulliRBM.score_samples` estimates it from one random unit of each row.
     """
-    support = getattr(model.visible, "support", None) if isinstance(model, RBM) else None
-    if support is None:
+    values = support(model.visible) if isinstance(model, RBM) else None
+    if values is None:
         raise TypeError(
             "model must be an RBM with discrete visible units, got "
             f"{model if isinstance(model, RBM) else type(model).__name__}."
         )
+    values = values.astype(model.dtype)
     X = np.atleast_2d(rows("X", X, model.n_visible, model.dtype))
-    values = np.array(support, dtype=model.dtype)
-    which = np.abs(X[:, :, None] - values).argmin(2)
-    if not np.array_equal(values[which], X):
-        raise ValueError(f"X must have values in {tuple(support)} only.")
-    n = max(1, _CHUNK // model.weights.size)
-    chunks = [_of_rows(model, values, X[k : k + n], which[k : k + n]) for k in range(0, len(X), n)]
+    which = _which_values(model.visible, values, X)
+    n = max(1, MAX_NUMBERS // model.weights.size)
+    chunks = [_row_sums(model, values, X[k : k + n], which[k : k + n]) for k in range(0, len(X), n)]
     return np.concatenate(chunks)
 
 
-def _of_rows(model, values, X, which):
-    zero = model.dtype.type(0)
+def _which_values(prior, values, X):
+    """Index of each entry of X among the values of its unit."""
+    which = np.empty(X.shape, np.intp)
+    for i, column in enumerate(values.T):
+        own = column[~np.isnan(column)]
+        order = np.argsort(own)
+        place = np.searchsorted(own, X[:, i], sorter=order).clip(max=len(own) - 1)
+        which[:, i] = order[place]
+        if not np.array_equal(own[which[:, i]], X[:, i]):
+            raise ValueError(
+                "X must have values in the support of the visible units: expected column "
+                f"{i} to be {describe_support(prior, i)}."
+            )
+    return which
+
+
+def _row_sums(model, values, X, which):
+    """Log-pseudo-likelihood of each row; `which` are the indices of its values."""
+    zero, units = model.dtype.type(0), np.arange(model.n_visible)
 
     def log_partition(fields):
         return model.hidden.log_partition(fields, zero).sum(-1, dtype=np.float64)
 
     fields = X @ model.weights
-    now = log_partition(fields)[:, None]
-    own = model.visible.log_prob(X).astype(np.float64)
-    # Log of the sum over all values of a unit of their probabilities relative to that of its own.
+    current = log_partition(fields)[:, None]
+    log_prob = model.visible.log_prob(X).astype(np.float64)
+    # Log of the sum, over all values of a unit, of their probabilities relative to its value in X.
     log_sum = np.zeros(X.shape)
     for k in range(1, len(values)):
-        other = values[(which + k) % len(values)]
-        moved = fields[:, None, :] + (other - X)[:, :, None] * model.weights
-        ratio = model.visible.log_prob(other) - own + log_partition(moved) - now
-        log_sum = np.logaddexp(log_sum, ratio)
+        other = values[(which + k) % len(values), units]
+        missing = np.isnan(other)  # the padding of units with fewer values
+        other = np.where(missing, X, other)
+        changed = fields[:, None, :] + (other - X)[:, :, None] * model.weights
+        ratio = model.visible.log_prob(other) - log_prob + log_partition(changed) - current
+        log_sum = np.logaddexp(log_sum, np.where(missing, -np.inf, ratio))
     return -log_sum.sum(1)

@@ -1,6 +1,6 @@
-"""What every solver returns."""
+"""The result of a solver."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -19,13 +19,13 @@ class FixedPoint:
         Marginal means and variances.
     b, a : array or tuple of arrays
         Tilt exp(b x - a x^2 / 2) of each unit, of which `mean` and `var` are the moments.
-    log_partition : float or array
-        Minus the approximate free energy at this state; for rows with clamped units, of the model
-        conditioned on them. NaN-free: -inf if the row diverged, or holds units where they
-        cannot be.
+    log_partition : float, array or None
+        Minus the approximate free energy at this state; for rows with clamped units, that of the
+        model conditioned on them. Never NaN: -inf if the row diverged, or if units are clamped
+        outside their support. None where it was not asked for.
     converged : bool or array
     n_iter : int or array
-        Sweeps done.
+        Number of sweeps.
     residual : float or array
         Largest change of a mean in the last sweep, before damping.
     message : str or array of str
@@ -39,7 +39,7 @@ class FixedPoint:
     var: np.ndarray | tuple
     b: np.ndarray | tuple
     a: np.ndarray | tuple
-    log_partition: np.ndarray | float
+    log_partition: np.ndarray | float | None
     converged: np.ndarray | bool
     n_iter: np.ndarray | int
     residual: np.ndarray | float
@@ -59,3 +59,17 @@ def trace_of(record):
     n_sweeps = int(record.n_iter.max())
     last = np.minimum(np.arange(n_sweeps), record.n_iter[:, None] - 1)
     return np.take_along_axis(record.history[:, :n_sweeps], last, axis=1)
+
+
+def stacked(first, second):
+    """The rows of one `FixedPoint` and then those of another, of the same model; no history."""
+
+    def stack(name, a, b):
+        if name == "history" or a is None or b is None:
+            return None
+        if isinstance(a, tuple):
+            return tuple(np.concatenate(pair) for pair in zip(a, b, strict=True))
+        return np.concatenate([a, b])
+
+    names = [field.name for field in fields(FixedPoint)]
+    return FixedPoint(*(stack(name, getattr(first, name), getattr(second, name)) for name in names))

@@ -1,8 +1,15 @@
 """Annealed importance sampling of an RBM with units of values 0 and 1.
 
-Along the path the log-odds of a unit are base + beta (field - base + W x): at beta = 0 the units of
-the base, uncoupled, at beta = 1 those of the model.
+Along the path the log-odds of a unit are base + beta (shift + W x), with shift = field - base: at
+beta = 0 those of uncoupled units, at beta = 1 those of the model. A step from beta to beta' adds
+
+    log p(v; beta') - log p(v; beta),   log p(v; beta) = beta v' shift + sum_j softplus(t_j)
+
+to the log importance weight (t_j are log-odds of hidden units, constant terms are left out), and
+draws the hidden and then the visible units at beta'.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,92 +18,138 @@ from fastmf.kernels.product import product
 from fastmf.kernels.random import row_key, uniform
 from fastmf.special import constant, exp, softplus
 
-# Rows that one task is about; they share a pass over the couplings.
-ROWS = 24
+# Rows of one task; they share a pass over the couplings.
+TASK_ROWS = 24
+
+
+class AnnealedPath(NamedTuple):
+    """The distributions from uncoupled units to the model.
+
+    Parameters
+    ----------
+    visible_shift, hidden_shift : array of shape (n_visible,) and (n_hidden,)
+        field - base: by how much the log-odds of an uncoupled unit change along the path.
+    visible_base, hidden_base : arrays of the same shapes
+        Log-odds at beta = 0.
+    betas : float64 array of shape (n_steps + 1,)
+        Rising or falling.
+    """
+
+    visible_shift: np.ndarray
+    hidden_shift: np.ndarray
+    visible_base: np.ndarray
+    hidden_base: np.ndarray
+    betas: np.ndarray
+
+
+class AnnealedRows(NamedTuple):
+    """The rows of one task and scratch space.
+
+    Parameters
+    ----------
+    first : int
+        Position of the first one among all rows.
+    v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
+    log_weights : float64 array of shape (n_rows,)
+    shifts : array of shape (n_rows, n_columns)
+        shift + W x.
+    uniforms : array of shape (max(n_visible, n_hidden),)
+    """
+
+    first: int
+    v: np.ndarray
+    h: np.ndarray
+    log_weights: np.ndarray
+    shifts: np.ndarray
+    uniforms: np.ndarray
 
 
 @kernel(inner=True, fastmath=REORDER)
-def _log_partition(base, slope, beta):
-    """Sum of log(1 + exp(t)), t = base + beta * slope, in double precision."""
+def _log_partition(base, shift, beta):
+    """Sum of log(1 + exp(t)), t = base + beta * shift, in double precision."""
     total = 0.0
-    for j in range(slope.shape[0]):
-        total += softplus(base[j] + beta * slope[j])
+    for j in range(shift.shape[0]):
+        total += softplus(base[j] + beta * shift[j])
     return total
 
 
 @kernel(inner=True)
-def _draw(key, base, slope, beta, uniforms, out):
-    """Set out to 1 with log-odds base + beta * slope, to 0 otherwise."""
-    # Two loops, because only one of them consists of vectors of floats.
+def _draw(key, base, shift, beta, uniforms, out):
+    """Set out to 1 with log-odds base + beta * shift, to 0 otherwise."""
+    # Two loops, because only the second one vectorises.
     for i in range(out.shape[0]):
         uniforms[i] = uniform(key, i)
-    one = constant(1.0, slope[0])
+    one = constant(1.0, shift[0])
     for i in range(out.shape[0]):
-        e = exp(-(base[i] + beta * slope[i]))
+        e = exp(-(base[i] + beta * shift[i]))
         out[i] = one if uniforms[i] * (one + e) < one else 0 * one
 
 
+@kernel(inner=True)
+def _fill_shifts(states, couplings, shift, shifts):
+    """Set the rows of shifts to shift + states @ couplings."""
+    n_units, width = shift.shape[0], couplings.shape[2]
+    start = np.int64(0)
+    for panel in range(couplings.shape[0]):
+        product(states, states.shape[0], start, couplings, panel, shifts, panel * width, n_units)
+    for r in range(states.shape[0]):
+        for i in range(n_units):
+            shifts[r, i] += shift[i]
+
+
+@kernel(inner=True)
+def _step(to_hidden, to_visible, path, seed, step, rows):
+    """One step of all rows of a task along the path."""
+    n_visible, n_hidden = rows.v.shape[1], rows.h.shape[1]
+    dtype, change = rows.v.dtype.type, path.betas[step] - path.betas[step - 1]
+    old, new = dtype(path.betas[step - 1]), dtype(path.betas[step])
+    _fill_shifts(rows.v, to_hidden, path.hidden_shift, rows.shifts)
+    for r in range(rows.v.shape[0]):
+        shift, v_r = rows.shifts[r, :n_hidden], rows.v[r]
+        linear = 0.0
+        for i in range(n_visible):
+            linear += v_r[i] * path.visible_shift[i]
+        rows.log_weights[r] += (
+            change * linear
+            + _log_partition(path.hidden_base, shift, new)
+            - _log_partition(path.hidden_base, shift, old)
+        )
+        key = row_key(seed, 2 * step, rows.first + r)
+        _draw(key, path.hidden_base, shift, new, rows.uniforms, rows.h[r])
+    _fill_shifts(rows.h, to_visible, path.visible_shift, rows.shifts)
+    for r in range(rows.v.shape[0]):
+        key = row_key(seed, 2 * step + 1, rows.first + r)
+        shift = rows.shifts[r, :n_visible]
+        _draw(key, path.visible_base, shift, new, rows.uniforms, rows.v[r])
+
+
 @kernel
-def annealed(
-    to_hidden, to_visible, visible, hidden, visible_base, hidden_base, betas, seed, v, h,
-    log_weights, queue,
-):  # fmt: skip
+def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
     """Take the rows in the queue along the path, and add up their log importance weights.
 
     Parameters
     ----------
     to_hidden, to_visible : array of shape (n_panels, n_source, panel_width)
         The packed couplings and those of the transposed matrix.
-    visible, hidden : array of shape (n_visible,) and (n_hidden,)
-        field - base: by how much the log-odds of an uncoupled unit change along the path.
-    visible_base, hidden_base : arrays of the same shapes
-        Log-odds at beta = 0.
-    betas : float64 array of shape (n_steps + 1,)
-        Rising or falling. Each step adds log p(v; new) - log p(v; old), unnormalised, to the
-        weight, then draws hidden and visible units at the new one.
+    path : AnnealedPath
     seed : uint64
     v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
         States; `v` is the start.
     log_weights : float64 array of shape (n_rows,)
         Added to.
     queue : int64 array of shape (1,)
-        Next group of rows that nobody has taken; shared by all threads that call this.
+        Next group of rows not taken yet; shared by all threads that call this.
     """
     n_rows, n_visible = v.shape
-    n_hidden = h.shape[1]
-    visible_panels, _, width = to_visible.shape
-    hidden_panels = to_hidden.shape[0]
-    slopes = np.zeros((ROWS, max(visible_panels, hidden_panels) * width), v.dtype)
-    uniforms = np.zeros(max(n_visible, n_hidden), v.dtype)
-    start = np.int64(0)
-    first = fetch_and_increment(queue) * ROWS
+    n_columns = max(to_hidden.shape[0], to_visible.shape[0]) * to_hidden.shape[2]
+    shifts = np.zeros((TASK_ROWS, n_columns), v.dtype)
+    uniforms = np.zeros(max(n_visible, h.shape[1]), v.dtype)
+    first = fetch_and_increment(queue) * TASK_ROWS
     while first < n_rows:
-        n_here = min(ROWS, n_rows - first)
-        v_rows, h_rows = v[first : first + n_here], h[first : first + n_here]
-        for step in range(1, betas.shape[0]):
-            old, new = v.dtype.type(betas[step - 1]), v.dtype.type(betas[step])
-            for panel in range(hidden_panels):
-                product(v_rows, n_here, start, to_hidden, panel, slopes, panel * width, n_hidden)
-            for r in range(n_here):
-                slope, v_r = slopes[r][:n_hidden], v_rows[r]
-                for j in range(n_hidden):
-                    slope[j] += hidden[j]
-                linear = 0.0
-                for i in range(n_visible):
-                    linear += v_r[i] * visible[i]
-                log_weights[first + r] += (
-                    (betas[step] - betas[step - 1]) * linear
-                    + _log_partition(hidden_base, slope, new)
-                    - _log_partition(hidden_base, slope, old)
-                )
-                key = row_key(seed, 2 * step, first + r)
-                _draw(key, hidden_base, slope, new, uniforms, h_rows[r])
-            for panel in range(visible_panels):
-                product(h_rows, n_here, start, to_visible, panel, slopes, panel * width, n_visible)
-            for r in range(n_here):
-                slope = slopes[r][:n_visible]
-                for i in range(n_visible):
-                    slope[i] += visible[i]
-                key = row_key(seed, 2 * step + 1, first + r)
-                _draw(key, visible_base, slope, new, uniforms, v_rows[r])
-        first = fetch_and_increment(queue) * ROWS
+        last = min(n_rows, first + TASK_ROWS)
+        rows = AnnealedRows(
+            first, v[first:last], h[first:last], log_weights[first:last], shifts, uniforms
+        )
+        for step in range(1, path.betas.shape[0]):
+            _step(to_hidden, to_visible, path, seed, step, rows)
+        first = fetch_and_increment(queue) * TASK_ROWS

@@ -1,24 +1,32 @@
-"""One step of gradient ascent on a matrix of couplings, in one pass over it."""
+"""One step of gradient ascent on a matrix of couplings W, in one pass over it.
+
+With the gradient G, offsets m, l of the units below and above, and gradients dv, dh by their
+fields,
+
+    G <- G - (l2 W + l1 sign(W)) - (m dh' + dv l')
+    velocity <- momentum velocity + rate G
+    W <- W + velocity
+"""
 
 from typing import NamedTuple
 
 from fastmf._numba import REORDER, fetch_and_increment, kernel
 
-# Rows of the matrix that one task of a worker is about.
-ROWS = 24
+# Rows of the matrix in one task of a worker.
+TASK_ROWS = 24
 
 
-class Ascent(NamedTuple):
-    """How far to go, and what pulls back.
+class AscentStep(NamedTuple):
+    """Step size, momentum and weight decay.
 
     Parameters
     ----------
     rate : float
-        Share of the slope in a step.
+        Learning rate.
     momentum : float
-        Share of the last step in this one.
+        Weight of the last step in this one.
     l2, l1 : float
-        The slope is followed less l2 W + l1 sign(W).
+        Weight decay: l2 W + l1 sign(W) is subtracted from the gradient.
     """
 
     rate: float
@@ -28,53 +36,59 @@ class Ascent(NamedTuple):
 
 
 @kernel(inline=True, fastmath=REORDER)
-def _ascend_row(weights, slope, velocity, how, offset, of_field, offsets, of_fields, out):
-    """The couplings of one unit; returns their slope times the offsets, and their squared norm."""
-    kind = weights.dtype.type
-    rate, momentum = kind(how.rate), kind(how.momentum)
-    l2, l1 = kind(how.l2), kind(how.l1)
-    one, zero = kind(1), kind(0)
-    along = size = zero
+def _ascend_row(weights, gradient, velocity, settings, below, above, out):
+    """Update the couplings of one unit.
+
+    Returns the inner product of their gradient with the offsets above, and their squared norm.
+    """
+    dtype = weights.dtype.type
+    rate, momentum = dtype(settings.rate), dtype(settings.momentum)
+    l2, l1 = dtype(settings.l2), dtype(settings.l1)
+    one, zero = dtype(1), dtype(0)
+    offset, field_gradient = below
+    offsets, field_gradients = above
+    gradient_dot = squared_norm = zero
     for j in range(weights.shape[0]):
         weight = weights[j]
         sign = one if weight > 0 else (-one if weight < 0 else zero)
-        followed = slope[j] - (l2 * weight + l1 * sign)
-        followed -= offset * of_fields[j] + of_field * offsets[j]
-        slope[j] = followed
-        along += followed * offsets[j]
-        velocity[j] = momentum * velocity[j] + rate * followed
+        g = gradient[j] - (l2 * weight + l1 * sign)
+        g -= offset * field_gradients[j] + field_gradient * offsets[j]
+        gradient[j] = g
+        gradient_dot += g * offsets[j]
+        velocity[j] = momentum * velocity[j] + rate * g
         out[j] = weight + velocity[j]
-        size += out[j] * out[j]
-    return along, size
+        squared_norm += out[j] * out[j]
+    return gradient_dot, squared_norm
 
 
 @kernel
-def ascend(weights, slope, velocity, how, below, above, queue, out, along, sizes):
-    """Move couplings along their slope and on with their velocity, which is then the step made.
+def ascend(weights, gradient, velocity, settings, centring, queue, out, row_sums):
+    """Take one step of gradient ascent with momentum, weight decay and centring.
 
     Parameters
     ----------
     weights, out : array of shape (n_below, n_above)
-    slope, velocity : array of shape (n_below, n_above)
-        Changed in place: the slope to the one that is followed.
-    how : Ascent
-    below, above : array of shape (2, n_below), (2, n_above)
-        The offsets that units are counted from, and the slopes by their fields: see
+    gradient, velocity : array of shape (n_below, n_above)
+        Changed in place: the gradient to that with weight decay and centring, the velocity to the
+        step taken.
+    settings : AscentStep
+    centring : tuple of two arrays of shape (2, n_below) and (2, n_above)
+        Offsets of the units below and above, and gradients by their fields: see
         `fastmf.learning.training.centring`.
     queue : int64 array of shape (1,)
-        Next group of rows that nobody has taken; shared by all threads that call this.
-    along : array of shape (n_below,)
-        Filled with the slope that is followed times the offsets above.
-    sizes : array of shape (n_below,)
-        Filled with the squared norms of the rows of `out`.
+        Next group of rows not taken yet; shared by all threads that call this.
+    row_sums : array of shape (2, n_below)
+        Filled with the inner products of the gradient with the offsets above, and with the squared
+        norms of the rows of `out`.
     """
     n_below = weights.shape[0]
+    below, above = centring
     while True:
-        first = fetch_and_increment(queue) * ROWS
+        first = fetch_and_increment(queue) * TASK_ROWS
         if first >= n_below:
             break
-        for i in range(first, min(first + ROWS, n_below)):
-            along[i], sizes[i] = _ascend_row(
-                *(weights[i], slope[i], velocity[i], how),
-                *(below[0, i], below[1, i], above[0], above[1], out[i]),
+        for i in range(first, min(first + TASK_ROWS, n_below)):
+            row_sums[0, i], row_sums[1, i] = _ascend_row(
+                *(weights[i], gradient[i], velocity[i], settings),
+                *((below[0, i], below[1, i]), (above[0], above[1]), out[i]),
             )

@@ -1,33 +1,36 @@
-"""What the kernels of belief propagation are given, and what they leave."""
+"""Arguments and working memory of the kernels of belief propagation.
+
+Notation as in `fastmf.kernels.belief_propagation`.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 
-# Visible units whose messages are multiplied together before anything else is done with them.
-BLOCK = 256
-# Visible units whose beliefs are computed side by side.
-TILE = 16
+# Visible units of one block: the product of their messages is accumulated before its logarithm.
+BLOCK_UNITS = 256
+# Visible units whose beliefs are computed together, so that the exponentials vectorise.
+TILE_UNITS = 16
 # Visible units of one task of `pair_beliefs`.
-PAIR_BLOCK = 16
+PAIR_BLOCK_UNITS = 16
 # Hidden units are padded to a multiple of this.
-PADDING = 32
-# Sweeps without a new smallest residual after which a row is damped (more).
-WINDOW = 16
-MOST_DAMPING = 0.97
+PADDING_MULTIPLE = 32
+# Sweeps without a new smallest residual after which the damping of a row is raised.
+DAMPING_WINDOW = 16
+MAX_DAMPING = 0.97
 
-SUM, MAX, MIXED = 0, 1, 2
+SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = 0, 1, 2
 
 
-class Problem(NamedTuple):
+class BPProblem(NamedTuple):
     """Couplings and fields of {0, 1} units.
 
     Parameters
     ----------
     weights : array of shape (n_visible, n_padded)
-        Not read by sum-product, which may have none.
+        Not read by sum-product; may then have no rows.
     exponentials : array of shape (n_visible, n_padded)
-        exp(weights); not read by max-product, which may have none.
+        exp(weights). Not read by max-product; may then have no rows.
     row_sums : float64 array of shape (n_visible,)
         Sums of the rows of `weights`; read by mixed-product only.
     visible_field : float64 array of shape (1 or n_rows, n_visible)
@@ -41,54 +44,62 @@ class Problem(NamedTuple):
     hidden_field: np.ndarray
 
 
-class Settings(NamedTuple):
-    """How to iterate.
+class BPSettings(NamedTuple):
+    """Options of the iteration.
 
     Parameters
     ----------
     algorithm : int
-        SUM, MAX or MIXED.
+        SUM_PRODUCT, MAX_PRODUCT or MIXED_PRODUCT.
     adaptive : bool
-        Whether rows that make no progress are damped.
+        Whether rows whose residual no longer falls are damped.
     tol : float
+        Largest change of a belief in the sweep of a converged row.
+    rounding_error : float
+        Change of a belief that rounding may cause: a lower bound of the tolerance.
     max_iter : int
-    fold : bool
-        Whether four factors of a product fit in the type of the messages.
-    chunk, flush, refresh : int
-        So many factors of a row's product fit in a float64, so many of a column's product in the
-        type of the messages, and so many in a float64.
+    grouped : bool
+        Whether a product of four messages is a number of their type.
+    max_factors : int
+        Number of messages to one visible unit whose product is a number in float64.
+    flush_every, log_every : int
+        Number of visible units after which the products of messages to the hidden units are moved
+        to float64, and after which their logarithm is taken. The second is a multiple of the first.
     """
 
     algorithm: int
     adaptive: bool
     tol: float
+    rounding_error: float
     max_iter: int
-    fold: bool
-    chunk: int
-    flush: int
-    refresh: int
+    grouped: bool
+    max_factors: int
+    flush_every: int
+    log_every: int
 
 
-class Record(NamedTuple):
-    """State of all rows, and how they ended.
+class BPRecord(NamedTuple):
+    """Beliefs and convergence record of all rows.
 
     Parameters
     ----------
     visible, hidden : float64 array of shape (n_rows, n_visible) and (n_rows, n_padded)
         Log-odds of the beliefs.
     best : bool array of shape (n_rows, n_visible)
-        Best assignment seen, of max- and mixed-product.
+        Best assignment of all sweeps, of max- and mixed-product.
     objective : float64 array of shape (n_rows,)
-        Its log-probability but for log Z, the hidden units maximised or summed.
+        Log-probability of that assignment plus log Z, with the hidden units maximised (max-product)
+        or summed out (mixed-product).
     bethe : float64 array of shape (n_rows,)
         Bethe log-partition, of sum-product.
     status, n_iter : int64 array of shape (n_rows,)
-    residual, damping, smallest : float64 array of shape (n_rows,)
-        Largest change of a belief in the last sweep, damping of all that do not confirm another,
-        smallest residual so far.
-    since : int64 array of shape (n_rows,)
-        Sweeps since then.
+    residual, damping, min_residual : float64 array of shape (n_rows,)
+        Largest change of a belief in the last sweep; damping of all sweeps but those that confirm
+        convergence; smallest residual since the damping was last raised.
+    n_stalled : int64 array of shape (n_rows,)
+        Sweeps since `min_residual`.
     history : float64 array of shape (n_rows, max_iter) or (0, 0)
+        Residuals of all sweeps.
     """
 
     visible: np.ndarray
@@ -100,28 +111,73 @@ class Record(NamedTuple):
     n_iter: np.ndarray
     residual: np.ndarray
     damping: np.ndarray
-    smallest: np.ndarray
-    since: np.ndarray
+    min_residual: np.ndarray
+    n_stalled: np.ndarray
     history: np.ndarray
 
 
-class Partial(NamedTuple):
-    """What the blocks of a sweep leave to its end; one seat for each worker (or shared row).
+class BPWorkspaces(NamedTuple):
+    """Results of the blocks of a sweep, one set for each worker (or one for a shared row).
 
     Parameters
     ----------
-    beliefs : array of shape (n_seats, 3, n_padded)
+    beliefs : array of shape (n_workspaces, 3, n_padded)
         p, q and log-odds of the hidden units, in the type of the messages.
-    logs : float64 array of shape (n_seats, n_blocks, n_padded)
-        Sums of the logarithms of the messages to each hidden unit.
-    fields : float64 array of shape (n_seats, n_blocks, n_padded)
-        The same of the couplings of decoded units; max-product only.
-    change, value : float64 array of shape (n_seats, n_blocks)
-        Largest change of a belief; field of the decoded units.
+    message_sums : float64 array of shape (n_workspaces, n_blocks, n_padded)
+        Sums over a block of the log-messages to each hidden unit.
+    decoded_sums : float64 array of shape (n_workspaces, n_blocks or 0, n_padded)
+        Sums over the units decoded as 1 of their couplings; max-product only.
+    change, decoded_field : float64 array of shape (n_workspaces, n_blocks)
+        Largest change of a belief; sum of the fields of the units decoded as 1.
     """
 
     beliefs: np.ndarray
-    logs: np.ndarray
-    fields: np.ndarray
+    message_sums: np.ndarray
+    decoded_sums: np.ndarray
     change: np.ndarray
-    value: np.ndarray
+    decoded_field: np.ndarray
+
+
+class BPWorkspace(NamedTuple):
+    """One entry of `BPWorkspaces`, and the buffers of one worker.
+
+    Parameters
+    ----------
+    beliefs, message_sums, decoded_sums, change, decoded_field
+        As in `BPWorkspaces`, without the first axis.
+    received : array of shape (TILE_UNITS, n_padded)
+        Messages to a tile of visible units.
+    tile : float64 array of shape (4, TILE_UNITS)
+        Log-odds, P and Q of these units, and the changes of their beliefs.
+    product : array of shape (n_padded,)
+        Products of messages to the hidden units (sums, for max-product).
+    product64 : float64 array of shape (n_padded,)
+        Products of those products.
+    """
+
+    beliefs: np.ndarray
+    message_sums: np.ndarray
+    decoded_sums: np.ndarray
+    change: np.ndarray
+    decoded_field: np.ndarray
+    received: np.ndarray
+    tile: np.ndarray
+    product: np.ndarray
+    product64: np.ndarray
+
+
+class HiddenState(NamedTuple):
+    """Hidden units of one row of the local search, given its visible units.
+
+    Parameters
+    ----------
+    log_odds, p, q : float64 array of shape (n_hidden,)
+        Log-odds of the hidden units, and the probabilities of 1 and 0 that they give.
+    factors : float64 array of shape (n_hidden,)
+        Buffer.
+    """
+
+    log_odds: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+    factors: np.ndarray

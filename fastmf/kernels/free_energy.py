@@ -1,4 +1,14 @@
-"""The mean-field log-partition (minus the free energy) of given states."""
+"""The mean-field log-partition (minus the free energy) of given means and variances.
+
+With b and a as in `fastmf.kernels.tap`, before external tilts are added,
+
+    log Z = sum_i [log Z_i(b + field, a + precision) - b m + a (m^2 + v) / 2]
+            + sum_(i,j) [W m_i m_j + W^2 v_i v_j / 2 + W^3 k_i k_j / 6]
+
+where the second sum has each pair once, and its three terms are those of order 1, 2 and 3.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,14 +18,38 @@ from fastmf.kernels.product import product
 from fastmf.kernels.tap_rows import MEAN, VAR, A, B
 from fastmf.priors._protocol import tilted_log_partition
 
-# Rows whose products with a block of couplings are taken together, and panels in a block.
-ROWS = 24
-PANELS = 8
+# Rows whose products with a block of couplings are computed together, and panels in a block.
+GROUP_ROWS = 24
+BLOCK_PANELS = 8
+
+
+class RowGroup(NamedTuple):
+    """Some rows and the scratch space for them.
+
+    Parameters
+    ----------
+    state : array of shape (4, n_rows, n_units)
+        Of all rows.
+    first, n_rows : int
+        First row of the group and number of rows in it.
+    third : array of shape (GROUP_ROWS, n_units), or (0, n_units) below order 3
+        Third cumulants.
+    products : array of shape (3, GROUP_ROWS, BLOCK_PANELS * panel_width)
+        Means, variances and third cumulants times one block of couplings, their squares and cubes.
+    scratch : array of shape (2, BLOCK_PANELS * panel_width)
+    """
+
+    state: np.ndarray
+    first: int
+    n_rows: int
+    third: np.ndarray
+    products: np.ndarray
+    scratch: np.ndarray
 
 
 @kernel(inline=True, fastmath=REORDER)
-def _pairs(mean, var, field, a):
-    """Terms of the pairs that some units belong to; each is met from both of its ends."""
+def _pair_terms(mean, var, field, a):
+    """Terms of order 1 and 2 of the pairs that some units belong to; half, as each counts twice."""
     total = 0.0
     for i in range(mean.shape[0]):
         total += 0.5 * (mean[i] * field[i]) - 0.25 * (a[i] * var[i])
@@ -23,8 +57,8 @@ def _pairs(mean, var, field, a):
 
 
 @kernel(inline=True, fastmath=REORDER)
-def _untilted(mean, var, b, a):
-    """What the tilts contribute to the log-partitions of units of such moments, with minus sign."""
+def _site_terms(mean, var, b, a):
+    """Sum of -b m + a (m^2 + v) / 2."""
     total = 0.0
     for i in range(mean.shape[0]):
         total += 0.5 * (a[i] * (mean[i] * mean[i] + var[i])) - b[i] * mean[i]
@@ -32,39 +66,46 @@ def _untilted(mean, var, b, a):
 
 
 @kernel(inner=True)
-def _row(layer, state, r, products, s, first, n_units, order, row, tilt, scratch):
-    """Terms of some units of one row; their tilts go into the state."""
+def _add_external(tilt, row, units, b, a):
+    """Add the external tilt of some units of one row."""
+    if tilt.field.shape[0] > 0:
+        field = tilt.field[min(row, tilt.field.shape[0] - 1), units]
+        for i in range(b.shape[0]):
+            b[i] += field[i]
+    if tilt.precision.shape[0] > 0:
+        precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), units]
+        for i in range(a.shape[0]):
+            a[i] += precision[i]
+
+
+@kernel(inner=True)
+def _log_partition_of_units(layer, group, s, first, n_units, order, tilt):
+    """Terms of some units of row s of the group; writes their tilts into the state."""
     not_inlined()
+    row = group.first + s
     units = slice(layer.start + first, layer.start + first + n_units)
-    mean, var = state[MEAN, r, units], state[VAR, r, units]
-    b, a = state[B, r, units], state[A, r, units]
-    field, reaction = products[0, s, :n_units], products[1, s, :n_units]
+    mean, var = group.state[MEAN, row, units], group.state[VAR, row, units]
+    b, a = group.state[B, row, units], group.state[A, row, units]
+    field, onsager = group.products[0, s, :n_units], group.products[1, s, :n_units]
     for i in range(n_units):
-        a[i] = -reaction[i] if order >= 2 else 0
+        a[i] = -onsager[i] if order >= 2 else 0
         b[i] = field[i] + a[i] * mean[i]
-    total = _pairs(mean, var, field, a)
+    total = _pair_terms(mean, var, field, a)
     if order == 3:
-        cumulant, slope = scratch[0, :n_units], scratch[1, :n_units]
-        third_cumulants(layer.prior, first, mean, cumulant, slope)
+        cumulant, derivative = group.scratch[0, :n_units], group.scratch[1, :n_units]
+        third_cumulants(layer.prior, first, mean, cumulant, derivative)
         for i in range(n_units):
-            b[i] += products[2, s, i] * slope[i] / 6
-            total += cumulant[i] * products[2, s, i] / 12
+            b[i] += group.products[2, s, i] * derivative[i] / 6
+            total += cumulant[i] * group.products[2, s, i] / 12
     clamped = tilt.clamped.shape[0] > 0
     q = min(row, tilt.clamped.shape[0] - 1)
-    # Clamped units have pair terms only: the others are taken one by one then.
+    # Clamped units have pair terms only: units are then evaluated one by one.
     at_once = np.int64(1) if clamped else n_units
     for i in range(0, n_units, at_once):
         if not (clamped and tilt.clamped[q, units.start + i]):
             here = slice(i, i + at_once)
-            total += _untilted(mean[here], var[here], b[here], a[here])
-    if tilt.field.shape[0] > 0:
-        field = tilt.field[min(row, tilt.field.shape[0] - 1), units]
-        for i in range(n_units):
-            b[i] += field[i]
-    if tilt.precision.shape[0] > 0:
-        precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), units]
-        for i in range(n_units):
-            a[i] += precision[i]
+            total += _site_terms(mean[here], var[here], b[here], a[here])
+    _add_external(tilt, row, units, b, a)
     for i in range(0, n_units, at_once):
         if not (clamped and tilt.clamped[q, units.start + i]):
             here = slice(i, i + at_once)
@@ -73,31 +114,36 @@ def _row(layer, state, r, products, s, first, n_units, order, row, tilt, scratch
 
 
 @kernel(inner=True)
-def _layer(layer, state, first_row, n_rows, order, tilt, third, products, scratch, out):
-    """Add the terms of one layer for a group of rows."""
+def _add_layer(layer, group, order, tilt, out):
+    """Add the terms of one layer to the log-partitions of a group of rows."""
     n_panels, _, width = layer.couplings.shape
-    source, n = layer.source, layer.n_units
-    rows = slice(first_row, first_row + n_rows)
-    for first_panel in range(0, n_panels, PANELS):
-        last_panel = min(first_panel + PANELS, n_panels)
+    source, n, n_rows = layer.source, layer.n_units, group.n_rows
+    rows, products = slice(group.first, group.first + n_rows), group.products
+    mean, var = group.state[MEAN, rows], group.state[VAR, rows]
+    for first_panel in range(0, n_panels, BLOCK_PANELS):
+        last_panel = min(first_panel + BLOCK_PANELS, n_panels)
         for panel in range(first_panel, last_panel):
             column = (panel - first_panel) * width
-            product(
-                state[MEAN, rows], n_rows, source, layer.couplings, panel, products[0], column, n
-            )
+            product(mean, n_rows, source, layer.couplings, panel, products[0], column, n)
             if order >= 2:
-                product(
-                    state[VAR, rows], n_rows, source, layer.squares, panel, products[1], column, n
-                )
+                product(var, n_rows, source, layer.squares, panel, products[1], column, n)
             if order == 3:
-                product(third, n_rows, source, layer.cubes, panel, products[2], column, n)
+                product(group.third, n_rows, source, layer.cubes, panel, products[2], column, n)
         first = first_panel * width
         n_units = min(last_panel * width, layer.n_units) - first
         for s in range(n_rows):
-            row = first_row + s
-            out[row] += _row(
-                layer, state, row, products, s, first, n_units, order, row, tilt, scratch
+            out[group.first + s] += _log_partition_of_units(
+                layer, group, s, first, n_units, order, tilt
             )
+
+
+@kernel(inner=True)
+def _fill_third(layers, group):
+    """Third cumulants of the units of a group of rows."""
+    for s in range(group.n_rows):
+        mean, third = group.state[MEAN, group.first + s], group.third[s]
+        for k in range(len(layers)):
+            call_on(start_third, layers, k, (mean, third, group.scratch[0]))
 
 
 @kernel
@@ -108,33 +154,28 @@ def free_energy(layers, state, order, tilt, queue, out):
     ----------
     layers : tuple of Layer
     state : array of shape (4, n_rows, n_units)
-        Mean and variance on entry; on exit also the tilts b and a that they give rise to.
+        Mean and variance on entry; on exit also the tilts b and a, external ones included.
     order : int
         1, 2 or 3.
     tilt : Tilt
     queue : int64 array of shape (1,)
-        Next group of rows that nobody has taken; shared by all threads that call this.
+        Next group of rows not taken yet; shared by all threads that call this.
     out : float64 array of shape (n_rows,)
-        Sum of the site terms, log Z(b, a) - b m + a (m^2 + c) / 2 with the tilt from outside in the
-        first term only, and of the pair terms W m m + W^2 c c / 2 + W^3 k k / 6. Clamped units
-        have pair terms only.
+        Filled with the log-partitions. Clamped units have pair terms only.
     """
     _, n_rows, n_units = state.shape
-    kind = state.dtype
-    width = layers[0].couplings.shape[2]
-    third = np.zeros((ROWS if order == 3 else 0, n_units), kind)
-    products = np.zeros((3, ROWS, PANELS * width), kind)
-    scratch = np.zeros((2, max(PANELS * width, n_units)), kind)
+    dtype = state.dtype
+    n_columns = BLOCK_PANELS * layers[0].couplings.shape[2]
+    third = np.zeros((GROUP_ROWS if order == 3 else 0, n_units), dtype)
+    products = np.zeros((3, GROUP_ROWS, n_columns), dtype)
+    scratch = np.zeros((2, max(n_columns, n_units)), dtype)
     while True:
-        first = fetch_and_increment(queue) * ROWS
+        first = fetch_and_increment(queue) * GROUP_ROWS
         if first >= n_rows:
             break
-        n_here = min(ROWS, n_rows - first)
-        for s in range(n_here):
-            out[first + s] = 0
-            if order == 3:
-                for k in range(len(layers)):
-                    call_on(start_third, layers, k, (state[MEAN, first + s], third[s], scratch[0]))
+        group = RowGroup(state, first, min(GROUP_ROWS, n_rows - first), third, products, scratch)
+        out[first : first + group.n_rows] = 0
+        if order == 3:
+            _fill_third(layers, group)
         for k in range(len(layers)):
-            group = (state, first, n_here, order, tilt, third, products, scratch, out)
-            call_on(_layer, layers, k, group)
+            call_on(_add_layer, layers, k, (group, order, tilt, out))

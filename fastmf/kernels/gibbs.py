@@ -1,5 +1,7 @@
 """Block Gibbs sampling of an RBM with two-valued units."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fastmf._numba import fetch_and_increment, kernel
@@ -7,62 +9,74 @@ from fastmf.kernels.product import product
 from fastmf.kernels.random import row_key, uniform
 from fastmf.priors._protocol import tilted_moments
 
-# Rows that one task is about; they share a pass over the couplings.
-ROWS = 24
+# Rows of one task; they share a pass over the couplings.
+TASK_ROWS = 24
+
+
+class TwoValuedLayer(NamedTuple):
+    """A layer of two-valued units.
+
+    Parameters
+    ----------
+    prior : unit prior
+    couplings : array of shape (n_panels, n_source, panel_width)
+        Packed couplings from the other layer to this one.
+    low, high : float
+        The two values of the units.
+    """
+
+    prior: tuple
+    couplings: np.ndarray
+    low: float
+    high: float
 
 
 @kernel(inner=True)
-def _sample_layer(source, couplings, prior, values, seed, step, first_row, fields, scratch, out):
-    """Draw one layer of a few rows given the other."""
+def _sample_layer(layer, source, counter, fields, scratch, out):
+    """Draw one layer of a few rows given the other.
+
+    `counter` holds seed, step and first row, from which the random numbers are made.
+    """
     n_rows, n_units = out.shape
-    n_panels, _, width = couplings.shape
+    n_panels, _, width = layer.couplings.shape
     start = np.int64(0)
     for panel in range(n_panels):
-        product(source, n_rows, start, couplings, panel, fields, panel * width, n_units)
-    low, high = values
+        product(source, n_rows, start, layer.couplings, panel, fields, panel * width, n_units)
+    seed, step, first_row = counter
+    low, high = layer.low, layer.high
     zero, mean, var = scratch[0, :n_units], scratch[1, :n_units], scratch[2, :n_units]
     for r in range(n_rows):
-        tilted_moments(prior, start, fields[r][:n_units], zero, mean, var)
+        tilted_moments(layer.prior, start, fields[r][:n_units], zero, mean, var)
         key, out_r = row_key(seed, step, first_row + r), out[r]
         for i in range(n_units):
             out_r[i] = high if low + (high - low) * uniform(key, i) < mean[i] else low
 
 
 @kernel
-def gibbs(
-    to_hidden, to_visible, visible, hidden, visible_values, hidden_values, seed, n_sweeps, v, h,
-    queue,
-):  # fmt: skip
-    """Run the rows in the queue `n_sweeps` times from visible to hidden units and back, in place.
+def gibbs(visible, hidden, seed, n_sweeps, v, h, queue):
+    """Sample hidden units given visible ones and back, `n_sweeps` times for each row in the queue.
 
     Parameters
     ----------
-    to_hidden, to_visible : array of shape (n_panels, n_source, panel_width)
-        The packed couplings and those of the transposed matrix.
-    visible, hidden : unit prior
-    visible_values, hidden_values : tuple of two floats
-        The two values of the units, the lower first.
+    visible, hidden : TwoValuedLayer
     seed : uint64
     n_sweeps : int
     v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
-        States; `v` is the start.
+        States, changed in place; `v` is the start.
     queue : int64 array of shape (1,)
-        Next group of rows that nobody has taken; shared by all threads that call this.
+        Next group of rows not taken yet; shared by all threads that call this.
     """
     n_rows = v.shape[0]
-    n_columns = max(to_hidden.shape[0], to_visible.shape[0]) * to_hidden.shape[2]
-    fields, scratch = np.zeros((ROWS, n_columns), v.dtype), np.zeros((3, n_columns), v.dtype)
-    first = fetch_and_increment(queue) * ROWS
+    n_panels = max(hidden.couplings.shape[0], visible.couplings.shape[0])
+    n_columns = n_panels * hidden.couplings.shape[2]
+    fields, scratch = np.zeros((TASK_ROWS, n_columns), v.dtype), np.zeros((3, n_columns), v.dtype)
+    first = fetch_and_increment(queue) * TASK_ROWS
     while first < n_rows:
-        last = min(n_rows, first + ROWS)
+        last = min(n_rows, first + TASK_ROWS)
         v_rows, h_rows = v[first:last], h[first:last]
         for sweep in range(n_sweeps):
-            _sample_layer(
-                v_rows, to_hidden, hidden, hidden_values, seed, 2 * sweep + 1, first, fields,
-                scratch, h_rows,
-            )  # fmt: skip
-            _sample_layer(
-                h_rows, to_visible, visible, visible_values, seed, 2 * sweep + 2, first, fields,
-                scratch, v_rows,
-            )  # fmt: skip
-        first = fetch_and_increment(queue) * ROWS
+            counter = (seed, 2 * sweep + 1, first)
+            _sample_layer(hidden, v_rows, counter, fields, scratch, h_rows)
+            counter = (seed, 2 * sweep + 2, first)
+            _sample_layer(visible, h_rows, counter, fields, scratch, v_rows)
+        first = fetch_and_increment(queue) * TASK_ROWS

@@ -1,126 +1,153 @@
-"""One-flip local search between two layers of {0, 1} units.
+"""One-flip local search between two layers of {0, 1} units with couplings W and fields b, c.
 
-The log-odds of one visible unit given all others cost no exponential: with p, q the probabilities
-of a hidden unit, summing it out changes by log(q + e^W p) when the visible unit is turned on, and
-by log(e^W q + p) - W when it is turned off.
+The objective of visible units v, with H_j = c_j + sum_i v_i W_ij, is
+
+    marginal MAP    sum_i b_i v_i + sum_j softplus(H_j)    (hidden units summed out)
+    joint MAP       sum_i b_i v_i + sum_j max(0, H_j)      (hidden units maximised)
+
+Its change when v_i is flipped costs no exponential: with p, q = sigmoid(H_j), sigmoid(-H_j),
+summing out hidden unit j adds log(q + e^W p) when v_i becomes 1, and log(e^W q + p) - W when it
+becomes 0.
 """
 
 import numpy as np
 
 from fastmf._numba import REORDER, fetch_and_increment, kernel
-from fastmf.kernels.bp_messages import add, from_off, from_on, log_of_product, rise
+from fastmf.kernels.bp_messages import (
+    add,
+    log_of_product,
+    max_message,
+    mixed_to_one,
+    mixed_to_zero,
+)
+from fastmf.kernels.bp_types import HiddenState
 from fastmf.special import sigmoid_pair, softplus
 
-# A gain below this share of what it is the difference of could be rounding, taken back and forth.
-RESOLUTION = 1e-10
+# A gain below this fraction of the terms it is the difference of may be rounding, and would recur.
+GAIN_TOLERANCE = 1e-11
+# Rounds over all visible units: rounding errors of couplings of many orders of magnitude may exceed
+# the tolerance.
+MAX_ROUNDS = 1000
 
 
 @kernel(fastmath=REORDER, inline=True)
-def _move(field, sign, w):
-    for j in range(field.shape[0]):
-        field[j] += sign * w[j]
+def _add_scaled(log_odds, sign, w):
+    for j in range(log_odds.shape[0]):
+        log_odds[j] += sign * w[j]
 
 
 @kernel(fastmath=REORDER, inline=True)
-def _probabilities(field, p, q):
-    for j in range(field.shape[0]):
-        p[j], q[j] = sigmoid_pair(field[j])
+def _probabilities(log_odds, p, q):
+    for j in range(log_odds.shape[0]):
+        p[j], q[j] = sigmoid_pair(log_odds[j])
 
 
 @kernel(fastmath=REORDER, inline=True)
-def _rise(field, sign, w):
-    """Change of the sum of the positive parts, which is what the best hidden units contribute."""
+def _max_gain(log_odds, sign, w):
+    """Change of the sum of max(0, H) when sign * w is added to H."""
     total = 0.0
-    for j in range(field.shape[0]):
-        total += rise(sign * w[j], -field[j])
+    for j in range(log_odds.shape[0]):
+        total += max_message(sign * w[j], -log_odds[j])
     return total
 
 
 @kernel(fastmath=REORDER, inline=True)
-def _contribution(joint, field):
+def _hidden_objective(joint, log_odds):
     total = 0.0
-    for j in range(field.shape[0]):
-        total += max(0.0, field[j]) if joint else softplus(field[j])
+    for j in range(log_odds.shape[0]):
+        total += max(0.0, log_odds[j]) if joint else softplus(log_odds[j])
     return total
 
 
 @kernel(inline=True)
-def _gain(joint, i, on, weights, exponentials, row_sum, bias, chunk, field, work):
-    """By how much the objective rises when visible unit i is flipped."""
-    sign = -1.0 if on else 1.0
+def _set_log_odds(weights, hidden_field, visible, log_odds):
+    """Log-odds of the hidden units given the visible ones."""
+    for j in range(log_odds.shape[0]):
+        log_odds[j] = hidden_field[j]
+    for i in range(visible.shape[0]):
+        if visible[i]:
+            add(weights[i], log_odds)
+
+
+@kernel(inline=True)
+def _gain(joint, problem, unit, is_one, field, max_factors, hidden):
+    """Change of the objective when visible unit `unit`, of such a field, is flipped."""
+    sign = -1.0 if is_one else 1.0
     if joint:
-        return sign * bias + _rise(field, sign, weights[i])
-    p, q, factors = work[0], work[1], work[2]
-    if on:
-        from_on(exponentials[i], p, q, factors)
-        return log_of_product(factors, False, chunk) - row_sum - bias
-    from_off(exponentials[i], p, q, factors)
-    return log_of_product(factors, False, chunk) + bias
+        return sign * field + _max_gain(hidden.log_odds, sign, problem.weights[unit])
+    e = problem.exponentials[unit]
+    if is_one:
+        mixed_to_one(e, hidden.p, hidden.q, hidden.factors)
+        log_product = log_of_product(hidden.factors, False, max_factors)
+        return log_product - problem.row_sums[unit] - field
+    mixed_to_zero(e, hidden.p, hidden.q, hidden.factors)
+    return log_of_product(hidden.factors, False, max_factors) + field
+
+
+@kernel(inner=True)
+def _climb_row(joint, problem, fields, scale, max_factors, visible, hidden):
+    """Flip units of one row; returns whether no single flip helps."""
+    n_visible = visible.shape[0]
+    _probabilities(hidden.log_odds, hidden.p, hidden.q)
+    n_tried = n_rejected = 0
+    while n_rejected < n_visible and n_tried < MAX_ROUNDS * n_visible:
+        i = n_tried % n_visible
+        gain = _gain(joint, problem, i, visible[i], fields[i], max_factors, hidden)
+        if gain > GAIN_TOLERANCE * (scale[i] + abs(fields[i])):
+            _add_scaled(hidden.log_odds, -1.0 if visible[i] else 1.0, problem.weights[i])
+            if not joint:
+                _probabilities(hidden.log_odds, hidden.p, hidden.q)
+            visible[i] = not visible[i]
+            n_rejected = 0
+        else:
+            n_rejected += 1
+        n_tried += 1
+    return n_rejected >= n_visible
 
 
 @kernel
-def climb(
-    joint, weights, exponentials, row_sums, visible_field, hidden_field, chunk, visible, objective,
-    queue,
-):  # fmt: skip
+def climb(joint, problem, max_factors, visible, objective, optimal, queue):
     """Flip visible units, one after another, while that raises the objective.
 
-    Sequential mixed-product (or its joint form): a row ends where no single flip helps.
+    Sequential mixed-product (or max-product, if `joint`): a row ends where no single flip helps.
 
     Parameters
     ----------
     joint : bool
         Whether hidden units are maximised (joint MAP) or summed out (marginal MAP).
-    weights : float64 array of shape (n_visible, n_hidden)
-    exponentials : float64 array of shape (n_visible, n_hidden)
-        exp(weights); not read if `joint`, and may have no rows.
-    row_sums : float64 array of shape (n_visible,)
-        Sums of the rows of `weights`.
-    visible_field, hidden_field : float64 array of shape (1 or n_rows, n_units)
-    chunk : int
-        So many factors of a row's product fit in a float64.
+    problem : BPProblem
+        All in float64, with n_padded = n_hidden; `exponentials` is not read if `joint`.
+    max_factors : int
+        Number of factors between 1 and exp(weight) whose product is a number in float64.
     visible : bool array of shape (n_rows, n_visible)
-        Where to start, and where that ended.
+        Assignments to start from; filled with those at which the rows end.
     objective : float64 array of shape (n_rows,)
-        Filled with log-probabilities but for log Z.
+        Filled with log-probabilities plus log Z.
+    optimal : bool array of shape (n_rows,)
+        Filled with whether no single flip helps; False after `MAX_ROUNDS` rounds.
     queue : int64 array of shape (1,)
-        Next row that nobody has taken; shared by all threads that call this.
+        Next row; shared by all threads that call this.
     """
-    n_visible, n_hidden = weights.shape
-    field, work = np.empty(n_hidden), np.ones((3, n_hidden))
+    n_visible, n_hidden = problem.weights.shape
+    hidden = HiddenState(
+        np.empty(n_hidden), np.empty(n_hidden), np.empty(n_hidden), np.ones(n_hidden)
+    )
+    scale = np.ones(n_visible)
+    for i in range(n_visible):
+        for j in range(n_hidden):
+            scale[i] += abs(problem.weights[i, j])
     while True:
         row = fetch_and_increment(queue)
         if row >= visible.shape[0]:
             break
-        b = visible_field[min(row, visible_field.shape[0] - 1)]
-        c = hidden_field[min(row, hidden_field.shape[0] - 1)]
+        fields = problem.visible_field[min(row, problem.visible_field.shape[0] - 1)]
+        hidden_field = problem.hidden_field[min(row, problem.hidden_field.shape[0] - 1)]
         v = visible[row]
-        for j in range(n_hidden):
-            field[j] = c[j]
-        for i in range(n_visible):
-            if v[i]:
-                add(weights[i], field)
-        _probabilities(field, work[0], work[1])
-        i = unchanged = 0
-        while unchanged < n_visible:
-            gain = _gain(
-                joint, i, v[i], weights, exponentials, row_sums[i], b[i], chunk, field, work
-            )
-            if gain > RESOLUTION * (1 + abs(b[i]) + abs(row_sums[i])):
-                _move(field, -1.0 if v[i] else 1.0, weights[i])
-                if not joint:
-                    _probabilities(field, work[0], work[1])
-                v[i] = not v[i]
-                unchanged = 0
-            else:
-                unchanged += 1
-            i = (i + 1) % n_visible
-        # Fields that were moved often carry the rounding of all moves.
-        for j in range(n_hidden):
-            field[j] = c[j]
+        _set_log_odds(problem.weights, hidden_field, v, hidden.log_odds)
+        optimal[row] = _climb_row(joint, problem, fields, scale, max_factors, v, hidden)
+        # Anew, without the rounding errors of all flips.
+        _set_log_odds(problem.weights, hidden_field, v, hidden.log_odds)
         total = 0.0
         for i in range(n_visible):
-            if v[i]:
-                add(weights[i], field)
-                total += b[i]
-        objective[row] = total + _contribution(joint, field)
+            total += fields[i] if v[i] else 0.0
+        objective[row] = total + _hidden_objective(joint, hidden.log_odds)

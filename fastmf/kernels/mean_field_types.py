@@ -1,33 +1,32 @@
-"""What the mean-field kernels speak of: layers, settings, tilts, records.
+"""Arguments of the mean-field kernels: layers, settings, external tilts, records.
 
 The state of a model is one array of all its units, layer after layer. A `Layer` says where its
 units are, which units they are coupled to, and holds the couplings packed for `product`. A sweep is
-a list of visits (layer, first panel, last panel); a visit updates a block of units from the newest
-state of their neighbours. An RBM swept hidden layer first and a fully visible machine swept block
-by block, or unit by unit, differ only in this list.
+a list of blocks (layer, first panel, last panel), updated one after another from the newest state
+of the units that they are coupled to. An RBM swept hidden layer first and a fully visible machine
+swept block by block, or unit by unit, differ only in this list.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
-from fastmf._numba import INNER, kernel, unit
-from fastmf.priors._protocol import take
+from fastmf._numba import kernel
+from fastmf.priors._protocol import third_cumulants
 
-# Oscillations are looked for in windows of this many sweeps.
-WINDOW = 16
-# The share of the old value goes 0, 1/2, 3/4, ... up to this.
-STRONGEST_DAMPING = 0.97
-# Rows are accelerated once no mean changes by more than this: at twice as much, three in a hundred
-# of a trained machine were carried to other fixed points.
-ONSET = 0.05
-# The part of its last move that an accelerated row makes once more, as long as it goes straight on.
-MOMENTUM = 0.9
+# Oscillations are detected from the residuals of windows of this many sweeps.
+WINDOW_SWEEPS = 16
+# Damping is raised 0, 1/2, 3/4, ... up to this.
+MAX_DAMPING = 0.97
+# Rows are accelerated once their residual is below this: at twice as much, 3 of 100 rows of a
+# trained machine reached other fixed points.
+ACCELERATION_RESIDUAL = 0.05
+# Limit of the momentum of an accelerated row, while consecutive steps point the same way.
+MAX_MOMENTUM = 0.9
 
 
 class Layer(NamedTuple):
-    """What a kernel knows of one layer of units.
+    """One layer of units and its packed couplings.
 
     Parameters
     ----------
@@ -50,50 +49,50 @@ class Layer(NamedTuple):
     cubes: np.ndarray
 
 
-class Settings(NamedTuple):
-    """How to sweep.
+class TapSettings(NamedTuple):
+    """Options of a TAP solve.
 
     Parameters
     ----------
     order : int
         1 naive mean field, 2 TAP, 3 third order (binary units).
-    one_by_one : bool
-        Update the units of a block one after another (for a layer coupled to itself).
+    tol : float
+        Residual at which a row has converged: the largest change of a mean, before damping.
+    max_iter : int
     damping : float
-        Share of the old value; the least one if `adaptive`.
+        Weight of the old mean; the smallest one if `adaptive`.
     adaptive : bool
         Raise the damping of rows that oscillate.
-    tol : float
-        Largest change of a mean, before damping, at which a row has converged.
-    max_iter : int
     onsager_every : int
-        Sweeps from one computation of the variance products to the next.
+        Sweeps from one computation of the Onsager terms to the next.
     accelerate_after : int
         Sweeps of a row before it may be accelerated (momentum, half-implicit Onsager terms).
-    rows_in_flight : int
-        Rows that a worker holds at a time.
+    one_by_one : bool
+        Update the units of a block one after another (for a layer coupled to itself).
+    rows_per_worker : int
+        Number of rows that a worker iterates at a time.
     resolution : float
         Relative spacing of the floating type.
-    begun : bool
-        Whether the start is data and what the first layer to be visited makes of them: these visits
-        are left out once. That layer's tilts are in the record.
+    half_sweep_done : bool
+        Whether the start is data and the moments of the first layer in the sweep given these data:
+        that layer is then skipped in the first sweep. Its tilts are in the record.
     """
 
     order: int
-    one_by_one: bool
-    damping: float
-    adaptive: bool
     tol: float
     max_iter: int
-    onsager_every: int
-    accelerate_after: int
-    rows_in_flight: int
-    resolution: float
-    begun: bool = False
+    damping: float = 0.0
+    adaptive: bool = True
+    onsager_every: int = 1
+    accelerate_after: int = 100
+    one_by_one: bool = False
+    rows_per_worker: int = 1
+    resolution: float = 2.0**-52
+    half_sweep_done: bool = False
 
 
 class Tilt(NamedTuple):
-    """What is added to the model from outside, per row or (with one row) the same for all.
+    """External tilts and clamped units, per row or (with one row) the same for all rows.
 
     Parameters
     ----------
@@ -108,14 +107,14 @@ class Tilt(NamedTuple):
     clamped: np.ndarray
 
 
-class Record(NamedTuple):
-    """What a solve fills in, a row at a time.
+class MeanFieldRecord(NamedTuple):
+    """Starts on entry and results on exit, row by row.
 
     Parameters
     ----------
     state : array of shape (4, n_rows, n_units)
-        Mean, variance and the tilts b and a that gave them (the tilt from outside included). On
-        entry the first two hold the start.
+        Mean, variance and the tilts b and a of which these are the moments (external tilts
+        included). On entry the first two hold the start.
     status, n_iter : int64 array of shape (n_rows,)
     residual : array of shape (n_rows,)
         Largest change of a mean, before damping, in the last sweep.
@@ -130,33 +129,23 @@ class Record(NamedTuple):
     history: np.ndarray
 
 
-def third_cumulants(prior, start, mean, cumulant, slope):
-    """Fill the third cumulants of binary units as functions of their means, and the derivatives."""
-    if hasattr(prior, "third_cumulant"):
-        units = take(prior, slice(start, start + mean.shape[0]))
-        cumulant[:], slope[: mean.shape[0]] = units.third_cumulant(mean)
+class TapProblem(NamedTuple):
+    """What is the same in all steps of a TAP solve.
 
+    Parameters
+    ----------
+    settings : TapSettings
+    tilt : Tilt
+    record : MeanFieldRecord
+    """
 
-@overload(third_cumulants, jit_options=INNER)
-def _third_cumulants(prior, start, mean, cumulant, slope):
-    third_cumulant = getattr(prior.instance_class, "third_cumulant", None)
-    if third_cumulant is None:
-
-        def none(prior, start, mean, cumulant, slope):
-            for i in range(mean.shape[0]):
-                cumulant[i], slope[i] = 0, 0
-
-        return none
-
-    def fill(prior, start, mean, cumulant, slope):
-        for i in range(mean.shape[0]):
-            cumulant[i], slope[i] = unit(prior, start + i).third_cumulant(mean[i])
-
-    return fill
+    settings: TapSettings
+    tilt: Tilt
+    record: MeanFieldRecord
 
 
 @kernel(inner=True)
 def start_third(layer, mean, third, scratch):
-    """Third cumulants of one layer at the start, from the means of all layers."""
+    """Third cumulants of the units of one layer, from the means of all layers."""
     units = slice(layer.start, layer.start + layer.n_units)
     third_cumulants(layer.prior, np.int64(0), mean[units], third[units], scratch)

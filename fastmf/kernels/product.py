@@ -1,13 +1,14 @@
 """Matrix products of a few rows with fixed couplings, inside kernels.
 
-BLAS packs its right operand again at every call, brings threads of its own, and rounds a row
+BLAS packs its right operand again at every call, has threads of its own, and rounds a row
 differently with the number of rows beside it. Here the couplings are packed once per solve; a tile
 of rows times one panel of columns stays in registers; and an entry is always the same chain of
 fused multiply-adds, so that a row's result does not depend on which rows are with it. A tile is
-written in LLVM vectors because no loop nest would keep its accumulators in registers.
+emitted as LLVM vectors because LLVM keeps the accumulators of no loop nest in registers.
 """
 
 import math
+from typing import NamedTuple
 
 import llvmlite.binding
 import numpy as np
@@ -23,8 +24,8 @@ _WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
 VECTOR_BYTES = 64 if _WIDE else 32
 TILE_VECTORS = 3
 TILE_ROWS = 8 if _WIDE else 4
-# So many rows of a panel (24 KiB) stay in the first-level cache while all tiles pass over them.
-CHUNK = 24 * 1024 // (TILE_VECTORS * VECTOR_BYTES)
+# Rows of a panel (24 KiB) that stay in the first-level cache while all tiles are computed.
+CHUNK_ROWS = 24 * 1024 // (TILE_VECTORS * VECTOR_BYTES)
 
 
 def panel_width(dtype):
@@ -33,7 +34,7 @@ def panel_width(dtype):
 
 
 def pack(matrix):
-    """Cut a matrix into panels of columns, for `product`.
+    """Divide a matrix into panels of columns, as `product` needs it.
 
     Parameters
     ----------
@@ -50,9 +51,9 @@ def pack(matrix):
 
 
 def empty_panels(n_rows, n_columns, dtype):
-    """Memory for a packed matrix, (n_panels, n_rows, panel_width), at the start of a cache line.
+    """An empty packed matrix, (n_panels, n_rows, panel_width), aligned to vectors.
 
-    A vector that lies across two lines takes twice as long to load.
+    A vector that lies across two cache lines takes twice as long to load.
     """
     width = panel_width(dtype)
     shape = -(-n_columns // width), n_rows, width
@@ -75,7 +76,7 @@ def fill_panels(matrix, panels):
 def product(states, n_rows, source, packed, panel, out, column, n_columns):
     """Set out[:n_rows, column:column + width] to states[:n_rows, source:] times one panel.
 
-    Padding after `n_columns`, the columns of all panels together, need not be multiplied.
+    Whole vectors of padding, after `n_columns` columns of all panels together, are left out.
     """
     panel_of_couplings = packed[panel, :, : n_columns - panel * packed.shape[2]]
     n_source, width = panel_of_couplings.shape
@@ -83,28 +84,40 @@ def product(states, n_rows, source, packed, panel, out, column, n_columns):
     out[:n_rows, column : column + width] = rows @ panel_of_couplings
 
 
-def _tile(n_tile_rows):
-    """Intrinsic for `n_tile_rows` rows of a product from `row` on.
+class _Position(NamedTuple):
+    """Where a tile is, and which rows of the panel it is multiplied by; LLVM integers.
 
-    They are multiplied with a whole panel, or with a single vector of it, `skip` columns from its
-    first one.
+    Columns `skip`, ... of the panel go to columns `column + skip`, ... of the result. Rows `first`
+    to `last` of the panel are added, to zeros if `first` is 0.
+    """
+
+    row: object
+    source: object
+    panel: object
+    skip: object
+    first: object
+    last: object
+    column: object
+
+
+def _tile(n_tile_rows):
+    """Intrinsic for `n_tile_rows` rows of a product, as `_Position` says.
+
+    They are multiplied with a whole panel, or with a single vector of it.
     """
 
     @intrinsic
-    def tile(
-        typing_context, states, row, source, packed, panel, single, skip, first, last, out, column
-    ):
-        i = types.intp
-        signature = types.void(states, i, i, packed, i, types.boolean, i, i, i, out, i)
+    def tile(typing_context, states, packed, out, position, single):
+        integers = types.UniTuple(types.intp, len(_Position._fields))
+        signature = types.void(states, packed, out, integers, types.boolean)
 
         def generate(context, builder, signature, arguments):
-            arguments = list(arguments)
-            single = arguments.pop(5)
-            with builder.if_else(single) as branches:
+            position = _Position(*cgutils.unpack_tuple(builder, arguments[3]))
+            with builder.if_else(arguments[4]) as branches:
                 for n_vectors, branch in zip((1, TILE_VECTORS), branches, strict=True):
                     with branch:
-                        size = n_tile_rows, n_vectors
-                        _emit_tile(context, builder, signature, arguments, size)
+                        emitter = _TileEmitter(context, builder, signature, arguments)
+                        emitter.emit(n_tile_rows, n_vectors, position)
             return context.get_dummy_value()
 
         return signature, generate
@@ -112,102 +125,130 @@ def _tile(n_tile_rows):
     return tile
 
 
-def _emit_tile(context, builder, signature, arguments, size):
-    n_tile_rows, n_vectors = size
-    states_type, _, _, packed_type, _, _, _, _, _, out_type, _ = signature.args
-    element = packed_type.dtype
-    states, row, source, packed, panel, skip, first_k, last_k, out, column = arguments
-    states = context.make_array(states_type)(context, builder, states)
-    packed = context.make_array(packed_type)(context, builder, packed)
-    out = context.make_array(out_type)(context, builder, out)
+class _TileEmitter:
+    """Emits out[rows, columns] += states[rows, source:] @ panel[:, columns] in LLVM vectors."""
 
-    n_bytes = element.bitwidth // 8
-    n_lanes = VECTOR_BYTES // n_bytes
-    width = TILE_VECTORS * n_lanes
-    i64, i32 = ir.IntType(64), ir.IntType(32)
-    vector = ir.VectorType(context.get_value_type(element), n_lanes)
-    undefined = ir.Constant(vector, ir.Undefined)
-    suffix = f"v{n_lanes}f{element.bitwidth}"
-    fma = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fma.{suffix}"
-    )
-
-    def number(value):
-        return ir.Constant(i64, value)
-
-    def stride(array, axis):
-        return builder.sdiv(builder.extract_value(array.strides, axis), number(n_bytes))
-
-    def vector_pointer(pointer, offset):
-        return builder.bitcast(builder.gep(pointer, [offset]), vector.as_pointer())
-
-    between_rows = stride(states, 0)
-    between_columns = number(1) if states_type.layout == "C" else stride(states, 1)
-    between_out_rows = stride(out, 0)
-    first = builder.add(builder.mul(row, between_rows), builder.mul(source, between_columns))
-    state_rows = [
-        builder.gep(states.data, [builder.add(first, builder.mul(number(r), between_rows))])
-        for r in range(n_tile_rows)
-    ]
-    couplings = builder.add(builder.mul(panel, stride(packed, 0)), skip)
-    couplings = builder.gep(packed.data, [couplings])
-    target = builder.add(builder.mul(row, between_out_rows), builder.add(column, skip))
-    target = builder.gep(out.data, [target])
-
-    def pieces(pointers):
-        for r in range(n_tile_rows):
-            for v in range(n_vectors):
-                offset = builder.add(builder.mul(number(r), between_out_rows), number(v * n_lanes))
-                yield vector_pointer(pointers, offset)
-
-    # accumulators = out[rows, columns], or 0 in the first chunk
-    nothing_yet = builder.icmp_signed("==", first_k, number(0))
-    starts = []
-    for pointer in pieces(target):
-        load = builder.load(pointer)
-        load.align = n_bytes
-        starts.append(builder.select(nothing_yet, ir.Constant(vector, None), load))
-    # for k in range(first_k, last_k): accumulators += states[:, k] * couplings[k, :]
-    before = builder.basic_block
-    head = builder.append_basic_block("tile.head")
-    body = builder.append_basic_block("tile.body")
-    end = builder.append_basic_block("tile.end")
-    builder.branch(head)
-
-    builder.position_at_end(head)
-    k = builder.phi(i64)
-    k.add_incoming(first_k, before)
-    accumulators = [builder.phi(vector) for _ in range(n_tile_rows * n_vectors)]
-    for accumulator, start in zip(accumulators, starts, strict=True):
-        accumulator.add_incoming(start, before)
-    builder.cbranch(builder.icmp_signed("<", k, last_k), body, end)
-
-    builder.position_at_end(body)
-    loaded = []
-    for v in range(n_vectors):
-        offset = builder.add(builder.mul(k, number(width)), number(v * n_lanes))
-        load = builder.load(vector_pointer(couplings, offset))
-        load.align = n_bytes
-        loaded.append(load)
-    sums = []
-    for r in range(n_tile_rows):
-        position = builder.mul(k, between_columns)
-        state = builder.load(builder.gep(state_rows[r], [position]))
-        lane = builder.insert_element(undefined, state, ir.Constant(i32, 0))
-        spread = builder.shuffle_vector(
-            lane, undefined, ir.Constant(ir.VectorType(i32, n_lanes), None)
+    def __init__(self, context, builder, signature, arguments):
+        self.builder, self.n_bytes = builder, signature.args[1].dtype.bitwidth // 8
+        states_type, packed_type = signature.args[:2]
+        self.states, self.packed, self.out = (
+            context.make_array(type_)(context, builder, value)
+            for type_, value in zip(signature.args[:3], arguments, strict=False)
         )
-        for v in range(n_vectors):
-            sums.append(builder.call(fma, [spread, loaded[v], accumulators[r * n_vectors + v]]))
-    k.add_incoming(builder.add(k, number(1)), builder.basic_block)
-    for accumulator, total in zip(accumulators, sums, strict=True):
-        accumulator.add_incoming(total, builder.basic_block)
-    builder.branch(head)
+        self.n_lanes = VECTOR_BYTES // self.n_bytes
+        self.vector = ir.VectorType(context.get_value_type(packed_type.dtype), self.n_lanes)
+        self.state_row, self.out_row = self._stride(self.states, 0), self._stride(self.out, 0)
+        contiguous = states_type.layout == "C"
+        self.state_column = self._number(1) if contiguous else self._stride(self.states, 1)
+        self.panel_stride = self._stride(self.packed, 0)
+        suffix = f"v{self.n_lanes}f{packed_type.dtype.bitwidth}"
+        self.fma = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(self.vector, [self.vector] * 3),
+            f"llvm.fma.{suffix}",
+        )
 
-    # out[rows, columns] = accumulators
-    builder.position_at_end(end)
-    for pointer, accumulator in zip(pieces(target), accumulators, strict=True):
-        builder.store(accumulator, pointer).align = n_bytes
+    def _number(self, value):
+        return ir.Constant(ir.IntType(64), value)
+
+    def _stride(self, array, axis):
+        """Stride in elements."""
+        return self.builder.sdiv(
+            self.builder.extract_value(array.strides, axis), self._number(self.n_bytes)
+        )
+
+    def _sum_of_products(self, *pairs):
+        total = self._number(0)
+        for x, y in pairs:
+            total = self.builder.add(total, self.builder.mul(x, y))
+        return total
+
+    def _vector_at(self, pointer, offset):
+        pointer = self.builder.gep(pointer, [offset])
+        return self.builder.bitcast(pointer, self.vector.as_pointer())
+
+    def _load(self, pointer):
+        value = self.builder.load(pointer)
+        value.align = self.n_bytes
+        return value
+
+    def emit(self, n_tile_rows, n_vectors, position):
+        """Emit the tile; the position is a `_Position`."""
+        builder, one = self.builder, self._number(1)
+        row, source, panel, skip, first, last, column = position
+        corner = self._sum_of_products((row, self.state_row), (source, self.state_column))
+        state_rows = [
+            builder.gep(
+                self.states.data,
+                [builder.add(corner, builder.mul(self._number(r), self.state_row))],
+            )
+            for r in range(n_tile_rows)
+        ]
+        couplings = self._sum_of_products((panel, self.panel_stride), (skip, one))
+        couplings = builder.gep(self.packed.data, [couplings])
+        target = self._sum_of_products((row, self.out_row), (column, one), (skip, one))
+        target = builder.gep(self.out.data, [target])
+        pointers = [
+            self._vector_at(
+                target,
+                self._sum_of_products((self._number(r), self.out_row), (self._number(v), one)),
+            )
+            for r in range(n_tile_rows)
+            for v in range(0, n_vectors * self.n_lanes, self.n_lanes)
+        ]
+        # The sums begin from 0 in the first chunk of rows of the panel.
+        is_first = builder.icmp_signed("==", first, self._number(0))
+        zeros = ir.Constant(self.vector, None)
+        sums = [builder.select(is_first, zeros, self._load(p)) for p in pointers]
+        sums = self._emit_loop(sums, state_rows, couplings, first, last)
+        for total, pointer in zip(sums, pointers, strict=True):
+            builder.store(total, pointer).align = self.n_bytes
+
+    def _emit_loop(self, starts, state_rows, couplings, first, last):
+        """for k in range(first, last): sums += states[:, k] * couplings[k, :]."""
+        builder, before = self.builder, self.builder.basic_block
+        head, body, end = (
+            builder.append_basic_block(f"tile.{name}") for name in ("head", "body", "end")
+        )
+        builder.branch(head)
+
+        builder.position_at_end(head)
+        k = builder.phi(first.type)
+        k.add_incoming(first, before)
+        sums = [builder.phi(self.vector) for _ in starts]
+        for total, start in zip(sums, starts, strict=True):
+            total.add_incoming(start, before)
+        builder.cbranch(builder.icmp_signed("<", k, last), body, end)
+
+        builder.position_at_end(body)
+        for total, new in zip(sums, self._next_sums(sums, state_rows, couplings, k), strict=True):
+            total.add_incoming(new, builder.basic_block)
+        k.add_incoming(builder.add(k, self._number(1)), builder.basic_block)
+        builder.branch(head)
+
+        builder.position_at_end(end)
+        return sums
+
+    def _next_sums(self, sums, state_rows, couplings, k):
+        """The sums with the terms of one k."""
+        builder, n_vectors = self.builder, len(sums) // len(state_rows)
+        undefined = ir.Constant(self.vector, ir.Undefined)
+        all_lanes = ir.Constant(ir.VectorType(ir.IntType(32), self.n_lanes), None)
+        panel_row = builder.mul(k, self._number(TILE_VECTORS * self.n_lanes))
+        loaded = []
+        for v in range(n_vectors):
+            offset = builder.add(panel_row, self._number(v * self.n_lanes))
+            loaded.append(self._load(self._vector_at(couplings, offset)))
+        new = []
+        column = builder.mul(k, self.state_column)
+        for r, state_row in enumerate(state_rows):
+            state = builder.load(builder.gep(state_row, [column]))
+            lane = builder.insert_element(undefined, state, ir.Constant(ir.IntType(32), 0))
+            state = builder.shuffle_vector(lane, undefined, all_lanes)
+            for v in range(n_vectors):
+                arguments = [state, loaded[v], sums[r * n_vectors + v]]
+                new.append(builder.call(self.fma, arguments))
+        return new
 
 
 _full_tile = _tile(TILE_ROWS)
@@ -222,21 +263,23 @@ def _product(states, n_rows, source, packed, panel, out, column, n_columns):
     def tiled(states, n_rows, source, packed, panel, out, column, n_columns):
         not_inlined()
         n_source, width = packed.shape[1:]
-        # A panel that has a vector or more of padding is taken vector by vector.
+        # A panel that has a vector or more of padding is multiplied vector by vector.
         n_here = n_columns - panel * width
         narrow = n_here <= width - lanes
-        for first in range(0, max(n_source, 1), CHUNK):
-            last = min(first + CHUNK, n_source)
+        for first in range(0, max(n_source, 1), CHUNK_ROWS):
+            last = min(first + CHUNK_ROWS, n_source)
             for skip in range(0, n_here if narrow else 1, lanes):
-                part = packed, panel, narrow, skip, first, last, out, column
                 row = 0
                 while row + TILE_ROWS <= n_rows:
-                    _full_tile(states, row, source, *part)
+                    position = (row, source, panel, skip, first, last, column)
+                    _full_tile(states, packed, out, position, narrow)
                     row += TILE_ROWS
                 while row + 2 <= n_rows:
-                    _two_rows(states, row, source, *part)
+                    position = (row, source, panel, skip, first, last, column)
+                    _two_rows(states, packed, out, position, narrow)
                     row += 2
                 if row < n_rows:
-                    _one_row(states, row, source, *part)
+                    position = (row, source, panel, skip, first, last, column)
+                    _one_row(states, packed, out, position, narrow)
 
     return tiled

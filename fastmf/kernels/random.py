@@ -1,6 +1,6 @@
-"""Random numbers inside kernels: a function of (seed, step, row, unit), kept nowhere.
+"""Counter-based random numbers inside kernels: a function of (seed, step, row, unit), no state.
 
-So the chain of a row depends neither on the rows beside it nor on the number of threads.
+The chain of a row depends neither on the other rows nor on the number of threads.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def _mix(x):
 
 @kernel(inner=True)
 def row_key(seed, step, row):
-    """The key from which the numbers of one row in one step are made."""
+    """The key of the random numbers of one row in one step."""
     key = _mix(seed + np.uint64(step) * _GOLDEN)
     return _mix(key + np.uint64(row + 1) * _GOLDEN)
 

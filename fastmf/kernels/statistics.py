@@ -1,7 +1,7 @@
-"""What learning needs of batches of rows: conditional moments, and averages of products of units.
+"""Kernels of learning: conditional moments of batches of rows, and averages of products of units.
 
-Done here rather than by BLAS so that all of a training step runs in one pool of threads: two pools
-that take turns on the same cores cost each other more than the products themselves.
+Not by BLAS, so that all of a training step runs in one pool of threads: two pools that take turns
+on the same cores cost each other more than the products themselves.
 """
 
 import numpy as np
@@ -10,8 +10,8 @@ from fastmf._numba import fetch_and_increment, kernel
 from fastmf.kernels.product import product
 from fastmf.priors._protocol import tilted_moments
 
-# Rows, or visible units, that one task of a worker is about.
-ROWS = 24
+# Rows, or visible units, of one task of a worker.
+TASK_ROWS = 24
 
 
 @kernel
@@ -25,29 +25,42 @@ def conditional_moments(prior, couplings, states, queue, b, mean, var):
         Packed couplings from the other layer to this one.
     states : array of shape (n_rows, n_source)
     queue : int64 array of shape (1,)
-        Next group of rows that nobody has taken; shared by all threads that call this.
+        Next group of rows not taken yet; shared by all threads that call this.
     b, mean, var : array of shape (n_rows, n_units)
         Filled with states @ couplings, and the moments of the units under this field.
     """
     n_rows, n_units = mean.shape
     n_panels, _, width = couplings.shape
-    products = np.zeros((ROWS, n_panels * width), mean.dtype)
+    products = np.zeros((TASK_ROWS, n_panels * width), mean.dtype)
     zero = np.zeros(n_units, mean.dtype)
     start = np.int64(0)
     while True:
-        first = fetch_and_increment(queue) * ROWS
+        first = fetch_and_increment(queue) * TASK_ROWS
         if first >= n_rows:
             break
-        n_here = min(ROWS, n_rows - first)
+        n_here = min(TASK_ROWS, n_rows - first)
         for panel in range(n_panels):
             product(
                 states[first:], n_here, start, couplings, panel, products, panel * width, n_units
             )
         for r in range(n_here):
-            b_r, from_r = b[first + r], products[r]
+            b_r, products_r = b[first + r], products[r]
             for i in range(b_r.shape[0]):
-                b_r[i] = from_r[i]
+                b_r[i] = products_r[i]
             tilted_moments(prior, start, b_r, zero, mean[first + r], var[first + r])
+
+
+@kernel(inner=True)
+def _add_coefficient(products, weights, first_power, out):
+    """Set out to products for the first power, otherwise to out * weights + products."""
+    for r in range(out.shape[0]):
+        out_r, weights_r, products_r = out[r], weights[r], products[r]
+        if first_power:
+            for i in range(out_r.shape[0]):
+                out_r[i] = products_r[i]
+        else:
+            for i in range(out_r.shape[0]):
+                out_r[i] = out_r[i] * weights_r[i] + products_r[i]
 
 
 @kernel
@@ -64,32 +77,23 @@ def pair_averages(lefts, rights, ends, weights, queue, out):
         Where the rows of each coefficient end: coefficient = left.T @ right.
     weights, out : array of shape (n_left, n_right)
     queue : int64 array of shape (1,)
-        Next group of rows of `out` that nobody has taken; shared by all threads that call this.
+        Next group of rows of `out` not taken yet; shared by all threads that call this.
     """
     n_left, n_right = weights.shape
     n_panels, _, width = rights.shape
-    products = np.zeros((ROWS, n_panels * width), weights.dtype)
+    products = np.zeros((TASK_ROWS, n_panels * width), weights.dtype)
     start = np.int64(0)
     while True:
-        first = fetch_and_increment(queue) * ROWS
+        first = fetch_and_increment(queue) * TASK_ROWS
         if first >= n_left:
             break
-        n_here = min(ROWS, n_left - first)
+        n_here = min(TASK_ROWS, n_left - first)
+        units = slice(first, first + n_here)
         begin = start
         for k in range(len(ends)):
-            left, right = (
-                lefts[begin : ends[k], first : first + n_here].T,
-                rights[:, begin : ends[k]],
-            )
+            left, right = lefts[begin : ends[k], units].T, rights[:, begin : ends[k]]
             begin = ends[k]
             for panel in range(n_panels):
                 column = panel * width
                 product(left, n_here, start, right, panel, products, column, n_right)
-            for r in range(n_here):
-                out_r, weights_r, products_r = out[first + r], weights[first + r], products[r]
-                if k == 0:
-                    for i in range(n_right):
-                        out_r[i] = products_r[i]
-                else:
-                    for i in range(n_right):
-                        out_r[i] = out_r[i] * weights_r[i] + products_r[i]
+            _add_coefficient(products, weights[units], k == 0, out[units])

@@ -1,8 +1,16 @@
-"""Gradients of the objectives of a conditional RBM: where its moments come from.
+"""Objectives of a conditional RBM and their gradients.
 
-Every objective has the same gradient, statistics at the labels minus statistics at what the model
-believes in, and differs only in the second: beliefs of belief propagation, mean-field means, Gibbs
-samples, or a competing labelling.
+Labels y and hidden units h have the conditional energy
+
+    -E(y, h | x) = y' W h + b(x)' y + c(x)' h,    b(x) = V x + b,  c(x) = U x + c.
+
+The gradient of each objective is a difference of statistics,
+
+    dW = <y h'>_labels - <y h'>_model,    db(x) = y - <y>_model,    dc(x) = <h | y> - <h>_model,
+
+the first with the hidden units given the labels. Objectives differ in the second: beliefs of belief
+propagation or mean-field means (likelihood), Gibbs samples (contrastive divergence, perceptron) or
+the labels of largest augmented score (structured support vector machines).
 """
 
 from dataclasses import dataclass
@@ -14,31 +22,37 @@ from scipy.special import expit
 from fastmf._common import arguments as check
 from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.mean_field.tap import tap
-from fastmf.learning.layered.settings import Schedule
-from fastmf.learning.layered.step import ascend
+from fastmf.learning.training.ascent import ascend
 from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.settings import AscentSettings
 from fastmf.learning.training.trainer import Family
-from fastmf.models import CRBM, RBM
+from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
 OBJECTIVES = (
     "likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm",
 )  # fmt: skip
 INFERENCES = ("bp", "mean_field", "max_product", "mixed_product")
-# The inference that belongs to each objective.
-MATCHED = {"latent_svm": "max_product", "marginal_svm": "mixed_product", "likelihood": "bp"}
-CONVERGED = 1e-3
+# The inference of each objective, where it is not mean field.
+MATCHED_INFERENCE = {
+    "latent_svm": "max_product",
+    "marginal_svm": "mixed_product",
+    "likelihood": "bp",
+}
+# Residual of a row that counts as converged in the metrics of an epoch.
+CONVERGED_RESIDUAL = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConditionalSettings(Schedule):
-    """Options of learning a conditional RBM; see also `Schedule`.
+class ConditionalSettings(AscentSettings):
+    """Options of learning a conditional RBM; see also `AscentSettings`.
 
     Parameters
     ----------
     objective : {"likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm"}
     inference : {"bp", "mean_field", "max_product", "mixed_product"} or None
-        None for the one that belongs to the objective. For "likelihood" it gives the gradient too.
+        Inference of prediction, and of the gradient of "likelihood". None for that of the
+        objective.
     n_gibbs : int
         Gibbs sweeps of "cd" and "perceptron".
     gibbs_start : {"data", "logistic", "random"}
@@ -69,9 +83,9 @@ class ConditionalSettings(Schedule):
             check.count("n_sweeps", self.n_sweeps)
 
     @property
-    def matched(self):
+    def prediction_inference(self):
         """The inference of prediction, which for "likelihood" is that of training."""
-        return self.inference or MATCHED.get(self.objective, "mean_field")
+        return self.inference or MATCHED_INFERENCE.get(self.objective, "mean_field")
 
 
 def sweeps(settings, epoch):
@@ -100,7 +114,7 @@ class Moments(NamedTuple):
 
 
 def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=False, **search):
-    """Beliefs under given fields; 0 or 1 for max-product, and for labels by mixed-product.
+    """Beliefs under given fields; for max- and mixed-product labels of 0 and 1.
 
     Parameters
     ----------
@@ -111,36 +125,38 @@ def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=Fals
     n_sweeps : int
     n_threads : int or None
     log_partition : bool
-        Whether mean field computes it; belief propagation does anyway.
+        Whether mean field computes it; sum-product always does.
     **search
-        `polish`, `n_restarts` and `rng` of max- and mixed-product.
+        `polish` (default False), `n_restarts`, `starts` and `rng` of max- and mixed-product.
 
     Returns
     -------
     Moments
     """
     b, c = fields
-    nothing = np.zeros(len(b))
+    zeros = np.zeros(len(b))
     if model.n_hidden == 0:
         exact = np.logaddexp(0, b).sum(1, dtype=float)
-        return Moments(expit(b), np.zeros_like(c), None, exact, nothing)
+        return Moments(expit(b), np.zeros_like(c), None, exact, zeros)
     units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
     rbm = RBM(model.weights, *units)
     options = {
         "field": (b, c), "damping": 0.0, "tol": 0.0, "max_iter": n_sweeps, "n_threads": n_threads,
     }  # fmt: skip
     if inference == "mean_field":
-        found = tap(rbm, expit(b), order=1, free_energy=log_partition, **options)
-        return Moments(*found.mean, None, found.log_partition, found.residual)
+        found = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
+        values = found.log_partition if log_partition else zeros
+        return Moments(*found.mean, None, values, found.residual)
     if inference == "bp":
         found = belief_propagation(rbm, pairwise="mean", **options)
         return Moments(*found.mean, found.pairwise, found.log_partition, found.residual)
     algorithm = {"max_product": "max", "mixed_product": "mixed"}[inference]
-    found = belief_propagation(rbm, algorithm=algorithm, **options, **search)
+    options |= {"polish": False} | search
+    found = belief_propagation(rbm, algorithm=algorithm, **options)
     visible, hidden = (part.astype(model.dtype, copy=False) for part in found.assignment)
     if inference == "mixed_product":
         hidden = hidden_means(model, visible, c)
-    return Moments(visible, hidden, None, nothing, found.residual)
+    return Moments(visible, hidden, None, zeros, found.residual)
 
 
 def hidden_means(model, visible, field):
@@ -149,7 +165,7 @@ def hidden_means(model, visible, field):
 
 
 def _gibbs(model, visible, fields, n_sweeps, rng):
-    """Labels after so many sweeps."""
+    """Labels after `n_sweeps` Gibbs sweeps from `visible`."""
     b, c = fields
     for _ in range(n_sweeps):
         hidden = rng.random(c.shape, model.dtype) < hidden_means(model, visible, c)
@@ -186,45 +202,48 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     Notes
     -----
     Ping & Ihler (2017), Eqs. 5-7 and Appendix A; the perceptron loss is that of Mnih, Larochelle &
-    Hinton (2011): no step where the search finds no labelling of lower free energy.
+    Hinton (2011): zero for rows whose sample is not of lower free energy than the labels.
     """
-    b, c = fields = model.fields(X)
-    at_labels = hidden_means(model, Y, c)
+    fields = model.fields(X)
+    at_labels = hidden_means(model, Y, fields[1])
     pairs, objective = None, settings.objective
     if objective in ("likelihood", "logistic"):
-        found = infer(model, fields, settings.matched, n_sweeps, n_threads)
+        found = infer(model, fields, settings.prediction_inference, n_sweeps, n_threads)
         visible, hidden, pairs = found[:3]
-    elif objective == "cd":
-        start = Y
-        if settings.gibbs_start == "logistic":
-            start = (b > 0).astype(model.dtype)
-        elif settings.gibbs_start == "random":
-            start = (rng.random(b.shape) < 0.5).astype(model.dtype)
-        visible = _gibbs(model, start, fields, settings.n_gibbs, rng)
-        hidden = hidden_means(model, visible, c)
-    elif objective == "perceptron":
-        start = (b > 0).astype(model.dtype)
-        visible = _gibbs(model, start, fields, settings.n_gibbs, rng)
-        lower = _free_energy(model, visible, fields) < _free_energy(model, Y, fields)
-        visible = np.where(lower[:, None], visible, Y)
-        hidden = hidden_means(model, visible, c)
+    elif objective in ("cd", "perceptron"):
+        visible, hidden = _sampled_moments(model, Y, fields, settings, rng)
     else:
-        augmented = b + (1 - 2 * Y), c
-        found = infer(model, augmented, MATCHED[objective], n_sweeps, n_threads)
+        augmented = fields[0] + (1 - 2 * Y), fields[1]
+        found = infer(model, augmented, MATCHED_INFERENCE[objective], n_sweeps, n_threads)
         visible, hidden = found.visible, found.hidden
         if objective == "latent_svm":
             at_labels = (at_labels > 0.5).astype(model.dtype)
     n_rows = len(Y)
     if pairs is None:
         pairs = visible.T @ hidden / n_rows
-    off_visible, off_hidden = Y - visible, at_labels - hidden
+    visible_difference, hidden_difference = Y - visible, at_labels - hidden
     return ModelParameters(
         weights=Y.T @ at_labels / n_rows - pairs,
-        visible_weights=np.asarray(X.T @ off_visible).T / n_rows,
-        hidden_weights=np.asarray(X.T @ off_hidden).T / n_rows,
-        visible_bias=off_visible.mean(0),
-        hidden_bias=off_hidden.mean(0),
+        visible_weights=np.asarray(X.T @ visible_difference).T / n_rows,
+        hidden_weights=np.asarray(X.T @ hidden_difference).T / n_rows,
+        visible_bias=visible_difference.mean(0),
+        hidden_bias=hidden_difference.mean(0),
     )
+
+
+def _sampled_moments(model, Y, fields, settings, rng):
+    """Labels by Gibbs sampling, and means of the hidden units given them."""
+    b, c = fields
+    start = Y
+    if settings.objective == "perceptron" or settings.gibbs_start == "logistic":
+        start = (b > 0).astype(model.dtype)
+    elif settings.gibbs_start == "random":
+        start = (rng.random(b.shape) < 0.5).astype(model.dtype)
+    visible = _gibbs(model, start, fields, settings.n_gibbs, rng)
+    if settings.objective == "perceptron":
+        lower = _free_energy(model, visible, fields) < _free_energy(model, Y, fields)
+        visible = np.where(lower[:, None], visible, Y)
+    return visible, hidden_means(model, visible, c)
 
 
 def step(state, batch, settings, rate, rng, n_threads=None):
@@ -236,26 +255,27 @@ def step(state, batch, settings, rate, rng, n_threads=None):
         If the weights grow without bound.
     """
     model, n_sweeps = state.model, sweeps(settings, state.epoch)
-    slope = gradient(model, *batch, settings, n_sweeps=n_sweeps, rng=rng, n_threads=n_threads)
-    moved = ascend(state, slope, settings, rate, n_threads=n_threads)
-    state.model = CRBM(**vars(moved))
+    direction = gradient(model, *batch, settings, n_sweeps=n_sweeps, rng=rng, n_threads=n_threads)
+    moved = ascend(state, direction, settings, rate, n_threads=n_threads)
+    state.model = model.rebuilt(**vars(moved))
 
 
-def _figures(state, watched, validation, settings, n_threads):
-    """Share of right labels, and of rows whose inference has converged to 1e-3."""
+def _metrics(state, monitored, validation, settings, n_threads):
+    """Fractions of correct labels, and of rows whose inference has converged to 1e-3."""
     n_sweeps = sweeps(settings, state.epoch - 1)
 
     def accuracy(data):
         Y, X = data
-        found = infer(state.model, state.model.fields(X), settings.matched, n_sweeps, n_threads)
-        right = float(((found.visible > 0.5) == (Y > 0.5)).mean())
-        return right, float((found.residual < CONVERGED).mean())
+        fields = state.model.fields(X)
+        found = infer(state.model, fields, settings.prediction_inference, n_sweeps, n_threads)
+        correct = float(((found.visible > 0.5) == (Y > 0.5)).mean())
+        return correct, float((found.residual < CONVERGED_RESIDUAL).mean())
 
-    right, converged = accuracy(watched)
-    figures = {"accuracy": right, "converged": converged}
+    correct, converged = accuracy(monitored)
+    metrics = {"accuracy": correct, "converged": converged}
     if validation is not None:
-        figures["validation_accuracy"] = accuracy(validation)[0]
-    return figures
+        metrics["validation_accuracy"] = accuracy(validation)[0]
+    return metrics
 
 
-CRBM_FAMILY = Family(step, _figures, "accuracy", "share of right labels")
+CRBM_FAMILY = Family(step, _metrics, "accuracy", "fraction of correct labels")

@@ -16,6 +16,7 @@ from fastmf.inference.ep.expectation_propagation import expectation_propagation
 from fastmf.learning.quasi_newton import minimise
 from fastmf.models import SparseLinearModel
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
+from fastmf.priors._protocol import parts_of
 
 # Log-odds of a coefficient without a spike.
 NEVER_ZERO = 40.0
@@ -171,7 +172,7 @@ def evidence_gradient(model, result, groups, n_groups):
     # tr(X A^-1 X') from A A^-1 = 1, without a matrix of features.
     trace = model.noise_variance * (1 - result.sites[1] / precision).sum()
     by_noise = ((residual @ residual + trace) / model.noise_variance - model.n_samples) / 2
-    prior, n = getattr(model.prior, "parts", (model.prior,))[0], len(groups)
+    prior, n = parts_of(model.prior)[0], len(groups)
     zero, units = np.zeros_like(prior.field), slice(len(prior.field))
     tilted, plain = prior.gradient(result.b[units], result.a[units]), prior.gradient(zero, zero)
     by_slab = -((tilted.precision - plain.precision) * prior.precision)[:n].sum()

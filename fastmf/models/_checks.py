@@ -1,8 +1,15 @@
-"""Checks that every model makes of its parameters, once, at construction."""
+"""Checks of the parameters of models, at construction."""
 
 import numpy as np
 
-from fastmf.priors._protocol import REGISTRY, as_dtype, n_units, of_arrays
+from fastmf.priors._protocol import (
+    as_dtype,
+    built_in,
+    has_log_prob,
+    is_unit_prior,
+    n_units,
+    with_arrays,
+)
 
 
 def shared_matrix(name, value):
@@ -27,7 +34,8 @@ def shared_matrix(name, value):
 def matrix(name, value):
     """A read-only copy, finite and C-contiguous: float32 stays float32, all else is float64."""
     matrix = shared_matrix(name, value)
-    # It must stay as it is, as solvers keep what they make of it: what its owner has frozen does.
+    # Solvers cache arrays computed from it, so that it must not change: an array that owns its data
+    # and is read-only needs no copy.
     frozen = isinstance(value, np.ndarray) and value.flags.owndata and not value.flags.writeable
     if not (frozen and matrix.flags.c_contiguous):
         matrix = np.array(matrix, order="C")
@@ -37,9 +45,7 @@ def matrix(name, value):
 
 def unit_prior(name, prior, n, dtype):
     """`prior` in the type `dtype`, provided that it is a unit prior of `n` units."""
-    if isinstance(prior, type) or not all(
-        hasattr(prior, method) for method in ("_fields", "log_partition", "moments")
-    ):
+    if not is_unit_prior(prior):
         raise TypeError(
             f"{name} must be a unit prior, a NamedTuple with the methods log_partition and "
             f"moments, got {prior if isinstance(prior, type) else type(prior).__name__}."
@@ -48,16 +54,14 @@ def unit_prior(name, prior, n, dtype):
         raise ValueError(
             f"{name} must have {n} units, as the other parameters do, got {n_units(prior)}."
         )
-    if not hasattr(prior, "as_dtype"):
-        # Kernels index every field.
-        prior = of_arrays(prior)
-    if type(prior) not in REGISTRY.values():
+    prior = with_arrays(prior)  # kernels index every field
+    if not built_in(prior):
         _try_methods(name, prior, n)
     return as_dtype(prior, dtype)
 
 
 def _try_methods(name, prior, n):
-    """Raise unless a prior that is not of this package does what one must."""
+    """Raise unless the required methods of a user's own prior return arrays of the right shapes."""
     zero = np.zeros(n)
     with np.errstate(all="ignore"):
         try:
@@ -89,6 +93,6 @@ def states(name, x, n):
 
 def log_prob(name, prior, x):
     """Sum over units of the log of the prior's weight."""
-    if not hasattr(prior, "log_prob"):
+    if not has_log_prob(prior):
         raise TypeError(f"the energy needs a prior with log_prob; {name} does not offer it.")
     return prior.log_prob(x).sum(-1)

@@ -1,4 +1,4 @@
-"""Files: named arrays in one .npz without pickles, never half-written, and models made of them."""
+"""Files of models: named arrays in one .npz without pickles, written atomically."""
 
 import dataclasses
 import os
@@ -8,13 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from fastmf.priors._protocol import OWN, REGISTRY
+from fastmf.priors import Concatenated
+from fastmf.priors._protocol import (
+    REGISTRY,
+    USER_REGISTRY,
+    field_names,
+    is_concatenated,
+    parts_of,
+)
 
 MODELS: dict[str, type] = {}
 
 
 class UnknownPrior(LookupError):
-    """A file has units with a prior that is not this package's, and not registered."""
+    """The prior of units in a file is neither of this package nor registered."""
 
 
 def check_folder(path):
@@ -25,10 +32,7 @@ def check_folder(path):
 
 @contextmanager
 def replacing(path):
-    """A binary file that takes the place of `path` when it has been written.
-
-    At any moment the old file, or the whole new one, is there.
-    """
+    """A temporary binary file that replaces `path` atomically once it is written."""
     path = Path(path)
     check_folder(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
@@ -72,20 +76,20 @@ def read_arrays(path):
     """
     with open(path, "rb") as file:
         try:
-            # NumPy would take anything else for a pickle, and then speak of pickles.
+            # NumPy takes anything else for a pickle, and its message would be about pickles.
             if file.read(2) != b"PK":
                 raise ValueError("not an .npz archive")
             file.seek(0)
             archive = np.load(file, allow_pickle=False)
             return {name: archive[name] for name in archive.files}
-        # Damaged bytes reach the zip and header parsers, which raise nearly anything, and may quote
-        # the whole file.
+        # The zip and header parsers raise exceptions of many types for damaged bytes, and their
+        # messages may contain the whole file.
         except Exception as error:
             raise ValueError(f"{path} is damaged or no file of fastmf: {error!s:.200}") from error
 
 
 def plain(value):
-    """NumPy's numbers as Python's, for JSON; it knows all else itself, or not at all."""
+    """NumPy's numbers as Python's, for JSON, which encodes no other types than Python's own."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r:.60} is neither a number nor text.")
@@ -96,13 +100,13 @@ def plain(value):
 
 def prior_to_arrays(name, prior):
     """A prior as arrays: its registered name, and its fields under `name.field`."""
-    parts = getattr(prior, "parts", None)
-    if parts is not None:
+    if is_concatenated(prior):
+        parts = parts_of(prior)
         arrays = {name: np.array(["concatenated", str(len(parts))])}
         for i, part in enumerate(parts):
             arrays |= prior_to_arrays(f"{name}.{i}", part)
         return arrays
-    known = {class_: key for key, class_ in (REGISTRY | OWN).items()}
+    known = {class_: key for key, class_ in (REGISTRY | USER_REGISTRY).items()}
     if type(prior) not in known:
         raise TypeError(
             f"{name}: {type(prior).__name__} cannot be saved, nor loaded elsewhere, before its "
@@ -116,17 +120,15 @@ def prior_from_arrays(name, arrays):
     """The prior that `prior_to_arrays` wrote."""
     kind, *count = (str(s) for s in arrays[name])
     if count:
-        from fastmf.priors import Concatenated
-
         return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(int(*count))))
-    known = REGISTRY | OWN
+    known = REGISTRY | USER_REGISTRY
     if kind not in known:
         raise UnknownPrior(
             f"{name} has the unit prior {kind}, which is unknown here: import the module that "
             "defines it, with the decorator fastmf.priors.register, and load again."
         )
     class_ = known[kind]
-    return class_(*(arrays[f"{name}.{field}"] for field in class_._fields))
+    return class_(*(arrays[f"{name}.{field}"] for field in field_names(class_)))
 
 
 def field_to_arrays(name, value):
@@ -166,14 +168,22 @@ def model_from_arrays(arrays):
 
 
 class Model:
-    """What all models have in common: they go to files, and into other processes."""
+    """Base class of all models: saving, copying and pickling."""
 
     def save(self, path):
         """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
         write_arrays(path, model_to_arrays(self))
 
+    def parameters(self):
+        """The fields, by name: what learning changes."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def rebuilt(self, **parameters):
+        """A model of the same kind with these parameters."""
+        return type(self)(**parameters)
+
     def __reduce__(self):
-        """How it is copied and pickled: anew, or the copy's matrices could be written to."""
+        """Copy and pickle by construction, which makes the copy's matrices read-only too."""
         return type(self), tuple(getattr(self, f.name) for f in dataclasses.fields(self))
 
 
@@ -189,14 +199,14 @@ def load(path):
     Returns
     -------
     RBM, DBM, CRBM, BoltzmannMachine or SparseLinearModel
-        With the very numbers that were saved.
+        With the same parameters, bit by bit.
 
     Raises
     ------
     ValueError
         If the file is damaged, truncated or not a model.
     LookupError
-        If its units have a prior that is not this package's, and not registered.
+        If its units have a prior that is neither of this package nor registered.
     OSError
         If the file cannot be read.
     """

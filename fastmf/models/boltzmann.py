@@ -15,7 +15,7 @@ class BoltzmannMachine(Model):
     Parameters
     ----------
     couplings : array of shape (n_units, n_units)
-        Symmetric, with zero diagonal; every pair counts once.
+        Symmetric, with zero diagonal; every pair is counted once in the exponent x'Jx / 2.
     prior : unit prior
         The uncoupled units (unnormalised, see `fastmf.priors`).
 

@@ -17,7 +17,7 @@ def _parameter(name, value, dtype):
         raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}.")
     if array.ndim != (1 if name.endswith("bias") else 2):
         raise ValueError(f"{name} has the wrong number of axes: got shape {array.shape}.")
-    with np.errstate(over="ignore"):  # what is too large for the type is told below
+    with np.errstate(over="ignore"):  # overflow is checked below
         array = np.array(array, dtype=dtype, order="C")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity in {array.dtype}.")
@@ -122,7 +122,7 @@ class CRBM(Model):
             X = _checks.states("X", X, self.n_features)
         elif X.shape[-1] != self.n_features:
             raise ValueError(f"X must have shape (..., {self.n_features}), got {X.shape}.")
-        with np.errstate(over="ignore", invalid="ignore"):  # told below
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
             visible = np.asarray(X @ self.visible_weights.T) + self.visible_bias
             hidden = np.asarray(X @ self.hidden_weights.T) + self.hidden_bias
             found = visible.astype(self.dtype, copy=False), hidden.astype(self.dtype, copy=False)
@@ -131,7 +131,7 @@ class CRBM(Model):
         return found
 
     def given(self, x):
-        """The RBM that is left for one row of features, for `exact`, `tap` and other solvers.
+        """The RBM conditioned on one row of features, for `exact`, `tap` and other solvers.
 
         Parameters
         ----------

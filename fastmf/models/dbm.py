@@ -6,13 +6,14 @@ from itertools import pairwise
 import numpy as np
 
 from fastmf.models import _checks
-from fastmf.models._io import Model
+from fastmf.models._layered import Layered
 from fastmf.models.rbm import RBM
-from fastmf.priors import Concatenated
+from fastmf.priors._protocol import is_unit_prior
+from fastmf.priors.concatenated import concatenate
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DBM(Model):
+class DBM(Layered):
     """A chain of layers, neighbours coupled: p proportional to exp(sum x_l' W_l x_{l+1}) priors.
 
     Parameters
@@ -47,9 +48,8 @@ class DBM(Model):
 
     def __post_init__(self):
         for name in ("weights", "layers"):
-            if not isinstance(value := getattr(self, name), tuple | list) or hasattr(
-                value, "_fields"
-            ):
+            value = getattr(self, name)
+            if not isinstance(value, tuple | list) or is_unit_prior(value):
                 raise TypeError(f"{name} must be a tuple, got {type(value).__name__}.")
         weights = [_checks.matrix(f"weights[{k}]", w) for k, w in enumerate(self.weights)]
         if not weights or len(self.layers) != len(weights) + 1:
@@ -73,14 +73,13 @@ class DBM(Model):
         object.__setattr__(self, "layers", tuple(layers))
 
     @property
-    def sizes(self):
-        """Units of each layer."""
-        return (self.weights[0].shape[0], *(w.shape[1] for w in self.weights))
+    def couplings(self):
+        """The weights."""
+        return self.weights
 
-    @property
-    def dtype(self):
-        """Floating type of all parameters."""
-        return self.weights[0].dtype
+    def rebuilt(self, couplings, layers):
+        """A DBM with these couplings and layers."""
+        return DBM(tuple(couplings), tuple(layers))
 
     def __repr__(self):
         layers = zip(self.sizes, self.layers, strict=True)
@@ -101,19 +100,7 @@ class DBM(Model):
         """
         if len(states) != len(self.layers):
             raise ValueError(f"energy needs the states of {len(self.layers)} layers.")
-        states = [
-            _checks.states(f"layer {k}", x, n)
-            for k, (x, n) in enumerate(zip(states, self.sizes, strict=True))
-        ]
-        pairs = sum(
-            ((lower @ w) * upper).sum(-1)
-            for lower, w, upper in zip(states[:-1], self.weights, states[1:], strict=True)
-        )
-        units = sum(
-            _checks.log_prob(f"layer {k}", prior, x)
-            for k, (prior, x) in enumerate(zip(self.layers, states, strict=True))
-        )
-        return -pairs - units
+        return self._energy(states)
 
     def bipartite(self):
         """The same machine as an RBM: its even layers are visible there, its odd ones hidden.
@@ -136,13 +123,11 @@ class DBM(Model):
                 couplings[above, here] = w.T
             else:
                 couplings[here, above] = w
-        return RBM(couplings, *(side_by_side(self.layers[side::2]) for side in (0, 1)))
+        return RBM(couplings, *(concatenate(self.layers[side::2]) for side in (0, 1)))
 
 
-def side_by_side(priors):
-    """One prior for the units of several, of their own kind if they share it."""
-    if len(priors) == 1:
-        return priors[0]
-    if len({type(prior) for prior in priors}) == 1 and not hasattr(priors[0], "parts"):
-        return type(priors[0])(*map(np.concatenate, zip(*priors, strict=True)))
-    return Concatenated(*priors)
+def machine_of(couplings, layers):
+    """An RBM of two layers, a DBM of more."""
+    if len(couplings) == 1:
+        return RBM(*couplings, *layers)
+    return DBM(tuple(couplings), tuple(layers))

@@ -1,17 +1,19 @@
-"""Exact answers for small discrete models, by enumeration: what approximations are measured by."""
+"""Exact log-partitions and averages of small discrete models, by enumeration of all states."""
 
 import itertools
 from typing import NamedTuple
 
 import numpy as np
 
+from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import BoltzmannMachine
-from fastmf.models.dbm import DBM
-from fastmf.models.rbm import RBM
+from fastmf.priors._domain import number_of_states, support
 
-LARGEST = 20
+# Largest enumerations: units, and states of them together.
+MAX_UNITS = 20
+MAX_STATES = 1 << 24
 # Numbers in one chunk of states or fields.
-_CHUNK = 1 << 20
+CHUNK_SIZE = 1 << 20
 
 
 class Exact(NamedTuple):
@@ -42,9 +44,9 @@ def exact(model, *, averages=True):
     Parameters
     ----------
     model : BoltzmannMachine, RBM or DBM
-        A Boltzmann machine of at most 20 discrete units, or an RBM with one layer of at most 20
-        discrete units; the other layer, of any kind, is summed analytically. In a DBM every other
-        layer together takes the place of one.
+        A Boltzmann machine of at most 20 discrete units, with at most 2^24 states together, or an
+        RBM with one such layer; the other layer, of any kind, is summed analytically. Of a DBM the
+        even layers together, or the odd ones, are such a layer.
     averages : bool, default True
         Compute means, variances and pair averages too. Without them it takes half the time: some
         seconds for 16 hidden units next to 784, and twice as long for every further unit.
@@ -60,10 +62,8 @@ def exact(model, *, averages=True):
     TypeError
         If the model is of another class.
     """
-    if isinstance(model, RBM):
-        return _exact_rbm(model, averages)
-    if isinstance(model, DBM):
-        return _exact_dbm(model, averages)
+    if isinstance(model, Layered):
+        return _exact_layered(model, averages)
     if isinstance(model, BoltzmannMachine):
         return _exact_boltzmann(model, averages)
     raise TypeError(
@@ -72,53 +72,56 @@ def exact(model, *, averages=True):
 
 
 def _enumerable(prior, n):
-    return n <= LARGEST and getattr(prior, "support", None) is not None
+    return n <= MAX_UNITS and number_of_states(prior) <= MAX_STATES
 
 
-def _states(prior, n, width):
-    """All states of `n` units, a chunk of rows at a time; `width` numbers will go with each."""
-    values = np.asarray(prior.support, dtype=float)
-    count, rows = len(values) ** n, max(1, _CHUNK // width)
-    place = len(values) ** np.arange(n)
-    for start in range(0, count, rows):
-        number = np.arange(start, min(start + rows, count))[:, None]
-        yield values[number // place % len(values)]
+def _states(prior, width):
+    """All states of the units, a chunk of rows at a time; `width` numbers go with each."""
+    values = support(prior)
+    counts = np.sum(~np.isnan(values), axis=0)
+    n_states, n_rows = int(np.prod(counts)), max(1, CHUNK_SIZE // width)
+    # A state is a number in the mixed radix of the units' numbers of values.
+    place = np.cumprod([1, *counts[:-1]])
+    for start in range(0, n_states, n_rows):
+        number = np.arange(start, min(start + n_rows, n_states))[:, None]
+        yield values[number // place % counts, np.arange(len(counts))]
 
 
 class _Sums:
-    """Sums over states of exp(log weight) times anything, relative to the largest weight so far."""
+    """Sums over states of exp(log weight) times summands, relative to the largest weight so far."""
 
     def __init__(self):
-        self.top, self.totals = -np.inf, None
+        self.max_log_weight, self.totals = -np.inf, None
 
     def add(self, log_weights, summands):
         """Add a chunk of states; `summands(weights)` gives the weighted sums over it."""
-        top = max(self.top, log_weights.max())
-        weights = np.exp(log_weights - top)
+        largest = max(self.max_log_weight, log_weights.max())
+        weights = np.exp(log_weights - largest)
         new = [weights.sum(), *summands(weights)]
         if self.totals is not None:
-            scale = np.exp(self.top - top)
+            scale = np.exp(self.max_log_weight - largest)
             new = [scale * old + more for old, more in zip(self.totals, new, strict=True)]
-        self.top, self.totals = top, new
+        self.max_log_weight, self.totals = largest, new
 
     def result(self):
         """The log of the sum of all weights, and the averages."""
         total, *others = self.totals
-        return float(self.top + np.log(total)), [other / total for other in others]
+        return float(self.max_log_weight + np.log(total)), [other / total for other in others]
 
 
 def _variance(mean, square):
-    return np.maximum(square - mean**2, 0)  # of a certain unit rounding may leave less
+    return np.maximum(square - mean**2, 0)  # rounding could make it negative
 
 
 def _exact_boltzmann(model, averages):
     prior, n = model.prior, model.n_units
     if not _enumerable(prior, n):
         raise ValueError(
-            f"exact needs at most {LARGEST} discrete units (with a `support`), got {model}."
+            f"exact needs at most {MAX_UNITS} discrete units (with a `support`) and {MAX_STATES} "
+            f"states, got {model}."
         )
     sums = _Sums()
-    for x in _states(prior, n, n):
+    for x in _states(prior, n):
 
         def summands(w, x=x):
             return (w @ x, x.T @ (w[:, None] * x)) if averages else ()
@@ -134,7 +137,7 @@ def _exact_boltzmann(model, averages):
 def _exact_rbm(model, averages):
     v, h, couplings = model.visible, model.hidden, model.weights.astype(float)
     candidates = [
-        (n, prior, other, flipped)
+        (prior, other, flipped)
         for n, prior, other, flipped in (
             (model.n_visible, v, h, False),
             (model.n_hidden, h, v, True),
@@ -142,13 +145,16 @@ def _exact_rbm(model, averages):
         if _enumerable(prior, n)
     ]
     if not candidates:
-        raise ValueError(f"exact needs a layer of at most {LARGEST} discrete units, got {model}.")
-    n, summed, other, flipped = min(candidates, key=lambda c: c[0])
+        raise ValueError(
+            f"exact needs a layer of at most {MAX_UNITS} discrete units and {MAX_STATES} states, "
+            f"got {model}."
+        )
+    summed, other, flipped = min(candidates, key=lambda c: number_of_states(c[0]))
     if flipped:
         couplings = couplings.T
 
     sums = _Sums()
-    for x in _states(summed, n, sum(couplings.shape)):
+    for x in _states(summed, sum(couplings.shape)):
         fields = x @ couplings
 
         def summands(w, x=x, fields=fields):
@@ -170,9 +176,9 @@ def _exact_rbm(model, averages):
     return Exact(log_partition, means, variances, pairwise)
 
 
-def _exact_dbm(model, averages):
+def _exact_layered(model, averages):
     whole = _exact_rbm(model.bipartite(), averages)
-    if not averages:
+    if not averages or not model.deep:
         return whole
     n_layers = len(model.sizes)
 
@@ -183,7 +189,7 @@ def _exact_dbm(model, averages):
             found[side::2] = np.split(sides[side], ends)
         return tuple(found)
 
-    # Each unit's number on its side of the RBM says which pairs belong to two layers.
+    # The pairs of two layers, by the units' indices on the two sides of the RBM.
     numbers = parts([np.arange(len(mean)) for mean in whole.mean])
     pairwise = tuple(
         whole.pairwise[np.ix_(lower, upper)]

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf.models import _checks
-from fastmf.models._io import Model
+from fastmf.models._layered import Layered
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RBM(Model):
+class RBM(Layered):
     """Two layers of units, coupled across: p(v, h) proportional to exp(v'Wh) prior(v) prior(h).
 
     Parameters
@@ -62,20 +62,31 @@ class RBM(Model):
 
     @property
     def transposed(self):
-        """The weights, (n_hidden, n_visible); read-only like them, lest kernels compile twice."""
+        """The weights, (n_hidden, n_visible); read-only like these, which is a type to kernels."""
         transposed = np.array(self.weights.T, order="C")
         transposed.flags.writeable = False
         return transposed
+
+    @property
+    def couplings(self):
+        """The weights, as a tuple of one matrix."""
+        return (self.weights,)
 
     @property
     def layers(self):
         """The priors, (visible, hidden)."""
         return self.visible, self.hidden
 
-    @property
-    def dtype(self):
-        """Floating type of all parameters."""
-        return self.weights.dtype
+    def rebuilt(self, couplings, layers):
+        """An RBM with these couplings and layers."""
+        return RBM(*couplings, *layers)
+
+    def bipartite(self):
+        """The RBM itself."""
+        return self
+
+    def _layer_names(self):
+        return ["visible", "hidden"]
 
     def __repr__(self):
         visible, hidden = (type(layer).__name__ for layer in self.layers)
@@ -94,10 +105,4 @@ class RBM(Model):
         array of shape (...)
             +inf outside the support.
         """
-        visible = _checks.states("visible", visible, self.n_visible)
-        hidden = _checks.states("hidden", hidden, self.n_hidden)
-        pairs = ((visible @ self.weights) * hidden).sum(-1)
-        units = _checks.log_prob("visible", self.visible, visible) + _checks.log_prob(
-            "hidden", self.hidden, hidden
-        )
-        return -pairs - units
+        return self._energy((visible, hidden))

@@ -1,4 +1,4 @@
-"""Linear regression whose coefficients have a unit prior of their own."""
+"""Bayesian linear regression with a unit prior on every coefficient."""
 
 from dataclasses import dataclass
 

@@ -1,9 +1,9 @@
-"""Figures of machines and of what they do; each function draws one, and returns it.
+"""Figures of learning curves, receptive fields, images and free-energy landscapes.
 
-matplotlib is imported when a figure is drawn, and never its pyplot: figures belong to the caller
-and need no display. Without `ax` they are new `matplotlib.figure.Figure` objects, to be saved by
-`figure.savefig(path)`; with `ax`, an axes of the caller's own, they are the figure of that. Figures
-of landscapes are returned as their axes instead, to be drawn on; `ax.figure` is the figure.
+matplotlib is imported when a figure is drawn, and pyplot never: no display is needed. Without `ax`
+a function returns a new `matplotlib.figure.Figure`, to be saved by `figure.savefig(path)`; with
+`ax`, the figure of these axes. Functions for landscapes return the axes, whose attribute `figure`
+is the figure.
 """
 
 from fastmf.plotting.curves import denoising_accuracy, learning_curve

@@ -1,4 +1,4 @@
-"""Axes to draw on."""
+"""Axes and their style."""
 
 
 def axes(ax, size):
@@ -19,13 +19,13 @@ def axes(ax, size):
 
 
 def tidy(ax):
-    """Leave only what the eye needs to read numbers off a curve."""
+    """Remove the upper and right spines and add a light grid."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.3)
 
 
 def bare(ax):
-    """No frame and no ticks, for images."""
+    """Remove spines and ticks, for images."""
     ax.set_xticks([])
     ax.set_yticks([])
     ax.spines[:].set_visible(False)

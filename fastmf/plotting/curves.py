@@ -1,4 +1,4 @@
-"""Curves: learning by epoch, denoising by noise."""
+"""Curves of the log-likelihood by epoch and of denoising by noise level."""
 
 from itertools import cycle
 

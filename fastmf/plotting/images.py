@@ -75,7 +75,7 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, ax=None):
     strongest = np.argsort(-np.linalg.norm(weights, axis=0), kind="stable")[:n_fields]
     columns = columns or math.ceil(math.sqrt(len(strongest)))
     whole = mosaic(weights.T[strongest], shape, columns)
-    # Not the single largest weight: it would leave all others pale.
+    # A quantile: scaled by a single large weight all others would be pale.
     scale = np.nanquantile(abs(whole), 0.998) or 1.0
     ax = axes(ax, (6, 5 * whole.shape[0] / whole.shape[1]))
     image = ax.imshow(whole, cmap="RdBu_r", vmin=-scale, vmax=scale, interpolation="nearest")

@@ -1,4 +1,4 @@
-"""Free-energy landscapes: solutions by epoch, their map, and the data that lead to them."""
+"""Free-energy landscapes: solutions by epoch, maps of them, and the data in their basins."""
 
 import numpy as np
 
@@ -132,7 +132,7 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
     if shape is not None:
         from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
-        for k in _spread(points, n_images):
+        for k in _farthest_points(points, n_images):
             image = OffsetImage(solutions.visible[k].reshape(shape), zoom=1, cmap="gray_r")
             ax.add_artist(AnnotationBbox(image, points[k], pad=0.1))
     bare(ax)
@@ -193,7 +193,7 @@ def _area(counts):
     return 8 + 8 * np.sqrt(counts)
 
 
-def _spread(points, n):
+def _farthest_points(points, n):
     """Indices of points far from each other: each the farthest from those before it."""
     chosen = [0]
     distance = np.full(len(points), np.inf)

@@ -1,7 +1,8 @@
-"""Unit priors: the one-dimensional distributions from which every model is made."""
+"""Unit priors: the one-dimensional distributions of the units of every model."""
 
 from fastmf.priors._protocol import register
 from fastmf.priors.binary import Bernoulli, Ising
+from fastmf.priors.binomial import Binomial
 from fastmf.priors.concatenated import Concatenated
 from fastmf.priors.gaussian import Gaussian
 from fastmf.priors.spike_and_slab import GaussBernoulli, TruncatedGaussBernoulli
@@ -9,6 +10,7 @@ from fastmf.priors.truncated_gaussian import TruncatedGaussian
 
 __all__ = [
     "Bernoulli",
+    "Binomial",
     "Concatenated",
     "GaussBernoulli",
     "Gaussian",

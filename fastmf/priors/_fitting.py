@@ -3,19 +3,19 @@
 import numpy as np
 
 from fastmf.priors import _quadrature
-from fastmf.priors.gaussian import SMALLEST_PRECISION
+from fastmf.priors.gaussian import MIN_PRECISION
 from fastmf.special import widen
 
-# Means keep this distance, and standard deviations this size, in units of the interval's width.
-MARGIN = 0.01
-# Relative spread that many equal numbers may seem to have.
-ROUNDING = 1e-10
+# Smallest distance of means to the bounds, and standard deviation, relative to the interval.
+MIN_DISTANCE = 0.01
+# Relative error of the computed mean of equal numbers.
+ROUNDING_ERROR = 1e-10
 
 
 def project_precision(precision, lower, upper):
-    """The nearest precisions with which every unit can be normalised."""
+    """The nearest precisions with which the integral of every unit is finite."""
     unbounded = ~np.isfinite(lower) | ~np.isfinite(upper)
-    return np.where(unbounded, np.maximum(precision, SMALLEST_PRECISION), precision).astype(
+    return np.where(unbounded, np.maximum(precision, MIN_PRECISION), precision).astype(
         precision.dtype
     )
 
@@ -23,9 +23,8 @@ def project_precision(precision, lower, upper):
 def fit(mean, var, lower, upper):
     """Field and precision whose truncated Gaussian has these means and variances.
 
-    Means at a bound, variances of zero and variances that no density on the interval reaches are
-    first moved to where the parameters stay moderate (`MARGIN`), so that constant pixels and binary
-    ones get a finite fit.
+    Means at a bound, variances of zero and variances too large for the interval are first moved
+    inside (by `MIN_DISTANCE`), so that constant and binary columns have a finite fit.
 
     Notes
     -----
@@ -42,15 +41,15 @@ def fit(mean, var, lower, upper):
     mean, var = (mean - origin) / scale, var / scale**2
     lower, upper = (lower - origin) / scale, (upper - origin) / scale
 
-    # What can be reached: Bhatia and Davis' bound on an interval, the exponential on a half-line.
-    mean = np.clip(mean, lower + MARGIN, upper - MARGIN)
+    # Largest variances: Bhatia and Davis' bound on an interval, the exponential on a half-line.
+    mean = np.clip(mean, lower + MIN_DISTANCE, upper - MIN_DISTANCE)
     bounded = np.isfinite(lower) & np.isfinite(upper)
     rectified = np.isfinite(lower) ^ np.isfinite(upper)
-    room = np.fmin(mean - lower, upper - mean)
+    distance = np.fmin(mean - lower, upper - mean)
     largest = np.full(mean.shape, np.inf)
     largest[bounded] = 0.9 * ((mean - lower) * (upper - mean))[bounded]
-    largest[rectified] = 0.9 * room[rectified] ** 2
-    var = np.clip(var, np.minimum(MARGIN**2, largest), largest)
+    largest[rectified] = 0.9 * distance[rectified] ** 2
+    var = np.clip(var, np.minimum(MIN_DISTANCE**2, largest), largest)
 
     precision = np.where(bounded, 0.0, 1 / var)
     field = np.where(bounded, 0.0, mean / var)
@@ -68,8 +67,8 @@ def _units(mean, var, lower, upper):
     with np.errstate(invalid="ignore"):
         width = upper - lower
     spread = np.sqrt(var) + abs(mean - origin)
-    # The mean of equal numbers may miss them by rounding, which is no spread.
-    spread = np.where(spread > ROUNDING * abs(mean), spread, 0.0)
+    # The mean of equal numbers differs from them by rounding.
+    spread = np.where(spread > ROUNDING_ERROR * abs(mean), spread, 0.0)
     scale = np.where(below & above, width, spread)
     return origin, np.where(scale > 0, scale, 1.0)
 

@@ -1,4 +1,4 @@
-"""What a unit prior is, and what every prior gets for free.
+"""The protocol of unit priors: required methods, optional ones, and the defaults of these.
 
 A unit prior is a NamedTuple of per-unit arrays with two methods,
 
@@ -8,7 +8,7 @@ A unit prior is a NamedTuple of per-unit arrays with two methods,
 written as array expressions with the functions of `fastmf.special`. The same text serves NumPy
 (fields of shape (n_units,), `b` and `a` broadcasting against them) and kernels (one unit: every
 field and argument a scalar). A tilt for which the integral diverges has log-partition and variance
-+inf, and any finite mean. Everything else a prior may offer is optional:
++inf, and any finite mean. Everything else is optional, and has a default here or in `_domain`:
 
     log_prob(self, x)             log of the unnormalised prior itself, -inf outside the support
     sample(self, b, a, rng)       draws from the tilted distribution
@@ -17,9 +17,19 @@ field and argument a scalar). A tilt for which the integral diverges has log-par
     log_prob_gradient(self, x)    derivatives of log_prob, likewise
     third_cumulant(self, mean)    as a function of the mean, and its derivative (binary units)
     project(self)                 the nearest prior with parameters inside their domain
-    settled(self)                 the same prior in a form that is quicker under many tilts
+    precomputed(self)             the same prior with all that does not depend on the tilt computed
+    contains(self, x)             whether each value is in the support (default: by log_prob)
     from_data(cls, X)             a prior fitted to columns of data (class method)
+    refit(self, X)                the same, keeping the fields that are not learned
     parameters                    names of the fields that are learned (default: all)
+    support                       values of discrete units: a tuple if all units have the same ones,
+                                  or a property with an array (n_values, n_units), each column
+                                  ascending and padded with NaN
+    hidden_unit                   parameters of one hidden unit before learning, a tuple
+
+Fields named `lower`, `upper`, `precision` and `log_odds` mean what they do in `TruncatedGaussian`
+and `TruncatedGaussBernoulli`: `_domain` derives bounds and largest variances from them. Only this
+package `priors` looks at fields; all others call the functions here and in `_domain`.
 """
 
 import functools
@@ -33,9 +43,9 @@ from fastmf._numba import INNER, REORDER, compile_methods, unit, widest_vectors
 compile_methods("log_partition", "moments")
 compile_methods("third_cumulant", tilted=False)
 
+# The priors of this package by their names, and users' own by the names of their classes.
 REGISTRY: dict[str, type] = {}
-# Users' own, by the names of their classes.
-OWN: dict[str, type] = {}
+USER_REGISTRY: dict[str, type] = {}
 
 
 def unit_prior(name):
@@ -53,9 +63,9 @@ def unit_prior(name):
             return prior
 
         class_.__new__ = checked_new
-        class_.sample = of_seed(class_.sample)
+        class_.sample = accepts_seeds(class_.sample)
         for method in ("log_partition", "moments", "log_prob", "sample"):
-            setattr(class_, method, of_lists(getattr(class_, method)))
+            setattr(class_, method, accepts_lists(getattr(class_, method)))
         return class_
 
     return decorate
@@ -88,25 +98,25 @@ def register(class_):
         raise TypeError(f"register takes a class derived from NamedTuple, got {class_!r:.60}.")
     if class_.__name__ in REGISTRY:
         raise ValueError(f"a prior named {class_.__name__} exists already; choose another name.")
-    OWN[class_.__name__] = class_
+    USER_REGISTRY[class_.__name__] = class_
     return class_
 
 
-def of_lists(method):
-    """The method, for lists of numbers too."""
+def accepts_lists(method):
+    """Decorator: the method takes lists of numbers too."""
 
     def array(x):
         return np.asarray(x) if isinstance(x, list | tuple) else x
 
-    @functools.wraps(method)  # kernels compile what is wrapped
+    @functools.wraps(method)  # kernels compile the wrapped method
     def checked(self, *args, **kwargs):
         return method(self, *map(array, args), **{k: array(x) for k, x in kwargs.items()})
 
     return checked
 
 
-def of_seed(sample):
-    """The method `sample`, for a seed in the place of a generator too."""
+def accepts_seeds(sample):
+    """Decorator: the method `sample` takes a seed in place of a generator too."""
 
     @functools.wraps(sample)
     def seeded(self, b, a, rng):
@@ -133,11 +143,9 @@ def _per_unit(class_name, fields):
                 f"{class_name}: {name} must have shape (n_units,), got shape {array.shape}."
             )
         arrays[name] = array
-    # Python numbers take the precision of the arrays beside them.
-    precise = [
-        v.dtype for k, v in arrays.items() if isinstance(fields[k], (np.ndarray, np.generic))
-    ]
-    dtype = np.float32 if precise and all(d == np.float32 for d in precise) else np.float64
+    # Python numbers take the floating type of the arrays given with them.
+    typed = [v.dtype for k, v in arrays.items() if isinstance(fields[k], (np.ndarray, np.generic))]
+    dtype = np.float32 if typed and all(d == np.float32 for d in typed) else np.float64
     try:
         shape = np.broadcast_shapes((1,), *(v.shape for v in arrays.values()))
     except ValueError:
@@ -159,16 +167,39 @@ def floating_type(X):
     return np.float32 if X.dtype == np.float32 else np.float64
 
 
+# --- units and fields ---------------------------------------------------------------------------
+
+
+def is_unit_prior(value):
+    """Whether a value is a unit prior: an instance with the two required methods."""
+    required = ("_fields", "log_partition", "moments")
+    return not isinstance(value, type) and all(hasattr(value, name) for name in required)
+
+
+def built_in(prior):
+    """Whether a prior is of a class of this package, itself and not a subclass."""
+    return type(prior) in REGISTRY.values()
+
+
 def n_units(prior):
     """Number of units that a prior describes."""
     own = getattr(prior, "n_units", None)
     return own() if own else max(np.size(f) for f in prior)
 
 
-def of_arrays(prior):
+def with_arrays(prior):
     """The prior with all fields, which in a user's own may be numbers, as arrays (n_units,)."""
+    if is_concatenated(prior):
+        return prior
     n = n_units(prior)
     return prior._make(f if np.shape(f) == (n,) else np.broadcast_to(f, (n,)) for f in prior)
+
+
+def repeated(prior, n):
+    """The prior of `n` units alike, if it describes a single one; otherwise itself."""
+    if is_concatenated(prior) or n_units(prior) != 1:
+        return prior
+    return prior._make(np.broadcast_to(np.ravel(f), (n,)) for f in prior)
 
 
 def take(prior, units):
@@ -177,11 +208,44 @@ def take(prior, units):
     return own(units) if own else prior._make(f[units] if np.ndim(f) else f for f in prior)
 
 
+def is_concatenated(prior):
+    """Whether a prior is made of several others."""
+    return hasattr(prior, "parts")
+
+
+def parts_of(prior):
+    """The parts of a concatenated prior, or the prior itself, in a tuple."""
+    return prior.parts if is_concatenated(prior) else (prior,)
+
+
 def by_parts(prior, x):
-    """The parts of a prior, or the prior itself, each with its share of the last axis of `x`."""
-    parts = getattr(prior, "parts", (prior,))
+    """Pairs (part, x): the parts of a prior with their units on the last axis of `x`."""
+    parts = parts_of(prior)
     ends = np.cumsum([n_units(part) for part in parts[:-1]], dtype=int)
     return list(zip(parts, np.split(x, ends, axis=-1), strict=True))
+
+
+def map_parts(function, prior, *others):
+    """The prior whose parts are function(part, parts of the others), or function(prior, ...)."""
+    if not is_concatenated(prior):
+        return function(prior, *others)
+    together = zip(prior.parts, *(parts_of(other) for other in others), strict=True)
+    return prior._make((tuple(map_parts(function, *parts) for parts in together),))
+
+
+def from_named_arrays(like, name, arrays):
+    """A NamedTuple like the prior `like`, its fields unchecked, from `arrays["name.field"]`."""
+    if is_concatenated(like):
+        parts = (
+            from_named_arrays(part, f"{name}.{i}", arrays) for i, part in enumerate(like.parts)
+        )
+        return like._make((tuple(parts),))
+    return like._make(arrays[f"{name}.{field}"] for field in like._fields)
+
+
+def field_names(prior):
+    """Names of all fields of a prior or of its class."""
+    return prior._fields
 
 
 def as_dtype(prior, dtype):
@@ -215,28 +279,33 @@ def parameter_names(prior):
 
 def map_parameters(function, prior, *others):
     """The prior whose learned fields are function(its own, those of the others), part by part."""
-    if hasattr(prior, "parts"):
-        together = zip(prior.parts, *(other.parts for other in others), strict=True)
-        return prior._make((tuple(map_parameters(function, *parts) for parts in together),))
-    changed = {
-        name: function(getattr(prior, name), *(getattr(o, name) for o in others))
-        for name in parameter_names(prior)
-    }
-    return prior._replace(**changed)
+
+    def changed(prior, *others):
+        fields = {
+            name: function(getattr(prior, name), *(getattr(o, name) for o in others))
+            for name in parameter_names(prior)
+        }
+        return prior._replace(**fields)
+
+    return map_parts(changed, prior, *others)
 
 
 def project(prior):
-    """The nearest prior with parameters inside their domain; itself if it knows no domain."""
+    """The nearest prior with parameters inside their domain; itself without such a method."""
     return prior.project() if hasattr(prior, "project") else prior
 
 
-def settled(prior):
-    """The prior in the form in which kernels tilt it many times."""
-    return prior.settled() if _offers(type(prior), "settled") else prior
+def precomputed(prior):
+    """The prior in the form that kernels tilt: all that does not depend on the tilt computed."""
+    return prior.precomputed() if _offers(type(prior), "precomputed") else prior
 
 
 def _offers(class_, name, of="moments"):
-    """Whether a class has an optional method that no subclass has outdated by a new `of`."""
+    """Whether a class has an optional method, and no subclass has replaced the method `of`.
+
+    An optional method computes the same as `of` in another way, and is wrong for a subclass with
+    an `of` of its own.
+    """
     for base in class_.__mro__:
         if name in vars(base):
             return True
@@ -254,11 +323,16 @@ def sample(prior, b, a, rng):
     return prior.sample(b, a, rng)
 
 
+def has_log_prob(prior):
+    """Whether the prior itself, and not only its integral, can be evaluated."""
+    return hasattr(prior, "log_prob")
+
+
 def contains(prior, x):
     """Whether each value belongs to the support; always true for a prior without log_prob."""
     if hasattr(prior, "contains"):
         return prior.contains(x)
-    if not hasattr(prior, "log_prob"):
+    if not has_log_prob(prior):
         return np.ones(np.broadcast_shapes(np.shape(x), (n_units(prior),)), dtype=bool)
     return prior.log_prob(x) > -np.inf
 
@@ -276,7 +350,19 @@ def tilted_log_partition(prior, start, b, a):
     return take(prior, slice(start, start + b.shape[0])).log_partition(b, a).sum()
 
 
-# A prior of the user's may make arrays, where the kernels around it may not.
+def has_third_cumulant(prior):
+    """Whether the third cumulant of the units is known as a function of the mean."""
+    return hasattr(prior, "third_cumulant")
+
+
+def third_cumulants(prior, start, mean, cumulant, derivative):
+    """Fill third cumulants of the units `start`, ... as functions of the means, and derivatives."""
+    if has_third_cumulant(prior):
+        units = take(prior, slice(start, start + mean.shape[0]))
+        cumulant[:], derivative[: mean.shape[0]] = units.third_cumulant(mean)
+
+
+# The methods of a user's own prior may allocate arrays, which the kernels that call them do not.
 _OPTIONS = INNER | {"_nrt": True}
 
 
@@ -312,14 +398,31 @@ def _tilted_log_partition(prior, start, b, a):
     return one_by_one
 
 
+@overload(third_cumulants, jit_options=INNER)
+def _third_cumulants(prior, start, mean, cumulant, derivative):
+    if not has_third_cumulant(prior.instance_class):
+
+        def none(prior, start, mean, cumulant, derivative):
+            for i in range(mean.shape[0]):
+                cumulant[i], derivative[i] = 0, 0
+
+        return none
+
+    def one_by_one(prior, start, mean, cumulant, derivative):
+        for i in range(mean.shape[0]):
+            cumulant[i], derivative[i] = unit(prior, start + i).third_cumulant(mean[i])
+
+    return one_by_one
+
+
 # --- derivatives --------------------------------------------------------------------------------
 
 
 def gradient(prior, b, a, mean=None, var=None):
     """Derivatives of `prior.log_partition(b, a)` by each parameter, as the same NamedTuple.
 
-    Where the moments under this tilt are known, they spare some priors the work. A prior without a
-    `gradient` of its own is differentiated numerically.
+    Priors with `moment_gradient` use the moments under this tilt where they are given. A prior
+    without a `gradient` of its own is differentiated numerically.
     """
     class_ = type(prior)
     if mean is not None and _offers(class_, "moment_gradient"):
@@ -333,7 +436,7 @@ def log_prob_gradient(prior, x):
     """Derivatives of `prior.log_prob(x)` by each parameter, as the same NamedTuple."""
     if _offers(type(prior), "log_prob_gradient", of="log_prob"):
         return prior.log_prob_gradient(x)
-    if not hasattr(prior, "log_prob"):
+    if not has_log_prob(prior):
         raise TypeError(
             f"{type(prior).__name__} cannot be learned from data: it has no method log_prob(x)."
         )

@@ -10,7 +10,7 @@ from fastmf.priors import _quadrature
 from fastmf.priors._quadrature import NODES, WEIGHTS
 from fastmf.special import exp_of_small, widen
 
-# Far more than Newton's method needs; halving alone would take 50.
+# Newton's method takes a few steps; bisection alone would take 50.
 MAX_STEPS = 60
 
 
@@ -28,8 +28,10 @@ def draw(field, precision, lower, upper, b, a, rng):
     if infinite.any():
         i = np.argmax(infinite)
         raise ValueError(
-            "sample: precision + a must be positive where a bound is infinite, got "
-            f"{precision[i] + a[i]:g} on [{lower[i]:g}, {upper[i]:g}]."
+            "sample: precision + a must be positive where a bound is infinite, and (field + b) / "
+            f"(precision + a) at most {_quadrature.MAX_BOUND:g} in size, got precision + a = "
+            f"{precision[i] + a[i]:g} and field + b = {field[i] + b[i]:g} on [{lower[i]:g}, "
+            f"{upper[i]:g}]."
         )
     draws = rng.random(field.shape)
     _invert(field, precision, lower, upper, b, a, draws)
@@ -38,53 +40,53 @@ def draw(field, precision, lower, upper, b, a, rng):
 
 @kernel
 def _invert(field, precision, lower, upper, b, a, draws):
-    """Replace each uniform number by the point up to which its panels hold that share of mass."""
+    """Replace each uniform number by the quantile of the tilted density at this probability."""
     for i in range(draws.shape[0]):
         p = _quadrature.panels(field[i], precision[i], lower[i], upper[i], b[i], a[i])
         sums = _quadrature.sums_over(p)
         mass1, mass2 = p.weight1 * sums[0], p.weight2 * sums[3]
         target = draws[i] * (mass1 + mass2)
         if target < mass1:
-            t = _quantile(target / mass1, sums[0], p.slope1, p.curvature1)
+            t = _quantile(target / mass1, sums[0], p.linear1, p.quadratic1)
             x = p.anchor + (p.position1 + p.reach1 * t)
         else:
-            t = _quantile((target - mass1) / mass2, sums[3], p.slope2, p.curvature2)
+            t = _quantile((target - mass1) / mass2, sums[3], p.linear2, p.quadratic2)
             x = p.anchor + (p.position2 + p.reach2 * t)
         draws[i] = min(max(x, lower[i]), upper[i])
 
 
 @register_jitable(**INNER, fastmath=REORDER)
-def _integral(t, slope, curvature):
-    """Integral of exp(-slope t - curvature t^2) from 0 to t."""
+def _integral(t, linear, quadratic):
+    """Integral of exp(-linear t - quadratic t^2) from 0 to t."""
     total = 0.0
     for k in range(len(NODES)):
         x = t * NODES[k]
-        total += WEIGHTS[k] * exp_of_small(-(slope + curvature * x) * x)
+        total += WEIGHTS[k] * exp_of_small(-(linear + quadratic * x) * x)
     return t * total
 
 
 @register_jitable(**INNER)
-def _quantile(share, total, slope, curvature):
-    """The t up to which the integral of exp(-slope t - curvature t^2) from 0 is share * total.
+def _quantile(probability, total, linear, quadratic):
+    """The t up to which the integral of exp(-linear t - quadratic t^2) is probability * total.
 
-    Newton steps, or halving where they would leave the bracket. The start solves
-    slope t + curvature t^2 = E for E of an exponential distribution cut at 1.
+    Newton steps, or bisection where they would leave the bracket. The start solves
+    linear t + quadratic t^2 = E for E of an exponential distribution cut at 1.
     """
     low, high = 0.0, 1.0
-    drop = -math.log1p(share * math.expm1(-(slope + curvature)))
-    root = math.sqrt(max(slope * slope + 4.0 * curvature * drop, 0.0))
-    t = 2.0 * drop / (slope + root) if slope + root > 1e-3 else share
+    drop = -math.log1p(probability * math.expm1(-(linear + quadratic)))
+    root = math.sqrt(max(linear * linear + 4.0 * quadratic * drop, 0.0))
+    t = 2.0 * drop / (linear + root) if linear + root > 1e-3 else probability
     t = min(t, 1.0)
     for _ in range(MAX_STEPS):
-        excess = _integral(t, slope, curvature) - share * total
+        excess = _integral(t, linear, quadratic) - probability * total
         if excess > 0.0:
             high = t
         else:
             low = t
-        new = t - excess / exp_of_small(-(slope + curvature * t) * t)
+        new = t - excess / exp_of_small(-(linear + quadratic * t) * t)
         if not low <= new <= high:
             new = 0.5 * (low + high)
-        # The error of a Newton step is its size squared, times a slope of at most 2 DROP.
+        # The error of a Newton step is its size squared, times a derivative of at most 2 MAX_DROP.
         if abs(new - t) <= 1e-8 * t:
             return new
         t = new

@@ -7,8 +7,8 @@ import numpy as np
 from fastmf.priors._protocol import floating_type, unit_prior
 from fastmf.special import constant, exp, log_2_cosh, sigmoid_pair, softplus, where
 
-# Log-odds beyond this are as good as certainty, and would only hinder learning from moving back.
-LARGEST_FIELD = 30.0
+# Largest log-odds that learning keeps: beyond, the gradient vanishes and fields no longer change.
+MAX_FIELD = 30.0
 
 
 @unit_prior("bernoulli")
@@ -28,6 +28,7 @@ class Bernoulli(NamedTuple):
     field: np.ndarray
 
     support = (0.0, 1.0)
+    hidden_unit = (0.0,)
 
     def log_partition(self, b, a):
         """log(1 + exp(field + b - a / 2))."""
@@ -65,12 +66,12 @@ class Bernoulli(NamedTuple):
         return mean * (one - mean) * (one - two * mean), one - six * mean * (one - mean)
 
     def project(self):
-        """The prior with fields that leave both values a chance."""
-        return self._make((np.clip(self.field, -LARGEST_FIELD, LARGEST_FIELD),))
+        """The prior with log-odds of at most MAX_FIELD in absolute value."""
+        return self._make((np.clip(self.field, -MAX_FIELD, MAX_FIELD),))
 
     @classmethod
     def from_data(cls, X):
-        """Log-odds of the column means, as if each value had been seen once more."""
+        """Log-odds of the column means, with a pseudo-count of one for each value."""
         ones = X.sum(0, dtype=np.float64)
         log_odds = np.log(ones + 1.0) - np.log(len(X) - ones + 1.0)
         return cls(log_odds.astype(floating_type(X)))
@@ -93,6 +94,7 @@ class Ising(NamedTuple):
     field: np.ndarray
 
     support = (-1.0, 1.0)
+    hidden_unit = (0.0,)
 
     def log_partition(self, b, a):
         """log(2 cosh(field + b)) - a / 2."""
@@ -100,7 +102,7 @@ class Ising(NamedTuple):
 
     def moments(self, b, a):
         """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        # The tilt a has no effect here but on the shape.
+        # Adding 0 a only gives the result the shape of both tilts.
         t = self.field + b + constant(0.0, a) * a
         e = exp(constant(-2.0, t) * abs(t))
         one = constant(1.0, t)
@@ -135,12 +137,12 @@ class Ising(NamedTuple):
         return -two * mean * (constant(1.0, mean) - mean * mean), six * mean * mean - two
 
     def project(self):
-        """The prior with fields that leave both values a chance."""
-        return self._make((np.clip(self.field, -LARGEST_FIELD / 2, LARGEST_FIELD / 2),))
+        """The prior with log-odds of at most MAX_FIELD in absolute value."""
+        return self._make((np.clip(self.field, -MAX_FIELD / 2, MAX_FIELD / 2),))
 
     @classmethod
     def from_data(cls, X):
-        """Half the log-odds of the columns, as if each value had been seen once more."""
+        """Half the log-odds of the columns, with a pseudo-count of one for each value."""
         ups = (X > 0).sum(0)
         log_odds = np.log(ups + 1.0) - np.log(len(X) - ups + 1.0)
         return cls((log_odds / 2).astype(floating_type(X)))

@@ -10,8 +10,8 @@ from fastmf._numba import INNER, call_on, kernel
 from fastmf.priors import _protocol
 from fastmf.priors._protocol import (
     REGISTRY,
-    of_lists,
-    of_seed,
+    accepts_lists,
+    accepts_seeds,
     tilted_log_partition,
     tilted_moments,
 )
@@ -42,11 +42,11 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         """Join priors; a concatenated one is replaced by its parts."""
         parts = []
         for prior in priors:
-            if isinstance(prior, type) or not hasattr(prior, "moments"):
+            if not _protocol.is_unit_prior(prior):
                 got = prior if isinstance(prior, type) else type(prior).__name__
                 raise TypeError(f"Concatenated: priors must be unit priors, got {got}.")
             several = isinstance(prior, Concatenated)
-            parts.extend(prior.parts if several else [_protocol.of_arrays(prior)])
+            parts.extend(prior.parts if several else [_protocol.with_arrays(prior)])
         if not parts:
             raise TypeError("Concatenated: at least one prior is needed, got none.")
         dtypes = {np.asarray(f).dtype for part in parts for f in part}
@@ -55,7 +55,7 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         return cls._make((tuple(parts),))
 
     def __getnewargs__(self):
-        """What copies and pickles are made from: the priors, one by one."""
+        """Arguments with which copies and pickles are constructed: the priors, one by one."""
         return self.parts
 
     def n_units(self):
@@ -92,7 +92,7 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
     def log_prob(self, x):
         """Log of the unnormalised prior; a TypeError if a part does not offer it."""
         for part in self.parts:
-            if not hasattr(part, "log_prob"):
+            if not _protocol.has_log_prob(part):
                 raise TypeError(f"{type(part).__name__} has no method log_prob(x).")
         return _join(p.log_prob(x) for p, x in self._split(x))
 
@@ -100,7 +100,7 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         """Whether values belong to the support."""
         return _join(_protocol.contains(p, x) for p, x in self._split(x))
 
-    @of_seed
+    @accepts_seeds
     def sample(self, b, a, rng):
         """Draws from the tilted distribution."""
         return _join(_protocol.sample(p, *tilt, rng) for p, *tilt in self._split(b, a))
@@ -119,13 +119,13 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         """The nearest prior with parameters inside their domain."""
         return self._make((tuple(_protocol.project(part) for part in self.parts),))
 
-    def settled(self):
-        """The prior in the form in which kernels tilt it many times."""
-        return self._make((tuple(_protocol.settled(part) for part in self.parts),))
+    def precomputed(self):
+        """The prior in the form that kernels tilt."""
+        return self._make((tuple(_protocol.precomputed(part) for part in self.parts),))
 
-    @of_lists
+    @accepts_lists
     def _split(self, *arrays):
-        """Each part with its share of the last axis of the arrays."""
+        """Each part with its units on the last axis of the arrays."""
         n_units, start = self.n_units(), 0
         for array in arrays:
             if np.ndim(array) and np.shape(array)[-1] not in (1, n_units):
@@ -164,6 +164,15 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
 REGISTRY["concatenated"] = Concatenated
 
 
+def concatenate(priors):
+    """One prior for the units of several, of their class if all are of the same simple one."""
+    if len(priors) == 1:
+        return priors[0]
+    if len({type(prior) for prior in priors}) == 1 and not _protocol.is_concatenated(priors[0]):
+        return type(priors[0])(*map(np.concatenate, zip(*priors, strict=True)))
+    return Concatenated(*priors)
+
+
 def _join(pieces):
     pieces = list(pieces)
     rows = np.broadcast_shapes(*(p.shape[:-1] for p in pieces))
@@ -185,7 +194,7 @@ def _n_units_compiled(part):
 
 @kernel(inner=True)
 def _moments(part, first, start, b, a, mean, var):
-    """Fill in the units of a part, of which the first has this number; returns where it ends."""
+    """Fill in the moments of the units `first`, ... of a part; returns the number of the next."""
     last = first + _n_units(part)
     begin, end = max(first, start), min(last, start + b.shape[0])
     if begin < end:
@@ -196,7 +205,7 @@ def _moments(part, first, start, b, a, mean, var):
 
 @kernel(inner=True)
 def _log_partition(part, first, start, b, a):
-    """Where a part ends, and the sum of the log-partitions of its units."""
+    """The number of the unit after a part, and the sum of the log-partitions of its units."""
     last = first + _n_units(part)
     begin, end = max(first, start), min(last, start + b.shape[0])
     if begin >= end:

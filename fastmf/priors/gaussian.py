@@ -8,10 +8,10 @@ import numpy as np
 from fastmf.priors._protocol import floating_type, unit_prior
 from fastmf.special import constant, log, where
 
-# Unbounded units keep at least this precision during learning.
-SMALLEST_PRECISION = 1e-3
-# Data without any spread would ask for an infinite one.
-SMALLEST_VARIANCE = 1e-3
+# Smallest precision of unbounded units during learning.
+MIN_PRECISION = 1e-3
+# Smallest variance of fitted columns: constant ones would have an infinite precision.
+MIN_VARIANCE = 1e-3
 
 
 @unit_prior("gaussian")
@@ -38,6 +38,8 @@ class Gaussian(NamedTuple):
 
     field: np.ndarray
     precision: np.ndarray
+
+    hidden_unit = (0.0, 1.0)
 
     def _check(self):
         if not (self.precision > 0).all():
@@ -66,6 +68,10 @@ class Gaussian(NamedTuple):
         """field x - precision x^2 / 2."""
         return self.field * x - self.precision * x * x / 2
 
+    def contains(self, x):
+        """Whether values belong to the support: all real numbers."""
+        return np.isfinite(x) & np.ones(self.field.shape, bool)
+
     def sample(self, b, a, rng):
         """Draws from the tilted distribution; a ValueError where it diverges."""
         mean, var = self.moments(b, a)
@@ -90,12 +96,12 @@ class Gaussian(NamedTuple):
         return self._make((x, -x * x / 2))
 
     def project(self):
-        """The prior with precisions that stay positive."""
-        return self._replace(precision=np.maximum(self.precision, SMALLEST_PRECISION))
+        """The prior with precisions of at least MIN_PRECISION."""
+        return self._replace(precision=np.maximum(self.precision, MIN_PRECISION))
 
     @classmethod
     def from_data(cls, X):
         """Mean and variance of the columns."""
-        precision = 1 / np.maximum(X.var(0, dtype=np.float64), SMALLEST_VARIANCE)
+        precision = 1 / np.maximum(X.var(0, dtype=np.float64), MIN_VARIANCE)
         field = X.mean(0, dtype=np.float64) * precision
         return cls(*(p.astype(floating_type(X)) for p in (field, precision)))

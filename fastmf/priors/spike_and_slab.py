@@ -15,7 +15,7 @@ from fastmf._numba import INNER, widest_vectors
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit
 from fastmf.priors._protocol import floating_type, unit_prior
-from fastmf.priors.binary import LARGEST_FIELD
+from fastmf.priors.binary import MAX_FIELD
 from fastmf.priors.gaussian import Gaussian
 from fastmf.priors.truncated_gaussian import TruncatedGaussian, check_slab
 from fastmf.special import log, narrow, sigmoid_pair, softplus, where, widen
@@ -28,7 +28,7 @@ def _mixture(log_odds, mean, variance):
     return p * mean, p * variance + p * q * mean * mean
 
 
-# --- what both priors do alike, given their `slab` ------------------------------------------------
+# --- methods of both priors, in terms of their `slab` ---------------------------------------------
 
 
 def _log_prob(self, x):
@@ -36,6 +36,11 @@ def _log_prob(self, x):
     slab = self.slab()
     density = slab.log_prob(x) - slab.log_partition(0 * self.field, 0 * self.field)
     return np.where(x == 0, 0 * x, self.log_odds + density)
+
+
+def _contains(self, x):
+    """Whether values are zero or in the slab's interval."""
+    return self.slab().contains(x) | (x == 0)
 
 
 def _sample(self, b, a, rng):
@@ -69,18 +74,18 @@ def _log_prob_gradient(self, x):
 
 
 def _project(self):
-    """The prior with a proper slab and log-odds that leave both cases a chance."""
+    """The prior with an integrable slab and log-odds of at most MAX_FIELD in absolute value."""
     return self._replace(
         precision=self.slab().project().precision,
-        log_odds=np.clip(self.log_odds, -LARGEST_FIELD, LARGEST_FIELD),
+        log_odds=np.clip(self.log_odds, -MAX_FIELD, MAX_FIELD),
     )
 
 
 def _from_nonzeros(X, lower, upper):
     """Field and precision from the non-zero values of each column, log-odds from their number.
 
-    Columns of zeros get the slab of all non-zero values together, and log-odds as if each case
-    had been seen once more.
+    The log-odds have a pseudo-count of one for each case. Columns of zeros get the slab of all
+    non-zero values together.
     """
     nonzero = X != 0
     values = X[nonzero].astype(np.float64)
@@ -93,6 +98,13 @@ def _from_nonzeros(X, lower, upper):
     log_odds = np.log(count + 1.0) - np.log(len(X) - count + 1.0)
     field, precision = fit(mean, var, lower, upper)
     return field, precision, log_odds
+
+
+def _refit(self, X):
+    """The same kind of unit fitted to the columns; slabs are kept if all data are zero."""
+    if not X.any():
+        return self._replace(log_odds=np.full_like(self.log_odds, -np.log(len(X) + 1.0)))
+    return self.from_data(X, *self[3:])
 
 
 # --- the two priors -------------------------------------------------------------------------------
@@ -125,6 +137,8 @@ class GaussBernoulli(NamedTuple):
     precision: np.ndarray
     log_odds: np.ndarray
 
+    hidden_unit = (0.0, 1.0, 0.0)
+
     def _check(self):
         if not (self.precision > 0).all():
             raise ValueError(
@@ -156,10 +170,12 @@ class GaussBernoulli(NamedTuple):
         return Gaussian._make(self[:2])
 
     log_prob = _log_prob
+    contains = _contains
     sample = _sample
     gradient = _gradient
     log_prob_gradient = _log_prob_gradient
     project = _project
+    refit = _refit
 
     @classmethod
     def from_data(cls, X):
@@ -175,9 +191,9 @@ def _tilted_gaussian(field, precision, log_odds, b, a):
     proper = s > 0.0
     divisor = where(proper, s, precision)
     mean = where(proper, (field + b) / divisor, 0.0 * b)
-    # (U + B)^2 / s - U^2 / V, without its cancellation at weak tilts.
-    rise = b * mean + field * ((b - a * (field / precision)) / divisor)
-    log_slab = 0.5 * (rise - log(divisor / precision))
+    # (field + b)^2 / s - field^2 / precision, without its cancellation at weak tilts.
+    exponent = b * mean + field * ((b - a * (field / precision)) / divisor)
+    log_slab = 0.5 * (exponent - log(divisor / precision))
     return (
         log_odds + where(proper, log_slab, np.inf),
         mean,
@@ -218,6 +234,7 @@ class TruncatedGaussBernoulli(NamedTuple):
     upper: np.ndarray
 
     parameters = ("field", "precision", "log_odds")
+    hidden_unit = (0.0, 1.0, 0.0, 0.0, 1.0)
 
     def _check(self):
         check_slab("TruncatedGaussBernoulli", self.field, self.precision, self.lower, self.upper)
@@ -234,20 +251,22 @@ class TruncatedGaussBernoulli(NamedTuple):
         """Log-odds of a non-zero value under the tilt."""
         return _tilted_truncated(self, _log_weight(self), b, a)[0]
 
-    def settled(self):
-        """The same prior, its slab integrated: that is half of the work of every tilt."""
+    def precomputed(self):
+        """The same prior with the integral of its slab, which is half the cost of every tilt."""
         weight = np.require(_log_weight(self), np.float64, ["C", "W"])
-        return SettledTruncatedGaussBernoulli(*self[:2], weight, *self[3:])
+        return PrecomputedTruncatedGaussBernoulli(*self[:2], weight, *self[3:])
 
     def slab(self):
         """The slab as a prior of its own, without its normalisation."""
         return TruncatedGaussian._make((self.field, self.precision, self.lower, self.upper))
 
     log_prob = _log_prob
+    contains = _contains
     sample = _sample
     gradient = _gradient
     log_prob_gradient = _log_prob_gradient
     project = _project
+    refit = _refit
 
     @classmethod
     def from_data(cls, X, lower=None, upper=None):
@@ -265,8 +284,8 @@ class TruncatedGaussBernoulli(NamedTuple):
         return cls(*(np.asarray(p, dtype=floating_type(X)) for p in (*fitted, lower, upper)))
 
 
-class SettledTruncatedGaussBernoulli(NamedTuple):
-    """What kernels see of a `TruncatedGaussBernoulli`.
+class PrecomputedTruncatedGaussBernoulli(NamedTuple):
+    """A `TruncatedGaussBernoulli` with the integral of its slab, as kernels receive it.
 
     Parameters
     ----------
@@ -282,11 +301,11 @@ class SettledTruncatedGaussBernoulli(NamedTuple):
     upper: np.ndarray
 
     def log_partition(self, b, a):
-        """As that of the prior it stands for."""
+        """That of the `TruncatedGaussBernoulli`."""
         return _log_partition(self, self.log_weight, b, a)
 
     def moments(self, b, a):
-        """As those of the prior it stands for."""
+        """Those of the `TruncatedGaussBernoulli`."""
         return _moments(self, self.log_weight, b, a)
 
     @staticmethod
@@ -331,9 +350,9 @@ def _moments(prior, log_weight, b, a):
 
 def _moments_by_blocks(prior, start, b, a, mean, var):
     widest_vectors()
-    workspace = np.empty(_quadrature.WORKSPACE)
-    for first in range(0, b.shape[0], _quadrature.BLOCK):
-        last = min(first + _quadrature.BLOCK, b.shape[0])
+    workspace = np.empty(_quadrature.WORKSPACE_SIZE)
+    for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
+        last = min(first + _quadrature.BLOCK_UNITS, b.shape[0])
         tilts = b[first:last], a[first:last]
         _quadrature.prepare_block(prior, start + first, *tilts, workspace)
         for i in range(last - first):

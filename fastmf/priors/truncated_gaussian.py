@@ -13,9 +13,9 @@ from fastmf.special import narrow, widen
 
 
 def check_slab(class_name, field, precision, lower, upper):
-    """Raise a ValueError unless exp(field x - precision x^2 / 2) on [lower, upper] is a slab."""
+    """Raise a ValueError unless exp(field x - precision x^2 / 2) has an integral there."""
     field, precision, lower, upper = (widen(p) for p in (field, precision, lower, upper))
-    largest = _quadrature.LARGEST_BOUND
+    largest = _quadrature.MAX_BOUND
     for name, bound, infinity in (("lower", lower, -np.inf), ("upper", upper, np.inf)):
         wrong = (abs(bound) > largest) & (bound != infinity)
         if wrong.any():
@@ -33,8 +33,9 @@ def check_slab(class_name, field, precision, lower, upper):
     if infinite.any():
         i = np.argmax(infinite)
         raise ValueError(
-            f"{class_name}: precision must be positive where a bound is infinite, "
-            f"got {precision[i]:g} on [{lower[i]:g}, {upper[i]:g}] at unit {i}."
+            f"{class_name}: precision must be positive where a bound is infinite, and field / "
+            f"precision at most {largest:g} in size, got precision {precision[i]:g} and field "
+            f"{field[i]:g} on [{lower[i]:g}, {upper[i]:g}] at unit {i}."
         )
 
 
@@ -58,8 +59,9 @@ class TruncatedGaussian(NamedTuple):
     -----
     Tramel et al. (2018), Eqs. 70-92, where Eqs. 78 (second branch), 82 and 92 have errors. A tilt
     with precision + a <= 0 on an infinite interval has log-partition and variance +inf, unless
-    precision + a = 0 and the linear term decays. The results are accurate to 1e-12 (log-partition
-    and mean) and 1e-10 (variance) for every tilt; float32 units are computed in float64.
+    precision + a = 0 and the linear term decays. So has one under which much of the mass lies
+    beyond 1e50. The results are accurate to 1e-12 (log-partition and mean) and 1e-10 (variance) for
+    every other tilt; float32 units are computed in float64.
     """
 
     field: np.ndarray
@@ -68,6 +70,7 @@ class TruncatedGaussian(NamedTuple):
     upper: np.ndarray
 
     parameters = ("field", "precision")
+    hidden_unit = (0.0, 1.0, 0.0, 1.0)
 
     def _check(self):
         check_slab("TruncatedGaussian", *self)
@@ -99,8 +102,11 @@ class TruncatedGaussian(NamedTuple):
 
     def log_prob(self, x):
         """field x - precision x^2 / 2 on the interval, -inf elsewhere."""
-        inside = (x >= self.lower) & (x <= self.upper)
-        return np.where(inside, self.field * x - self.precision * x * x / 2, -np.inf)
+        return np.where(self.contains(x), self.field * x - self.precision * x * x / 2, -np.inf)
+
+    def contains(self, x):
+        """Whether values are within the bounds."""
+        return (x >= self.lower) & (x <= self.upper)
 
     def sample(self, b, a, rng):
         """Draws from the tilted distribution."""
@@ -120,7 +126,7 @@ class TruncatedGaussian(NamedTuple):
         return self._make((x, -x * x / 2, 0 * x, 0 * x))
 
     def project(self):
-        """The prior with precisions that stay positive where a bound is infinite."""
+        """The prior with precisions of at least MIN_PRECISION where a bound is infinite."""
         return self._replace(precision=project_precision(self.precision, self.lower, self.upper))
 
     @classmethod
@@ -141,6 +147,10 @@ class TruncatedGaussian(NamedTuple):
             *(np.asarray(p, dtype=floating_type(X)) for p in (field, precision, lower, upper))
         )
 
+    def refit(self, X):
+        """Truncated Gaussians with the same bounds, fitted to the columns."""
+        return self.from_data(X, self.lower, self.upper)
+
     @staticmethod
     def _tilted_moments(prior):
         return _moments_by_blocks
@@ -148,9 +158,9 @@ class TruncatedGaussian(NamedTuple):
 
 def _moments_by_blocks(prior, start, b, a, mean, var):
     widest_vectors()
-    workspace = np.empty(_quadrature.WORKSPACE)
-    for first in range(0, b.shape[0], _quadrature.BLOCK):
-        last = min(first + _quadrature.BLOCK, b.shape[0])
+    workspace = np.empty(_quadrature.WORKSPACE_SIZE)
+    for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
+        last = min(first + _quadrature.BLOCK_UNITS, b.shape[0])
         tilts = b[first:last], a[first:last]
         _quadrature.prepare_block(prior, start + first, *tilts, workspace)
         for i in range(last - first):

@@ -1,4 +1,4 @@
-"""Annealed importance sampling in NumPy, with the random numbers of `fastmf.kernels.annealed`."""
+"""NumPy twin of `fastmf.kernels.annealed`, with the same random numbers."""
 
 from itertools import pairwise
 
@@ -9,22 +9,18 @@ from fastmf.reference.random import uniforms
 from fastmf.special import sigmoid, softplus
 
 
-def annealed(
-    to_hidden, to_visible, visible, hidden, visible_base, hidden_base, betas, seed, v, h,
-    log_weights, queue,
-):  # fmt: skip
+def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
     """Take all rows along the path, and add up their log importance weights."""
     weights, transposed = unpacked(to_hidden, h.shape[1]), unpacked(to_visible, v.shape[1])
 
-    def log_partition(slope, beta):
-        return softplus(hidden_base + beta * slope).sum(1, dtype=np.float64)
+    def log_partition(shift, beta):
+        return softplus(path.hidden_base + beta * shift).sum(1, dtype=np.float64)
 
-    for step, (old, new) in enumerate(pairwise(betas), 1):
-        linear = v @ visible.astype(np.float64)
+    for step, (old, new) in enumerate(pairwise(path.betas), 1):
+        log_weights += (new - old) * (v @ path.visible_shift.astype(np.float64))
         old, new = v.dtype.type(old), v.dtype.type(new)
-        slope = v @ weights + hidden
-        log_weights += (betas[step] - betas[step - 1]) * linear
-        log_weights += log_partition(slope, new) - log_partition(slope, old)
-        h[:] = uniforms(seed, 2 * step, h.shape) < sigmoid(hidden_base + new * slope)
-        slope = h @ transposed + visible
-        v[:] = uniforms(seed, 2 * step + 1, v.shape) < sigmoid(visible_base + new * slope)
+        shift = v @ weights + path.hidden_shift
+        log_weights += log_partition(shift, new) - log_partition(shift, old)
+        h[:] = uniforms(seed, 2 * step, h.shape) < sigmoid(path.hidden_base + new * shift)
+        shift = h @ transposed + path.visible_shift
+        v[:] = uniforms(seed, 2 * step + 1, v.shape) < sigmoid(path.visible_base + new * shift)

@@ -1,14 +1,15 @@
-"""NumPy twin of `fastmf.kernels.ascent`."""
+"""NumPy twin of `fastmf.kernels.ascent`, where the equations are."""
 
 import numpy as np
 
 
-def ascend(weights, slope, velocity, how, below, above, queue, out, along, sizes):
-    """Move couplings along their slope and on with their velocity, which is then the step made."""
-    slope -= how.l2 * weights + how.l1 * np.sign(weights)
-    slope -= np.outer(below[0], above[1]) + np.outer(below[1], above[0])
-    velocity *= how.momentum
-    velocity += how.rate * slope
+def ascend(weights, gradient, velocity, settings, centring, queue, out, row_sums):
+    """Take one step of gradient ascent with momentum, weight decay and centring."""
+    below, above = centring
+    gradient -= settings.l2 * weights + settings.l1 * np.sign(weights)
+    gradient -= np.outer(below[0], above[1]) + np.outer(below[1], above[0])
+    velocity *= settings.momentum
+    velocity += settings.rate * gradient
     np.add(weights, velocity, out=out)
-    along[:] = slope @ above[0]
-    sizes[:] = (out * out).sum(1)
+    row_sums[0] = gradient @ above[0]
+    row_sums[1] = (out * out).sum(1)

@@ -1,166 +1,208 @@
-"""NumPy twin of `fastmf.kernels.belief_propagation`, in the same odds."""
+"""NumPy twin of `fastmf.kernels.belief_propagation`, with the same ratios.
+
+Sum-product messages s (visible to hidden) and r (hidden to visible) are ratios m(1) / m(0), beliefs
+P, Q = sigmoid(V), sigmoid(-V) of visible and p, q of hidden units:
+
+    r = (s q + e^W p) / (s q + p),    V_i = b_i + sum_j log r_ij
+    s = (r Q + e^W P) / (r Q + P),    H_j = c_j + sum_i log s_ij
+    Bethe log-partition = sum_i softplus(V_i) + sum_j softplus(H_j) + sum_ij log(Q_i + P_i / r_ij)
+"""
 
 import numpy as np
 
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.special import sigmoid, sigmoid_pair, softplus
 
-BLOCK = 256
-WINDOW = 16
-MOST_DAMPING = 0.97
+BLOCK_UNITS = 256
+DAMPING_WINDOW = 16
+MAX_DAMPING = 0.97
 
-SUM, MAX, MIXED = 0, 1, 2
+SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = 0, 1, 2
 
 
 def _blocks(record):
     n_visible = record.visible.shape[1]
-    return [slice(i, min(i + BLOCK, n_visible)) for i in range(0, n_visible, BLOCK)]
+    return [slice(i, min(i + BLOCK_UNITS, n_visible)) for i in range(0, n_visible, BLOCK_UNITS)]
 
 
-def _incoming(e, s, hidden):
-    """Messages from hidden to visible units."""
+def _workspace(workspaces, index):
+    return type(workspaces)(*(part[index] for part in workspaces))
+
+
+def _sum_to_visible(e, s, hidden):
+    """Sum-product messages from hidden to visible units."""
     p, q = sigmoid_pair(hidden.astype(e.dtype))
     return (s * q + e * p) / (s * q + p)
 
 
-def _clipped(w, log_odds):
-    """max(0, w + log_odds) - max(0, log_odds), without losing w where log_odds is large."""
-    return np.maximum(w, -log_odds) - np.maximum(w.dtype.type(0), -log_odds)
+def _max_message(w, cavity):
+    """max(0, w + cavity) - max(0, cavity), which would lose w where the cavity is large."""
+    return np.maximum(w, -cavity) - np.maximum(w.dtype.type(0), -cavity)
 
 
-def _damping_now(record, row):
+def _sweep_damping(record, row):
     return 0.0 if record.status[row] == CONFIRMING else record.damping[row]
 
 
 def _change(old, new, damping):
-    """Largest change of a belief from its log-odds; undamped, theirs too."""
+    """Largest change of a belief, and if undamped largest squared relative one of its log-odds."""
     change = abs(sigmoid(new) - sigmoid(old)).max()
     if damping == 0:
         change = max(change, (((new - old) / (1 + abs(old) + abs(new))) ** 2).max())
     return change
 
 
-def _sweep_block(settings, problem, row, block, units, messages, record, partial, seat):
+def _damped(high, low, s, damping):
+    """Ratio of the normalised messages (high, low), averaged with those of the ratio s."""
+    total, one = high + low, s.dtype.type(1)
+    old, new = s.dtype.type(damping), s.dtype.type(1 - damping)
+    return (new * high / total + old * s / (one + s)) / (new * low / total + old / (one + s))
+
+
+def _sum_block(problem, units, messages, fields, hidden, damping):
+    """Log-odds of visible units, their messages, and the sums of log-messages."""
+    e, s = problem.exponentials[units], messages[units]
+    r = _sum_to_visible(e, s, hidden)
+    new = fields + np.log(r).sum(1, dtype=float)
+    p, q = (x.astype(e.dtype)[:, None] for x in sigmoid_pair(new))
+    high, low = r * q + e * p, r * q + p
+    s[:] = high / low if damping == 0 else _damped(high, low, s, damping)
+    return new, np.log(s).sum(0, dtype=float)
+
+
+def _max_block(problem, units, messages, fields, hidden, damping):
+    w, log_s = problem.weights[units], messages[units]
+    log_r = _max_message(w, hidden.astype(w.dtype) - log_s)
+    new = fields + log_r.sum(1, dtype=float)
+    outgoing = _max_message(w, new.astype(w.dtype)[:, None] - log_r)
+    log_s[:] = (1 - damping) * outgoing + damping * log_s
+    return new, log_s.sum(0, dtype=float)
+
+
+def _mixed_block(problem, units, dtype, fields, hidden, old):
+    e, (p, q) = problem.exponentials[units], sigmoid_pair(hidden.astype(dtype))
+    is_one = old > 0
+    logs = np.log(np.where(is_one[:, None], e * q + p, q + e * p)).sum(1, dtype=float)
+    new = fields + np.where(is_one, problem.row_sums[units] - logs, logs)
+    return new, (new > 0) @ problem.weights[units]
+
+
+def _sweep_block(settings, problem, row, block, messages, record, workspace):
+    units = _blocks(record)[block]
     fields = problem.visible_field[min(row, len(problem.visible_field) - 1), units]
     hidden, old = record.hidden[row], record.visible[row, units].copy()
-    damping = _damping_now(record, row)
-    if settings.algorithm == SUM:
-        e, s = problem.exponentials[units], messages[units]
-        r = _incoming(e, s, hidden)
-        new = fields + np.log(r).sum(1, dtype=float)
-        p, q = (x.astype(e.dtype)[:, None] for x in sigmoid_pair(new))
-        yes, no = r * q + e * p, r * q + p
-        if damping == 0:
-            s[:] = yes / no
-        else:
-            total, one = yes + no, e.dtype.type(1)
-            keep, take = e.dtype.type(damping), e.dtype.type(1 - damping)
-            yes = take * yes / total + keep * s / (one + s)
-            s[:] = yes / (take * no / total + keep / (one + s))
-        partial.logs[seat, block] = np.log(s).sum(0, dtype=float)
-    elif settings.algorithm == MAX:
-        w, message = problem.weights[units], messages[units]
-        incoming = _clipped(w, hidden.astype(w.dtype) - message)
-        new = fields + incoming.sum(1, dtype=float)
-        outgoing = _clipped(w, new.astype(w.dtype)[:, None] - incoming)
-        message[:] = (1 - damping) * outgoing + damping * message
-        partial.logs[seat, block] = message.sum(0, dtype=float)
-        partial.fields[seat, block] = (new > 0) @ w
+    damping = _sweep_damping(record, row)
+    if settings.algorithm == SUM_PRODUCT:
+        new, sums = _sum_block(problem, units, messages, fields, hidden, damping)
+    elif settings.algorithm == MAX_PRODUCT:
+        new, sums = _max_block(problem, units, messages, fields, hidden, damping)
+        workspace.decoded_sums[block] = (new > 0) @ problem.weights[units]
     else:
-        e, (p, q) = problem.exponentials[units], sigmoid_pair(hidden.astype(messages.dtype))
-        on = (old > 0)[:, None]
-        logs = np.log(np.where(on, e * q + p, q + e * p)).sum(1, dtype=float)
-        new = fields + np.where(old > 0, problem.row_sums[units] - logs, logs)
-        partial.logs[seat, block] = (new > 0) @ problem.weights[units]
-    partial.value[seat, block] = fields[new > 0].sum()
-    partial.change[seat, block] = _change(old, new, damping)
+        new, sums = _mixed_block(problem, units, messages.dtype, fields, hidden, old)
+    workspace.message_sums[block] = sums
+    workspace.decoded_field[block] = fields[new > 0].sum()
+    workspace.change[block] = _change(old, new, damping)
     record.visible[row, units] = new
 
 
-def _set_beliefs(log_odds, beliefs, damping):
+def _set_hidden_beliefs(log_odds, beliefs, damping):
     old = beliefs[2].astype(float)
     beliefs[:2], beliefs[2] = sigmoid_pair(log_odds), log_odds
     return _change(old, log_odds, damping)
 
 
-def _conclude(settings, problem, row, record, partial, seat):
+def _finish_sweep(settings, problem, row, record, workspace):
+    """Hidden beliefs and best assignment after a sweep; returns the largest change of a belief."""
     fields = problem.hidden_field[min(row, len(problem.hidden_field) - 1)]
-    record.hidden[row] = fields + partial.logs[seat].sum(0)
-    damping = _damping_now(record, row)
-    change = _set_beliefs(record.hidden[row], partial.beliefs[seat], damping)
-    change = max(change, partial.change[seat].max())
-    value = partial.value[seat].sum()
-    if settings.algorithm == MAX:
-        value += np.maximum(0, fields + partial.fields[seat].sum(0)).sum()
-    elif settings.algorithm == MIXED:
+    record.hidden[row] = fields + workspace.message_sums.sum(0)
+    damping = _sweep_damping(record, row)
+    change = _set_hidden_beliefs(record.hidden[row], workspace.beliefs, damping)
+    change = max(change, workspace.change.max())
+    value = workspace.decoded_field.sum()
+    if settings.algorithm == MAX_PRODUCT:
+        value += np.maximum(0, fields + workspace.decoded_sums.sum(0)).sum()
+    elif settings.algorithm == MIXED_PRODUCT:
         value += softplus(record.hidden[row]).sum()
-    if settings.algorithm != SUM and value >= record.objective[row]:
+    if settings.algorithm != SUM_PRODUCT and value >= record.objective[row]:
         record.objective[row], record.best[row] = value, record.visible[row] > 0
+    return change
 
+
+def _assess_row(settings, row, change, record):
+    """Residual, status and damping of a row after a sweep with such a largest change."""
+    damping = _sweep_damping(record, row)
     change /= 1 - damping
     if record.history.size:
         record.history[row, record.n_iter[row]] = change
     record.residual[row] = change
     record.n_iter[row] += 1
-    if change <= settings.tol and damping == 0:
+    # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
+    d = record.damping[row]
+    limit = max(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
+    if change <= limit and damping == 0:
         record.status[row] = CONVERGED
     elif record.n_iter[row] == settings.max_iter:
         record.status[row] = OUT_OF_ITERATIONS
-    elif change <= settings.tol:
+    elif change <= limit:
         record.status[row] = CONFIRMING
     else:
         record.status[row] = RUNNING
-        if change < record.smallest[row]:
-            record.smallest[row], record.since[row] = change, 0
+        if change < record.min_residual[row]:
+            record.min_residual[row], record.n_stalled[row] = change, 0
         else:
-            record.since[row] += 1
-        if settings.adaptive and record.since[row] == WINDOW:
-            record.damping[row] = min((1 + record.damping[row]) / 2, MOST_DAMPING)
-            record.smallest[row], record.since[row] = np.inf, 0
+            record.n_stalled[row] += 1
+        if settings.adaptive and record.n_stalled[row] == DAMPING_WINDOW:
+            record.damping[row] = min((1 + record.damping[row]) / 2, MAX_DAMPING)
+            record.min_residual[row], record.n_stalled[row] = np.inf, 0
 
 
 def _bethe_block(problem, row, units, messages, record):
     fields = problem.visible_field[min(row, len(problem.visible_field) - 1), units]
-    r = _incoming(problem.exponentials[units], messages[units], record.hidden[row])
+    r = _sum_to_visible(problem.exponentials[units], messages[units], record.hidden[row])
     log_odds = fields + np.log(r).sum(1, dtype=float)
     p, q = (x.astype(r.dtype)[:, None] for x in sigmoid_pair(log_odds))
     return softplus(log_odds).sum() + np.log(q + p / r).sum(dtype=float)
 
 
-def belief_propagation(settings, problem, messages, record, partial, queue):
+def belief_propagation(settings, problem, messages, record, workspaces, queue):
     """Iterate rows to their fixed points."""
-    own = len(messages) == len(record.visible)
+    workspace = _workspace(workspaces, 0)
+    one_for_each_row = len(messages) == len(record.visible)
     for row in range(len(record.visible)):
-        of_row = messages[row if own else 0]
-        if not own:
-            of_row[:] = 1 if settings.algorithm == SUM else 0
-        _set_beliefs(record.hidden[row], partial.beliefs[0], 0)
+        row_messages = messages[row if one_for_each_row else 0]
+        if not one_for_each_row:
+            row_messages[:] = 1 if settings.algorithm == SUM_PRODUCT else 0
+        _set_hidden_beliefs(record.hidden[row], workspace.beliefs, 0)
         while record.status[row] <= RUNNING:
-            for block, units in enumerate(_blocks(record)):
-                _sweep_block(settings, problem, row, block, units, of_row, record, partial, 0)
-            _conclude(settings, problem, row, record, partial, 0)
-        if settings.algorithm == SUM:
+            for block in range(len(workspace.change)):
+                _sweep_block(settings, problem, row, block, row_messages, record, workspace)
+            change = _finish_sweep(settings, problem, row, record, workspace)
+            _assess_row(settings, row, change, record)
+        if settings.algorithm == SUM_PRODUCT:
             record.bethe[row] = softplus(record.hidden[row]).sum() + sum(
-                _bethe_block(problem, row, units, of_row, record) for units in _blocks(record)
+                _bethe_block(problem, row, units, row_messages, record) for units in _blocks(record)
             )
 
 
-def sweep_blocks(settings, problem, messages, record, partial, queue):
+def sweep_blocks(settings, problem, messages, record, workspaces, queue):
     """One sweep of a single row, shared block by block; `conclude_sweep` ends it."""
+    workspace = _workspace(workspaces, 0)
     for block, units in enumerate(_blocks(record)):
         if record.status[0] <= RUNNING:
-            _sweep_block(settings, problem, 0, block, units, messages[0], record, partial, 0)
+            _sweep_block(settings, problem, 0, block, messages[0], record, workspace)
         else:
             value = _bethe_block(problem, 0, units, messages[0], record)
-            partial.value[0, block] = value
+            workspace.decoded_field[block] = value
 
 
-def conclude_sweep(settings, problem, record, partial):
+def conclude_sweep(settings, problem, record, workspaces):
     """End of a sweep of a single row: hidden beliefs, residual, damping; or the log-partition."""
     if record.status[0] <= RUNNING:
-        _conclude(settings, problem, 0, record, partial, 0)
+        workspace = _workspace(workspaces, 0)
+        _assess_row(settings, 0, _finish_sweep(settings, problem, 0, record, workspace), record)
     else:
-        record.bethe[0] = softplus(record.hidden[0]).sum() + partial.value[0].sum()
+        total = workspaces.decoded_field[0].sum()
+        record.bethe[0] = softplus(record.hidden[0]).sum() + total
 
 
 def exponentials(weights, factor, queue, out):
@@ -176,6 +218,6 @@ def pair_beliefs(problem, messages, record, scales, queue, out):
     for row, scale in enumerate(scales):
         p, q = sigmoid_pair(record.hidden[row].astype(out.dtype))
         both = problem.exponentials * p
-        yes = sigmoid(record.visible[row].astype(out.dtype))[:, None]
-        probability = yes * both / (messages[row] * q + both)
+        p_visible = sigmoid(record.visible[row].astype(out.dtype))[:, None]
+        probability = p_visible * both / (messages[row] * q + both)
         out[min(row, len(out) - 1)] += out.dtype.type(scale) * probability

@@ -1,4 +1,4 @@
-"""Block Gibbs sampling in NumPy, with the random numbers of `fastmf.kernels.gibbs`."""
+"""NumPy twin of `fastmf.kernels.gibbs`, with the same random numbers."""
 
 import numpy as np
 
@@ -6,18 +6,16 @@ from fastmf.reference.product import unpacked
 from fastmf.reference.random import uniforms
 
 
-def gibbs(
-    to_hidden, to_visible, visible, hidden, visible_values, hidden_values, seed, n_sweeps, v, h,
-    queue,
-):  # fmt: skip
-    """Run every row `n_sweeps` times from visible to hidden units and back, in place."""
+def gibbs(visible, hidden, seed, n_sweeps, v, h, queue):
+    """Sample hidden units given visible ones and back, `n_sweeps` times for each row."""
     zero = v.dtype.type(0)
-    weights, transposed = unpacked(to_hidden, h.shape[1]), unpacked(to_visible, v.shape[1])
     for sweep in range(n_sweeps):
-        for step, source, couplings, prior, (low, high), out in (
-            (2 * sweep + 1, v, weights, hidden, hidden_values, h),
-            (2 * sweep + 2, h, transposed, visible, visible_values, v),
+        for step, source, layer, out in (
+            (2 * sweep + 1, v, hidden, h),
+            (2 * sweep + 2, h, visible, v),
         ):
-            mean = prior.moments(source @ couplings, zero)[0]
-            below = low + (high - low) * uniforms(seed, step, out.shape) < mean
-            out[:] = np.where(below, high, low)
+            fields = source @ unpacked(layer.couplings, out.shape[1])
+            mean = layer.prior.moments(fields, zero)[0]
+            width = layer.high - layer.low
+            below = layer.low + width * uniforms(seed, step, out.shape) < mean
+            out[:] = np.where(below, layer.high, layer.low)

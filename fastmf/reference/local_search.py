@@ -1,34 +1,40 @@
-"""NumPy twin of `fastmf.kernels.local_search`."""
+"""NumPy twin of `fastmf.kernels.local_search`, with the objective evaluated anew for each flip."""
 
 import numpy as np
 
 from fastmf.special import softplus
 
-RESOLUTION = 1e-10
+GAIN_TOLERANCE = 1e-11
+MAX_ROUNDS = 1000
 
 
-def climb(
-    joint, weights, exponentials, row_sums, visible_field, hidden_field, chunk, visible, objective,
-    queue,
-):  # fmt: skip
+def _hidden_objective(joint, log_odds):
+    return (np.maximum(log_odds, 0) if joint else softplus(log_odds)).sum()
+
+
+def _climb_row(joint, weights, fields, visible, log_odds):
+    """Flip units of one row; returns whether no single flip helps."""
+    scale = 1 + abs(weights).sum(1)
+    now = _hidden_objective(joint, log_odds)
+    n_rejected = n_tried = 0
+    while n_rejected < len(visible) and n_tried < MAX_ROUNDS * len(visible):
+        i = n_tried % len(visible)
+        sign = -1.0 if visible[i] else 1.0
+        flipped = log_odds + sign * weights[i]
+        then = _hidden_objective(joint, flipped)
+        if sign * fields[i] + then - now > GAIN_TOLERANCE * (scale[i] + abs(fields[i])):
+            visible[i], log_odds, now, n_rejected = not visible[i], flipped, then, 0
+        else:
+            n_rejected += 1
+        n_tried += 1
+    return n_rejected >= len(visible)
+
+
+def climb(joint, problem, max_factors, visible, objective, optimal, queue):
     """Flip visible units, one after another, while that raises the objective."""
-
-    def summed(field):
-        return (np.maximum(field, 0) if joint else softplus(field)).sum()
-
+    weights = problem.weights
     for row, v in enumerate(visible):
-        b = visible_field[min(row, len(visible_field) - 1)]
-        c = hidden_field[min(row, len(hidden_field) - 1)]
-        field = c + v @ weights
-        now = summed(field)
-        unchanged = i = 0
-        while unchanged < len(v):
-            sign = -1.0 if v[i] else 1.0
-            moved = field + sign * weights[i]
-            then = summed(moved)
-            if sign * b[i] + then - now > RESOLUTION * (1 + abs(b[i]) + abs(row_sums[i])):
-                v[i], field, now, unchanged = not v[i], moved, then, 0
-            else:
-                unchanged += 1
-            i = (i + 1) % len(v)
-        objective[row] = b[v].sum() + summed(c + v @ weights)
+        fields = problem.visible_field[min(row, len(problem.visible_field) - 1)]
+        hidden_field = problem.hidden_field[min(row, len(problem.hidden_field) - 1)]
+        optimal[row] = _climb_row(joint, weights, fields, v, hidden_field + v @ weights)
+        objective[row] = fields[v].sum() + _hidden_objective(joint, hidden_field + v @ weights)

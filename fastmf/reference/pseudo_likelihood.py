@@ -1,12 +1,14 @@
 """NumPy twin of `fastmf.kernels.pseudo_likelihood`."""
 
+import itertools
+
 import numpy as np
 
 from fastmf.special import log_2_cosh, sigmoid, softplus
 
 
 def residuals(products, field, states, weights, queue, out, value):
-    """What a row says against the model: weight * (x - tanh eta), and its log-pseudo-likelihood."""
+    """Residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods."""
     t = -2 * states * (products + field)
     value[:] = -weights * softplus(t).sum(1)
     out[:] = 2 * weights[:, None] * states * sigmoid(t)
@@ -34,40 +36,43 @@ def _maximiser(old, gradient, curvature, l1, l2):
     return np.sign(target) * max(abs(target) - l1 / (curvature + l2), 0)
 
 
-def _value(states, weights, couplings, field, eta, l1, l2):
+def _value(data, settings, couplings, field, eta):
     upper = np.triu(couplings, 1)
-    penalty = l1 * abs(upper).sum() + l2 / 2 * ((upper**2).sum() + (field**2).sum())
-    return (states * eta - log_2_cosh(eta)).sum(0) @ weights - penalty
+    squares = (upper**2).sum() + (field**2).sum()
+    penalty = settings.l1 * abs(upper).sum() + settings.l2 / 2 * squares
+    return (data.states * eta - log_2_cosh(eta)).sum(0) @ data.weights - penalty
 
 
-def bslm(
-    states, weights, mean, second, step, l1, l2, scale, tol, max_iter, queue, couplings, field,
-    history, n_iter,
-):  # fmt: skip
+def _sweep(data, settings, J, h, eta):
+    """All fields, then all couplings in lexicographic order, each with the newest values."""
+    states, weights = data.states, data.weights
+    step, l1, l2 = settings.step, settings.l1, settings.l2
+    tanh = np.tanh(eta)
+    for j in range(len(h)):
+        change = _maximiser(h[j], data.mean[j] - weights @ tanh[j], 1 / step, 0, l2) - h[j]
+        h[j] += change
+        eta[j] += change
+        tanh[j] = np.tanh(eta[j])
+    for j, k in itertools.combinations(range(len(h)), 2):
+        products = states[k] * tanh[j] + states[j] * tanh[k]
+        gradient = 2 * data.second[j, k] - weights @ products
+        change = _maximiser(J[j, k], gradient, 2 / step, l1, l2) - J[j, k]
+        if change != 0:
+            J[j, k] = J[k, j] = J[j, k] + change
+            eta[j] += change * states[k]
+            eta[k] += change * states[j]
+            tanh[j], tanh[k] = np.tanh(eta[j]), np.tanh(eta[k])
+
+
+def bslm(data, settings, queue, couplings, field, history, n_iter):
     """Coordinate-wise maximisation of the penalised log-pseudo-likelihood from several starts."""
-    n_units = len(states)
-    for J, h, values, s in zip(couplings, field, history, range(len(field)), strict=True):
-        n_iter[s] = -max_iter
-        eta = J @ states + h[:, None]
-        values[0] = scale * _value(states, weights, J, h, eta, l1, l2)
-        tanh = np.tanh(eta)
-        for sweep in range(1, max_iter + 1):
-            for j in range(n_units):
-                change = _maximiser(h[j], mean[j] - weights @ tanh[j], 1 / step, 0, l2) - h[j]
-                h[j] += change
-                eta[j] += change
-                tanh[j] = np.tanh(eta[j])
-            for j in range(n_units):
-                for k in range(j + 1, n_units):
-                    products = states[k] * tanh[j] + states[j] * tanh[k]
-                    gradient = 2 * second[j, k] - weights @ products
-                    change = _maximiser(J[j, k], gradient, 2 / step, l1, l2) - J[j, k]
-                    if change != 0:
-                        J[j, k] = J[k, j] = J[j, k] + change
-                        eta[j] += change * states[k]
-                        eta[k] += change * states[j]
-                        tanh[j], tanh[k] = np.tanh(eta[j]), np.tanh(eta[k])
-            values[sweep] = scale * _value(states, weights, J, h, eta, l1, l2)
-            if values[sweep] - values[sweep - 1] < tol:
+    for s, (J, h, values) in enumerate(zip(couplings, field, history, strict=True)):
+        n_iter[s] = -settings.max_iter
+        eta = J @ data.states + h[:, None]
+        values[0] = data.total * _value(data, settings, J, h, eta)
+        for sweep in range(1, settings.max_iter + 1):
+            _sweep(data, settings, J, h, eta)
+            values[sweep] = data.total * _value(data, settings, J, h, eta)
+            if values[sweep] - values[sweep - 1] <= settings.tol:
                 n_iter[s] = sweep
                 break

@@ -12,7 +12,7 @@ def _mix(x):
 
 
 def uniforms(seed, step, shape):
-    """Numbers in [0, 1) that are a function of seed, step, row and unit."""
+    """Uniform numbers in [0, 1), a function of seed, step, row and unit."""
     rows, units = (np.arange(1, n + 1, dtype=np.uint64) * _GOLDEN for n in shape)
     step = np.array([step], dtype=np.uint64)
     keys = _mix(_mix(np.array([seed], dtype=np.uint64) + step * _GOLDEN) + rows)

@@ -1,72 +1,92 @@
-"""Relaxed belief propagation in NumPy, a row at a time."""
+"""NumPy twin of `fastmf.kernels.relaxed_bp`, a row at a time.
+
+The message from unit j to unit i is a mean and a variance, the moments of j without the message of
+i (its cavity):
+
+    b_i = field_i + sum_j W_ij m_ji          b_ij = b_i - W_ij m_ji
+    a_i = precision_i - sum_j W_ij^2 v_ji    a_ij = a_i + W_ij^2 v_ji
+    (m_i, v_i) = moments(b_i, a_i)           (m_ij, v_ij) = moments(b_ij, a_ij)
+    log Z = sum_i log Z_i - 1/2 sum_i sum_j (log Z_i - log Z_ij)
+
+where index ij is the message from i to j. The messages into a layer are arrays (sources, units).
+"""
 
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS
 
-WINDOW, STRONGEST_DAMPING = 16, 0.97
+# As in `fastmf.kernels.mean_field_types`, which a reference does not import.
+WINDOW_SWEEPS, MAX_DAMPING = 16, 0.97
 
 
-def _fields(side, mean, var, field, precision):
-    units = slice(side.start, side.start + side.couplings.shape[1])
-    b = field[units] + (side.couplings * mean).sum(0)
-    return b, precision[units] - (side.couplings**2 * var).sum(0)
+def _tilts(layer, mean, var, external):
+    units = slice(layer.start, layer.start + layer.couplings.shape[1])
+    field, precision = external
+    b = field[units] + (layer.couplings * mean).sum(0)
+    return b, precision[units] - (layer.couplings**2 * var).sum(0)
 
 
-def _cavities(side, mean, var, b, a):
-    return b - side.couplings * mean, a + side.couplings**2 * var
+def _cavities(layer, mean, var, b, a):
+    return b - layer.couplings * mean, a + layer.couplings**2 * var
 
 
-def _visit(side, messages, field, precision, damping, state):
-    units = slice(side.start, side.start + side.couplings.shape[1])
-    b, a = _fields(side, *messages, field, precision)
-    mean, var = side.prior.moments(b, a)
+def _update(layer, messages, external, damping, state):
+    units = slice(layer.start, layer.start + layer.couplings.shape[1])
+    b, a = _tilts(layer, *messages, external)
+    mean, var = layer.prior.moments(b, a)
     change = abs(mean - state[0, units]).max()
     if not np.isfinite([mean, var]).all():
         return messages, change, False
     state[:2, units] = mean, var
     state[2:, units] = damping * state[2:, units] + (1 - damping) * np.stack([b, a])
-    answers = side.prior.moments(*_cavities(side, *messages, *state[2:, units]))
-    return np.stack([x.T for x in answers]), change, True
+    outgoing = layer.prior.moments(*_cavities(layer, *messages, *state[2:, units]))
+    return np.stack([x.T for x in outgoing]), change, True
 
 
-def _bethe(side, messages, field, precision):
-    b, a = _fields(side, *messages, field, precision)
-    whole = side.prior.log_partition(b, a).sum(dtype=np.float64)
-    without = side.prior.log_partition(*_cavities(side, *messages, b, a)).sum(dtype=np.float64)
-    return whole - 0.5 * (len(side.couplings) * whole - without)
+def _bethe_terms(layer, messages, external):
+    b, a = _tilts(layer, *messages, external)
+    whole = layer.prior.log_partition(b, a).sum(dtype=np.float64)
+    cavities = layer.prior.log_partition(*_cavities(layer, *messages, b, a)).sum(dtype=np.float64)
+    return whole - 0.5 * (len(layer.couplings) * whole - cavities)
 
 
-def relaxed_bp(first, second, course, field, precision, queue, record, log_partition):
-    """Sweep all rows to fixed points."""
-    dtype = record.state.dtype.type
-    n_source, n_here = first.couplings.shape
+def relaxed_bp(first, second, settings, field, precision, queue, record, log_partition):
+    """Iterate all rows to fixed points."""
+    n_source, n_units = first.couplings.shape
     sources = slice(first.source, first.source + n_source)
     for row in range(len(log_partition)):
-        outside = field[row % len(field)], precision[row % len(precision)]
+        external = field[row % len(field)], precision[row % len(precision)]
         state = record.state[:, row]
-        messages = np.repeat(state[:2, sources, None], n_here, axis=2)
-        damping, best, before = dtype(course.damping), np.inf, np.inf
-        for sweep in range(1, course.max_iter + 1):
-            share = damping if sweep > 1 else dtype(0)
-            messages, change, finite = _visit(first, messages, *outside, share, state)
-            if finite:
-                messages, more, finite = _visit(second, messages, *outside, share, state)
-                change = max(change, more)
-            if len(record.history):
-                record.history[row, sweep - 1] = change
-            if not finite or change <= max(course.tol, 4 * course.resolution * abs(state[0]).max()):
-                break
-            best = min(best, change)
-            if sweep % WINDOW == 0:
-                if course.adaptive and best > 0.7 * before:
-                    damping = min((1 + damping) / 2, dtype(STRONGEST_DAMPING))
-                before, best = best, np.inf
-        done = change <= max(course.tol, 4 * course.resolution * abs(state[0]).max())
-        record.status[row] = (CONVERGED if done else OUT_OF_ITERATIONS) if finite else DIVERGED
-        record.n_iter[row], record.residual[row] = sweep, change
-        if finite:
-            total = _bethe(first, messages, *outside)
-            messages, *_ = _visit(first, messages, *outside, dtype(0), state.copy())
-            total += _bethe(second, messages, *outside)
+        messages = np.repeat(state[:2, sources, None], n_units, axis=2)
+        messages, status = _iterate(first, second, settings, external, row, record, messages)
+        record.status[row] = status
+        if status != DIVERGED:
+            total = _bethe_terms(first, messages, external)
+            messages, *_ = _update(first, messages, external, state.dtype.type(0), state.copy())
+            total += _bethe_terms(second, messages, external)
             log_partition[row] = total if first.start != second.start else 0.5 * total
+
+
+def _iterate(first, second, settings, external, row, record, messages):
+    state, dtype = record.state[:, row], record.state.dtype.type
+    damping, min_change, last_min_change = dtype(settings.damping), np.inf, np.inf
+    for sweep in range(1, settings.max_iter + 1):
+        damping_here = damping if sweep > 1 else dtype(0)
+        messages, change, finite = _update(first, messages, external, damping_here, state)
+        if finite:
+            messages, more, finite = _update(second, messages, external, damping_here, state)
+            change = max(change, more)
+        if len(record.history):
+            record.history[row, sweep - 1] = change
+        converged = change <= max(settings.tol, 4 * settings.resolution * abs(state[0]).max())
+        record.n_iter[row], record.residual[row] = sweep, change
+        if not finite or converged:
+            break
+        min_change = min(min_change, change)
+        if sweep % WINDOW_SWEEPS == 0:
+            if settings.adaptive and min_change > 0.7 * last_min_change:
+                damping = min((1 + damping) / 2, dtype(MAX_DAMPING))
+            last_min_change, min_change = min_change, np.inf
+    if not finite:
+        return messages, DIVERGED
+    return messages, CONVERGED if converged else OUT_OF_ITERATIONS

@@ -1,4 +1,14 @@
-"""NumPy twin of `fastmf.kernels.tap`: all rows at once, less those that are finished."""
+"""NumPy twin of `fastmf.kernels.tap`: all rows at once, less those that have ended.
+
+With symmetric couplings W (0 within a layer), the means m and variances v of all units obey
+
+    a = -(W^2)' v                   Onsager term (W^2 is the elementwise square); 0 for order 1
+    b = W' m + a m                  order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
+    (m, v) = moments(b + field, a + precision)          of prior(x) exp(b x - a x^2 / 2)
+
+and a sweep updates one layer, or some units of it, after another from the newest values of the
+others. The log-partition of a fixed point is in `fastmf.reference.free_energy`.
+"""
 
 import numpy as np
 
@@ -6,14 +16,15 @@ from fastmf._outcomes import CONVERGED, CYCLING, DIVERGED, OUT_OF_ITERATIONS, RU
 from fastmf.priors._protocol import take
 from fastmf.reference.product import unpacked
 
-WINDOW = 16
-STRONGEST_DAMPING = 0.97
-ONSET = 0.05
-MOMENTUM = 0.9
+# As in `fastmf.kernels.mean_field_types`, which a reference does not import.
+WINDOW_SWEEPS = 16
+MAX_DAMPING = 0.97
+ACCELERATION_RESIDUAL = 0.05
+MAX_MOMENTUM = 0.9
 
 
-class Rows:
-    """The rows still being swept: `index` says which, every other array holds just these."""
+class ActiveRows:
+    """The rows that have not ended: `index` is their positions, other arrays their values."""
 
     def __init__(self, settings, tilt, record):
         n_rows, n_units = record.state.shape[1:]
@@ -29,74 +40,79 @@ class Rows:
         self.sweep = np.zeros(n_rows, int)
         self.accelerated, self.oscillating = np.zeros((2, n_rows), bool)
         self.damping, self.momentum = np.full(n_rows, settings.damping), np.zeros(n_rows)
-        self.last_size, self.swing = np.zeros(n_rows), np.zeros(n_rows)
-        self.best, self.best_before = np.full(n_rows, np.inf), np.full(n_rows, np.inf)
+        self.squared_step, self.mean_cosine = np.zeros(n_rows), np.zeros(n_rows)
+        self.min_residual, self.last_min_residual = np.full((2, n_rows), np.inf)
         self.start_sweep()
 
     def start_sweep(self):
-        """Forget what was measured in the last sweep."""
+        """Reset the measures of the last sweep."""
         n = len(self.index)
         self.finite = np.ones(n, bool)
-        self.residual, self.scale, self.size, self.along = np.zeros((4, n))
+        self.residual, self.scale, self.squared_change, self.step_dot = np.zeros((4, n))
 
     def keep(self, rows):
-        """Leave out all but these rows."""
+        """Keep these rows only."""
         for name, part in vars(self).items():
             if len(part) == len(rows):
                 setattr(self, name, part[rows])
 
 
-def tap(layers, visits, block, settings, tilt, seats, queue, record):
-    """Sweep every row of `record` to its fixed point of the mean-field equations."""
-    dense = [
-        [unpacked(panels, layer.n_units) if len(panels) else None for panels in layer[4:7]]
-        for layer in layers
-    ]
-    stretches = _stretches(layers, visits)
-    rows = Rows(settings, tilt, record)
+def tap(layers, blocks, max_columns, settings, tilt, workspaces, queue, record):
+    """Iterate every row of `record` to a fixed point of the mean-field equations."""
+    rows = ActiveRows(settings, tilt, record)
     if settings.order == 3:
         for layer in layers:
             units = slice(layer.start, layer.start + layer.n_units)
             rows.third[:, units] = layer.prior.third_cumulant(rows.mean[:, units])[0]
+    updates = _updates(layers, blocks, settings.one_by_one)
     n_sweeps = 0
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         while len(rows.index):
             rows.start_sweep()
             # The second sweep is the first with variances everywhere.
             fresh = n_sweeps % settings.onsager_every == 0 or n_sweeps == 1
-            for which, first, last in stretches:
-                layer = layers[which]
-                if settings.one_by_one:
-                    for unit in range(first, last):
-                        _visit(layer, dense[which], rows, unit, unit + 1, fresh, settings)
-                else:
-                    _visit(layer, dense[which], rows, first, last, fresh, settings)
-            status = _judge(rows, fresh, settings, record)
-            _leave(rows, status, record)
+            for layer, matrices, first, last in updates:
+                _update(layer, matrices, rows, (first, last), fresh, settings)
+            status = _assess(rows, fresh, settings, record)
+            _store(rows, status, record)
             rows.keep(status == RUNNING)
             n_sweeps += 1
 
 
-def _stretches(layers, visits):
-    """The visits as ranges of units, neighbours joined where that changes nothing."""
+def _updates(layers, blocks, one_by_one):
+    """One sweep: layer, unpacked couplings, first and last unit of each update, in order."""
+    dense = [
+        [unpacked(panels, layer.n_units) if len(panels) else None for panels in layer[4:7]]
+        for layer in layers
+    ]
+    updates = []
+    for k, first, last in _joined_blocks(layers, blocks):
+        size = 1 if one_by_one else last - first
+        updates += [(layers[k], dense[k], u, u + size) for u in range(first, last, size)]
+    return updates
+
+
+def _joined_blocks(layers, blocks):
+    """The blocks as ranges of units, neighbours joined where that changes nothing."""
     joined = []
-    for which, first_panel, last_panel in visits:
+    for which, first_panel, last_panel in blocks:
         layer = layers[which]
         width = layer.couplings.shape[2]
         first, last = first_panel * width, min(last_panel * width, layer.n_units)
-        sees_itself = layer.source < layer.start + layer.n_units and (
+        coupled_to_itself = layer.source < layer.start + layer.n_units and (
             layer.start < layer.source + layer.couplings.shape[1]
         )
-        if joined and joined[-1][0] == which and joined[-1][2] == first and not sees_itself:
+        if joined and joined[-1][0] == which and joined[-1][2] == first and not coupled_to_itself:
             joined[-1][2] = last
         else:
             joined.append([which, first, last])
     return joined
 
 
-def _visit(layer, dense, rows, first, last, fresh, settings):
-    """New moments of the layer's units first, ..., last - 1 in all rows."""
-    couplings, squares, cubes = dense
+def _update(layer, matrices, rows, bounds, fresh, settings):
+    """New moments of some units of a layer in all rows; bounds are the first and last one."""
+    couplings, squares, cubes = matrices
+    first, last = bounds
     prior = take(layer.prior, slice(first, last))
     units = slice(layer.start + first, layer.start + last)
     source = slice(layer.source, layer.source + len(couplings))
@@ -116,73 +132,77 @@ def _visit(layer, dense, rows, first, last, fresh, settings):
     tilt_a = a + rows.precision[:, units] if len(rows.precision) else a
     new_mean, new_var = prior.moments(b, tilt_a)
     if len(rows.clamped):
-        held = rows.clamped[:, units]
-        new_mean, new_var = np.where(held, mean, new_mean), np.where(held, var, new_var)
+        clamped = rows.clamped[:, units]
+        new_mean, new_var = np.where(clamped, mean, new_mean), np.where(clamped, var, new_var)
 
     ok = np.isfinite(new_mean).all(1) & np.isfinite(new_var).all(1)
     rows.finite &= ok
     new_mean = np.where(ok[:, None], new_mean, mean)
     new_var = np.where(ok[:, None], new_var, var)
-    share = (1 - rows.damping)[:, None].astype(mean.dtype)
+    step_size = (1 - rows.damping)[:, None].astype(mean.dtype)
     implicit = (rows.accelerated | rows.oscillating)[:, None]
-    share = np.where(implicit, share / (1 - a * new_var / 2), share)
+    step_size = np.where(implicit, step_size / (1 - a * new_var / 2), step_size)
     change = new_mean - mean
     np.maximum(rows.residual, abs(change).max(1), out=rows.residual)
     np.maximum(rows.scale, abs(new_mean).max(1), out=rows.scale)
-    change *= share
+    change *= step_size
     step = rows.step[:, units]
-    rows.size += np.einsum("ij,ij->i", change, change)
-    rows.along += np.einsum("ij,ij->i", change, step)
+    rows.squared_change += np.einsum("ij,ij->i", change, change)
+    rows.step_dot += np.einsum("ij,ij->i", change, step)
     step *= rows.momentum[:, None].astype(mean.dtype)
     step += change
     mean += change
-    var += share * (new_var - var)
+    var += step_size * (new_var - var)
     if settings.order == 3:
         rows.third[:, units] = prior.third_cumulant(mean)[0]
 
 
-def _judge(rows, fresh, settings, record):
-    """Status of each row after a sweep; oscillating rows are damped, the others accelerated."""
+def _assess(rows, fresh, settings, record):
+    """Status of each row after a sweep; adapts damping and momentum."""
     rows.sweep += 1
     residual = rows.residual
     if len(record.history):
         record.history[rows.index, rows.sweep - 1] = residual
-    lengths = np.sqrt(rows.size * rows.last_size)
-    cosine = np.divide(rows.along, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    rows.swing += 0.1 * (cosine - rows.swing)
-    np.minimum(rows.best, residual, out=rows.best)
+    lengths = np.sqrt(rows.squared_change * rows.squared_step)
+    cosine = np.divide(rows.step_dot, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    rows.mean_cosine += 0.1 * (cosine - rows.mean_cosine)
+    np.minimum(rows.min_residual, residual, out=rows.min_residual)
 
     rounding = 4 * settings.resolution * rows.scale
     converged = fresh & (residual <= np.maximum(settings.tol, rounding))
-    spent = rows.sweep >= settings.max_iter
-    cycling = (rows.swing < 0.9) & (rows.best > rows.best_before / 2)
-    status = np.where(spent, np.where(cycling, CYCLING, OUT_OF_ITERATIONS), RUNNING)
+    exhausted = rows.sweep >= settings.max_iter
+    cycling = (rows.mean_cosine < 0.9) & (rows.min_residual > rows.last_min_residual / 2)
+    status = np.where(exhausted, np.where(cycling, CYCLING, OUT_OF_ITERATIONS), RUNNING)
     status = np.where(rows.finite, np.where(converged, CONVERGED, status), DIVERGED)
 
-    window = rows.sweep % WINDOW == 0
+    window = rows.sweep % WINDOW_SWEEPS == 0
     straight = np.where(rows.accelerated, 0.5, 0.9)
-    stuck = (rows.best > 0.95 * rows.best_before) & (rows.swing < straight)
-    swinging = (rows.best > 0.5 * rows.best_before) & (rows.swing < 0)
+    stagnant = (rows.min_residual > 0.95 * rows.last_min_residual) & (rows.mean_cosine < straight)
+    alternating = (rows.min_residual > 0.5 * rows.last_min_residual) & (rows.mean_cosine < 0)
     if settings.adaptive:
-        seen = window & (stuck | swinging)
-        again = seen & (rows.oscillating | (settings.order < 2))
-        stronger = np.minimum((1 + rows.damping) / 2, STRONGEST_DAMPING)
+        detected = window & (stagnant | alternating)
+        again = detected & (rows.oscillating | (settings.order < 2))
+        stronger = np.minimum((1 + rows.damping) / 2, MAX_DAMPING)
         rows.damping = np.where(again, stronger, rows.damping)
-        rows.oscillating = rows.oscillating | seen
-    rows.best_before = np.where(window, rows.best, rows.best_before)
-    rows.best = np.where(window, np.inf, rows.best)
+        rows.oscillating = rows.oscillating | detected
+    rows.last_min_residual = np.where(window, rows.min_residual, rows.last_min_residual)
+    rows.min_residual = np.where(window, np.inf, rows.min_residual)
 
     momentum = rows.momentum
-    rows.last_size = rows.size + momentum * (2 * rows.along + momentum * rows.last_size)
-    rows.accelerated = (rows.sweep >= settings.accelerate_after) & (residual < ONSET)
-    rows.momentum = np.where(rows.accelerated & (cosine > 0), (momentum + MOMENTUM) / 2, 0)
-    part = np.where(status == RUNNING, rows.momentum, 0)
-    rows.mean += part[:, None].astype(rows.mean.dtype) * rows.step
+    rows.squared_step = rows.squared_change + momentum * (
+        2 * rows.step_dot + momentum * rows.squared_step
+    )
+    rows.accelerated = (rows.sweep >= settings.accelerate_after) & (
+        residual < ACCELERATION_RESIDUAL
+    )
+    rows.momentum = np.where(rows.accelerated & (cosine > 0), (momentum + MAX_MOMENTUM) / 2, 0)
+    factor = np.where(status == RUNNING, rows.momentum, 0)
+    rows.mean += factor[:, None].astype(rows.mean.dtype) * rows.step
     return status
 
 
-def _leave(rows, status, record):
-    """Write the rows that have ended to the record."""
+def _store(rows, status, record):
+    """Copy the rows that have ended to the record."""
     ended = status != RUNNING
     index = rows.index[ended]
     for part, values in zip(record.state, (rows.mean, rows.var, rows.b, rows.a), strict=True):

@@ -85,7 +85,7 @@ def cost(X, options, folder):
     """Time of an iteration by batch size, in a machine of one epoch; adaptive TAP over TAP."""
     model = learner("tap", 3, options, n_epochs=1).fit(X).model_
     solvers = {
-        "tap": lambda starts, n: mf.tap(model, starts, max_iter=n, tol=0, free_energy=False),
+        "tap": lambda starts, n: mf.tap(model, starts, max_iter=n, tol=0, log_partition=False),
         "adaptive_tap": lambda starts, n: mf.adaptive_tap(
             model, starts, max_iter=n, tol=0, schedule="parallel"
         ),

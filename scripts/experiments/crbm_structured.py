@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Conditional RBMs that restore images: the experiments of Ping & Ihler (2017), Section 6.
+"""Image restoration by conditional RBMs: the experiments of Ping & Ihler (2017), Section 6.
 
-Learns to predict clean binary images from noisy or occluded ones by eight methods, and writes into
+Learns by eight methods to predict clean binary images from noisy or occluded ones, and writes into
 a folder:
 
   table.csv, table.md   error by method and task, over all pixels and over those that were changed,
-                        beside the paper's figures; and that over changed ones if as few of the
-                        others are wrong as by LR (beliefs are cut elsewhere than at 1/2)
+                        beside the paper's figures; and the error over changed ones at the
+                        threshold of the beliefs at which no more of the others are wrong than by LR
   pictures-TASK.png     clean, corrupted and restored test images (Fig. 2)
-  occlusion.csv, .png   error by size of the patch; the figure where several sizes were run (Fig. 3)
-  convergence.csv, .png share of runs of inference that converge to 1e-3, by epoch (Fig. 4)
+  occlusion.csv, .png   error by size of the patch; the figure if several sizes were run (Fig. 3)
+  convergence.csv, .png fraction of rows whose inference converges to 1e-3, by epoch (Fig. 4)
 
-and each machine as TASK-METHOD.npz. A run that was stopped goes on where it was if it is started
-again with the same options and the same folder.
+and each model as TASK-METHOD.npz. A run that was stopped resumes if it is started again with the
+same options and the same folder.
 """
 
 import json
@@ -29,7 +29,7 @@ from fastmf.datasets import load_caltech_silhouettes, load_mnist
 EPILOG = """\
 examples:
   python scripts/experiments/crbm_structured.py --quick
-      all six tasks with few images: does it run?
+      all six tasks with few images, as a test
   python scripts/experiments/crbm_structured.py --train-size 1500 --hidden 100 --epochs 10
   python scripts/experiments/crbm_structured.py --tasks mnist-noisy-20 caltech-occluded-12
   python scripts/experiments/crbm_structured.py --tasks --sides 4 6 8 10 12 14
@@ -37,8 +37,8 @@ examples:
 
 Data are read from the folder --data, or the environment variable FASTMF_DATA.
 
-All methods share one learning rate and batch size, and all machines with hidden units start from
-the logistic regression of their task; the paper chooses the rate by validation for each.
+All methods have the same learning rate and batch size, and all models with hidden units start from
+the logistic regression of their task; the paper chooses the rate of each method by validation.
 """
 
 # Options of the estimator, by the paper's name of the method.
@@ -89,7 +89,7 @@ def main(argv=None):
             restored[method] = machine.predict(test[0])
             found = (
                 *errors(restored[method], *test),
-                as_careful(machine.predict_proba(test[0]), restored["LR"], *test),
+                error_at_matched_threshold(machine.predict_proba(test[0]), restored["LR"], *test),
             )
             shown = " ".join(f"{error:7.3f}" for error in found)
             print(f"{task:20} {method:12} {shown}  {seconds:.0f} s", flush=True)
@@ -165,7 +165,7 @@ def data(task, options):
 
 
 def trained(task, method, train, validation, options, folder):
-    """The machine and the seconds it took, from its file or checkpoint as far as there is one."""
+    """The model and the seconds it took; from its file or checkpoint if there is one."""
     path = folder / f"{task}-{method}.npz"
     logistic = method == "LR"
     machine = mf.ConditionalRBM(
@@ -183,14 +183,14 @@ def trained(task, method, train, validation, options, folder):
         n_threads=options.threads,
         random_state=options.seed,
     )
-    took = folder / f"{task}-{method}.json"
-    if path.exists() and took.exists():
-        return mf.ConditionalRBM.load(path), json.loads(took.read_text())["seconds"]
+    seconds_path = folder / f"{task}-{method}.json"
+    if path.exists() and seconds_path.exists():
+        return mf.ConditionalRBM.load(path), json.loads(seconds_path.read_text())["seconds"]
     start = time.perf_counter()
     machine.fit(*train, validation_data=validation)
     seconds = time.perf_counter() - start
     machine.save(path)
-    took.write_text(json.dumps({"seconds": seconds}))
+    seconds_path.write_text(json.dumps({"seconds": seconds}))
     return machine, seconds
 
 
@@ -200,30 +200,30 @@ def errors(restored, corrupted, clean):
     return 100 * wrong.mean(), 100 * wrong[changed].mean()
 
 
-def as_careful(beliefs, standard, corrupted, clean):
-    """Percent of changed pixels that are wrong, if of the others no more are than in `standard`.
+def error_at_matched_threshold(beliefs, standard, corrupted, clean):
+    """Percent of wrong pixels among the changed ones, with no more wrong others than `standard`.
 
-    Beliefs are cut where that is so; NaN if it is nowhere. Pixels that were changed by occlusion
-    are all 1: whoever says 1 more often gets more of them, right or wrong.
+    The smallest over the thresholds of the beliefs at which that is so; NaN if there is none. All
+    pixels that occlusion changes are 1, so that a lower threshold always restores more of them.
     """
     changed = corrupted != clean
     allowed = (standard != clean)[~changed].sum()
     wrong = ((beliefs > threshold) != clean for threshold in THRESHOLDS)
-    least = min((w[changed].mean() for w in wrong if w[~changed].sum() <= allowed), default=np.nan)
-    return 100 * least
+    errors_changed = (w[changed].mean() for w in wrong if w[~changed].sum() <= allowed)
+    return 100 * min(errors_changed, default=np.nan)
 
 
 def report(records, folder):
-    """All tables, from what has been done so far."""
-    header = ["task", "method", "all", "changed", "as careful as LR", "paper all", "paper changed",
-              "seconds"]  # fmt: skip
-    rows, shares, sizes = [], [], []
+    """Write all tables from the results so far."""
+    header = ["task", "method", "all", "changed", "changed, others as LR", "paper all",
+              "paper changed", "seconds"]  # fmt: skip
+    rows, converged, sizes = [], [], []
     for task, method, found, history, seconds in records:
         row = dict(zip(METHODS, PAPER[task].split(), strict=True)) if task in PAPER else {}
         paper = row.get(method, "/").split("/")
         shown = [f"{error:.3f}" for error in found]
         rows.append([task, method, *shown, *paper, f"{seconds:.0f}"])
-        shares += [
+        converged += [
             (task, method, *pair)
             for pair in zip(history["epoch"], history["converged"], strict=True)
         ]
@@ -231,7 +231,7 @@ def report(records, folder):
             sizes.append((task.split("-")[0], task.split("-")[-1], *rows[-1][1:4]))
     experiment.table(folder / "table.csv", header, rows)
     experiment.table(
-        folder / "convergence.csv", ("task", "method", "epoch", "share converged"), shares
+        folder / "convergence.csv", ("task", "method", "epoch", "fraction converged"), converged
     )
     experiment.table(folder / "occlusion.csv", ("data", "side", "method", "all", "changed"), sizes)
     lines = ["| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows]]
@@ -246,9 +246,9 @@ def figures(records, folder):
         if (data, kind) == ("mnist", "occluded"):
             sides.setdefault(method, {})[int(amount)] = changed
         if method == "MLE-BP":
-            shares = {task: history["converged"]}
+            fractions = {task: history["converged"]}
             axes = plotting.curves_by_epoch(
-                history["epoch"], shares, label="share of converged runs of MLE-BP", ax=axes
+                history["epoch"], fractions, label="fraction converged (MLE-BP)", ax=axes
             )
     if axes is not None:
         axes.set_ylim(0, 1.05)
@@ -276,4 +276,4 @@ def pictures(test, restored, shape, path, n=10):
 
 
 if __name__ == "__main__":
-    experiment.run(main, "interrupted; the same command goes on from the last epoch")
+    experiment.run(main, "interrupted; the same command resumes after the last epoch")

@@ -6,7 +6,7 @@ and CSV, into a folder:
 
   likelihood     TAP log-likelihood per unit by epoch of joint training; dashed: test images
   fields-SIZES   receptive fields of the first hidden layer
-  samples-SIZES  test images, and below each what 50 Gibbs sweeps of the machine make of it
+  samples-SIZES  test images, and below each its sample after 50 Gibbs sweeps of the machine
 
 and each machine as dbm-SIZES.npz. It prints its log-partition by mean field and by annealing.
 """

@@ -12,7 +12,7 @@ schedules
        converges, and on some where it does not: the convergent schedules should take at most twice
        as long where it does.
 
-What came out is in ep_spike_slab.md.
+Results: ep_spike_slab.md.
 """
 
 import os
@@ -71,7 +71,7 @@ def parser():
         "its cost is cubic in their number [500]")  # fmt: skip
     add("--solver", default="auto", metavar="NAME", help="on gene expressions [auto]")
     add("--evidence-steps", type=int, default=20, metavar="N",
-        help="fixed points in the search for the largest evidence [20]")  # fmt: skip
+        help="fixed points on the way to the largest evidence [20]")  # fmt: skip
     add("--repeats", type=int, default=5, metavar="N", help="runs of each schedule [5]")
     add("--problems", type=int, metavar="N", help="of the schedules, the first ones [all]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
@@ -90,9 +90,9 @@ def data_set(rng):
     return X, y
 
 
-def spike_and_slab(X, y, noise, inclusion):
+def spike_and_slab(X, y, noise, probability):
     """The model with a slab of variance 1."""
-    prior = mf.GaussBernoulli(np.zeros(X.shape[1]), 1.0, np.log(inclusion / (1 - inclusion)))
+    prior = mf.GaussBernoulli(np.zeros(X.shape[1]), 1.0, np.log(probability / (1 - probability)))
     return mf.SparseLinearModel(X, y, noise**2, prior)
 
 
@@ -273,7 +273,7 @@ def genes(options):
     folder = options.data or Path(os.environ.get("FASTMF_DATA", "."))
     for name in options.only or ("riboflavin", "leukemia", "colon"):
         X, y, names, classes = load(name, folder)
-        contestants = {
+        regressors = {
             "spike and slab": lambda: regressor(options),
             "LassoCV": lambda: Screened(LassoCV(cv=5, max_iter=5000), None),
             f"ARD, {options.ard_features} features": lambda: Screened(
@@ -281,7 +281,7 @@ def genes(options):
             ),
         }
         if classes:
-            contestants["spike and slab, probit"] = lambda: mf.SpikeSlabClassifier(**ours(options))
+            regressors["spike and slab, probit"] = lambda: mf.SpikeSlabClassifier(**ours(options))
         split = (StratifiedKFold if classes else KFold)(
             options.folds, shuffle=True, random_state=options.seed
         )
@@ -290,7 +290,7 @@ def genes(options):
               f"(variance of y {y.var():.3f})")  # fmt: skip
         print(f"{'':24} {'MSE':>8} {'errors' if classes else '':>8} {'genes':>8} {'CPU s':>8}"
               "   genes in each fold")  # fmt: skip
-        for title, make in contestants.items():
+        for title, make in regressors.items():
             if not any(word in title for word in options.methods):
                 continue
             predicted, seconds, counts = np.empty(len(y)), [], []

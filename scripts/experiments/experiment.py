@@ -1,4 +1,4 @@
-"""What the experiments share: their command line, tables and pictures, and how they end."""
+"""Common parts of the experiments: command line, tables, figures, and handling of errors."""
 
 import argparse
 import csv
@@ -6,7 +6,7 @@ import sys
 
 
 def parser(text, epilog=None):
-    """A command line that keeps the lines of its texts."""
+    """A parser of the command line that keeps the line breaks of its texts."""
     return argparse.ArgumentParser(
         description=text, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -24,7 +24,7 @@ def picture(drawing, path):
 
 
 def run(main, interrupted="interrupted"):
-    """Call `main`; what the user can mend, or has stopped, ends in a sentence."""
+    """Call `main`; errors in data and options, and interruption, end with a message."""
     try:
         main()
     except (FileNotFoundError, ValueError, ImportError) as error:

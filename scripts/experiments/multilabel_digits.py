@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""The lower halves of handwritten digits, from their upper halves: many labels that hang together.
+"""Multi-label prediction of dependent labels: lower halves of digits from their upper halves.
 
 The 1797 digits of 8 x 8 pixels that come with scikit-learn. Features: the grey levels of the
-upper four rows. Labels: whether each pixel of the lower four rows is darker than half, for the
-pixels that are so in 1 to 99 percent of the images. Prints, for each method, the Hamming error
-(percent of wrong labels) and the share of images whose labels are all right, over the same folds,
-and the seconds of learning and predicting; writes them into a folder, with a figure.
+upper four rows. Labels: whether each pixel of the lower four rows is above half of the grey range,
+for the pixels that are so in 1 to 99 percent of the images. Prints, for each method, the Hamming
+error (percent of wrong labels) and the percentage of images whose labels are all correct, over the
+same folds, and the seconds of learning and predicting; writes them into a folder, with a figure.
 
   independent    a logistic regression for each label
   chain          scikit-learn's ClassifierChain of logistic regressions, in random order
   chains         the same, ten of them in other orders, their probabilities averaged
-  CRBM           ConditionalRBM, learned with sum-product, the modes of its marginals
-  CRBM, MAP      the same machine, its most probable labels (mixed-product, polished, ten restarts)
+  CRBM           modes of the marginals of a ConditionalRBM, trained with sum-product
+  CRBM, MAP      most probable labels of the same model (mixed-product, polished, ten restarts)
 
 The penalty of the regressions and the learning rate of the CRBM are those with the smallest Hamming
 error in one split of the training part of the first fold (--choose prints it). The CRBM stops early
@@ -36,7 +36,7 @@ PENALTIES = 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0
 
 
 def data(n_images=None):
-    """Features, labels, which pixels of the lower half they are, and height and width."""
+    """Features, labels, the mask of their pixels in the lower half, and height and width."""
     grey, shape, _ = load_digits(dtype=np.float64)
     grey, half = grey[:n_images], grey.shape[1] // 2
     dark = grey[:, half:] > 0.5
@@ -52,7 +52,7 @@ def crbm(options):
 
 
 def restore(train, features, options):
-    """Labels by each method, and the seconds that took."""
+    """Labels predicted by each method, and the seconds of learning and predicting."""
     regression = LogisticRegression(C=options.penalty, max_iter=5000)
     chains = [
         ClassifierChain(regression, order="random", random_state=options.seed + k)
@@ -78,9 +78,9 @@ def restore(train, features, options):
 
 
 def scores(labels, truth):
-    """Percent of wrong labels, and of rows that are right in all."""
-    right = labels == truth
-    return 100 * (1 - right.mean()), 100 * right.all(1).mean()
+    """Percent of wrong labels, and of rows whose labels are all correct."""
+    correct = labels == truth
+    return 100 * (1 - correct.mean()), 100 * correct.all(1).mean()
 
 
 def choose(train, options):
@@ -97,7 +97,7 @@ def choose(train, options):
 
 
 def picture(images, truth, found, kept, shape, path, n=12):
-    """Upper halves with what each method puts below them."""
+    """Upper halves above the lower halves that each method predicts."""
 
     def whole(labels):
         lower = np.zeros((n, len(kept)))
@@ -139,7 +139,7 @@ def main(argv=None):
 
 
 def report(results, path):
-    """Means over the folds done so far, with standard errors on the screen."""
+    """Means over the folds so far; prints them with standard errors."""
     print(f"after {max(map(len, results.values()))} folds:")
     written = []
     for name, rows in results.items():
@@ -148,10 +148,10 @@ def report(results, path):
         spread = np.std(rows, axis=0) / np.sqrt(len(rows))
         print(
             f"{name:12} wrong labels {means[0]:>6} % (+- {spread[0]:.2f})   "
-            f"all right {means[1]:>6} % (+- {spread[1]:.2f})   {means[2]:>6} s",
+            f"all correct {means[1]:>6} % (+- {spread[1]:.2f})   {means[2]:>6} s",
             flush=True,
         )
-    experiment.table(path, ("method", "hamming error %", "all right %", "seconds"), written)
+    experiment.table(path, ("method", "hamming error %", "all correct %", "seconds"), written)
 
 
 if __name__ == "__main__":

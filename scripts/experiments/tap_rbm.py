@@ -9,8 +9,8 @@ Trains restricted Boltzmann machines of several sizes and writes, as PNG and CSV
                the machines, the pointwise optimal estimator and the nearest neighbour (Fig. 8;
                binary images only)
 
-and each machine as rbm-N.npz, for `fastmf denoise` and `fastmf info`. A run that was stopped goes
-on where it was if it is started again with the same options and the same folder.
+and each machine as rbm-N.npz, for `fastmf denoise` and `fastmf info`. A run that was stopped
+resumes if it is started again with the same options and the same folder.
 """
 
 import time

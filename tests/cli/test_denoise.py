@@ -19,7 +19,7 @@ def denoise(model, data, output, *options):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("suffix", _data.WRITABLE)
+@pytest.mark.parametrize("suffix", _data.OUTPUT_SUFFIXES)
 def test_what_is_written_is_read_again(tmp_path, suffix, dtype):
     array = np.random.default_rng(0).random((3, 4)).astype(dtype)
     _data.write(tmp_path / f"out{suffix}", array)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.learning.layered.settings import Settings
-from fastmf.learning.training.trainer import train
+from fastmf.learning.layered.family import train
+from fastmf.learning.layered.settings import LayeredSettings
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -36,7 +36,7 @@ def assert_same(a, b):
 
 
 def learned(X, settings=None, **options):
-    settings = settings or Settings(**OPTIONS)
+    settings = settings or LayeredSettings(**OPTIONS)
     return mfd.train(start(X.dtype), X, settings, chunk_rows=32, seed=3, **options)
 
 
@@ -45,7 +45,7 @@ def test_training_does_not_depend_on_how_rows_are_split(dtype):
     X = data(dtype)
     options = {"gradient": "tap", "starts": "noise", **OPTIONS}
     results = [
-        learned(da.from_array(X, chunks=chunks), Settings(**options)).model
+        learned(da.from_array(X, chunks=chunks), LayeredSettings(**options)).model
         for chunks in ((230, 16), (1, 16), ((100, 3, 127), (5, 11)))
     ]
     assert abs(results[0].weights - start(dtype).weights).max() > 1e-3
@@ -54,7 +54,7 @@ def test_training_does_not_depend_on_how_rows_are_split(dtype):
 
 
 def test_chunks_give_the_gradient_of_the_whole_batch():
-    X, settings = data(), Settings(**OPTIONS)
+    X, settings = data(), LayeredSettings(**OPTIONS)
     whole = train(start(), X, settings, seed=3)
     chunks = learned(da.from_array(X, chunks=(70, 16)))
     np.testing.assert_allclose(chunks.model.weights, whole.model.weights, rtol=1e-9, atol=1e-12)
@@ -111,13 +111,13 @@ def test_bad_input_is_met_at_the_door():
     with pytest.raises(TypeError, match="Dask"):
         learned(data())
     with pytest.raises(TypeError, match="float32"):
-        mfd.train(start(), X.astype(np.float32), Settings())
+        mfd.train(start(), X.astype(np.float32), LayeredSettings())
     with pytest.raises(ValueError, match="persistent"):
-        learned(X, Settings(gradient="pcd"))
+        learned(X, LayeredSettings(gradient="pcd"))
     with pytest.raises(ValueError, match="n_starts"):
-        learned(X, Settings(n_starts=3))
+        learned(X, LayeredSettings(n_starts=3))
     with pytest.raises(ValueError, match="chunk_rows"):
-        mfd.train(start(), X, Settings(), chunk_rows=0)
+        mfd.train(start(), X, LayeredSettings(), chunk_rows=0)
     with pytest.raises(ValueError, match="known number"):
         learned(X[X[:, 0] > 0])
     for validation in (data()[:, :5], np.full((2, 16), np.nan)):

@@ -86,7 +86,10 @@ def test_a_search_finds_the_most_probable_labels(learned):
         found = learned.predict(X, "marginal_map", **search)
         return best + learned.model_.free_energy(found, X)
 
-    assert short().max() > 1
+    raw = short(polish=False, n_restarts=0)
+    assert raw.max() > 1
+    assert (short(n_restarts=0) <= raw + 1e-9).all()
+    assert short().max() < 1e-9
     assert short(polish=True, n_restarts=20).max() < 1e-9
     with pytest.raises(ValueError, match="polish and n_restarts need decode"):
         learned.predict(X, polish=True)

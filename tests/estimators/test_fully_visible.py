@@ -9,6 +9,12 @@ import fastmf as mf
 from fastmf.inference.sampling.spins import all_states, probabilities
 
 SOLVERS = ["auto", "bslm", "gradient", "newton", "lbfgs"]
+# Every solver with every penalty that it has.
+PENALISED = [
+    *((solver, options) for solver in SOLVERS for options in ({}, {"l2": 0.02})),
+    *((solver, {"l1": 0.02}) for solver in ("auto", "bslm", "lbfgs")),
+    *((solver, {"penalty": "firth"}) for solver in ("auto", "newton")),
+]
 
 
 def machine(d=5, seed=0, scale=0.4):
@@ -137,7 +143,7 @@ def test_standard_errors_of_some_pairs(fitted, monkeypatch):
     pairs = [[1, 3], [2, 2], [4, 0]]
     np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-12)
     # As beyond 109 units.
-    monkeypatch.setattr("fastmf.estimators._fully_visible.LARGEST", 3)
+    monkeypatch.setattr("fastmf.learning.pseudo_likelihood.godambe.MAX_HESSIAN_PARAMETERS", 3)
     np.testing.assert_allclose(fitted.standard_errors(pairs), expected, rtol=1e-5)
     with pytest.raises(ValueError, match=r"GB each.*standard_errors"):
         fitted.covariance()
@@ -162,18 +168,18 @@ def test_tests_of_couplings(fitted):
 
 
 def test_comparison_with_smaller_machines(fitted):
-    independent = fitted.compare_without()
+    independent = fitted.likelihood_ratio_test()
     assert len(independent.weights) == 10 and independent.p_value < 1e-10
-    one = fitted.compare_without([[3, 1]])
+    one = fitted.likelihood_ratio_test([[3, 1]])
     # For one coupling, near Wald's test.
     wald = fitted.test_couplings()
     z = wald.z[(wald.first == 1) & (wald.second == 3)]
     assert one.statistic / one.weights[0] == pytest.approx(float(z[0]) ** 2, rel=0.1)
     assert one.parameters[fitted._objective.index[1, 4]] == 0
     with pytest.raises(ValueError, match="couplings"):
-        fitted.compare_without([[2, 2]])
+        fitted.likelihood_ratio_test([[2, 2]])
     with pytest.raises(ValueError, match="l2"):
-        mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(rows()).compare_without()
+        mf.FullyVisibleBoltzmannMachine(l2=0.1).fit(rows()).likelihood_ratio_test()
 
 
 def separated():
@@ -251,6 +257,43 @@ def test_start_of_ones_own(fitted):
     assert again.n_iter_ == 1
     with pytest.raises(ValueError, match="init"):
         mf.FullyVisibleBoltzmannMachine(init=(init[0], init[1][:2])).fit(rows())
+
+
+@pytest.mark.parametrize("solver, options", PENALISED)
+def test_balanced_designs_have_converged(solver, options):
+    """Every state equally often: the maximum is where every named start is."""
+    for d in (1, 2, 3):
+        for max_iter, weight in ((None, None), (1, np.full(2**d, 5.0)), (3, np.full(2**d, 0.1))):
+            found = mf.FullyVisibleBoltzmannMachine(solver=solver, max_iter=max_iter, **options)
+            found.fit((all_states(d) + 1) / 2, sample_weight=weight)
+            assert found.converged_ and found.existence_.exists
+            assert found.n_iter_ == len(found.history_) == 1
+            assert abs(found.couplings_).max() < 1e-12 and abs(found.field_).max() < 1e-12
+
+
+@pytest.mark.parametrize("solver, options", PENALISED)
+def test_a_fit_from_the_result_of_a_fit_stops_at_once(solver, options):
+    X, weight = rows(), np.random.default_rng(0).random(600)
+    for width in (2, 5):
+        first = mf.FullyVisibleBoltzmannMachine(solver=solver, **options)
+        first.fit(X[:, :width], sample_weight=weight)
+        init = first.couplings_, first.field_
+        again = mf.FullyVisibleBoltzmannMachine(solver=solver, init=init, max_iter=1, **options)
+        again.fit(X[:, :width], sample_weight=weight)
+        assert first.converged_ and again.converged_ and again.n_iter_ == 1
+        assert again.history_[-1] == pytest.approx(first.history_[-1], abs=1e-4)
+        np.testing.assert_allclose(again.couplings_, first.couplings_, atol=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["bslm", "gradient"])
+def test_the_default_start_of_coordinate_steps_is_the_minorant(solver):
+    options = {"solver": solver, "max_iter": 4}
+    histories = []
+    for init in ("auto", "minorant"):
+        with pytest.warns(ConvergenceWarning, match="4 iterations of 4.*raise max_iter"):
+            found = mf.FullyVisibleBoltzmannMachine(init=init, **options).fit(rows())
+        histories.append(found.history_)
+    np.testing.assert_array_equal(*histories)
 
 
 @pytest.mark.parametrize(

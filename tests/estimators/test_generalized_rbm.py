@@ -1,6 +1,5 @@
 from copy import deepcopy
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from fastmf.estimators import GeneralizedRBM, denoising
+from fastmf.estimators import GeneralizedRBM
 from fastmf.estimators._units import check_support
 from fastmf.models import RBM, exact, load
 from fastmf.priors import (
@@ -136,29 +135,6 @@ def test_denoising_corrects_flips(trained, options):
     assert errors < 0.04
 
 
-def test_starts_are_the_candidates_that_explain_the_observation_best():
-    rng = np.random.default_rng(3)
-    prior = Bernoulli(np.zeros(30))
-
-    def starts(*noise):
-        field, precision = denoising.channel(Y, prior, *noise)
-        return denoising._starts(Y, prior, candidates, 4, field, precision, rng).reshape(40, 4, 30)
-
-    candidates, Y = rng.integers(0, 2, (2, 40, 30)).astype(float)
-
-    def likelihood(x):
-        same = (Y[:, None] == x).sum(-1)
-        return same * np.log(0.8) + (30 - same) * np.log(0.2)
-
-    expected = -np.sort(-likelihood(candidates), axis=1)[:, :4]
-    np.testing.assert_allclose(likelihood(starts(0.2, None)), expected)
-
-    candidates, Y = rng.normal(size=(2, 40, 30))
-    distance = ((Y[:, None] - candidates) ** 2).sum(-1)
-    expected = candidates[np.argsort(distance, axis=1)[:, :4]]
-    np.testing.assert_array_equal(starts(None, 0.5), expected)
-
-
 def test_starts_near_data_help_against_strong_noise(trained):
     clean = patterns(400, flip=0.0)
     p = 0.35
@@ -168,24 +144,6 @@ def test_starts_near_data_help_against_strong_noise(trained):
         for options in ({}, {"n_starts": 5, "candidates": patterns(400)})
     ]
     assert wrong[1] < wrong[0]
-
-
-def test_starts_without_a_solution_do_not_count():
-    Y = np.ones((2, 3))
-    found = np.array([True, False, False, False, False, False])
-    means = np.arange(18.0).reshape(6, 3)
-
-    def solve(starts, **options):
-        assert len(starts) == 6
-        return SimpleNamespace(mean=(means, None), converged=found)
-
-    prior = Bernoulli(np.zeros(3))
-    restored, converged = denoising.denoise(
-        solve, prior, prior, Y, Y, flip_probability=0.1, noise_variance=None, n_starts=3,
-        anneal=None, random_state=0,
-    )  # fmt: skip
-    np.testing.assert_allclose(restored, [means[0], means[3:].mean(0)])
-    assert converged.tolist() == [True, False]
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0])

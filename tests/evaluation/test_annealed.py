@@ -162,3 +162,13 @@ def test_other_models_and_divergence():
     wild = mf.RBM([[3.0]], mf.Gaussian([0.0], 1.0), mf.Gaussian([0.0], 1.0))
     with pytest.raises(FloatingPointError, match="precisions"):
         mf.annealed_importance_sampling(wild, 10, 500, rng=0)
+
+
+@pytest.mark.parametrize("visible", ["gaussian", "rectified"])
+@pytest.mark.parametrize("coupling, n_steps", [(1.5, 50), (1.5, 1000), (5.0, 50), (5.0, 1000)])
+def test_samples_that_run_away_are_an_error(visible, coupling, n_steps):
+    gaussian = mf.Gaussian([0.0], 1.0)
+    rectified = mf.TruncatedGaussian([0.0], 1.0, 0.0, np.inf)
+    wild = mf.RBM([[coupling]], rectified if visible == "rectified" else gaussian, gaussian)
+    with pytest.raises(FloatingPointError, match="cannot be normalised"):
+        mf.annealed_importance_sampling(wild, 20, n_steps, rng=0)

@@ -45,6 +45,14 @@ ROOMS = {
         "ep": ("fixed_point", "gaussian", "mean_field"),
         "sampling": ("mean_field",),
     },
+    "learning": {
+        "training": (),
+        "layered": ("training",),
+        "pseudo_likelihood": (),
+        "conditional": ("training",),
+        "quasi_newton": (),
+        "evidence": ("quasi_newton",),
+    },
 }
 MAX_ROOMS, MAX_ARROWS = 6, {"inference": 10, "learning": 5}
 

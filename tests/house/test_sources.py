@@ -1,5 +1,6 @@
-"""Files are short, public names documented, and no text speaks of the machine it was written on."""
+"""Files and functions are short, tests mirror modules, and public names are documented."""
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -11,7 +12,71 @@ import fastmf
 PACKAGE = Path(fastmf.__file__).parent
 ROOT = PACKAGE.parent
 
-LONGEST_FILE = 400
+MAX_FILE_LINES = 500
+# Of a function: lines of its body (the docstring not counted), arguments, levels of nesting.
+LIMITS = {"lines": 60, "arguments": 8, "levels": 3}
+NESTED = ast.If | ast.For | ast.While | ast.With | ast.Try
+# Functions that are still larger, modules without tests, and aliases that mislead. Each set is
+# exact: whoever mends an entry removes it.
+TOO_LARGE_YET = {
+    "inference/bp/belief_propagation.py: belief_propagation, lines",
+    "inference/bp/belief_propagation.py: prepared, arguments",
+    "inference/bp/beliefs.py: beliefs_of, arguments",
+    "inference/mean_field/tap.py: _sweep, arguments",
+    "kernels/annealed.py: annealed, arguments",
+    "kernels/annealed.py: annealed, levels",
+    "kernels/ascent.py: _ascend_row, arguments",
+    "kernels/ascent.py: ascend, arguments",
+    "kernels/belief_propagation.py: _sweep_block, arguments",
+    "kernels/belief_propagation.py: _sweep_block, levels",
+    "kernels/belief_propagation.py: pair_beliefs, levels",
+    "kernels/free_energy.py: _layer, arguments",
+    "kernels/free_energy.py: _row, arguments",
+    "kernels/free_energy.py: free_energy, levels",
+    "kernels/gibbs.py: _sample_layer, arguments",
+    "kernels/gibbs.py: gibbs, arguments",
+    "kernels/local_search.py: _gain, arguments",
+    "kernels/local_search.py: climb, arguments",
+    "kernels/local_search.py: climb, levels",
+    "kernels/product.py: _emit_tile, lines",
+    "kernels/product.py: tile, arguments",
+    "kernels/relaxed_bp.py: _visit, arguments",
+    "kernels/relaxed_bp.py: relaxed_bp, levels",
+    "kernels/relaxed_bp.py: relaxed_bp, lines",
+    "kernels/statistics.py: pair_averages, levels",
+    "kernels/tap.py: _spread, arguments",
+    "kernels/tap.py: _update, arguments",
+    "kernels/tap.py: _update, lines",
+    "kernels/tap.py: _visit, arguments",
+    "kernels/tap.py: tap, levels",
+    "kernels/tap.py: tap, lines",
+    "learning/training/trainer.py: train, levels",
+    "reference/annealed.py: annealed, arguments",
+    "reference/ascent.py: ascend, arguments",
+    "reference/belief_propagation.py: _sweep_block, arguments",
+    "reference/gibbs.py: gibbs, arguments",
+    "reference/local_search.py: climb, arguments",
+    "reference/relaxed_bp.py: relaxed_bp, levels",
+    "reference/tap.py: tap, levels",
+}
+UNTESTED_YET = {
+    "inference/bp/test_beliefs.py",
+    "inference/bp/test_fallbacks.py",
+    "inference/bp/test_newton_messages.py",
+    "inference/bp/test_starts.py",
+    "inference/mean_field/test_layout.py",
+    "inference/mean_field/test_posterior.py",
+    "inference/mean_field/test_rows.py",
+}
+MISLEADING_YET = {
+    "fastmf/inference/bp/belief_propagation.py: kernels",
+    "fastmf/inference/sampling/gibbs.py: kernels",
+    "tests/kernel_cases/belief_propagation.py: kernels",
+    "tests/kernels/test_gibbs.py: kernels",
+    "tests/kernels/test_gibbs.py: reference",
+}
+# Parts of the package in which every module has a file of tests at the same path.
+MIRRORED = ("inference", "learning", "estimators", "evaluation")
 
 # Absolute folders of one machine. A slash after a word, as in a URL, is something else.
 MACHINE_PATH = re.compile(r"(?<![\w.~$}\])/])/(?:work|root|home|Users|opt|mnt)\b")
@@ -39,7 +104,168 @@ def test_no_file_is_too_long():
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
         for path in PACKAGE.rglob("*.py")
     }
-    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
+    assert {name: n for name, n in lengths.items() if n > MAX_FILE_LINES} == {}
+
+
+def public_names(package):
+    """Names in the `__all__` of any file of the package."""
+    for path in package.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                yield from (c.value for c in ast.walk(node.value) if isinstance(c, ast.Constant))
+
+
+def n_lines(function):
+    """Lines of a function's body, the docstring not counted."""
+    body = function.body[ast.get_docstring(function) is not None :]
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+def n_arguments(function, options_are_free):
+    """Arguments of a function, keyword-only ones left out where they are free."""
+    arguments = function.args
+    positional = len(arguments.posonlyargs) + len(arguments.args)
+    return positional + (0 if options_are_free else len(arguments.kwonlyargs))
+
+
+def n_levels(node):
+    """Levels of nested statements in a node; functions inside it are measured on their own.
+
+    An `elif`, which the syntax tree holds as the only statement of an `else`, adds no level.
+    """
+    deepest = 0
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            continue
+        is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
+        deepest = max(deepest, n_levels(child) + (isinstance(child, NESTED) and not is_elif))
+    return deepest
+
+
+def too_large(package):
+    """ "file: function, what is too large" -> how large it is.
+
+    Keyword-only options of public functions and of constructors do not count as arguments: they
+    are named at each call.
+    """
+    public, found = {*public_names(package), *fastmf.__all__, "__init__"}, {}
+    for path in sorted(package.rglob("*.py")):
+        file = path.relative_to(package).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                sizes = {
+                    "lines": n_lines(node),
+                    "arguments": n_arguments(node, node.name in public),
+                    "levels": n_levels(node),
+                }
+                for what, size in sizes.items():
+                    if size > LIMITS[what]:
+                        found[f"{file}: {node.name}, {what}"] = size
+    return found
+
+
+def test_no_function_is_too_large():
+    found = too_large(PACKAGE)
+    assert {name: size for name, size in found.items() if name not in TOO_LARGE_YET} == {}
+    assert set(found) == TOO_LARGE_YET
+
+
+def nested(depth):
+    """The source of a function with so many levels."""
+    lines = [f"{' ' * (k + 1)}if x:" for k in range(depth)]
+    return "\n".join(["def f(x):", *lines, " " * (depth + 1) + "return x"])
+
+
+@pytest.mark.parametrize(
+    "source, found",
+    [
+        ("def f():\n" + "    x = 1\n" * 60, {}),
+        ("def f():\n" + "    x = 1\n" * 61, {"lines": 61}),
+        ('def f():\n    """One.\n' + "\n" * 60 + '    """\n', {}),
+        ("class A:\n  def f(self):\n" + "    x = 1\n" * 61, {"lines": 61}),
+        ("def f(a, b, c, d, /, e, f, *, g, h): pass", {}),
+        ("def f(a, b, c, d, /, e, f, *, g, h, i): pass", {"arguments": 9}),
+        ("__all__ = ['f']\ndef f(a, b, c, d, e, *, f, g, h, i): pass", {}),
+        ("__all__ = ['f']\ndef f(a, b, c, d, e, f, g, h, i): pass", {"arguments": 9}),
+        (nested(3), {}),
+        (nested(4), {"levels": 4}),
+        ("def f(x):\n if x: pass\n" + " elif x: pass\n" * 5, {}),
+        ("def f(x):\n for i in x:\n  try: pass\n  except E:\n   with x:\n    while x: pass",
+         {"levels": 4}),
+        ("def f(x):\n if x:\n  for i in x:\n   if i:\n    def g():\n     if x: pass", {}),
+    ],
+)  # fmt: skip
+def test_a_large_function_is_found(tmp_path, source, found):
+    (tmp_path / "x.py").write_text(source)
+    assert too_large(tmp_path) == {f"x.py: f, {what}": size for what, size in found.items()}
+
+
+def mirror(path):
+    """The file of tests of a module, both relative to their folders."""
+    return path.parent / f"test_{path.stem.lstrip('_')}.py"
+
+
+def untested(package, tests):
+    """Files of tests that modules of the mirrored parts lack."""
+    modules = [path for part in MIRRORED for path in (package / part).rglob("*.py")]
+    mirrors = {mirror(p.relative_to(package)) for p in modules if p.name != "__init__.py"}
+    return {path.as_posix() for path in mirrors if not (tests / path).exists()}
+
+
+def test_every_module_has_its_file_of_tests():
+    assert untested(PACKAGE, ROOT / "tests") == UNTESTED_YET
+
+
+def test_a_module_without_tests_is_found(tmp_path):
+    for file in ("p/inference/bp/_starts.py", "p/inference/bp/__init__.py", "p/models/rbm.py"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    folders = tmp_path / "p", tmp_path / "tests"
+    assert untested(*folders) == {"inference/bp/test_starts.py"}
+    (tmp_path / "tests/inference/bp").mkdir(parents=True)
+    (tmp_path / "tests/inference/bp/test_starts.py").touch()
+    assert untested(*folders) == set()
+
+
+def module_names(package):
+    """Names of the modules and folders of a package, without leading underscores."""
+    return {path.stem.strip("_") for path in package.rglob("*") if path.suffix in ("", ".py")}
+
+
+def misleading_aliases(source, names):
+    """Aliases of imports in a source that are the names of other modules."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                if alias.asname and alias.asname.strip("_") in names:
+                    if alias.name.split(".")[-1] != alias.asname:
+                        yield alias.asname
+
+
+def test_no_alias_is_the_name_of_another_module():
+    names = module_names(PACKAGE)
+    assert {"kernels", "checkpoint", "threads"} <= names
+    found = set()
+    for folder in ("fastmf", "tests", "scripts", "asv_bench"):
+        for path in (ROOT / folder).rglob("*.py"):
+            aliases = misleading_aliases(path.read_text(encoding="utf-8"), names)
+            found |= {f"{path.relative_to(ROOT).as_posix()}: {alias}" for alias in aliases}
+    assert found == MISLEADING_YET
+
+
+@pytest.mark.parametrize(
+    "line, found",
+    [
+        ("from fastmf.kernels import tap as kernels", ["kernels"]),
+        ("import fastmf.learning.training.checkpoint as files", ["files"]),
+        ("def f():\n    from fastmf.models import rbm as threads", ["threads"]),
+        ("from fastmf.kernels import tap as tap_kernel", []),
+        ("import fastmf.models.files as files", []),
+        ("import numpy as np", []),
+    ],
+)
+def test_an_alias_that_misleads_is_found(line, found):
+    assert list(misleading_aliases(line, {"kernels", "files", "threads"})) == found
 
 
 def test_no_file_of_tests_is_empty():

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf.kernels.annealed import AnnealedPath
 from fastmf.kernels.product import pack
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, rbm
@@ -13,16 +14,17 @@ def annealed_arguments(size, dtype, rows=None, *, betas=(0, 0.25, 0.5, 0.75, 1))
     v = data(model, size.n_rows)[chosen(rows, size.n_rows)]
     rng = np.random.default_rng(3)
     bases = [rng.normal(size=n).astype(dtype) for n in model.weights.shape]
-    slopes = [prior.field - base for prior, base in zip(model.layers, bases, strict=True)]
+    shifts = [prior.field - base for prior, base in zip(model.layers, bases, strict=True)]
+    path = AnnealedPath(*shifts, *bases, np.array(betas, float))
     return (
-        *(pack(model.weights), pack(model.transposed), *slopes, *bases),
-        *(np.array(betas, float), np.uint64(7), v, np.zeros((len(v), size.n_hidden), dtype)),
+        *(pack(model.weights), pack(model.transposed), path),
+        *(np.uint64(7), v, np.zeros((len(v), size.n_hidden), dtype)),
         *(np.zeros(len(v)), np.zeros(1, np.int64)),
     )
 
 
 def _chains(arguments):
-    return {"v": arguments[8], "h": arguments[9], "log_weights": arguments[10]}
+    return {"v": arguments[4], "h": arguments[5], "log_weights": arguments[6]}
 
 
 CASES = [

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.ascent import Ascent
+from fastmf.kernels.ascent import AscentStep
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import rbm
 
@@ -11,20 +11,26 @@ def ascent_arguments(size, dtype, rows=None):
     """Arguments of `ascend`; "rows" are visible units."""
     model, rng = rbm(size, dtype), np.random.default_rng(7)
     units, shape = chosen(rows, size.n_visible), (size.n_visible, size.n_hidden)
-    slope, velocity, out = (rng.normal(size=shape).astype(dtype)[units] for _ in range(3))
+    gradient, velocity, out = (rng.normal(size=shape).astype(dtype)[units] for _ in range(3))
     below, above = (rng.normal(size=(2, n)).astype(dtype) for n in shape)
     weights = np.array(model.weights[units])
     weights[:, 0] = 0  # no sign
     weights.flags.writeable = False  # like a model's
     return (
-        *(weights, slope, velocity, Ascent(rate=0.1, momentum=0.5, l2=0.2, l1=0.3)),
-        *(np.ascontiguousarray(below[:, units]), above, np.zeros(1, np.int64), out),
-        *np.zeros((2, len(units)), dtype),
+        *(weights, gradient, velocity, AscentStep(rate=0.1, momentum=0.5, l2=0.2, l1=0.3)),
+        *((np.ascontiguousarray(below[:, units]), above), np.zeros(1, np.int64), out),
+        np.zeros((2, len(units)), dtype),
     )
+
+
+def _found(arguments):
+    _, gradient, velocity, _, _, _, out, (gradient_dots, squared_norms) = arguments
+    return {"gradient": gradient, "velocity": velocity, "out": out,
+            "gradient_dots": gradient_dots, "squared_norms": squared_norms}  # fmt: skip
 
 
 CASES = [
     Case("ascent.ascend", "decayed_and_centred", ascent_arguments,
-         lambda a: dict(slope=a[1], velocity=a[2], out=a[7], along=a[8], sizes=a[9]),
+         _found,
          {"float64": 1e-12, "float32": 1e-4}, large=True),
 ]  # fmt: skip

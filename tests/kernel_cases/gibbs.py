@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf.kernels.gibbs import TwoValuedLayer
 from fastmf.kernels.product import pack
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, rbm
@@ -11,16 +12,16 @@ def gibbs_arguments(size, dtype, rows=None, *, n_sweeps=3):
     """Arguments of `gibbs`."""
     model = rbm(size, dtype)
     v = data(model, size.n_rows)[chosen(rows, size.n_rows)]
-    values = model.visible.support, model.hidden.support
+    matrices = pack(model.transposed), pack(model.weights)
     return (
-        *(pack(model.weights), pack(model.transposed), *model.layers, *values),
+        *(TwoValuedLayer(p, w, *p.support) for p, w in zip(model.layers, matrices, strict=True)),
         *(np.uint64(7), n_sweeps, v, np.zeros((len(v), size.n_hidden), dtype)),
         np.zeros(1, np.int64),
     )
 
 
 def _chains(arguments):
-    return {"v": arguments[8], "h": arguments[9]}
+    return {"v": arguments[4], "h": arguments[5]}
 
 
 CASES = [

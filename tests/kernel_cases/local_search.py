@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from fastmf.kernels.bp_types import BPProblem
 from kernel_cases.case import Case, chosen, with_options
 
 
 def climb_arguments(size, dtype, rows=None, joint=False):
-    """Arguments of `climb`: weights that frustrate each other, random starts."""
+    """Arguments of `climb`: frustrated weights, random starts."""
     rng = np.random.default_rng(9)
     weights = rng.normal(size=(size.n_visible, size.n_hidden)).astype(dtype)
     rows = chosen(rows, size.n_rows)
@@ -14,19 +15,20 @@ def climb_arguments(size, dtype, rows=None, joint=False):
     hidden_field = rng.normal(size=(1, size.n_hidden)) - weights.sum(0) / 2
     visible = (rng.random((size.n_rows, size.n_visible)) < 0.5)[rows]
     exponentials = np.exp(weights[:0] if joint else weights)
-    chunk = int(340 / abs(weights).max())
+    max_factors = int(340 / abs(weights).max())
     fields = visible_field.astype(dtype), hidden_field.astype(dtype)
-    objective, queue = np.zeros(len(rows)), np.zeros(1, np.int64)
-    return joint, weights, exponentials, weights.sum(1), *fields, chunk, visible, objective, queue
+    problem = BPProblem(weights, exponentials, weights.sum(1), *fields)
+    outcome = visible, np.zeros(len(rows)), np.zeros(len(rows), bool)
+    return joint, problem, max_factors, *outcome, np.zeros(1, np.int64)
 
 
 def of_climb(arguments):
-    """Where the rows end."""
-    return {"visible": arguments[-3], "objective": arguments[-2]}
+    """Assignments at which the rows end."""
+    return {"visible": arguments[-4], "objective": arguments[-3], "optimal": arguments[-2]}
 
 
 CASES = [
     Case("local_search.climb", name, with_options(climb_arguments, joint=joint), of_climb,
-         {"float64": 1e-9}, ("visible",), large=True, dtypes=("float64",))
+         {"float64": 1e-9}, ("visible", "optimal"), large=True, dtypes=("float64",))
     for name, joint in (("marginal", False), ("joint", True))
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf.kernels.pseudo_likelihood import BSLMData, BSLMSettings
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import boltzmann_machine, data
 
@@ -59,9 +60,11 @@ def bslm_arguments(
     upper *= strength / 2
     field = strength * rng.normal(size=(size.n_rows, n_units))[starts]
     mean, second = weights @ states, states.T @ (weights[:, None] * states)
+    columns = np.ascontiguousarray(states.T)
     return (
-        *(np.ascontiguousarray(states.T), weights, mean, second, step, l1, l2),
-        *(float(n_data), 1e-3, n_iter, np.zeros(1, np.int64)),
+        BSLMData(columns, weights, mean, second, float(n_data)),
+        BSLMSettings(step, l1, l2, 1e-3, n_iter),
+        np.zeros(1, np.int64),
         *(upper + upper.transpose(0, 2, 1), field, np.zeros((len(starts), n_iter + 1))),
         np.zeros(len(starts), np.int64),
     )

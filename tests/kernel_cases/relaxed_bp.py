@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fastmf.inference.mean_field.relaxed_bp import _sides
-from fastmf.kernels.mean_field_types import Record
-from fastmf.kernels.relaxed_bp import Course
+from fastmf.inference.mean_field.relaxed_bp import _layer_views
+from fastmf.kernels.mean_field_types import MeanFieldRecord
+from fastmf.kernels.relaxed_bp import RelaxedBPSettings
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import boltzmann_machine, data, rbm
 
@@ -18,17 +18,17 @@ def relaxed_bp_arguments(size, dtype, rows=None, *, machine=rbm, damping=0.0):
     n_units = sum(len(prior.field) for prior in model.layers)
     state = np.zeros((4, len(rows), n_units), dtype)
     state[0, :, :n_first] = data(model, size.n_rows)[rows]
-    record = Record(
+    record = MeanFieldRecord(
         state=state,
         status=np.zeros(len(rows), np.int64),
         n_iter=np.zeros(len(rows), np.int64),
         residual=np.zeros(len(rows), dtype),
         history=np.zeros((len(rows), 200), dtype),
     )
-    course = Course(damping, not damping, 1e-8, 200, float(np.finfo(dtype).eps))
+    settings = RelaxedBPSettings(damping, not damping, 1e-8, 200, float(np.finfo(dtype).eps))
     tilt = np.random.default_rng(4).normal(size=(2, size.n_rows, n_units)).astype(dtype) / 9
-    return (*_sides(model), course, tilt[0, rows], abs(tilt[1, rows]), np.zeros(1, np.int64),
-            record, np.zeros(len(rows)))  # fmt: skip
+    return (*_layer_views(model), settings, tilt[0, rows], abs(tilt[1, rows]),
+            np.zeros(1, np.int64), record, np.zeros(len(rows)))  # fmt: skip
 
 
 def _found(arguments):

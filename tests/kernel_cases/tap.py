@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf.inference.mean_field._layout import Layout
-from fastmf.kernels.mean_field_types import Record, Settings, Tilt
+from fastmf.kernels.mean_field_types import MeanFieldRecord, TapSettings, Tilt
 from kernel_cases.case import Case, chosen, with_options
 from kernel_cases.machines import boltzmann_machine, data, rbm
 
@@ -15,7 +15,7 @@ OPTIONS = {
     "max_iter": 500,
     "onsager_every": 1,
     "accelerate_after": 10**9,
-    "rows_in_flight": 4,
+    "rows_per_worker": 4,
 }
 
 
@@ -33,7 +33,7 @@ def _tilt(layout, size, dtype, tilted, clamped, rows):
 
 
 # No test or benchmark has more workers.
-SEATS = 16
+N_WORKSPACES = 16
 
 
 def tap_arguments(
@@ -55,12 +55,12 @@ def tap_arguments(
     layout = Layout(model, options["order"], schedule)
     rows = chosen(rows, size.n_rows)
     limits = np.finfo(dtype)
-    settings = Settings(
+    settings = TapSettings(
         **options,
         one_by_one=layout.one_by_one,
         resolution=float(limits.eps),
     )
-    record = Record(
+    record = MeanFieldRecord(
         state=np.zeros((4, len(rows), layout.n_units), dtype),
         status=np.zeros(len(rows), np.int64),
         n_iter=np.zeros(len(rows), np.int64),
@@ -71,9 +71,20 @@ def tap_arguments(
     record.state[0, :, layout.bounds[0]] = start[rows]
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
     planes = 5 if settings.order == 3 else 4
-    seats = np.full((SEATS, planes, settings.rows_in_flight, layout.n_units), np.nan, dtype)
+    workspaces = np.full(
+        (N_WORKSPACES, planes, settings.rows_per_worker, layout.n_units), np.nan, dtype
+    )
     queue = np.zeros(2, np.int64)
-    return layout.layers, layout.visits, layout.block, settings, tilt, seats, queue, record
+    return (
+        layout.layers,
+        layout.blocks,
+        layout.max_columns,
+        settings,
+        tilt,
+        workspaces,
+        queue,
+        record,
+    )
 
 
 def _record(arguments):
@@ -137,8 +148,8 @@ CASES = [
     _tap("damped", damping=0.5, adaptive=False),
     _tap("oscillating", machine=strong_rbm, close={"float64": 1e-7, "float32": 5e-3}),
     _tap("lagged_onsager", onsager_every=3),
-    _tap("momentum", accelerate_after=2, close={"float64": 1e-7, "float32": 1e-3}),
-    _tap("late", accelerate_after=20, close={"float64": 1e-7, "float32": 1e-3}),
+    _tap("accelerated", accelerate_after=2, close={"float64": 1e-7, "float32": 1e-3}),
+    _tap("accelerated_later", accelerate_after=20, close={"float64": 1e-7, "float32": 1e-3}),
     _tap("fast", large=True, accelerate_after=2, onsager_every=3,
          close={"float64": 1e-7, "float32": 1e-3}),
     _tap("tilted", tilted=True),

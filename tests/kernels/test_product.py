@@ -3,7 +3,7 @@ import pytest
 
 from fastmf._numba import kernel
 from fastmf.kernels.product import (
-    CHUNK,
+    CHUNK_ROWS,
     TILE_ROWS,
     TILE_VECTORS,
     VECTOR_BYTES,
@@ -36,7 +36,7 @@ WIDTH = {np.float32: panel_width(np.float32), np.float64: panel_width(np.float64
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n_source", [1, 7, CHUNK - 1, CHUNK, 2 * CHUNK + 3])
+@pytest.mark.parametrize("n_source", [1, 7, CHUNK_ROWS - 1, CHUNK_ROWS, 2 * CHUNK_ROWS + 3])
 @pytest.mark.parametrize("n_rows", [1, 2, 3, TILE_ROWS, 2 * TILE_ROWS + 3])
 def test_product_is_that_of_numpy(n_rows, n_source, dtype):
     rng = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from kernel_cases import CASES, Size, case
 
 import fastmf
 from fastmf._outcomes import CONVERGED, CYCLING
-from fastmf.kernels.mean_field_types import WINDOW
+from fastmf.kernels.mean_field_types import WINDOW_SWEEPS
 
 PACKAGE = Path(fastmf.__file__).parent
 TESTS = Path(__file__).parents[1]
@@ -76,7 +76,7 @@ def test_the_cases_are_what_their_names_say():
         name: run("compiled", case(f"tap.tap-{name}"))
         for name in (
             "blocked",
-            "momentum",
+            "accelerated",
             "oscillating",
             "fully_visible_cycling",
             "fully_visible_oscillating",
@@ -85,9 +85,9 @@ def test_the_cases_are_what_their_names_say():
     assert (found["blocked"]["status"] == CONVERGED).all()
     assert (found["fully_visible_cycling"]["status"] == CYCLING).all()
     for name in ("oscillating", "fully_visible_oscillating"):
-        assert (found[name]["n_iter"] > WINDOW).all()
+        assert (found[name]["n_iter"] > WINDOW_SWEEPS).all()
         assert (found[name]["status"] == CONVERGED).any()
-    assert found["momentum"]["n_iter"].sum() < 0.8 * found["blocked"]["n_iter"].sum()
+    assert found["accelerated"]["n_iter"].sum() < 0.8 * found["blocked"]["n_iter"].sum()
     assert len(np.unique(found["blocked"]["mean"].round(3), axis=0)) > 1
 
 

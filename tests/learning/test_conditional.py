@@ -9,8 +9,8 @@ from fastmf.learning.conditional import (
     infer,
     sweeps,
 )
+from fastmf.learning.layered.family import train
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.learning.training.trainer import train
 from fastmf.models import CRBM, exact
 
 RNG = np.random.default_rng(0)

@@ -64,3 +64,18 @@ def test_steps_are_short_and_what_has_no_value_is_avoided():
     found = minimise(objective, np.array([8.0]), np.array([-9.0]), np.array([9.0]), max_iter=60)
     assert 0.5 <= found[0] < 0.51
     assert max(abs(np.diff(np.ravel(tried)))) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("start", [0.0, 1e-12, -5.0])
+def test_a_start_at_the_minimum_is_the_result(start):
+    """Inside, there up to rounding, or on the side of the box towards which the function falls."""
+    evaluated = []
+
+    def objective(x):
+        evaluated.append(x)
+        slope = 1.0 if start == -5 else 0.0
+        return float((x**2).sum() * (1 - slope) + slope * x.sum()), 2 * x * (1 - slope) + slope
+
+    found = minimise(objective, np.full(4, start), *BOX, max_iter=1)
+    np.testing.assert_array_equal(found, start)
+    assert len(evaluated) == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastmf.priors import Bernoulli, Ising
-from fastmf.priors.binary import LARGEST_FIELD
+from fastmf.priors.binary import MAX_FIELD
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -56,4 +56,4 @@ def test_from_data(dtype):
 def test_projection_leaves_both_values_a_chance():
     for class_ in (Bernoulli, Ising):
         var = class_([-1e5, 1e5]).project().moments(0.0, 0.0)[1]
-        assert (var >= np.exp(-LARGEST_FIELD) / 2).all()
+        assert (var >= np.exp(-MAX_FIELD) / 2).all()

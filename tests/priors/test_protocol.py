@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import fastmf.priors as priors
 from fastmf._numba import kernel, unit
+from fastmf.priors._domain import support
 from fastmf.priors._protocol import (
     REGISTRY,
     _offers,
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 CASES = {
     "bernoulli": priors.Bernoulli([-3.0, 0.0, 0.7]),
     "ising": priors.Ising([-3.0, 0.0, 0.7]),
+    "binomial": priors.Binomial([-2.0, 0.0, 0.7], [3, 12, 1]),
     "gaussian": priors.Gaussian([-3.0, 0.0, 0.7], [0.9, 1.0, 7.0]),
     "truncated_gaussian": priors.TruncatedGaussian(
         [2.0, -1.0, 0.0, -2.0, 1.0, 0.5],
@@ -111,11 +113,11 @@ def weights(prior, b, a):
         inner = [x for x in (-30, -8, -2, -0.5, 0, 0.5, 2, 8, 30) if lower < x < upper]
         return mpmath.quad(f, [lower, *inner, upper])
 
+    values = support(prior)
+    if values is not None:
+        terms = [(mpmath.mpf(float(prior.log_prob(x)[0])), x) for x in values[:, 0] if x == x]
+        return sum(mpmath.exp(log_weight) * tilt(x) for log_weight, x in terms)
     parameters = {k: mpmath.mpf(float(v[0])) for k, v in prior._asdict().items()}
-    name = type(prior).__name__
-    if name in ("Bernoulli", "Ising"):
-        values = (0, 1) if name == "Bernoulli" else (-1, 1)
-        return sum(mpmath.exp(parameters["field"] * x) * tilt(x) for x in values)
     if "log_odds" in parameters:
         tilted, plain = integral(lambda x: slab(x) * tilt(x)), integral(slab)
         return 1 + mpmath.exp(parameters["log_odds"]) * tilted / plain

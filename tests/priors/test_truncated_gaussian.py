@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from fastmf.priors import Gaussian, TruncatedGaussian
+from fastmf.priors import Gaussian, TruncatedGaussBernoulli, TruncatedGaussian
 from fastmf.priors._fitting import fit
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -261,3 +261,34 @@ def test_from_data_survives_constant_and_binary_columns(dtype):
 def test_from_data_needs_an_interval():
     with pytest.raises(ValueError, match="from_data: lower must be below upper, got 3 and 3"):
         TruncatedGaussian.from_data(np.full((5, 2), 3.0))
+
+
+# --- beyond the range -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1e51, 1e60, 1e120, 1e300])
+def test_mass_beyond_the_range_counts_as_infinite(size):
+    """Cut off at a bound that stands for infinity, the mean would look like that of a real tilt."""
+    lower, upper = np.array([0.0, 3.0, -np.inf, -np.inf]), np.array([np.inf, np.inf, 0.0, np.inf])
+    unit = TruncatedGaussian(np.zeros(4), 1.0, lower, upper)
+    slab = TruncatedGaussBernoulli(np.zeros(4), 1.0, 0.0, lower, upper)
+    b = np.array([1, 1, -1, 1]) * size
+    for prior in (unit, slab):
+        mean, var = prior.moments(b, 0.0)
+        np.testing.assert_array_equal(var, np.inf)
+        assert np.isfinite(mean).all()
+        np.testing.assert_array_equal(prior.log_partition(b, 0.0), np.inf)
+    with pytest.raises(ValueError, match="at most 1e"):
+        unit.sample(b, np.zeros(4), 0)
+    with pytest.raises(ValueError, match="at most 1e"):
+        TruncatedGaussian(size, 1.0, 0.0, np.inf)
+
+
+def test_mass_that_spreads_beyond_the_range_counts_as_infinite():
+    """An exponential of mean 1e60, and one of mean 1e20, which exists."""
+    unit = TruncatedGaussian(-1.0, 0.0, 0.0, np.inf)
+    assert unit.moments(1.0 - 1e-12, 0.0)[1][0] == pytest.approx(1e24, rel=1e-3)
+    unit = TruncatedGaussian(0.0, 0.5, 0.0, np.inf)
+    mean, var = unit.moments(np.array([-1e-20, -1e-60]), -0.5)
+    np.testing.assert_allclose(mean[0], 1e20, rtol=1e-11)
+    assert var[1] == np.inf

@@ -27,10 +27,10 @@ def test_peers_solve_the_same_problems(script):
 
 
 def test_the_table_goes_between_its_markers(script, tmp_path):
-    path = tmp_path / "README.md"
+    path = tmp_path / "SPEED.md"
     path.write_text("before\n" + "\nold\n".join(script.MARKERS) + "\nafter\n")
     row = script.line("a task", [0.1, 0.3], [1.0, 3.0], "a peer")
-    script.write(path, script.table([row], 1), script.MARKERS)
+    script.write_page(path, script.table([row], 1), script.MARKERS)
     text = path.read_text()
     assert text.startswith("before\n" + script.MARKERS[0]) and text.endswith("\nafter\n")
     assert "| a task | 200 ms | 2 s (a peer) | 10 |" in text and "old" not in text
@@ -38,7 +38,7 @@ def test_the_table_goes_between_its_markers(script, tmp_path):
 
 @pytest.mark.parametrize("name", ["compare_peers", "speed_table"])
 def test_part_of_a_table_does_not_take_the_place_of_the_whole(name, load, tmp_path, monkeypatch):
-    script, path = load(name), tmp_path / "README.md"
+    script, path = load(name), tmp_path / "SPEED.md"
     path.write_text("\nold\n".join(script.MARKERS))
     part = next(iter(script.SECTIONS))
     monkeypatch.setattr(script, "SECTIONS", script.SECTIONS | {part: lambda repeats: []})
@@ -46,3 +46,29 @@ def test_part_of_a_table_does_not_take_the_place_of_the_whole(name, load, tmp_pa
     with pytest.raises(SystemExit, match="2"):
         script.main()
     assert "old" in path.read_text()
+
+
+def test_rows_of_the_readme_are_those_of_the_page(load):
+    page = load("speed_page")
+    text = page.PAGE.read_text(encoding="utf-8")
+    readme = page.README.read_text(encoding="utf-8")
+    table = readme.partition(page.MARKERS[0])[2].partition(page.MARKERS[1])[0].strip()
+    assert table == page.excerpt(text)
+    assert len(table.splitlines()) == 4 + len(page.ROWS) == 12
+    task = page.ROWS[0][0]
+    assert f"| {task} | 2 | 3.81 ms | 4.52 ms (NumPy in place) | 1.2 |" in table
+    with pytest.raises(SystemExit, match="lacks rows"):
+        page.excerpt(text.replace(task, "another task"))
+
+
+def test_a_new_table_of_the_page_changes_the_readme(load, tmp_path, monkeypatch):
+    page = load("speed_page")
+    for name in ("PAGE", "README"):
+        copy = tmp_path / name
+        copy.write_bytes(getattr(page, name).read_bytes())
+        monkeypatch.setattr(page, name, copy)
+    markers = "<!-- speed table: begin -->", "<!-- speed table: end -->"
+    table = page.PAGE.read_text(encoding="utf-8").partition(markers[0])[2].partition(markers[1])[0]
+    page.write_page(page.PAGE, table.replace("3.81 ms", "3.18 ms").strip(), markers)
+    assert "3.18 ms" in page.README.read_text(encoding="utf-8")
+    assert "3.81 ms" not in page.README.read_text(encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Belief propagation in machines of two layers of binary units."""
+"""Belief propagation in RBMs of binary units."""

@@ -1,24 +1,28 @@
-"""Binary units of any kind as {0, 1} units: x = offset + scale * bit."""
+"""Binary units as {0, 1} units: x = offset + scale * u with u in {0, 1}.
+
+With offsets o and scales s of the two layers, weights W and fields b, c of the model, the {0, 1}
+units have weights s_v s_h W and fields s_v (b + o_h W 1) and s_h (c + o_v W' 1).
+"""
 
 from copy import copy
 
 import numpy as np
 
 from fastmf.models import RBM
-from fastmf.priors import Bernoulli, Ising
+from fastmf.priors._domain import binary_field, two_values
+from fastmf.priors._protocol import has_log_prob
 from fastmf.special import sigmoid_pair
 
-KINDS = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 2.0)}
-# So many of the largest fields may be added up.
-MANY = 1e8
+# Number of the largest fields whose sum is a number of the model's type.
+MAX_FIELD_SUMMANDS = 1e8
 
 
-def _largest(array):
-    """Largest absolute value, without an array of them."""
+def _max_abs(array):
+    """Largest absolute value, without an array of absolute values."""
     return float(max(array.max(initial=0), -array.min(initial=0)))
 
 
-class Bits:
+class BinaryUnits:
     """An RBM of binary units, and fields of rows, as an RBM of {0, 1} units.
 
     Parameters
@@ -29,10 +33,11 @@ class Bits:
 
     Attributes
     ----------
+    model : RBM
     offsets, scales : pair of float
     factor : float
         The {0, 1} units have `factor` times the weights of the model.
-    largest : float
+    max_weight : float
         Largest absolute weight of the {0, 1} units.
     fields : pair of float64 arrays of shape (1 or n_rows, n_units)
         Total fields of the {0, 1} units.
@@ -44,48 +49,62 @@ class Bits:
         if not isinstance(model, RBM):
             raise TypeError(f"model must be an RBM, got {type(model).__name__}.")
         for name, prior in zip(("visible", "hidden"), model.layers, strict=True):
-            if type(prior) not in KINDS:
+            if not (two_values(prior) and has_log_prob(prior)):
                 raise TypeError(
-                    "belief propagation needs Bernoulli or Ising units in both layers, "
-                    f"the {name} ones are {type(prior).__name__}."
+                    "belief propagation needs two-valued units (Bernoulli or Ising) in both "
+                    f"layers, the {name} ones are {type(prior).__name__}."
                 )
-        self.offsets, self.scales = zip(*(KINDS[type(p)] for p in model.layers), strict=True)
+        self.model = model
+        values = [two_values(prior) for prior in model.layers]
+        self.offsets = tuple(low for low, _ in values)
+        self.scales = tuple(high - low for low, high in values)
         self.factor = self.scales[0] * self.scales[1]
         w = model.weights
-        self.largest = self.factor * _largest(w)
-        with np.errstate(over="ignore"):  # what is too large is told below
-            own = tuple(
-                np.atleast_2d(p.field.astype(np.float64) + (0 if f is None else f))
-                for p, f in zip(model.layers, fields, strict=True)
+        self.max_weight = self.factor * _max_abs(w)
+        with np.errstate(over="ignore"):  # fields that are too large raise below
+            linear = [binary_field(prior) for prior in model.layers]
+            total = tuple(
+                np.atleast_2d(b.astype(np.float64) + (0 if f is None else f))
+                for (b, _), f in zip(linear, fields, strict=True)
             )
-        largest, limit = max(_largest(b) for b in own), np.finfo(model.dtype).max / MANY
-        if largest > limit:
+        max_field = max(map(_max_abs, total))
+        limit = np.finfo(model.dtype).max / MAX_FIELD_SUMMANDS
+        if max_field > limit:
             raise ValueError(
                 f"field and the units' own must add up to {limit:.2g} at most in {model.dtype}, "
-                f"got {largest:g}."
+                f"got {max_field:g}."
             )
-        (ov, oh), (sv, sh), (b1, b2) = self.offsets, self.scales, own
-        rows = w.sum(1, dtype=np.float64) if oh else 0.0
-        columns = w.sum(0, dtype=np.float64) if ov else 0.0
-        self.fields = sv * (b1 + oh * rows), sh * (b2 + ov * columns)
-        self.constant = ov * b1.sum(1) + oh * b2.sum(1) + ov * oh * np.sum(rows)
+        (o_v, o_h), (s_v, s_h), (b, c) = self.offsets, self.scales, total
+        rows = w.sum(1, dtype=np.float64) if o_h else 0.0
+        columns = w.sum(0, dtype=np.float64) if o_v else 0.0
+        self.fields = s_v * (b + o_h * rows), s_h * (c + o_v * columns)
+        self.constant = o_v * b.sum(1) + o_h * c.sum(1) + o_v * o_h * np.sum(rows)
+        self.constant += sum(constant.sum(dtype=np.float64) for _, constant in linear)
+
+    def weights(self):
+        """Weights of the {0, 1} units in float64, a new array."""
+        weights = self.model.weights.astype(np.float64)
+        weights *= self.factor
+        return weights
 
     def repeated(self, n):
-        """The same with n rows for every row of fields that has one of its own."""
-        more = copy(self)
-        more.fields = tuple(f if len(f) == 1 else np.repeat(f, n, axis=0) for f in self.fields)
-        return more
+        """The same with n rows for each row of fields; fields that all rows share stay shared."""
+        other = copy(self)
+        other.fields = tuple(f if len(f) == 1 else np.repeat(f, n, axis=0) for f in self.fields)
+        return other
 
     def means(self, log_odds):
-        """Means and variances of the model's own units, from log-odds of the bits."""
+        """Means and variances of the model's units, from log-odds of the {0, 1} units."""
         pairs = [sigmoid_pair(x) for x in log_odds]
-        means = [
-            p if scale == 1 else p - q
-            for (p, q), x, scale in zip(pairs, log_odds, self.scales, strict=True)
-        ]
+        ends = [(low, low + scale) for low, scale in zip(self.offsets, self.scales, strict=True)]
+        means = [low * q + high * p for (p, q), (low, high) in zip(pairs, ends, strict=True)]
         variances = [s * s * p * q for (p, q), s in zip(pairs, self.scales, strict=True)]
         return means, variances
 
-    def values(self, layer, bits):
-        """Values of the units of a layer, from their bits."""
-        return self.offsets[layer] + self.scales[layer] * bits
+    def values(self, layer, units):
+        """Values of the units of a layer, from those of the {0, 1} units."""
+        return self.offsets[layer] + self.scales[layer] * units
+
+    def is_one(self, visible):
+        """{0, 1} units as booleans, from values of the visible units of the model."""
+        return visible > self.offsets[0] + self.scales[0] / 2

@@ -1,4 +1,9 @@
-"""How rows of belief propagation end that do not converge: cycles, and a convergent fallback."""
+"""Rows that do not converge: recognising cycles, and other searches for a fixed point.
+
+The searches find stationary points of the Bethe free energy, which are the fixed points of
+sum-product: its direct minimisation (`bethe`), sum-product from decoded assignments, and Newton
+steps on the messages (`newton_messages`).
+"""
 
 import numpy as np
 
@@ -12,66 +17,79 @@ from fastmf._outcomes import (
     UNSOLVED,
 )
 from fastmf.inference.bp.bethe import minimise_bethe
-from fastmf.inference.bp.newton_messages import newton
-from fastmf.kernels.bp_types import WINDOW
+from fastmf.inference.bp.newton_messages import confirmed, newton_fixed_point
+from fastmf.kernels.bp_types import DAMPING_WINDOW
 
-# What a field has beyond the reach of all couplings, and these log-odds, changes no other unit; in
-# the searches for stationary points it would hide all else in rounding.
-CERTAIN = 100.0
+# Log-odds of a unit that is certain. What a field exceeds the sum of all couplings and this by
+# changes no other unit; in the searches the others would be lost in rounding beside it.
+CERTAIN_LOG_ODDS = 100.0
+# A minimum at which a sweep changes beliefs by less than this is refined by Newton steps first.
+MAX_REFINED_RESIDUAL = 1e-3
 
 
 def mark_cycles(record):
-    """Tell rows that cycle from rows that still approach a fixed point.
+    """Tell rows that cycle from rows that approach a fixed point slowly.
 
     A row cycles if its residual has not halved in the second half of the sweeps, and did not fall
-    in a good many of them: where it creeps, it falls in all.
+    in more than an eighth of them: in a slow approach it falls in all.
     """
     for row in np.flatnonzero(record.status == OUT_OF_ITERATIONS):
         residuals = record.history[row, : record.n_iter[row]]
-        if len(residuals) < 2 * WINDOW:
+        if len(residuals) < 2 * DAMPING_WINDOW:
             continue
         early, late = np.array_split(residuals, 2)
-        stays = late[1:] >= late[:-1] * (1 - 1e-9)
-        if np.median(late) > np.median(early) / 2 and stays.mean() > 1 / 8:
+        rises = late[1:] >= late[:-1] * (1 - 1e-9)
+        if np.median(late) > np.median(early) / 2 and rises.mean() > 1 / 8:
             record.status[row] = CYCLING
 
 
-def minimise(model, bits, record, messages, tol, from_assignments):
-    """Replace what did not converge by a stationary point of the Bethe free energy.
+def minimise(units, record, messages, tol, from_assignments):
+    """Replace rows that have not converged by stationary points of the Bethe free energy.
 
     Parameters
     ----------
-    model, bits
-    record : Record
-    messages : array of shape (n_seats, n_visible, n_padded)
-        Replaced too if there is a seat for every row.
+    units : BinaryUnits
+    record : BPRecord
+    messages : array of shape (n_rows or n_workspaces, n_visible, n_padded)
+        Replaced too if there is one entry for each row.
     tol : float
     from_assignments : callable
         from_assignments(weights, visible_field, hidden_field, tol): a `StationaryPoint`.
     """
-    n, m = model.weights.shape
-    weights = model.weights.astype(np.float64) * bits.factor
-    reach = [abs(weights).sum(axis) + CERTAIN for axis in (1, 0)]
-    # From beliefs of 1/2: a cycle is no better start, and where it is saturated a worse one.
-    start = np.zeros(n), np.zeros(m)
+    weights = units.weights()
+    m = weights.shape[1]
+    limits = [abs(weights).sum(axis) + CERTAIN_LOG_ODDS for axis in (1, 0)]
     for row in np.flatnonzero(record.status != CONVERGED):
-        whole = [f[min(row, len(f) - 1)] for f in bits.fields]
-        fields = [np.clip(f, -r, r) for f, r in zip(whole, reach, strict=True)]
-        found, status = minimise_bethe(weights, *fields, start, tol), MINIMISED
-        searches = (
-            (RESTARTED, from_assignments, ()),
-            (SOLVED, newton, (np.log(found.messages),)),
-            (SOLVED, newton, ()),
-        )
-        for of_search, search, start_of_search in searches:
-            if found.residual > tol:
-                solved = search(weights, *fields, tol, *start_of_search)
-                if solved.residual <= tol:
-                    found, status = solved, of_search
-        beyond = [f - near for f, near in zip(whole, fields, strict=True)]
-        record.visible[row], record.hidden[row, :m] = map(np.add, found.log_odds, beyond)
-        record.bethe[row] = found.log_partition + sum(x.clip(min=0).sum() for x in beyond)
+        total = [f[min(row, len(f) - 1)] for f in units.fields]
+        fields = [np.clip(f, -limit, limit) for f, limit in zip(total, limits, strict=True)]
+        found, record.status[row] = _stationary_point(weights, *fields, tol, from_assignments)
+        excess = [f - clipped for f, clipped in zip(total, fields, strict=True)]
+        record.visible[row], record.hidden[row, :m] = map(np.add, found.log_odds, excess)
+        record.bethe[row] = found.log_partition + sum(x.clip(min=0).sum() for x in excess)
         record.residual[row] = found.residual
-        record.status[row] = status if found.residual <= tol else UNSOLVED
         if len(messages) == len(record.status):
             messages[row, :, :m] = found.messages
+
+
+def _stationary_point(weights, visible_field, hidden_field, tol, from_assignments):
+    """The first point that an undamped sweep confirms, or that of smallest residual; its status."""
+    parts = weights, visible_field, hidden_field
+    # From beliefs of 1/2: those of a cycle are no closer, and saturated ones are a worse start.
+    start = tuple(map(np.zeros, weights.shape))
+    minimum = minimise_bethe(*parts, start, tol)
+    found = best = confirmed(*parts, minimum)
+    at_minimum = np.log(found.messages)
+    searches = [
+        (RESTARTED, lambda: from_assignments(*parts, tol)),
+        (SOLVED, lambda: newton_fixed_point(*parts, tol, at_minimum)),
+        (SOLVED, lambda: newton_fixed_point(*parts, tol)),
+    ]
+    if minimum.residual <= tol and found.residual < MAX_REFINED_RESIDUAL:
+        searches.insert(0, (MINIMISED, searches.pop(1)[1]))
+    status = MINIMISED
+    for next_status, search in searches:
+        if found.residual <= tol:
+            return found, status
+        found, status = confirmed(*parts, search()), next_status
+        best = min(found, best, key=lambda point: point.residual)
+    return best, status if best.residual <= tol else UNSOLVED

@@ -1,38 +1,39 @@
-"""Sum-, max- and mixed-product belief propagation in machines of two layers of binary units."""
+"""Sum-, max- and mixed-product belief propagation in RBMs of binary units.
+
+The equations of messages, cavities, beliefs and the Bethe free energy are at the head of
+`fastmf.kernels.belief_propagation`; here options and arrays are prepared, the kernels run, and rows
+that do not converge handed to `_fallbacks`.
+"""
 
 import functools
 
 import numpy as np
 
-from fastmf._common import arguments as check
-from fastmf._common.arguments import generator, iteration
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import RUNNING
 from fastmf._threads import in_parallel, workers_for
-from fastmf.inference.bp._binary_units import Bits
-from fastmf.inference.bp._decoding import best_of, polish_rows, scatter, spectral_radius
+from fastmf.inference.bp._arrays import message_dtype, message_layout, new_workspaces, prepared
+from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf.inference.bp._decoding import (
+    best_of,
+    polish_rows,
+    set_assignments,
+    spectral_radius_bound,
+)
 from fastmf.inference.bp._fallbacks import mark_cycles, minimise
-from fastmf.inference.bp._starts import checked_fields, checked_start, set_start
+from fastmf.inference.bp._options import BPOptions
+from fastmf.inference.bp._starts import checked_fields, checked_init, checked_restarts, set_start
 from fastmf.inference.bp.beliefs import beliefs_of
 from fastmf.inference.bp.bethe import StationaryPoint
-from fastmf.kernels import belief_propagation as kernels
+from fastmf.kernels import belief_propagation as bp_kernels
 from fastmf.kernels import bp_types
-from fastmf.kernels.bp_types import Partial, Problem, Record, Settings
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 from fastmf.special import sigmoid_pair
 
-ALGORITHMS = {"sum": bp_types.SUM, "max": bp_types.MAX, "mixed": bp_types.MIXED}
-# Largest |weight| between {0, 1} units for which all ratios are normal numbers of the type.
-LARGEST = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
-# Field of padding units: 0 to all purposes, and still finite.
-NEVER = -1e4
-# A single row of fewer pairs is swept by one thread: waking another takes as long as the sweep.
-SHARED = 2_000_000
-# Local maxima of log p(v) that sum-product starts from where nothing has settled; its sweeps there.
-N_MAXIMA, SWEEPS = 16, 200
-# Residuals beyond this number are not kept unless asked for; cycles are then not told.
-LONGEST_HISTORY = 2**26
+# Fallback of sum-product: number of random assignments that are improved to local maxima of
+# log p(v), and sweeps from each of these.
+N_ASSIGNMENTS, MAX_FALLBACK_SWEEPS = 16, 200
 
 
 def belief_propagation(
@@ -47,14 +48,17 @@ def belief_propagation(
     history=False,
     messages=False,
     pairwise=False,
-    polish=False,
+    polish=None,
     n_restarts=0,
+    starts=None,
     rng=None,
-    certificate=False,
+    spectral_radius=False,
     on_failure="report",
     n_threads=None,
 ):
-    """Iterate the messages of belief propagation, for many rows of fields at once.
+    """Marginals, log-partition or most probable assignment by belief propagation.
+
+    Iterates the messages for many rows of fields at once.
 
     Parameters
     ----------
@@ -68,17 +72,19 @@ def belief_propagation(
         (n_rows, n_units) or None: conditional biases, or a loss that decomposes over units.
     init : None, array or Beliefs
         Messages to start from, as in the result's `messages`; for mixed-product a visible
-        assignment. None: no message. An earlier result must have its messages.
+        assignment. None: uniform messages. An earlier result must have its messages.
     damping : float in [0, 1), optional
-        Share of the old value in the normalised messages. None: undamped, until the residual of a
-        row has not improved for 16 sweeps; then just that row is damped by 1/2, 3/4, ... Has no
-        meaning for mixed-product, whose messages are hard decisions.
+        Weight of the old value in the average of the normalised messages. None: undamped, until the
+        residual of a row has not fallen for 16 sweeps; then only that row is damped, by 1/2, 3/4
+        and so on. Must be None or 0 for mixed-product, whose messages are hard decisions.
     tol : float, default 1e-8
-        A row has converged when no belief (probability) changes by more in an undamped sweep, nor
-        the square of the relative change of its log-odds, which go on where a probability is
-        saturated; damped rows make such a sweep when they seem to be there. At least
-        eps * sqrt(largest degree), what rounding leaves moving in float32. 0: always do `max_iter`
-        sweeps, as conditional RBMs are trained with.
+        A row has converged when an undamped sweep changes no belief (probability) by more, nor the
+        square of the relative change of its log-odds, which may still change where the probability
+        is saturated. A damped row makes an undamped sweep when its residual falls below
+        tol * (1 - d) / (1 + d), for damping d; that sweep must change it by no more than this,
+        because the fixed point may be stable only with damping. At least
+        eps * sqrt(largest degree), the change that rounding causes. 0: always do `max_iter` sweeps,
+        as in the training of conditional RBMs.
     max_iter : int, default 1000
     history : bool, default False
         Keep the residual of every sweep.
@@ -86,25 +92,33 @@ def belief_propagation(
         Keep the messages: n_rows * n_visible * n_hidden numbers.
     pairwise : bool or "mean", default False
         Compute expected products <v_i h_j>, of each row or their average (sum-product only).
-    polish : bool, default False
-        Improve the assignment of max- or mixed-product by flipping one visible unit after another
-        until no single flip helps, in double precision. For mixed-product this is its sequential
-        form (with max_iter=1, that alone), whose fixed points are exactly the local maxima.
+    polish : bool, optional
+        Improve the best assignment of max- or mixed-product by flipping one visible unit after
+        another until no single flip raises `objective`, in double precision; the hidden units are
+        maximised for max-product, summed out for mixed-product. For mixed-product this is the
+        sequential form of the algorithm, whose fixed points are exactly the local maxima (with
+        max_iter=1 it alone is done). None: done for both. False: the best assignment of all sweeps
+        is returned. See Notes for the cost.
     n_restarts : int, default 0
-        Decode so many more times, from random assignments, and keep the best by `objective`; all
-        that is returned is of that start. (Max- and mixed-product only.)
+        Number of additional runs from random assignments; the run of largest `objective` is
+        returned. (Max- and mixed-product only.)
+    starts : array of shape (n_starts, n_visible), optional
+        In place of `n_restarts`, the assignments of the additional runs, the same for each row.
     rng : numpy.random.Generator or int, optional
-        For restarts.
-    certificate : bool, default False
-        Bound the spectral radius of Mooij and Kappen (2007).
+        Of the random assignments.
+    spectral_radius : bool, default False
+        Compute an upper bound of the spectral radius of Mooij and Kappen (2007), below which one
+        fixed point is guaranteed.
     on_failure : {"report", "minimise"}, default "report"
-        What becomes of rows of sum-product that have not converged. Report: they are given as they
-        are. Minimise: they are replaced by a stationary point of the Bethe free energy, found by
-        minimising it directly or, where weights are too large for that, by sweeps from decoded
-        assignments or Newton steps on the messages; their message says so. One row after another,
-        in float64, some twenty times the memory of the weights; less than a second at 784 x 256,
-        half a minute where all of it fails. A stationary point is no promise: where large weights
-        are at odds with each other, the Bethe log-partition of a minimum is far above the true one.
+        What is done about rows of sum-product that have not converged. Report: they are returned
+        with a message. Minimise: they are replaced by a stationary point of the Bethe free energy,
+        found by minimising it directly or, where weights are too large for that, by sweeps from
+        decoded assignments or Newton steps on the messages; their message says so. They count as
+        converged if an undamped sweep from the messages, in float64, changes them by no more than
+        `tol`, measured as above. Rows are solved one after another in float64, with about twenty
+        times the memory of the weights: less than a second at 784 x 256, half a minute where all
+        searches fail. The Bethe log-partition at a minimum may be inaccurate: with large frustrated
+        weights it is far above the true one.
     n_threads : int, optional
         Default: Numba's number of threads. Results do not depend on it.
 
@@ -117,215 +131,138 @@ def belief_propagation(
     ValueError, TypeError
         For arguments of wrong shapes, types or ranges, |fields| above 3.4e30 in float32 (1.8e300 in
         float64) and, but for max-product, |weights| above 340 (of {0, 1} units). Not converging is
-        no error: it is said row by row in the result.
+        no error: the result reports it for each row.
     MemoryError
-        If the messages do not fit in the machine's memory; says how much they need.
+        If the messages do not fit in the machine's memory; the text gives the size they need.
 
     Notes
     -----
-    Ping and Ihler (2017), Eqs. 8-18, in odds form: no exponential or logarithm of a message. A
-    sweep is all hidden beliefs, then all visible ones. A float32 model with |weights| above 40 is
-    computed in float64. Memory: exp(weights) and one array of messages for each thread (a single
-    large row has one), or for each row if they are kept: 0.15 GiB beside the weights for a row of
-    10,000 x 2,000 units in float32, 0.75 GiB for one of 100,000 x 1,000.
+    Ping and Ihler (2017), Eqs. 8-18, with messages as ratios m(1) / m(0), so that no exponential or
+    logarithm of a message is computed (see `fastmf.kernels.belief_propagation`). A sweep updates
+    all messages to visible units, then all messages to hidden units. A float32 model with |weights|
+    above 40 is computed in float64. Memory: exp(weights) and one array of messages for each thread
+    (one in all for a single large row), or for each row if they are kept: 0.15 GiB beside the
+    weights for a row of 10,000 x 2,000 units in float32, 0.75 GiB for one of 100,000 x 1,000.
 
-    Damping averages probabilities, as in the paper. A saturated message then arrives by a share of
-    its probability in each sweep, long after beliefs have stopped changing; the undamped sweep that
-    ends a row takes it there at once.
+    Decoding: max- and mixed-product are heuristics; a polished assignment is a local maximum under
+    single flips. Polishing costs about as much as five sweeps, and the memory of the weights in
+    float64 (for mixed-product twice); a restart costs as much as decoding without one. Of 60
+    machines of 8 x 6 to 12 x 10 units mixed-product found the optimum of 37 without polishing, of
+    45 with it, of 58 with 4 restarts and of 59 with 8; max-product of 59 from the start.
+
+    Damping averages probabilities, as in the paper. Damped saturated messages go on changing by a
+    fraction in each sweep long after the beliefs have stopped changing; the undamped sweep that
+    confirms convergence sets them to their final value.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> weights = np.random.default_rng(0).normal(size=(6, 4)) / 4
+    >>> model = mf.RBM(weights, mf.Bernoulli(np.zeros(6)), mf.Bernoulli(np.zeros(4)))
+    >>> beliefs = mf.belief_propagation(model)
+    >>> bool(beliefs.converged), beliefs.mean[0].shape
+    (True, (6,))
+    >>> bool(abs(beliefs.log_partition - mf.exact(model).log_partition) < 1e-3)
+    True
     """
-    check.one_of("algorithm", algorithm, tuple(ALGORITHMS))
-    kind = ALGORITHMS[algorithm]
-    damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
-    if damping and algorithm == "mixed":
-        raise ValueError("damping must be None or 0 for mixed-product: decisions are hard.")
-    check.one_of("pairwise", pairwise, (False, True, "mean"))
-    if polish and algorithm == "sum":
-        raise ValueError("polish needs algorithm='max' or 'mixed'.")
-    n_restarts = check.count("n_restarts", n_restarts, 0)
-    if n_restarts and (algorithm == "sum" or init is not None or messages):
-        raise ValueError("n_restarts needs algorithm='max' or 'mixed', no init and messages=False.")
-    n_starts = n_restarts + 1
-    if pairwise and algorithm != "sum":
-        raise ValueError("pairwise needs algorithm='sum'.")
-    check.one_of("on_failure", on_failure, ("report", "minimise"))
-    if on_failure == "minimise" and (algorithm != "sum" or not tol):
-        raise ValueError("on_failure='minimise' needs algorithm='sum' and tol above 0.")
-    if messages and algorithm == "mixed":
-        raise ValueError("messages are not there for mixed-product: start it from an assignment.")
-    fields, n_rows = checked_fields(model, field)
-    bits = Bits(model, fields)
-    n, m = model.weights.shape
-    dtype = model.dtype if bits.largest <= LARGEST[np.dtype(np.float32)] else np.dtype(np.float64)
-    if bits.largest > LARGEST[dtype] and algorithm != "max":
-        raise ValueError(
-            f"weights must be at most {LARGEST[dtype] / bits.factor:g} in absolute value, "
-            f"got {bits.largest / bits.factor:g}."
-        )
-    init, n_rows = checked_start(init, algorithm, bits, n, m, n_rows)
-    single, n_rows = n_rows is None, (n_rows or 1) * n_starts
-
-    # Cycles are told by the residuals of all sweeps (memory that is not touched costs nothing).
-    told = tol and n_rows * max_iter <= LONGEST_HISTORY
-    n_history = max_iter if history or told else 0
-    settings, problem, record = prepared(
-        kind,
-        model,
-        bits.repeated(n_starts),
-        dtype,
-        n_rows,
-        damping,
-        tol,
-        max_iter,
-        n_history,
-        n_threads,
+    options = BPOptions(
+        algorithm=algorithm,
+        damping=damping,
+        tol=tol,
+        max_iter=max_iter,
+        history=history,
+        messages=messages,
+        pairwise=pairwise,
+        polish=polish,
+        n_restarts=n_restarts,
+        spectral_radius=spectral_radius,
+        on_failure=on_failure,
+        n_threads=n_threads,
     )
+    fields, n_rows = checked_fields(model, field)
+    units = BinaryUnits(model, fields)
+    dtype = message_dtype(options, units)
+    n_restarts, starts = checked_restarts(options, starts, units, rng, init is not None)
+    init, n_rows = checked_init(init, algorithm, units, n_rows)
+    single, n_starts = n_rows is None, n_restarts + 1
+    n_rows = (n_rows or 1) * n_starts
+
+    settings, problem, record = prepared(options, units.repeated(n_starts), dtype, n_rows)
     if n_restarts:
-        scatter(model, bits, record, n_starts, generator(rng))
-    n_padded = record.hidden.shape[1]
-    shared = n_rows == 1 and n * m > SHARED
-    n_workers = workers_for(n_rows, n_rows * n * m * 10, n_threads)
-    keep = bool(messages or pairwise or init is not None) and algorithm != "mixed"
-    n_seats = n_rows if keep or shared else n_workers
-    if algorithm == "mixed":
-        shape = n_seats, n, 0
-    else:
-        shape = n_seats, n, n_padded
-    with borrowed(shape, dtype) as ratios:
-        set_start(kind, model, bits, init, ratios, record)
-        if shared:
-            _solve_shared(settings, problem, ratios, record, n_threads)
-        else:
-            n_blocks = -(-n // bp_types.BLOCK)
-            partial = seats(n_workers, n_blocks, n_padded, dtype, kind)
-            queue = np.zeros(2, np.int64)
-            arguments = settings, problem, ratios, record, partial, queue
-            in_parallel(kernels.belief_propagation, arguments, n_workers)
-        if n_history:
+        set_assignments(units, record, starts, n_starts, rng)
+    layout = message_layout(options, units, n_rows, init is not None)
+    with borrowed(layout.shape, dtype) as ratios:
+        set_start(options, units, init, ratios, record)
+        _solve(settings, problem, ratios, record, layout, options.n_threads)
+        if record.history.size:
             mark_cycles(record)
         if on_failure == "minimise":
-            search = functools.partial(_from_assignments, n_threads=n_threads)
-            minimise(model, bits, record, ratios, settings.tol, search)
-        pairs = _pairwise(pairwise, single, model, bits, problem, ratios, record, n_threads)
-        kept = None
-        if messages:
-            kept = ratios[:, :, :m].copy()
-            if algorithm == "sum":
-                np.log(kept, out=kept)
-            kept = kept.astype(model.dtype, copy=False)
-    if polish:
-        joint = algorithm == "max"
-        polish_rows(model, bits, problem, record, joint, settings.chunk, n_threads)
+            search = functools.partial(_from_assignments, n_threads=options.n_threads)
+            minimise(units, record, ratios, settings.tol, search)
+        pairs = _pairwise(options, units, problem, ratios, record) if pairwise else None
+        kept = _log_messages(options, units, ratios) if messages else None
+    optimal = polish_rows(options, units, settings, problem, record) if options.polishes else None
     if n_restarts:
-        record = best_of(record, n_starts)
-    radius = spectral_radius(model.weights * bits.factor) if certificate else None
-    return beliefs_of(algorithm, model, bits, record, history, single, kept, pairs, radius)
-
-
-def prepared(
-    kind, model, bits, dtype, n_rows, damping, tol, max_iter, n_history, n_threads=None
-):  # fmt: skip
-    """Settings, problem and fresh record for the kernels."""
-    largest = max(0.1, bits.largest)
-    limit = 80 if dtype == np.float32 else 690
-    floor = np.finfo(dtype).eps * np.sqrt(max(model.weights.shape))
-    settings = Settings(
-        algorithm=kind,
-        adaptive=damping is None and kind != bp_types.MIXED,
-        tol=max(tol, floor) if tol else -1.0,
-        max_iter=max_iter,
-        fold=4 * largest < limit,
-        chunk=max(1, int(690 / largest)),
-        flush=max(1, int(limit / largest)),
-        refresh=max(1, int(690 / largest)),
-    )
-    problem = _problem(kind, model, bits, dtype, n_threads)
-    n, n_padded = len(model.weights), problem.hidden_field.shape[1]
-    record = _record(n_rows, n, n_padded, n_history, damping)
-    record.hidden[:] = problem.hidden_field
-    return settings, problem, record
-
-
-def _problem(kind, model, bits, dtype, n_threads):
-    n, m = model.weights.shape
-    n_padded = -(-m // bp_types.PADDING) * bp_types.PADDING
-    factor = dtype.type(bits.factor)
-    weights = exponentials = np.zeros((0, n_padded), dtype)
-    if kind != bp_types.SUM:
-        weights = np.zeros((n, n_padded), dtype)
-        np.multiply(model.weights, factor, out=weights[:, :m], casting="same_kind")
-    if kind != bp_types.MAX:
-        exponentials = np.empty((n, n_padded), dtype)
-        arguments = model.weights, float(bits.factor), np.zeros(1, np.int64), exponentials
-        n_workers = workers_for(-(-n // bp_types.BLOCK), 4 * n * m, n_threads)
-        in_parallel(kernels.exponentials, arguments, n_workers)
-    hidden = np.full((len(bits.fields[1]), n_padded), NEVER)
-    hidden[:, :m] = bits.fields[1]
-    sums = weights.sum(1, dtype=np.float64) if kind == bp_types.MIXED else np.zeros(0)
-    return Problem(weights, exponentials, sums, bits.fields[0], hidden)
-
-
-def _record(n_rows, n, n_padded, n_history, damping):
-    return Record(
-        visible=np.zeros((n_rows, n)),
-        hidden=np.zeros((n_rows, n_padded)),
-        best=np.zeros((n_rows, n), bool),
-        objective=np.full(n_rows, -np.inf),
-        bethe=np.zeros(n_rows),
-        status=np.zeros(n_rows, np.int64),
-        n_iter=np.zeros(n_rows, np.int64),
-        residual=np.zeros(n_rows),
-        damping=np.full(n_rows, damping or 0.0),
-        smallest=np.full(n_rows, np.inf),
-        since=np.zeros(n_rows, np.int64),
-        history=np.zeros((n_rows, n_history) if n_history else (0, 0)),
+        record, optimal = best_of(record, optimal, n_starts)
+    return beliefs_of(
+        options,
+        units,
+        record,
+        single,
+        messages=kept,
+        pairwise=pairs,
+        local_maximum=optimal,
+        spectral_radius=spectral_radius_bound(units.weights()) if spectral_radius else None,
     )
 
 
-def seats(n_seats, n_blocks, n_padded, dtype, kind):
-    """Fresh `Partial` of so many seats."""
-    fields = n_seats if kind == bp_types.MAX else 0
-    return Partial(
-        beliefs=np.zeros((n_seats, 3, n_padded), dtype),
-        logs=np.zeros((n_seats, n_blocks, n_padded)),
-        fields=np.zeros((fields, n_blocks, n_padded)),
-        change=np.zeros((n_seats, n_blocks)),
-        value=np.zeros((n_seats, n_blocks)),
-    )
+def _solve(settings, problem, messages, record, layout, n_threads):
+    """Iterate all rows to their ends, by the kernels."""
+    if layout.shared:
+        _solve_shared(settings, problem, messages, record, n_threads)
+        return
+    n_workers = layout.n_workers
+    workspaces = new_workspaces(n_workers, record, messages.dtype, settings.algorithm)
+    arguments = settings, problem, messages, record, workspaces, np.zeros(2, np.int64)
+    in_parallel(bp_kernels.belief_propagation, arguments, n_workers)
 
 
-def _solve_shared(settings, problem, ratios, record, n_threads):
-    """Sweep a single row, all threads at it."""
-    n, n_padded = record.visible.shape[1], record.hidden.shape[1]
-    n_blocks = -(-n // bp_types.BLOCK)
-    n_workers = workers_for(n_blocks, n * n_padded * 10, n_threads)
-    partial = seats(1, n_blocks, n_padded, ratios.dtype, settings.algorithm)
+def _solve_shared(settings, problem, messages, record, n_threads):
+    """Iterate a single row, each sweep shared between the threads."""
+    workspaces = new_workspaces(1, record, messages.dtype, settings.algorithm)
+    n_blocks, work = workspaces.change.shape[1], record.visible.size * record.hidden.size * 10
+    n_workers = workers_for(n_blocks, work, n_threads)
     log_odds = record.hidden[0]
-    partial.beliefs[0] = *sigmoid_pair(log_odds), log_odds
+    workspaces.beliefs[0] = *sigmoid_pair(log_odds), log_odds
     queue = np.zeros(1, np.int64)
-    arguments = settings, problem, ratios, record, partial, queue
+    arguments = settings, problem, messages, record, workspaces, queue
+
+    def sweep():
+        queue[0] = 0
+        in_parallel(bp_kernels.sweep_blocks, arguments, n_workers)
+        bp_kernels.conclude_sweep(settings, problem, record, workspaces)
+
     while record.status[0] <= RUNNING:
-        queue[0] = 0
-        in_parallel(kernels.sweep_blocks, arguments, n_workers)
-        kernels.conclude_sweep(settings, problem, record, partial)
-    if settings.algorithm == bp_types.SUM:
-        queue[0] = 0
-        in_parallel(kernels.sweep_blocks, arguments, n_workers)
-        kernels.conclude_sweep(settings, problem, record, partial)
+        sweep()
+    if settings.algorithm == bp_types.SUM_PRODUCT:
+        sweep()  # the row has ended: this computes the Bethe log-partition
 
 
 def _from_assignments(weights, visible_field, hidden_field, tol, n_threads=None):
-    """Fixed point near the largest local maximum of log p(v) near which sum-product finds one.
+    """Fixed point of sum-product near a local maximum of log p(v), the largest that has one.
 
-    Where large weights are at odds with each other, sweeps from no message cycle, and the Bethe
-    free energy is lowest at beliefs that mean nothing; near a good assignment there may be a fixed
-    point all the same, and the log-partition is then about that of the states around it.
+    With large frustrated weights, sweeps from uniform messages cycle, and the minimum of the Bethe
+    free energy is far from the true marginals. There may still be a fixed point near a probable
+    assignment; its Bethe log-partition is about that of the states around the assignment.
     """
     model = RBM(weights, Bernoulli(visible_field), Bernoulli(hidden_field))
-    visible = np.random.default_rng(0).random((N_MAXIMA, len(weights))) < 0.5
+    visible = np.random.default_rng(0).random((N_ASSIGNMENTS, len(weights))) < 0.5
     maxima = belief_propagation(
         model, algorithm="mixed", init=visible, max_iter=1, polish=True, n_threads=n_threads
     )
-    options = {"tol": tol, "max_iter": SWEEPS, "messages": True, "n_threads": n_threads}
+    options = {
+        "tol": tol, "max_iter": MAX_FALLBACK_SWEEPS, "messages": True, "n_threads": n_threads,
+    }  # fmt: skip
     for best in np.argsort(-maxima.objective):
         messages = weights * maxima.assignment[0][best][:, None]
         found = belief_propagation(model, init=messages, **options)
@@ -340,23 +277,30 @@ def _from_assignments(weights, visible_field, hidden_field, tol, n_threads=None)
     )
 
 
-def _pairwise(wanted, single, model, bits, problem, ratios, record, n_threads):
-    if not wanted:
-        return None
-    n_rows, (n, m) = len(record.visible), model.weights.shape
-    mean = wanted == "mean"
-    out = np.zeros((1 if mean else n_rows, n, ratios.shape[2]), ratios.dtype)
+def _log_messages(options, units, messages):
+    """Log-messages without padding, in the type of the model."""
+    kept = messages[:, :, : units.model.weights.shape[1]].copy()
+    if options.algorithm == "sum":
+        np.log(kept, out=kept)
+    return kept.astype(units.model.dtype, copy=False)
+
+
+def _pairwise(options, units, problem, messages, record):
+    """Expected products <v_i h_j> of each row, or their average over rows."""
+    n_rows, (n, m) = len(record.visible), units.model.weights.shape
+    mean = options.pairwise == "mean"
+    out = np.zeros((1 if mean else n_rows, n, messages.shape[2]), messages.dtype)
     scales = np.full(n_rows, 1 / n_rows if mean else 1.0)
-    n_tasks = -(-n // bp_types.PAIR_BLOCK)
-    n_workers = workers_for(n_tasks, 10 * ratios.size, n_threads)
-    arguments = problem, ratios, record, scales, np.zeros(1, np.int64), out
-    in_parallel(kernels.pair_beliefs, arguments, n_workers)
+    n_tasks = -(-n // bp_types.PAIR_BLOCK_UNITS)
+    n_workers = workers_for(n_tasks, 10 * messages.size, options.n_threads)
+    arguments = problem, messages, record, scales, np.zeros(1, np.int64), out
+    in_parallel(bp_kernels.pair_beliefs, arguments, n_workers)
     out = out[:, :, :m]
-    if bits.factor != 1:
-        (ov, oh), (sv, sh) = bits.offsets, bits.scales
-        p = [sigmoid_pair(x)[0] for x in (record.visible, record.hidden[:, :m])]
+    if units.factor != 1:
+        (o_v, o_h), (s_v, s_h) = units.offsets, units.scales
+        p_v, p_h = (sigmoid_pair(x)[0] for x in (record.visible, record.hidden[:, :m]))
         if mean:
-            p = [x.mean(0, keepdims=True) for x in p]
-        out = ov * oh + ov * sh * p[1][:, None] + oh * sv * p[0][:, :, None] + sv * sh * out
-    out = np.ascontiguousarray(out, dtype=model.dtype)
-    return out[0] if mean or single else out
+            p_v, p_h = (x.mean(0, keepdims=True) for x in (p_v, p_h))
+        out = o_v * o_h + o_v * s_h * p_h[:, None] + o_h * s_v * p_v[:, :, None] + s_v * s_h * out
+    out = np.ascontiguousarray(out, dtype=units.model.dtype)
+    return out[0] if mean else out

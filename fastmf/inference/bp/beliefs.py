@@ -1,79 +1,103 @@
-"""What belief propagation returns."""
+"""The result of belief propagation."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from fastmf._outcomes import is_converged, messages_of
+from fastmf._outcomes import POLISHED, is_converged, messages_of
 from fastmf.inference.fixed_point import FixedPoint, trace_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Beliefs(FixedPoint):
-    """What `belief_propagation` returns: a `FixedPoint` with more in it.
+    """Beliefs, log-partition and assignments that `belief_propagation` returns: a `FixedPoint`.
 
     Parameters
     ----------
     log_partition : float or array
         Sum-product: Bethe log-partition. Max- and mixed-product: `objective`.
     assignment : tuple of arrays (visible, hidden)
-        Sum-product: the likelier value of each unit. Max- and mixed-product: the best visible
-        assignment of any sweep, and the best hidden one beside it.
+        Sum-product: the more probable value of each unit. Max- and mixed-product: the best visible
+        assignment of all sweeps, polished unless polish=False, and the best hidden one given it.
+        `converged` and `mean` are those of the messages, not of this assignment.
     objective : float or array
-        Max-product: minus the energy of the assignment, a lower bound of its maximum.
+        Max-product: minus the energy of the assignment, a lower bound of the maximum.
         Mixed-product: log of the sum of exp(-energy) over the hidden units, likewise.
         Sum-product: None.
+    local_maximum : bool or array, optional
+        Whether no flip of one visible unit raises `objective`. None for assignments that were not
+        polished.
     messages : array of shape (n_visible, n_hidden) or (n_rows, n_visible, n_hidden), optional
         Log-ratios m(high) / m(low) of the messages from visible to hidden units.
     pairwise : array of shape (n_visible, n_hidden) or (n_rows, n_visible, n_hidden), optional
         Expected products <v_i h_j>, of each row or averaged over rows.
     damping : float or array
-        Damping of the row in the end (a sweep that confirms convergence has none).
+        Damping of the row at its end (a sweep that confirms convergence is undamped).
     spectral_radius : float, optional
-        Below 1, sum-product has one fixed point, whatever the fields, and converges from any start.
-        An upper bound; above 1 it says nothing.
+        Upper bound of the spectral radius of Mooij and Kappen (2007). Below 1, sum-product has one
+        fixed point, whatever the fields, and converges to it from any messages.
     """
 
     assignment: tuple | None = None
     objective: np.ndarray | float | None = None
+    local_maximum: np.ndarray | bool | None = None
     messages: np.ndarray | None = None
     pairwise: np.ndarray | None = None
     damping: np.ndarray | float = 0.0
     spectral_radius: float | None = None
 
 
-def beliefs_of(algorithm, model, bits, record, history, single, messages, pairs, radius):
-    """The `Beliefs` that a record holds."""
+def beliefs_of(
+    options, units, record, single, *, messages, pairwise, local_maximum, spectral_radius
+):
+    """The `Beliefs` of a record; without the axis of rows if `single`."""
+    model = units.model
     dtype, m = model.dtype, model.weights.shape[1]
     log_odds = record.visible, record.hidden[:, :m]
-    means, variances = bits.means(log_odds)
-    if algorithm == "sum":
-        assignment, objective = tuple(x > 0 for x in log_odds), None
-        log_partition = record.bethe + bits.constant
-    else:
-        fields = bits.fields[1] + (record.best.astype(dtype) @ model.weights) * bits.factor
-        assignment = record.best, fields > 0
-        log_partition = objective = record.objective + bits.constant
-    one = (lambda x: None if x is None else x[0]) if single else (lambda x: x)
+    means, variances = units.means(log_odds)
+    assignment, objective = _decoded(options, units, record)
+    log_partition = (record.bethe if objective is None else record.objective) + units.constant
     tilts = [
-        x / s - prior.field for x, s, prior in zip(log_odds, bits.scales, model.layers, strict=True)
+        x / scale - prior.field
+        for x, scale, prior in zip(log_odds, units.scales, model.layers, strict=True)
     ]
-    cast = lambda parts: tuple(one(np.asarray(x, dtype)) for x in parts)  # noqa: E731
+    converged, message = is_converged(record.status), messages_of(record.status)
+    if local_maximum is not None:
+        polished = np.char.add(message, POLISHED)
+        message = np.where(local_maximum & ~converged, polished, message)
+
+    def row(x):
+        return x[0] if single and x is not None else x
+
+    def layers(parts):
+        return tuple(row(np.asarray(x, dtype)) for x in parts)
+
     return Beliefs(
-        mean=cast(means),
-        var=cast(variances),
-        b=cast(tilts),
-        a=cast([np.zeros_like(x) for x in log_odds]),
-        log_partition=one(log_partition),
-        converged=one(is_converged(record.status)),
-        n_iter=one(record.n_iter),
-        residual=one(record.residual),
-        message=one(messages_of(record.status)),
-        history=one(trace_of(record) if history else None),
-        assignment=cast(bits.values(k, x) for k, x in enumerate(assignment)),
-        objective=one(objective),
-        messages=one(messages),
-        pairwise=pairs,
-        damping=one(record.damping),
-        spectral_radius=radius,
+        mean=layers(means),
+        var=layers(variances),
+        b=layers(tilts),
+        a=layers([np.zeros_like(x) for x in log_odds]),
+        log_partition=row(log_partition),
+        converged=row(converged),
+        n_iter=row(record.n_iter),
+        residual=row(record.residual),
+        message=row(message),
+        history=row(trace_of(record) if options.history else None),
+        assignment=layers(units.values(k, x) for k, x in enumerate(assignment)),
+        objective=row(objective),
+        local_maximum=row(local_maximum),
+        messages=row(messages),
+        pairwise=row(pairwise) if options.pairwise != "mean" else pairwise,
+        damping=row(record.damping),
+        spectral_radius=spectral_radius,
     )
+
+
+def _decoded(options, units, record):
+    """{0, 1} units of both layers that are decoded as 1, and the objective (None: sum-product)."""
+    if options.algorithm == "sum":
+        m = units.model.weights.shape[1]
+        return (record.visible > 0, record.hidden[:, :m] > 0), None
+    best = record.best.astype(units.model.dtype)
+    hidden = units.fields[1] + (best @ units.model.weights) * units.factor
+    return (record.best, hidden > 0), record.objective + units.constant

@@ -1,22 +1,32 @@
-"""Fixed points of sum-product by Newton steps on log-messages, where nothing else settles."""
+"""Fixed points of sum-product by Newton steps on the log-messages.
+
+A sweep maps the log-messages s_ij of visible to hidden units to
+
+    H_j = c_j + sum_i s_ij,    r_ij = softplus(H_j - s_ij + W_ij) - softplus(H_j - s_ij),
+    V_i = b_i + sum_j r_ij,    s_ij' = softplus(V_i - r_ij + W_ij) - softplus(V_i - r_ij),
+
+with cavity log-odds H_j - s_ij and V_i - r_ij; a fixed point has s' = s. Its Bethe log-partition is
+
+    sum_i softplus(V_i) + sum_j softplus(H_j) + sum_ij (softplus(V_i - r_ij) - softplus(V_i)).
+"""
 
 import numpy as np
 
 from fastmf.inference.bp.bethe import StationaryPoint
 from fastmf.special import sigmoid, softplus
 
-# Couplings and fields are turned up by equal factors in so many stages.
-STAGES = 16
-# Newton steps in a stage, and in the last one.
-MAX_ITER, LAST_ITER = 10, 50
-# On the way a log-message may be wrong by so much.
-ROUGH = 1e-3
-SMALLEST_SHARE = 0.1
-# Pairs of units that follow each other more closely are taken to this precision in a step.
-LOOSEST = 1e-12
+# Number of stages of the continuation, in which couplings and fields grow by equal factors.
+N_STAGES = 16
+# Largest number of Newton steps in a stage, and in the last one.
+MAX_STAGE_STEPS, MAX_LAST_STEPS = 10, 50
+# Tolerance of the log-messages in all stages but the last.
+STAGE_TOLERANCE = 1e-3
+MIN_STEP_SIZE = 0.1
+# Lower bound of 1 - a b in `_MessageSweep.step`: for strongly coupled pairs it would be rounding.
+MIN_PIVOT = 1e-12
 
 
-def newton(weights, visible_field, hidden_field, tol, messages=None):
+def newton_fixed_point(weights, visible_field, hidden_field, tol, messages=None):
     """Find a fixed point of sum-product by Newton steps.
 
     Parameters
@@ -26,8 +36,8 @@ def newton(weights, visible_field, hidden_field, tol, messages=None):
     tol : float
         Stop when a sweep would change no log-message to a hidden unit, nor its log-odds, by more.
     messages : array of shape (n_visible, n_hidden), optional
-        Log-ratios from visible to hidden units to start from. None: the fixed point of weak
-        couplings is followed while they are turned up.
+        Log-messages from visible to hidden units to start from. None: continuation from the fixed
+        point of weak couplings.
 
     Returns
     -------
@@ -35,35 +45,74 @@ def newton(weights, visible_field, hidden_field, tol, messages=None):
 
     Notes
     -----
-    Beliefs of units that strong couplings tie to each other hide in rounding what tells them
-    apart, and so does the free energy as a function of them; logarithms of messages do not. Weak
-    couplings have one fixed point, and where couplings and fields grow together it moves smoothly,
-    but for folds: there the steps must find another one, and may fail.
+    The beliefs of strongly coupled units differ by less than rounding, and so the Bethe free energy
+    as a function of them cannot be minimised accurately; log-messages keep the difference. Weak
+    couplings have one fixed point, and as couplings and fields grow together it moves continuously
+    up to fold bifurcations: there the steps must find another fixed point, and may fail.
     """
     n_iter, factors = 0, np.ones(1)
     if messages is None:
         messages = np.zeros_like(weights)
-        factors = np.geomspace(min(1, 1 / abs(weights).max(initial=1e-300)), 1, STAGES)
-    for factor, before in zip(factors, [factors[0], *factors], strict=False):
+        factors = np.geomspace(min(1, 1 / abs(weights).max(initial=1e-300)), 1, N_STAGES)
+    for factor, previous in zip(factors, [factors[0], *factors], strict=False):
         parts = (factor * part for part in (weights, visible_field, hidden_field))
-        here = _Sweep(*parts, messages * (factor / before))
+        sweep = _MessageSweep(*parts, messages * (factor / previous))
         last = factor == factors[-1]
-        for _ in range(LAST_ITER if last else MAX_ITER):
-            if here.residual <= (tol if last else ROUGH):
+        for _ in range(MAX_LAST_STEPS if last else MAX_STAGE_STEPS):
+            if sweep.residual <= (tol if last else STAGE_TOLERANCE):
                 break
-            here, n_iter = here.towards(here.step()), n_iter + 1
-        messages = here.messages
+            sweep, n_iter = sweep.line_search(sweep.step()), n_iter + 1
+        messages = sweep.messages
     return StationaryPoint(
-        log_odds=(here.visible, here.hidden),
+        log_odds=(sweep.visible, sweep.hidden),
         messages=np.exp(messages),
-        log_partition=here.log_partition(),
-        residual=float(here.residual),
+        log_partition=sweep.log_partition(),
+        residual=float(sweep.residual),
         n_iter=n_iter,
     )
 
 
-class _Sweep:
-    """An undamped sweep from log-messages of the visible units, and its linear form."""
+def confirmed(weights, visible_field, hidden_field, point):
+    """Beliefs of the messages of a point, and their change in an undamped sweep.
+
+    Parameters
+    ----------
+    weights : float64 array of shape (n_visible, n_hidden)
+    visible_field, hidden_field : array of shape (n_visible,) and (n_hidden,)
+    point : StationaryPoint
+        Its messages and number of iterations are read.
+
+    Returns
+    -------
+    StationaryPoint
+        The residual is that of `belief_propagation`: the largest change of a belief in a sweep, or
+        squared relative change of its log-odds.
+    """
+    low, high = np.minimum(weights, 0), np.maximum(weights, 0)
+    # Pair beliefs that underflow give messages of 0, infinity or NaN.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        messages = np.nan_to_num(np.log(point.messages), nan=0.0).clip(low, high)
+    parts = weights, visible_field, hidden_field
+    sweep = _MessageSweep(*parts, messages)
+    after = _MessageSweep(*parts, (messages + sweep.change).clip(low, high))
+    log_odds, new_log_odds = (sweep.visible, sweep.hidden), (after.visible, after.hidden)
+    return StationaryPoint(
+        log_odds=log_odds,
+        messages=np.exp(messages),
+        log_partition=sweep.log_partition(),
+        residual=max(map(_belief_change, log_odds, new_log_odds)),
+        n_iter=point.n_iter,
+    )
+
+
+def _belief_change(old, new):
+    """Largest change of a belief, or squared relative change of its log-odds."""
+    relative = (new - old) / (1 + abs(old) + abs(new))
+    return float(np.maximum(abs(sigmoid(new) - sigmoid(old)), relative**2).max(initial=0))
+
+
+class _MessageSweep:
+    """An undamped sweep from log-messages of the visible units, and its linearisation."""
 
     def __init__(self, weights, visible_field, hidden_field, messages):
         self.weights, self.messages = weights, messages
@@ -78,43 +127,45 @@ class _Sweep:
         self.norm = np.linalg.norm(self.change)
         self.residual = max(abs(self.change).max(), abs(self.change.sum(0)).max())
 
-    def towards(self, step):
-        """The sweep from messages moved along a step, as far as they change less there."""
+    def line_search(self, step):
+        """The sweep from messages moved along a step, with a step size at which `norm` falls."""
         low, high = np.minimum(self.weights, 0), np.maximum(self.weights, 0)
-        share = 1.0
-        while share > SMALLEST_SHARE:
-            moved = (self.messages + share * step).clip(low, high)
-            there = _Sweep(self.weights, *self.fields, moved)
-            if there.norm < (1 - 1e-4 * share) * self.norm:
-                return there
-            share /= 2
-        return _Sweep(self.weights, *self.fields, self.messages + self.change / 2)
+        step_size = 1.0
+        while step_size > MIN_STEP_SIZE:
+            moved = (self.messages + step_size * step).clip(low, high)
+            after = _MessageSweep(self.weights, *self.fields, moved)
+            if after.norm < (1 - 1e-4 * step_size) * self.norm:
+                return after
+            step_size /= 2
+        return _MessageSweep(self.weights, *self.fields, self.messages + self.change / 2)
 
     def step(self):
-        """Change of the messages that would make the linear form of the sweep stand still.
+        """Newton step of the log-messages s: the root of the linearised change.
 
-        With slopes a of messages to visible units and b of those back, changes obey
-        ds = change + b (dV - dr) and dr = a (dH - ds), where dV and dH are the sums of dr and ds:
-        pair by pair ds = (change + b dV - a b dH) / (1 - a b), and dV and dH solve the equations
-        that the sums are. Those of the visible units are eliminated.
+        With derivatives a of the messages r to visible units and b of those back,
+
+            ds = change + b (dV - dr),  dr = a (dH - ds),  dV_i = sum_j dr_ij,  dH_j = sum_i ds_ij.
+
+        For each pair ds = (change + b dV - a b dH) / (1 - a b), so dV and dH solve the linear
+        system of the two sums; dV is eliminated.
         """
-        a, rest_a = _slope(self.hidden_cavity, self.weights)
-        b, rest_b = _slope(self.visible_cavity, self.weights)
-        # Both have the sign of the weight.
-        rest = np.maximum(rest_a + abs(a) * rest_b, LOOSEST)
-        own, a_share, b_share = a * b / rest, a / rest, b / rest
-        first, second = 1 + own.sum(1), 1 + own.sum(0)
-        right = -(a_share * self.change).sum(1)
-        rest_right = (self.change / rest).sum(0)
+        a, complement_a = _derivative(self.hidden_cavity, self.weights)
+        b, complement_b = _derivative(self.visible_cavity, self.weights)
+        # 1 - a b; both have the sign of the weight.
+        pivot = np.maximum(complement_a + abs(a) * complement_b, MIN_PIVOT)
+        diagonal, a_scaled, b_scaled = a * b / pivot, a / pivot, b / pivot
+        first, second = 1 + diagonal.sum(1), 1 + diagonal.sum(0)
+        right_first = -(a_scaled * self.change).sum(1)
+        right_second = (self.change / pivot).sum(0)
         try:
-            of_hidden = np.linalg.solve(
-                np.diag(second) - b_share.T @ (a_share / first[:, None]),
-                rest_right + b_share.T @ (right / first),
+            hidden_step = np.linalg.solve(
+                np.diag(second) - b_scaled.T @ (a_scaled / first[:, None]),
+                right_second + b_scaled.T @ (right_first / first),
             )
         except np.linalg.LinAlgError:
             return self.change
-        of_visible = (right + a_share @ of_hidden) / first
-        return (self.change + b * of_visible[:, None] - a * b * of_hidden) / rest
+        visible_step = (right_first + a_scaled @ hidden_step) / first
+        return (self.change + b * visible_step[:, None] - a * b * hidden_step) / pivot
 
     def log_partition(self):
         """Bethe log-partition."""
@@ -122,8 +173,8 @@ class _Sweep:
         return softplus(self.visible).sum() + softplus(self.hidden).sum() + pairs.sum()
 
 
-def _slope(log_odds, weights):
-    """Derivative of a log-message by the log-odds of its cavity, and 1 minus its absolute value."""
+def _derivative(log_odds, weights):
+    """Derivative of a log-message by its cavity log-odds, and 1 minus its absolute value."""
     low, high = np.minimum(weights, 0), np.maximum(weights, 0)
-    slope = sigmoid(log_odds + weights) - sigmoid(log_odds)
-    return slope, sigmoid(-log_odds - high) + sigmoid(log_odds + low)
+    derivative = sigmoid(log_odds + weights) - sigmoid(log_odds)
+    return derivative, sigmoid(-log_odds - high) + sigmoid(log_odds + low)

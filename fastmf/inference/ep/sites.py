@@ -16,8 +16,8 @@ import numpy as np
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.kernels.sites import BLOCK_UNITS, SiteSettings, match_sites, tilt_sites
-from fastmf.models.dbm import side_by_side
 from fastmf.priors._protocol import as_dtype
+from fastmf.priors.concatenated import concatenate
 
 
 class EPProblem(NamedTuple):
@@ -90,7 +90,7 @@ class EPTrace:
 
 def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
     """The problem of a model, in double precision."""
-    prior = side_by_side([as_dtype(layer, np.float64) for layer in model.layers])
+    prior = concatenate([as_dtype(layer, np.float64) for layer in model.layers])
     side = gaussian_side(model, n_threads)
     zero = np.zeros(side.n_units)
     mean, var = prior.moments(zero, zero)

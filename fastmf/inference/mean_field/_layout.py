@@ -1,4 +1,4 @@
-"""From a model to what kernels sweep: packed layers, an order of visits, one array of all units."""
+"""The layout of a model for kernels: packed layers, order of updates, one array of all units."""
 
 import weakref
 
@@ -6,19 +6,20 @@ import numpy as np
 
 from fastmf.kernels.mean_field_types import Layer
 from fastmf.kernels.product import TILE_ROWS, empty_panels, pack, panel_width
-from fastmf.models import DBM, RBM, BoltzmannMachine
-from fastmf.priors._protocol import settled
+from fastmf.models import BoltzmannMachine
+from fastmf.models._layered import Layered
+from fastmf.priors._protocol import precomputed
 
-# Panels of one visit: enough to spread the cost of a visit, few enough to stay in the cache. In a
-# machine coupled to itself a visit is a block, all of whose units see the same old values.
-PANELS = 8
-UNITS_OF_A_BLOCK = 48
+# Panels of one block: enough to make the overhead of a block small, few enough to stay in the
+# cache. In a machine coupled to itself all units of a block are updated from the same old values.
+BLOCK_PANELS = 8
+BLOCK_UNITS = 48
 # Rows whose state a worker's cache holds.
-MOST_ROWS = 52
+MAX_WORKER_ROWS = 52
 
 
 class Layout:
-    """A model as kernels see it.
+    """A model as the arrays that kernels take.
 
     Parameters
     ----------
@@ -30,27 +31,27 @@ class Layout:
     Attributes
     ----------
     layers : tuple of Layer
-    visits : int64 array of shape (n_visits, 3)
-    block : int
-        Columns of the widest visit.
+    blocks : int64 array of shape (n_blocks, 3)
+        One sweep: layer, first panel and last panel of each block of units, in order.
+    max_columns : int
+        Columns of the widest block.
     one_by_one : bool
-        Whether the units of a visit are to be updated one after another.
+        Whether the units of a block are to be updated one after another.
     bounds : list of slice
         Where each of the model's layers is among all units.
     """
 
     def __init__(self, model, order, schedule):
-        if isinstance(model, RBM):
-            self._layered(model.layers, (model.weights,), order, schedule)
-        elif isinstance(model, DBM):
-            self._layered(model.layers, model.weights, order, schedule)
+        if isinstance(model, Layered):
+            self._layered(model.layers, model.couplings, order, schedule)
         elif isinstance(model, BoltzmannMachine):
             self._fully_visible(model, order, schedule)
         else:
             raise TypeError(
                 f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}."
             )
-        self.block = int((self.visits[:, 2] - self.visits[:, 1]).max()) * panel_width(model.dtype)
+        n_panels = int((self.blocks[:, 2] - self.blocks[:, 1]).max())
+        self.max_columns = n_panels * panel_width(model.dtype)
         self.bounds = [slice(la.start, la.start + la.n_units) for la in self.layers]
         self.n_units = max(units.stop for units in self.bounds)
         self.n_couplings = sum(la.couplings.shape[1] * la.n_units for la in self.layers)
@@ -58,7 +59,7 @@ class Layout:
     def _layered(self, priors, weights, order, schedule):
         """A chain of layers, the even ones stored before the odd ones.
 
-        So the neighbours of a layer lie side by side, and one product serves them both.
+        So the neighbours of a layer are contiguous, and one product is enough for both of them.
         """
         sizes = [len(weights[0]), *(w.shape[1] for w in weights)]
         starts = np.zeros(len(sizes), int)
@@ -71,36 +72,36 @@ class Layout:
             above = [weights[k].T] if k < len(weights) else []
             couplings = np.concatenate(below + above) if below and above else (below + above)[0]
             source = starts[k - 1] if below else starts[k + 1]
-            place = sizes[k], int(starts[k]), int(source)
-            layers.append(Layer(settled(prior), *place, *_powers(couplings, order)))
+            bounds = sizes[k], int(starts[k]), int(source)
+            layers.append(Layer(precomputed(prior), *bounds, *_powers(couplings, order)))
         self.layers = tuple(layers)
-        step = PANELS if schedule == "blocked" else 1
+        step = BLOCK_PANELS if schedule == "blocked" else 1
         pieces = [[(k, *v) for v in _pieces(layer, step)] for k, layer in enumerate(layers)]
-        visits = [v for of_layer in pieces[1::2] + pieces[::2] for v in of_layer]
+        blocks = [v for of_layer in pieces[1::2] + pieces[::2] for v in of_layer]
         if schedule == "sequential":
-            # Units of one layer do not meet, so that a visit to a few of them is a visit to each in
-            # turn; the layers alternate, each advancing in proportion to its size.
-            visits = sorted(visits, key=lambda v: v[2] / len(pieces[v[0]]))
-        self.visits = np.array(visits, dtype=np.int64)
+            # Units of one layer are not coupled: updating a block of them is updating each in turn.
+            # Blocks of the layers alternate, in proportion to their sizes.
+            blocks = sorted(blocks, key=lambda v: v[2] / len(pieces[v[0]]))
+        self.blocks = np.array(blocks, dtype=np.int64)
         self.one_by_one = False
 
     def _fully_visible(self, model, order, schedule):
-        prior, powers = settled(model.prior), _powers(model.couplings, order)
+        prior, powers = precomputed(model.prior), _powers(model.couplings, order)
         self.layers = (Layer(prior, model.n_units, 0, 0, *powers),)
         self.one_by_one = schedule == "sequential"
-        step = 1 if self.one_by_one else max(1, UNITS_OF_A_BLOCK // panel_width(model.dtype))
-        visits = [(0, *v) for v in _pieces(self.layers[0], step)]
-        self.visits = np.array(visits, dtype=np.int64)
+        step = 1 if self.one_by_one else max(1, BLOCK_UNITS // panel_width(model.dtype))
+        blocks = [(0, *v) for v in _pieces(self.layers[0], step)]
+        self.blocks = np.array(blocks, dtype=np.int64)
 
     def join(self, parts, whole):
-        """Put the arrays of the layers, or no array, where they belong in (n_rows, n_units)."""
+        """Write the arrays of the layers, where not None, into `whole`, (n_rows, n_units)."""
         for units, part in zip(self.bounds, parts, strict=True):
             if part is not None:
                 whole[:, units] = part
         return whole
 
     def split(self, whole):
-        """The arrays of the layers; of a model with one layer, its only array."""
+        """The arrays of the layers; of a model with one layer, the array itself."""
         if len(self.bounds) == 1:
             return whole
         return tuple(whole[..., units] for units in self.bounds)
@@ -125,17 +126,17 @@ def _pieces(layer, step):
     return [(first, min(first + step, n_panels)) for first in range(0, n_panels, step)]
 
 
-def rows_in_flight(n_rows, n_workers):
-    """Rows that each worker holds at a time: the last round as full as the others.
+def rows_per_worker(n_rows, n_workers):
+    """Number of rows that each worker iterates at a time, so that the last round is full too.
 
-    After a few sweeps each, as in learning, all rows of a round end together, and in few rounds a
-    whole tile of rows too many leaves the last worker with none.
+    With a few sweeps each, as in learning, all rows of a round end together; with few rounds, a
+    tile of rows too many in each leaves no rows for the last worker.
     """
     each = -(-n_rows // n_workers)
-    # Two rounds at least: a thread that is held up in its first leaves its second to the others.
-    n_rounds = max(-(-each // MOST_ROWS), min(2, n_workers))
-    whole = TILE_ROWS if n_rounds > 4 else 2
-    return min(each, -(-each // n_rounds // whole) * whole)
+    # Two rounds at least: the rows of the second one are taken by the threads that are free first.
+    n_rounds = max(-(-each // MAX_WORKER_ROWS), min(2, n_workers))
+    multiple = TILE_ROWS if n_rounds > 4 else 2
+    return min(each, -(-each // n_rounds // multiple) * multiple)
 
 
 _latest = None

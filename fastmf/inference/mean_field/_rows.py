@@ -1,18 +1,18 @@
-"""What all mean-field solvers do around their kernels: options, starts and tilts, results."""
+"""Arguments and results of all mean-field solvers: starts, external tilts, records."""
 
 import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._outcomes import is_converged, messages_of
 from fastmf.inference.fixed_point import FixedPoint, trace_of
-from fastmf.kernels.mean_field_types import Record, Tilt
+from fastmf.kernels.mean_field_types import MeanFieldRecord, Tilt
 from fastmf.priors._protocol import contains, n_units, sample
 
 
 def record_from(state, max_iter, history):
-    """A record of rows that start from this state, (4, n_rows, n_units), and change it."""
+    """A record of rows that start from `state`, (4, n_rows, n_units), which is changed in place."""
     n_rows = state.shape[1]
-    return Record(
+    return MeanFieldRecord(
         state=state,
         status=np.zeros(n_rows, np.int64),
         n_iter=np.zeros(n_rows, np.int64),
@@ -22,7 +22,7 @@ def record_from(state, max_iter, history):
 
 
 def start_and_tilt(model, layout, init, field, precision, clamp, rng):
-    """A state with means and variances to start from, the tilt from outside, the number of rows."""
+    """Starting state, external tilt, and number of rows (None without rows)."""
     sizes = [n_units(prior) for prior in model.layers]
     dtype = model.dtype
 
@@ -51,7 +51,7 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
         masks.append(~np.isnan(part))
         mean[k] = np.where(masks[k], part, 0 if mean[k] is None else mean[k])
         if not np.where(masks[k], contains(model.layers[k], mean[k]), True).all():
-            raise ValueError(f"clamp holds values outside the support of {model.layers[k]!r:.40}.")
+            raise ValueError(f"clamp has values outside the support of {model.layers[k]!r:.40}.")
     tilt = Tilt(
         field=_tilt_rows(layout, field, n_rows, dtype),
         precision=_tilt_rows(layout, precision, n_rows, dtype),
@@ -61,7 +61,7 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
     layout.join(mean, state[0])
     layout.join(var, state[1])
     if tilt.clamped.size:
-        # What is held has no variance, also where a mask holds it at a start that has one.
+        # Clamped units have no variance, also where a mask clamps a start that has one.
         state[1][np.broadcast_to(tilt.clamped, state[1].shape)] = 0
     return state, tilt, n_rows
 
@@ -94,12 +94,12 @@ def _tilt_rows(layout, parts, n_rows, dtype):
     """The parts of all layers in one array, with no, one, or `n_rows` rows."""
     if all(part is None for part in parts):
         return np.zeros((0, layout.n_units), dtype)
-    with_rows = any(part is not None and part.ndim == 2 for part in parts)
-    return layout.join(parts, np.zeros((n_rows if with_rows else 1, layout.n_units), dtype))
+    has_rows = any(part is not None and part.ndim == 2 for part in parts)
+    return layout.join(parts, np.zeros((n_rows if has_rows else 1, layout.n_units), dtype))
 
 
 def result(layout, record, log_partition, single):
-    """The `FixedPoint` that a record holds."""
+    """The `FixedPoint` of a record; the log-partition may be None."""
     one = (lambda x: x[0]) if single else (lambda x: x)
     mean, var, b, a = (layout.split(one(part)) for part in record.state)
     return FixedPoint(
@@ -107,7 +107,7 @@ def result(layout, record, log_partition, single):
         var=var,
         b=b,
         a=a,
-        log_partition=one(log_partition),
+        log_partition=None if log_partition is None else one(log_partition),
         converged=one(is_converged(record.status)),
         n_iter=one(record.n_iter),
         residual=one(record.residual),

@@ -1,16 +1,17 @@
-"""What the mean-field expansion leaves out of the log-partition, at the solutions of TAP."""
+"""Terms of the log-partition beyond second order in the couplings, at solutions of TAP."""
 
 import numpy as np
 
 from fastmf.inference.gaussian.bipartite import Bipartite
-from fastmf.models import DBM
+from fastmf.priors._domain import two_values
 
-# Smallest variance, and distance of a mean from the ends: a unit that is fixed takes no part.
-FIXED = 1e-12
+# Smallest variance, and distance of a mean from the ends of its interval: the terms of a unit that
+# is as certain as that are negligible.
+MIN_VARIANCE = 1e-12
 
 
-def beyond_tap(model, mean, var, *, tol=1e-2, max_iter=100):
-    """Correct the log-partition of solutions of second-order TAP.
+def log_partition_correction(model, mean, var, *, tol=1e-2, max_iter=100):
+    """Correction of the log-partition of second-order TAP: ring diagrams and pairs of units.
 
     Parameters
     ----------
@@ -18,10 +19,10 @@ def beyond_tap(model, mean, var, *, tol=1e-2, max_iter=100):
     mean, var : tuples of arrays of shape (n_rows, n_units)
         Moments of each layer at the solutions, as in `FixedPoint`.
     tol : float, default 1e-2
-        How close the variances of the rings' Gaussian must come to these, as a share. It is the
-        square of this that the result is wrong by.
+        Largest relative difference between the variances of the Gaussian that sums the rings and
+        these. The error of the result is of the order of its square.
     max_iter : int, default 100
-        Of the search for that Gaussian.
+        Iterations for the precision of that Gaussian.
 
     Returns
     -------
@@ -30,42 +31,42 @@ def beyond_tap(model, mean, var, *, tol=1e-2, max_iter=100):
 
     Notes
     -----
-    The second order of the expansion in the couplings, the sum of W^2 c c / 2, is the first of all
-    rings, the diagrams in which each unit is met twice and enters by its variance alone. All of
-    them together are a Gaussian's (Parisi & Potters 1995; Opper & Winther 2001),
+    The second order of the expansion in the couplings, the sum of W^2 v v / 2, is the first ring
+    diagram; in a ring each unit has two couplings and enters by its variance alone. The sum of all
+    rings is that of a Gaussian (Parisi & Potters 1995; Opper & Winther 2001),
 
-        min over t of [t c - ln det(diag(t) - J)] / 2 - sum (ln c + 1) / 2,
+        min over t of [t v - ln det(diag(t) - J)] / 2 - sum (ln v + 1) / 2,
 
-    which is what adaptive TAP has in the place of the second order. Here it is taken at the moments
-    of TAP, so that phases which adaptive TAP would merge stay apart.
+    which adaptive TAP has in the place of the second order. Here it is evaluated at the moments of
+    TAP, so that solutions which are one in adaptive TAP stay distinct.
 
-    For units of two values there is more. Rings along a single coupling are replaced by all that
-    two such units do to each other, as in the Bethe approximation: between independent couplings
-    that is most of what is left, on a tree it is all. And solutions would not stay where they are:
-    with f the derivative of these terms by the means, and -H the Hessian of TAP's log-partition,
-    they gain f H^-1 f / 2. This is left out where it exceeds the terms themselves, as it does for
-    what hardly is a solution.
+    For units of two values there are two more terms. Rings along a single coupling are replaced by
+    the exact term of the pair, as in the Bethe approximation: with independent couplings that is
+    most of the remaining error, on a tree all of it. And the maximum moves: with f the gradient of
+    these terms by the means, and -H the Hessian of TAP's log-partition, the value at the maximum
+    rises by f H^-1 f / 2. This is left out where it exceeds the other terms, as it does where H is
+    nearly singular.
     """
-    if isinstance(model, DBM):
+    if model.deep:
         mean, var = ([np.hstack(part[side::2]) for side in (0, 1)] for part in (mean, var))
         model = model.bipartite()
     weights = model.weights.astype(np.float64)
-    supports = [getattr(prior, "support", ()) for prior in model.layers]
-    if any(len(values) != 2 for values in supports):
+    supports = [two_values(prior) for prior in model.layers]
+    if not all(supports):
         return _rings(weights, [np.asarray(part, np.float64) for part in var], tol, max_iter)[0]
-    # Counted as 0 and 1.
+    # In units of values 0 and 1.
     weights *= np.prod([high - low for low, high in supports])
     mean = [
-        np.clip((np.asarray(part, np.float64) - low) / (high - low), FIXED, 1 - FIXED)
+        np.clip((np.asarray(part, np.float64) - low) / (high - low), MIN_VARIANCE, 1 - MIN_VARIANCE)
         for part, (low, high) in zip(mean, supports, strict=True)
     ]
     terms, by_var = _rings(weights, [part * (1 - part) for part in mean], tol, max_iter)
-    for row, visible, hidden, pull in zip(range(len(terms)), *mean, by_var, strict=True):
-        pairs, force = _pairs(weights, visible, hidden)
+    for row, visible, hidden, var_gradient in zip(range(len(terms)), *mean, by_var, strict=True):
+        pairs, gradient = _pairs(weights, visible, hidden)
         terms[row] += pairs
-        force += (1 - 2 * np.hstack([visible, hidden])) * pull
-        gain = _response(weights, visible, hidden, force)
-        terms[row] += gain if gain <= abs(terms[row]) else 0.0
+        gradient += (1 - 2 * np.hstack([visible, hidden])) * var_gradient
+        increase = _response(weights, visible, hidden, gradient)
+        terms[row] += increase if increase <= abs(terms[row]) else 0.0
     return terms
 
 
@@ -75,29 +76,30 @@ def _rings(weights, var, tol, max_iter):
     The minimum is convex; at it the Gaussian of precision diag(t) - J has the variances c.
     """
     side, squared = Bipartite(weights), np.square(weights)
-    visible, hidden = (np.maximum(part, FIXED) for part in var)
+    visible, hidden = (np.maximum(part, MIN_VARIANCE) for part in var)
     onsager = visible @ squared
     second = (onsager * hidden).sum(1) / 2
     var, onsager = np.hstack([visible, hidden]), np.hstack([hidden @ squared.T, onsager])
     precision = 1 / var + onsager
     offset = side.n_units * (np.log(2 * np.pi) + 1)
-    lowest, proper = np.full(len(var), np.inf), [None] * len(var)
+    lowest, last_proper = np.full(len(var), np.inf), [None] * len(var)
     by_var = np.zeros_like(var)
     for _ in range(max_iter):
         sites = np.stack([np.zeros_like(var), precision], axis=1)
         moved = False
         for row, moments in enumerate(side.moments_of_rows(sites)):
             if moments is None:
-                last = 3 * precision[row] if proper[row] is None else proper[row]
+                # Not positive definite: halfway back to the last precision that was.
+                last = 3 * precision[row] if last_proper[row] is None else last_proper[row]
                 precision[row] = (precision[row] + last) / 2
                 moved = True
                 continue
-            proper[row], marginal = precision[row].copy(), moments.marginal[1]
+            last_proper[row], marginal = precision[row].copy(), moments.marginal[1]
             value = moments.log_partition + (precision[row] @ var[row] - offset) / 2
             lowest[row] = min(lowest[row], value - np.log(var[row]).sum() / 2)
-            # What a unit's neighbours take from its precision; its own share does not matter.
+            # Less the reduction of the precision that is of second order, which TAP has already.
             by_var[row] = (precision[row] - 1 / marginal - onsager[row]) / 2
-            # Each unit alone would go all the way.
+            # Half the change that would be exact if the other precisions stayed as they are.
             precision[row] += (1 / var[row] - 1 / marginal) / 2
             moved |= abs(marginal / var[row] - 1).max() > tol
         if not moved:
@@ -124,7 +126,7 @@ def _pairs(weights, visible, hidden):
     k = 2 * excess * var / (linear + root)
     terms, logs = weights * k, []
     for sign, p in ((1, v * h), (1, (1 - v) * (1 - h)), (-1, v * (1 - h)), (-1, (1 - v) * h)):
-        logs.append(np.log1p(np.maximum(sign * k / p, FIXED - 1)))
+        logs.append(np.log1p(np.maximum(sign * k / p, MIN_VARIANCE - 1)))
         terms -= (p + sign * k) * logs[-1]
     _, both_0, visible_1, hidden_1 = logs
     by_visible, by_hidden = both_0 - visible_1 - weights * h, both_0 - hidden_1 - weights * v
@@ -137,11 +139,11 @@ def _pairs(weights, visible, hidden):
     return terms.sum(), np.concatenate([by_visible.sum(1), by_hidden.sum(0)])
 
 
-def _response(weights, visible, hidden, force):
-    """What a solution of TAP gains by giving in to a small force; infinite if it is no maximum."""
+def _response(weights, visible, hidden, gradient):
+    """gradient H^-1 gradient / 2, with -H the Hessian of TAP; infinite where it is no maximum."""
     mean, squared = np.concatenate([visible, hidden]), np.square(weights)
     var, skew = mean * (1 - mean), 1 - 2 * mean
     v, h = np.split(var, [len(visible)])
     couplings = weights + squared * np.outer(*np.split(skew, [len(visible)])) / 2
     inverse = Bipartite(couplings).inverse(1 / var + np.concatenate([squared @ h, v @ squared]))
-    return np.inf if inverse is None else force @ inverse.solve(force) / 2
+    return np.inf if inverse is None else gradient @ inverse.solve(gradient) / 2

@@ -5,18 +5,19 @@ from typing import NamedTuple
 from fastmf.inference.fixed_point import FixedPoint
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import DBM, RBM
+from fastmf.models.dbm import machine_of
 
 
 class Posterior(NamedTuple):
-    """What `posterior` returns.
+    """Result of `posterior`.
 
     Parameters
     ----------
     model : RBM or DBM
         The machine without its visible layer.
     solutions : FixedPoint
-        Of that machine, one row for each of the data; `log_partition` is the log of the weight of
-        the visible state without its own prior.
+        Solutions of that machine, one row for each row of data; `log_partition` is the log of the
+        sum over hidden states, without the prior of the visible ones.
     """
 
     model: RBM | DBM
@@ -32,7 +33,7 @@ def posterior(model, X, **options):
         With two hidden layers at least.
     X : array of shape (n_rows, n_visible)
     **options
-        Of `tap`.
+        Options of `tap`.
 
     Returns
     -------
@@ -40,9 +41,9 @@ def posterior(model, X, **options):
 
     Notes
     -----
-    Tramel et al. (2018), Appendix E: data act on the first hidden layer as a field, and have no
-    variance, hence no Onsager term.
+    Tramel et al. (2018), Appendix E: data enter as a field on the first hidden layer; their
+    variance is zero, so that they add no Onsager term.
     """
-    above = model.weights[1:]
-    hidden = RBM(*above, *model.layers[1:]) if len(above) == 1 else DBM(above, model.layers[1:])
-    return Posterior(hidden, tap(hidden, field=X @ model.weights[0], **options))
+    first, *above = model.couplings
+    hidden = machine_of(above, model.layers[1:])
+    return Posterior(hidden, tap(hidden, field=X @ first, **options))

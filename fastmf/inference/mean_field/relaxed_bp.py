@@ -1,4 +1,15 @@
-"""Relaxed belief propagation: messages of small couplings, of which TAP is the limit."""
+"""Relaxed belief propagation: Gaussian messages, exact to second order in the couplings.
+
+The message from unit j to unit i is a mean and a variance, the moments of j without the message of
+i (its cavity):
+
+    b_i = field_i + sum_j W_ij m_ji          b_ij = b_i - W_ij m_ji
+    a_i = precision_i - sum_j W_ij^2 v_ji    a_ij = a_i + W_ij^2 v_ji
+    (m_i, v_i) = moments(b_i, a_i)           (m_ij, v_ij) = moments(b_ij, a_ij)
+    log Z = sum_i log Z_i - 1/2 sum_i sum_j (log Z_i - log Z_ij)
+
+TAP follows by expanding the messages around the marginals.
+"""
 
 import numpy as np
 
@@ -7,9 +18,9 @@ from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.kernels.relaxed_bp import Course, Side
-from fastmf.kernels.relaxed_bp import relaxed_bp as sweep_rows
-from fastmf.models import DBM, RBM
+from fastmf.kernels.relaxed_bp import LayerView, RelaxedBPSettings
+from fastmf.kernels.relaxed_bp import relaxed_bp as solve_rows
+from fastmf.models._layered import Layered
 
 
 def relaxed_bp(
@@ -25,22 +36,22 @@ def relaxed_bp(
     n_threads=None,
     rng=None,
 ):
-    """Iterate relaxed belief propagation to fixed points, from many starts at once.
+    """Marginals and Bethe log-partition by relaxed belief propagation, from many starts at once.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
     init : None, int, array, pair (mean, var) or FixedPoint
-        Where to start, as in `tap`: messages begin as the mean and variance of the unit that sends
+        Start, as in `tap`: the first messages are the mean and variance of the unit that sends
         them.
     field, precision : array or tuple of arrays, optional
-        Extra tilt exp(field x - precision x^2 / 2), as in `tap`.
+        External tilt exp(field x - precision x^2 / 2), as in `tap`.
     damping : float in [0, 1), optional
-        Share of the old fields. None: undamped, until a row does not advance over 16 sweeps; then
-        just that row is damped by 1/2, 3/4, ... as needed.
+        Weight of the old tilts b and a. None: undamped until the residual of a row stops decreasing
+        over 16 sweeps; then that row is damped by 1/2, 3/4, ...
     tol : float, default 1e-8
         A row has converged when no marginal mean changes by more in a sweep, or by no more than
-        four units of rounding of its largest mean.
+        four times the rounding error of its largest mean.
     max_iter : int, default 1000
     history : bool, default False
         Keep the residual of every sweep.
@@ -57,57 +68,55 @@ def relaxed_bp(
     Raises
     ------
     ValueError, TypeError
-        For arguments of wrong shapes, types or ranges. Not converging is no error: it is said row
-        by row in the result.
+        For arguments of wrong shapes, types or ranges. Rows that do not converge raise no error:
+        see `converged` and `message` of the result.
 
     Notes
     -----
     Tramel et al. (2018), Eqs. 57-60 and, for the log-partition, the symmetric form Eq. 65 (which is
     +log Z, not a free energy). Errors are of third order in the couplings; on a tree of Gaussian
-    units everything is exact. A visit costs one evaluation of a unit's moments for each coupling,
-    where TAP needs one for each unit; each thread holds 4 n_visible n_hidden numbers, whatever the
-    number of rows. The Bethe estimate is not stationary in the messages, so that its derivative by
-    a coupling is not made of the marginals as TAP's is.
+    units everything is exact. An update evaluates the moments of a unit once for each coupling,
+    where TAP evaluates them once for each unit; each thread holds 4 n_visible n_hidden numbers,
+    whatever the number of rows. The Bethe estimate is not stationary in the messages, so that its
+    derivative by a coupling is not a function of the marginals as it is in TAP.
     """
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     layout = layout_of(model, 1, "blocked")
     dtype = model.dtype
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, None, rng)
 
-    single = n_rows is None
-    n_rows = 1 if single else n_rows
     record = record_from(state, max_iter, history)
-    first, second = _sides(model)
-    course = Course(
+    first, second = _layer_views(model)
+    settings = RelaxedBPSettings(
         damping=0.0 if damping is None else damping,
         adaptive=damping is None,
         tol=tol,
         max_iter=max_iter,
         resolution=float(np.finfo(dtype).eps),
     )
-    outside = (
+    external = (
         part if len(part) else np.zeros((1, layout.n_units), dtype)
         for part in (tilt.field, tilt.precision)
     )
-    log_partition = np.full(n_rows, -np.inf)
-    n_workers = workers_for(n_rows, 100 * n_rows * layout.n_couplings, n_threads)
-    arguments = first, second, course, *outside, np.zeros(1, np.int64), record, log_partition
-    in_parallel(sweep_rows, arguments, n_workers)
+    log_partition = np.full(len(record.status), -np.inf)
+    work = 100 * len(log_partition) * layout.n_couplings
+    n_workers = workers_for(len(log_partition), work, n_threads)
+    arguments = first, second, settings, *external, np.zeros(1, np.int64), record, log_partition
+    in_parallel(solve_rows, arguments, n_workers)
     record.status[~np.isfinite(log_partition)] = DIVERGED
     log_partition[record.status == DIVERGED] = -np.inf
-    return result(layout, record, log_partition, single)
+    return result(layout, record, log_partition, single=n_rows is None)
 
 
-def _sides(model):
-    """The two visits of a sweep."""
-    if isinstance(model, DBM):
-        # Its layout has the order of this RBM's: even layers, then odd ones.
-        return _sides(model.bipartite())
-    if isinstance(model, RBM):
+def _layer_views(model):
+    """The layers in the order of their updates in a sweep."""
+    if isinstance(model, Layered):
+        # The layout of a DBM has the order of this RBM's: even layers, then odd ones.
+        model = model.bipartite()
         n = model.n_visible
         return (
-            Side(model.hidden, model.weights, n, 0),
-            Side(model.visible, model.transposed, 0, n),
+            LayerView(model.hidden, model.weights, n, 0),
+            LayerView(model.visible, model.transposed, 0, n),
         )
-    side = Side(model.prior, model.couplings, 0, 0)
-    return side, side
+    layer = LayerView(model.prior, model.couplings, 0, 0)
+    return layer, layer

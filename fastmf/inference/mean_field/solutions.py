@@ -8,8 +8,11 @@ from scipy.spatial import cKDTree
 from fastmf._common.arguments import number
 from fastmf.inference.mean_field.tap import tap
 
-# Units, and means over groups of units, by which rows are compared first.
-_TELLING_UNITS, _GROUP = 8, 32
+# Keys by which rows are compared first: number of single units, and units per average.
+KEY_UNITS, GROUP_UNITS = 8, 32
+# Points of the line between two solutions at which the log-partition is evaluated; the scale of
+# barriers, in nats; the smallest log-weight, relative to the largest, of solutions with barriers.
+LINE_FRACTIONS, BARRIER_SCALE, MIN_LOG_WEIGHT = (0.25, 0.5, 0.75), 0.1, -10.0
 
 
 class Solutions(NamedTuple):
@@ -20,11 +23,11 @@ class Solutions(NamedTuple):
     visible : array of shape (n_solutions, n_visible)
         Means; of a fully visible machine, those of all units.
     hidden : array of shape (n_solutions, n_hidden), or None
-        Of a deep machine, all hidden layers side by side.
+        Those of all hidden layers of a deep machine are concatenated.
     free_energy, log_partition : array of shape (n_solutions,)
     converged : array of shape (n_solutions,)
     members : array of shape (n_starts,)
-        For each start the solution that it led to.
+        For each start the index of the solution that it reached.
     """
 
     visible: np.ndarray
@@ -36,34 +39,34 @@ class Solutions(NamedTuple):
 
     @property
     def counts(self):
-        """How many starts led to each solution, (n_solutions,)."""
+        """Number of starts that reached each solution, (n_solutions,)."""
         return np.bincount(self.members, minlength=len(self.visible))
 
     @property
-    def shares(self):
-        """The weight of each solution as a phase of its own, exp(log_partition), normalised.
+    def weights(self):
+        """Probability of each solution as a phase of its own: exp(log_partition), normalised.
 
-        Zeros if none of them exists.
+        Zeros if no log-partition is finite.
         """
         top = self.log_partition.max()
         if top == -np.inf:
             return np.zeros(len(self.log_partition))
-        shares = np.exp(self.log_partition - top)
-        return shares / shares.sum()
+        weights = np.exp(self.log_partition - top)
+        return weights / weights.sum()
 
 
 def solutions(model, starts=1000, *, merge_tol=1e-2, **options):
-    """The distinct mean-field solutions of a model that are reached from many starts.
+    """Distinct mean-field solutions of a model, by `tap` from many starts.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
     starts : int or array of shape (n_starts, n_units)
-        Data, or so many draws of the uncoupled units of the first layer (by `rng`, or from seed 0).
+        Data, or so many samples of the uncoupled units of the first layer (by `rng`, default 0).
     merge_tol : float, default 1e-2
-        Solutions whose means of the first layer differ nowhere by more are the same.
+        Solutions are the same if no mean of the first layer differs by more.
     **options
-        Of `fastmf.tap`: order, tol, max_iter, n_threads, rng and so on.
+        Options of `fastmf.tap`: order, tol, max_iter, n_threads, rng and so on.
 
     Returns
     -------
@@ -78,16 +81,16 @@ def solutions(model, starts=1000, *, merge_tol=1e-2, **options):
         options["rng"] = 0
     if not isinstance(starts, int | np.integer):
         starts = np.atleast_2d(starts)
-    return merged(tap(model, starts, **options), merge_tol)
+    return distinct_solutions(tap(model, starts, **options), merge_tol)
 
 
-def merged(reached, merge_tol=1e-2):
-    """The `Solutions` among fixed points.
+def distinct_solutions(reached, merge_tol=1e-2):
+    """The distinct ones among fixed points, as `Solutions`.
 
     Parameters
     ----------
     reached : FixedPoint
-        One row a start, with `log_partition`.
+        One row per start, with `log_partition`.
     merge_tol : float
 
     Returns
@@ -109,14 +112,14 @@ def merged(reached, merge_tol=1e-2):
 
 
 def distinct(reached, merge_tol=1e-2):
-    """The distinct ones among mean-field solutions, those of largest log-partition first.
+    """Indices of the distinct ones among fixed points, largest log-partition first.
 
     Parameters
     ----------
     reached : FixedPoint
-        One row a start, with `log_partition`.
+        One row per start, with `log_partition`.
     merge_tol : float
-        Solutions whose visible means differ nowhere by more than this are the same.
+        Solutions are the same if no mean of the first layer differs by more.
 
     Returns
     -------
@@ -128,16 +131,93 @@ def distinct(reached, merge_tol=1e-2):
     return merge(means, order, merge_tol)
 
 
+def phases(model, reached, order=2, merge_tol=1e-2):
+    """Log-weights of the distinct mean-field solutions as phases of their own.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    reached : FixedPoint
+        One row per start, with `log_partition`.
+    order : {1, 2, 3}, default 2
+        Order of the mean-field equations solved; barriers leave out terms of third order.
+    merge_tol : float, default 1e-2
+        See `distinct`.
+
+    Returns
+    -------
+    rows : array of shape (n_distinct,)
+        The distinct solutions of finite log-partition, largest first.
+    log_weights : array of shape (n_distinct,)
+        Their log-partitions, plus log(1 - exp(-barrier / 0.1)) where a barrier has been computed:
+        by how much, in nats, the log-partition falls below that of the solution on the line to the
+        nearest one of larger log-partition. -inf without a barrier.
+
+    Notes
+    -----
+    During learning a solution may split into two of nearly the same log-partition, with a barrier
+    of some hundredths of a nat between them, and be one again an epoch later; iterations that have
+    not quite converged give such pairs too. Counting two instead of one changes the log-partition
+    by log 2; so a solution has its full weight only if there is a barrier. The line is straight in
+    the tilts of the two solutions: along other paths the barrier may be lower.
+    """
+    rows, _ = distinct(reached, merge_tol)
+    log_weights = np.asarray(reached.log_partition, dtype=np.float64)[rows]
+    finite = np.isfinite(log_weights)
+    rows, log_weights = rows[finite], log_weights[finite]
+    n_compared = int((log_weights > log_weights.max(initial=-np.inf) + MIN_LOG_WEIGHT).sum())
+    if n_compared < 2:
+        return rows, log_weights
+    means = reached.mean[0][rows[:n_compared]]
+    nearest = [((means[:k] - means[k]) ** 2).sum(1).argmin() for k in range(1, n_compared)]
+    ends = rows[1:n_compared], rows[nearest]
+    with np.errstate(divide="ignore"):  # without a barrier: a log-weight of -inf
+        log_weights[1:n_compared] += np.log(
+            -np.expm1(-_barriers(model, reached, *ends, order) / BARRIER_SCALE)
+        )
+    return rows, log_weights
+
+
+def _barriers(model, reached, here, there, order):
+    """Decrease of the log-partition, in nats, on the lines from some solutions to others."""
+    values = []
+    for t in (np.float64(0), *LINE_FRACTIONS):
+        tilts = (
+            [(1 - t) * part[here] + t * part[there] for part in parts]
+            for parts in (reached.b, reached.a)
+        )
+        values.append(_log_partition_at(model, *tilts, order))
+    return np.maximum(values[0] - np.min(values[1:], 0), 0)
+
+
+def _log_partition_at(model, b, a, order):
+    """Mean-field log-partition as a function of the moments that the tilts b and a give.
+
+    It is the entropy of the units less their energy, with the pair terms up to second order.
+    """
+    moments, total = [], 0.0
+    for prior, b_, a_ in zip(model.layers, b, a, strict=True):
+        mean, var = prior.moments(b_, a_)
+        moments.append((mean, var))
+        terms = prior.log_partition(b_, a_) - b_ * mean + a_ * (mean * mean + var) / 2
+        total = total + terms.sum(1)
+    for weights, below, above in zip(model.couplings, moments, moments[1:], strict=False):
+        total += ((below[0] @ weights) * above[0]).sum(1)
+        if order > 1:
+            total += ((below[1] @ weights**2) * above[1]).sum(1) / 2
+    return total
+
+
 def merge(means, order=None, merge_tol=1e-2):
-    """Merge rows that agree.
+    """Merge rows that agree within a tolerance.
 
     Parameters
     ----------
     means : array of shape (n_rows, n_units)
     order : array of shape (n_rows,) or None
-        The order in which rows are looked at; the first of its kind represents the others.
+        The order in which rows are compared; the first of those that agree represents them.
     merge_tol : float
-        Rows that differ nowhere by more than this from a representative are merged with it.
+        Rows no entry of which differs by more from that of a representative are merged with it.
 
     Returns
     -------
@@ -148,19 +228,19 @@ def merge(means, order=None, merge_tol=1e-2):
 
     Notes
     -----
-    Rows are looked up in a tree of a few numbers and compared in full only if they agree there, so
-    that 10,000 rows of 784 units take a few seconds even if all are distinct.
+    Rows are looked up in a k-d tree of a few numbers each, and compared in full only if these
+    agree: 10,000 distinct rows of 784 units take a few seconds.
     """
     members, rows = np.full(len(means), -1), []
     merge_tol = number("merge_tol", merge_tol, 0, np.inf)
-    clues = _clues(means)
-    # Sliding midpoints, as a median would not part rows that agree.
-    tree = cKDTree(clues, balanced_tree=False)
+    keys = _keys(means)
+    # Split at midpoints: splits at the median cost time where many rows are equal.
+    tree = cKDTree(keys, balanced_tree=False)
     # A little wider, against the rounding of float32.
     radius = merge_tol * (1 + 1e-5) + 1e-6
     for row in range(len(means)) if order is None else order:
         if members[row] < 0:
-            near = np.array(tree.query_ball_point(clues[row], radius, p=np.inf))
+            near = np.array(tree.query_ball_point(keys[row], radius, p=np.inf))
             near = near[members[near] < 0]
             same = abs(means[near] - means[row]).max(1) <= merge_tol
             members[near[same]] = len(rows)
@@ -169,11 +249,11 @@ def merge(means, order=None, merge_tol=1e-2):
     return np.array(rows, dtype=int), members
 
 
-def _clues(means):
-    """A few numbers for each row that differ by no more than the rows themselves do."""
+def _keys(means):
+    """A few numbers per row: they differ between two rows by no more than the entries do."""
     n_units = means.shape[1]
-    telling = np.argsort(-means.var(0), kind="stable")[:_TELLING_UNITS]
-    firsts = np.arange(0, n_units, _GROUP)
+    units = np.argsort(-means.var(0), kind="stable")[:KEY_UNITS]
+    firsts = np.arange(0, n_units, GROUP_UNITS)
     sizes = np.diff(np.append(firsts, n_units))
     groups = np.add.reduceat(means, firsts, axis=1, dtype=np.float64) / sizes
-    return np.hstack([means[:, telling], groups])
+    return np.hstack([means[:, units], groups])

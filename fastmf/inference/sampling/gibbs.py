@@ -1,27 +1,22 @@
-"""Samples of an RBM by block Gibbs sampling."""
+"""Block Gibbs sampling of an RBM."""
 
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import layout_of
 from fastmf.kernels import gibbs as kernels
+from fastmf.priors._domain import two_values
 from fastmf.priors._protocol import sample
 
 
-def two_values(prior):
-    """The two values of a prior's units, the lower first; None if they have others."""
-    values = getattr(prior, "support", ())
-    return tuple(float(x) for x in values) if len(values) == 2 else None
-
-
 def gibbs(model, visible, n_sweeps, rng, n_threads=None):
-    """Run Markov chains from visible to hidden units and back.
+    """Samples of visible and hidden units by block Gibbs sampling.
 
     Parameters
     ----------
     model : RBM
     visible : array of shape (n_rows, n_visible)
-        Where each chain starts; not changed.
+        Start of each chain; not changed.
     n_sweeps : int
     rng : numpy Generator
     n_threads : int or None
@@ -32,7 +27,7 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     visible : array of shape (n_rows, n_visible)
         The visible units after `n_sweeps` sweeps.
     hidden : array of shape (n_rows, n_hidden)
-        The hidden units that they were drawn from.
+        The hidden units given which they were drawn.
     """
     v = np.array(visible, dtype=model.dtype, order="C")
     h = np.zeros((len(v), model.n_hidden), model.dtype)
@@ -41,13 +36,14 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
         seed = rng.integers(2**64, dtype=np.uint64)
         queue = np.zeros(1, np.int64)
         work = 2 * n_sweeps * len(v) * model.weights.size
-        n_workers = workers_for(-(-len(v) // kernels.ROWS), work, n_threads)
-        below, above = layout_of(model, 1, "blocked").layers
-        arguments = (
-            *(above.couplings, below.couplings, *model.layers, *values),
-            *(seed, n_sweeps, v, h, queue),
-        )
-        in_parallel(kernels.gibbs, arguments, n_workers)
+        n_workers = workers_for(-(-len(v) // kernels.TASK_ROWS), work, n_threads)
+        layers = [
+            kernels.TwoValuedLayer(prior, layer.couplings, *pair)
+            for prior, layer, pair in zip(
+                model.layers, layout_of(model, 1, "blocked").layers, values, strict=True
+            )
+        ]
+        in_parallel(kernels.gibbs, (*layers, seed, n_sweeps, v, h, queue), n_workers)
         return v, h
     zero = model.dtype.type(0)
     for _ in range(n_sweeps):
@@ -57,13 +53,13 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
 
 
 def even_layers(model, visible, rng):
-    """Starts of the visible units of `model.bipartite()`: the deeper layers there uncoupled.
+    """Starts of the visible units of `model.bipartite()`: deeper even layers drawn uncoupled.
 
     Parameters
     ----------
     model : DBM
     visible : array of shape (n_rows, n_units)
-        Of the lowest layer.
+        Units of the lowest layer.
     rng : numpy Generator
 
     Returns

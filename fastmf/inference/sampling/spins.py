@@ -5,8 +5,8 @@ from scipy.special import expit, logsumexp
 
 from fastmf.inference.mean_field.tap import tap
 
-# Enumerations up to so many units are exact.
-LARGEST = 20
+# Up to so many units all states are enumerated.
+MAX_ENUMERATED_UNITS = 20
 
 
 def all_states(n_units):
@@ -21,23 +21,23 @@ def probabilities(model):
 
 
 def sample(model, n_samples, rng, n_sweeps=100):
-    """Draw rows: exactly up to 20 units, by Gibbs sampling beyond, one chain a row.
+    """Samples: exact ones up to 20 units, by Gibbs sampling beyond, one chain per row.
 
     Parameters
     ----------
     model : BoltzmannMachine
-        Of Ising units.
+        With Ising units.
     n_samples : int
     rng : numpy Generator
     n_sweeps : int
-        Of each chain, from independent units in their fields.
+        Sweeps of each chain, which starts from independent units in their fields.
 
     Returns
     -------
     array of shape (n_samples, n_units)
     """
     n = model.n_units
-    if n <= LARGEST:
+    if n <= MAX_ENUMERATED_UNITS:
         cumulative = np.cumsum(probabilities(model))
         chosen = np.searchsorted(cumulative, rng.random(n_samples) * cumulative[-1], side="right")
         return 2.0 * ((chosen[:, None] >> np.arange(n)) & 1) - 1
@@ -49,29 +49,29 @@ def sample(model, n_samples, rng, n_sweeps=100):
         for j in range(n):
             new = np.where(uniform[j] < expit(2 * local[j]), 1.0, -1.0)
             flipped = np.flatnonzero(new != states[j])
-            # Only chains that flipped unit j see other fields.
+            # Only in chains that flipped unit j the fields change.
             local[:, flipped] += couplings[:, j, None] * (new - states[j])[flipped]
             states[j] = new
     return np.ascontiguousarray(states.T)
 
 
-def conditional_means(model, X, largest=14, n_threads=None):
+def conditional_means(model, X, max_exact=14, n_threads=None):
     """Means of missing units given the others.
 
     Parameters
     ----------
     model : BoltzmannMachine
-        Of Ising units.
+        With Ising units.
     X : array of shape (n_rows, n_units)
         With NaN for missing values.
-    largest : int
-        Rows with more missing values are solved by `tap`, those with fewer exactly.
+    max_exact : int
+        Rows with more missing values are solved by `tap`, the others by enumeration.
     n_threads : int or None
 
     Returns
     -------
     array of shape (n_rows, n_units)
-        Observed values as they are.
+        Observed values are unchanged.
     """
     missing = np.isnan(X)
     out = np.where(missing, 0.0, X)
@@ -81,7 +81,7 @@ def conditional_means(model, X, largest=14, n_threads=None):
         n_missing, rows = int(pattern.sum()), np.flatnonzero(members == p)
         if n_missing == 0:
             continue
-        if n_missing > largest:
+        if n_missing > max_exact:
             clamp = np.broadcast_to(~pattern, (len(rows), len(pattern)))
             solved = tap(model, out[rows], clamp=clamp, n_threads=n_threads)
             out[np.ix_(rows, pattern)] = solved.mean[:, pattern]

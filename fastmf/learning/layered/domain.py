@@ -1,60 +1,18 @@
 """Keeping the parameters of a model where all its mean-field iterates exist.
 
-A unit that can reach infinity exists only while its tilted precision is positive, and its
-neighbours' variances take away from it: `precision_i > sum_j W_ij^2 var_j` is needed for every
-variance that the neighbours can have. We ask for twice that. A unit's variance then never exceeds
-2 / precision, and this closes the argument where both layers are unbounded.
+The distribution of an unbounded unit exists only while its tilted precision is positive, which the
+Onsager terms of its neighbours reduce: `precision_i > sum_j W_ij^2 var_j` is necessary for every
+variance that the neighbours can have. `project` makes it twice that (`PRECISION_MARGIN`). The
+variance of a unit is then at most 2 / precision, which is the bound for unbounded neighbours.
 """
 
-import numpy as np
-
-from fastmf.learning.training.parameters import chain, unchained
-from fastmf.priors._protocol import by_parts
+from fastmf.priors._domain import (
+    PRECISION_MARGIN,
+    largest_variance,
+    unbounded,
+    with_min_precision,
+)
 from fastmf.priors._protocol import project as project_prior
-
-MARGIN = 2.0
-
-
-def largest_variance(prior):
-    """Largest variance of each unit under any tilt that `project` permits: (n_units,)."""
-    if hasattr(prior, "parts"):
-        return np.concatenate([largest_variance(part) for part in prior.parts])
-    values = getattr(prior, "support", None)
-    if values is not None:
-        return np.full(len(prior[0]), (max(values) - min(values)) ** 2 / 4)
-    bounded = ~unbounded(prior)
-    precision = getattr(prior, "precision", None)
-    if precision is None:
-        # A user's own prior: its variance without a tilt is all that is known.
-        return prior.moments(0.0, 0.0)[1]
-    variance = MARGIN / np.where(bounded, 1.0, precision)
-    if bounded.any():
-        # A spike at zero may lie outside the interval of its slab.
-        spike = 0.0 if hasattr(prior, "log_odds") else prior.lower
-        width = np.maximum(prior.upper, spike) - np.minimum(prior.lower, spike)
-        variance[bounded] = width[bounded] ** 2 / 4
-    return variance
-
-
-def unbounded(prior):
-    """Which units can reach infinity: (n_units,) booleans."""
-    if hasattr(prior, "parts"):
-        return np.concatenate([unbounded(part) for part in prior.parts])
-    if hasattr(prior, "lower"):
-        return ~(np.isfinite(prior.lower) & np.isfinite(prior.upper))
-    return np.full(len(prior[0]), hasattr(prior, "precision"))
-
-
-def _raise_precision(prior, least):
-    """The prior with the precisions of its unbounded units at `least` or above."""
-    if hasattr(prior, "parts"):
-        parts = by_parts(prior, least)
-        return prior._replace(parts=tuple(_raise_precision(*part) for part in parts))
-    here = unbounded(prior)
-    if not here.any():
-        return prior
-    precision = np.where(here, np.maximum(prior.precision, least), prior.precision)
-    return prior._replace(precision=precision.astype(prior.precision.dtype))
 
 
 def project(model, parameters):
@@ -75,14 +33,14 @@ def project(model, parameters):
     Sufficient condition of Tramel et al. (2018), Eqs. 67-69. Without unbounded units only
     `prior.project` acts.
     """
-    weights, layers = chain(parameters)
-    layers = [project_prior(layer) for layer in layers]
+    couplings = parameters.couplings
+    layers = [project_prior(layer) for layer in parameters.layers]
     for k, layer in enumerate(layers):
         if unbounded(layer).any():
-            least = 0
+            reduction = 0
             if k > 0:
-                least = least + largest_variance(layers[k - 1]) @ weights[k - 1] ** 2
-            if k < len(weights):
-                least = least + weights[k] ** 2 @ largest_variance(layers[k + 1])
-            layers[k] = _raise_precision(layer, MARGIN * least)
-    return type(model)(**vars(unchained(model, weights, layers)))
+                reduction = reduction + largest_variance(layers[k - 1]) @ couplings[k - 1] ** 2
+            if k < len(couplings):
+                reduction = reduction + couplings[k] ** 2 @ largest_variance(layers[k + 1])
+            layers[k] = with_min_precision(layer, PRECISION_MARGIN * reduction)
+    return model.rebuilt(couplings, tuple(layers))

@@ -1,8 +1,16 @@
-"""Gradients of the log-likelihood of a layered machine by its weights and its priors.
+"""Gradients of the log-likelihood of a layered machine by its couplings and its priors.
 
-Every method of learning climbs the difference of two averages: over the data, where they are exact,
-and over the model, where they come from mean-field solutions or from Gibbs samples. Averages over
-samples are those over data.
+With L(x) = log sum_h exp(-energy(x, h)), the log-likelihood of a row is L(x) - log Z. Its gradient
+is the difference of two averages, over the data and over the model:
+
+    d/dW    <x h'>, with h the means of the hidden units given x
+          - <m_v m_h' + W (v_v v_h') + W^2 (k_v k_h') / 2>
+    d/dprior    <d log prior(x)> or <d log-partition(b, a)>, less the same over the model
+
+with means m, variances v and third cumulants k of the solutions. The terms in W are those of second
+and third order (Tramel et al. 2018, Eqs. 40-42; Gabrie et al. 2015). At a mean-field solution the
+approximate log Z is stationary in m and v, so that these are its derivatives. Over Gibbs samples of
+the visible units averages are taken as over data.
 """
 
 import numpy as np
@@ -13,10 +21,9 @@ from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field._layout import layout_of
 from fastmf.inference.mean_field.posterior import posterior
-from fastmf.kernels import statistics as kernels
+from fastmf.kernels import statistics
 from fastmf.kernels.product import empty_panels, fill_panels
-from fastmf.learning.training.parameters import chain, unchained
-from fastmf.models import DBM
+from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
 
@@ -48,7 +55,7 @@ def pair_averages(weights, terms, n_threads=None):
     n_rows = ends[-1]
     rights = empty_panels(n_rows, n_hidden, dtype)
     out = np.empty_like(weights)
-    n_workers = workers_for(n_visible // kernels.ROWS + 1, n_rows * weights.size, n_threads)
+    n_workers = workers_for(n_visible // statistics.TASK_ROWS + 1, n_rows * weights.size, n_threads)
     with borrowed((n_rows, n_visible), dtype) as lefts:
         end = 0
         for visible, hidden, scale, _ in terms:
@@ -57,7 +64,7 @@ def pair_averages(weights, terms, n_threads=None):
             fill_panels(hidden, rights[:, rows])
             rights[:, rows] *= dtype.type(scale / len(visible))
         arguments = lefts, rights, np.array(ends), weights, np.zeros(1, np.int64), out
-        in_parallel(kernels.pair_averages, arguments, n_workers)
+        in_parallel(statistics.pair_averages, arguments, n_workers)
     return out
 
 
@@ -76,16 +83,17 @@ def conditional_moments(model, X, order=2, n_threads=None):
     -------
     b, mean, var : array of shape (n_rows, n_hidden)
     """
-    b, mean, var = np.empty((3, len(X), model.n_hidden), model.dtype)
-    n_workers = workers_for(len(X) // kernels.ROWS + 1, len(X) * model.weights.size, n_threads)
+    weights = model.couplings[0]
+    b, mean, var = np.empty((3, len(X), weights.shape[1]), model.dtype)
+    n_workers = workers_for(len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size, n_threads)
     queue = np.zeros(1, np.int64)
     hidden = layout_of(model, order, "blocked").layers[1]
     arguments = hidden.prior, hidden.couplings, X, queue, b, mean, var
-    in_parallel(kernels.conditional_moments, arguments, n_workers)
+    in_parallel(statistics.conditional_moments, arguments, n_workers)
     return b, mean, var
 
 
-def row_average(rows):
+def row_mean(rows):
     """Average over rows, (n_units,), in float64: long sums of float32 would lose digits."""
     total = np.float64(0)
     # Short ones lose none that count, and take a quarter of the time.
@@ -94,8 +102,8 @@ def row_average(rows):
     return total / len(rows)
 
 
-def _of_rows(prior):
-    return map_parameters(row_average, prior)
+def _row_mean(prior):
+    return map_parameters(row_mean, prior)
 
 
 def _of_data(model, X, order, n_threads, hidden=None, **options):
@@ -104,19 +112,19 @@ def _of_data(model, X, order, n_threads, hidden=None, **options):
     Returns the terms of `pair_averages` for each of the couplings, and the derivatives by the
     prior of each layer.
     """
-    visible = _of_rows(log_prob_gradient(model.layers[0], X))
-    if isinstance(model, DBM):
+    visible = _row_mean(log_prob_gradient(model.layers[0], X))
+    if model.deep:
         above = posterior(model, X, order=order, n_threads=n_threads, **options)
         terms, layers = _of_solutions(above.model, above.solutions, order)
         return [[(X, above.solutions.mean[0], 1, 0)], *terms], [visible, *layers]
     b, mean, var = conditional_moments(model, X, order, n_threads) if hidden is None else hidden
-    slope = _of_rows(prior_gradient(model.hidden, b, b.dtype.type(0), mean, var))
-    return [[(X, mean, 1, 0)]], [visible, slope]
+    above = _row_mean(prior_gradient(model.layers[1], b, b.dtype.type(0), mean, var))
+    return [[(X, mean, 1, 0)]], [visible, above]
 
 
 def _of_solutions(model, solutions, order):
     """The same for the average log-partition over mean-field solutions."""
-    _, layers = chain(model)
+    layers = model.layers
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
     pairs = []
     for k in range(len(layers) - 1):
@@ -129,7 +137,7 @@ def _of_solutions(model, solutions, order):
             terms += [(below[0], above[0], 0.5, 2)]
         pairs.append(terms)
     priors = zip(layers, parts, strict=True)
-    return pairs, [_of_rows(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]
+    return pairs, [_row_mean(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]
 
 
 def gradient(model, X, of_model, order=2, n_threads=None, **options):
@@ -178,11 +186,12 @@ def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None,
     else:
         less_pairs, less_layers = _of_solutions(model, of_model, 1 if adaptive else order)
     weights = []
-    for w, terms, less in zip(chain(model)[0], pairs, less_pairs, strict=True):
+    for w, terms, less in zip(model.couplings, pairs, less_pairs, strict=True):
         less = [(below, above, -scale, power) for below, above, scale, power in less]
         weights.append(pair_averages(w, terms + less, n_threads))
     if adaptive:
         weights[0] -= mean_covariance(model, of_model)
     both = zip(layers, less_layers, strict=True)
-    means = [row_average(rows) for rows in (X, *(terms[0][1] for terms in pairs))]
-    return unchained(model, weights, [map_parameters(np.subtract, *pair) for pair in both]), means
+    means = [row_mean(rows) for rows in (X, *(terms[0][1] for terms in pairs))]
+    layers = tuple(map_parameters(np.subtract, *pair) for pair in both)
+    return ModelParameters(couplings=tuple(weights), layers=layers), means

@@ -1,36 +1,13 @@
-"""Where the mean-field solutions of a training step start."""
+"""Where mean-field solutions start: in a training step, and in denoising."""
 
 import numpy as np
 
-from fastmf.priors._protocol import by_parts, sample
+from fastmf.priors._domain import perturbed
+from fastmf.priors._protocol import sample
 
 STARTS = ("data", "noise", "persistent", "random")
-
-
-def perturbed(X, prior, noise, rng):
-    """Data with noise: flipped with probability `noise`, or moved by `noise` standard deviations.
-
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_units)
-    prior : unit prior
-        Two-valued units are flipped, others moved without leaving the range of the data.
-    noise : float
-    rng : numpy Generator
-
-    Returns
-    -------
-    array of shape (n_rows, n_units)
-    """
-    if hasattr(prior, "parts"):
-        parts = by_parts(prior, X)
-        return np.hstack([perturbed(columns, part, noise, rng) for part, columns in parts])
-    values = getattr(prior, "support", ())
-    if len(values) == 2:
-        flip = rng.random(X.shape, dtype=np.float32) < noise
-        return np.where(flip, X.dtype.type(sum(values)) - X, X)
-    steps = noise * X.std(0) * rng.standard_normal(X.shape, dtype=X.dtype)
-    return np.clip(X + steps, X.min(0), X.max(0))
+# Rows are compared in blocks of about this many pairs: 64 MiB in float32, 128 for their order.
+BLOCK_PAIRS = 2**24
 
 
 def starts(kind, model, X, n_starts, noise, rng):
@@ -46,7 +23,7 @@ def starts(kind, model, X, n_starts, noise, rng):
         The batch, in random order.
     n_starts : int
     noise : float
-        See `perturbed`.
+        See `fastmf.priors._domain.perturbed`.
     rng : numpy Generator
 
     Returns
@@ -57,4 +34,34 @@ def starts(kind, model, X, n_starts, noise, rng):
         zero = np.zeros((n_starts, X.shape[1]), X.dtype)
         return sample(model.layers[0], zero, zero, rng)
     rows = X if n_starts == len(X) else X[np.arange(n_starts) % len(X)]
-    return perturbed(rows, model.layers[0], noise, rng) if kind == "noise" else rows
+    return perturbed(model.layers[0], rows, noise, rng) if kind == "noise" else rows
+
+
+def nearest_rows(fields, X, costs, n_nearest):
+    """The rows x of X with the smallest cost(x) - field.x, for each of several fields.
+
+    Parameters
+    ----------
+    fields : array of shape (n_fields, n_features)
+    X : array of shape (n_candidates, n_features)
+    costs : array of shape (n_candidates,), or 0
+    n_nearest : int
+        At most n_candidates.
+
+    Returns
+    -------
+    int array of shape (n_fields, n_nearest)
+        The best one first. The single best one is the first of several alike.
+    """
+    nearest = np.empty((len(fields), n_nearest), np.intp)
+    rows = max(1, BLOCK_PAIRS // len(X))
+    for start in range(0, len(fields), rows):
+        block = slice(start, start + rows)
+        misfit = costs - fields[block] @ X.T
+        if n_nearest == 1:
+            nearest[block, 0] = misfit.argmin(1)
+            continue
+        best = np.sort(np.argpartition(misfit, n_nearest - 1, axis=1)[:, :n_nearest], axis=1)
+        order = np.argsort(np.take_along_axis(misfit, best, axis=1), axis=1, kind="stable")
+        nearest[block] = np.take_along_axis(best, order, axis=1)
+    return nearest

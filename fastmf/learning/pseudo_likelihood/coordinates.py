@@ -4,7 +4,7 @@ import numpy as np
 from scipy import linalg
 
 # Added to the variances of units, the largest of which is 1.
-_RIDGE = 1e-3
+_VARIANCE_RIDGE = 1e-3
 
 
 class SeparateCoordinates:
@@ -21,7 +21,7 @@ class SeparateCoordinates:
         self._d, (self._first, self._second) = objective.n_units, objective.pairs
         mean = objective.mean
         self._mean_first, self._mean_second = mean[self._first], mean[self._second]
-        variance = np.maximum(1 - mean**2, _RIDGE)
+        variance = np.maximum(1 - mean**2, _VARIANCE_RIDGE)
         pairs = 2 * variance[self._first] * variance[self._second]
         self.scale = np.sqrt(np.concatenate([variance, pairs]))
 
@@ -42,21 +42,21 @@ class SeparateCoordinates:
         coordinates[: self._d] += self._shift(coordinates[self._d :])
         return coordinates * self.scale
 
-    def gradient(self, slope):
+    def gradient(self, by_parameters):
         """Gradient by coordinates of a gradient by parameters: the transposed matrix."""
-        slope = np.array(slope)
-        slope[self._d :] -= self._mean_second * slope[self._first]
-        slope[self._d :] -= self._mean_first * slope[self._second]
-        return slope / self.scale
+        out = np.array(by_parameters)
+        out[self._d :] -= self._mean_second * out[self._first]
+        out[self._d :] -= self._mean_first * out[self._second]
+        return out / self.scale
 
 
 class Coordinates(SeparateCoordinates):
     """Coordinates in which units may also be strongly correlated.
 
-    If tanh eta_j had the same slope s_j in all rows, the second-order term of couplings K, scaled
-    by sqrt(s_j s_k), were trace(K A K) with the units' covariance, scaled alike, as A. In the basis
-    of A's eigenvectors it is a sum of squares. There are `n_units` more coordinates than
-    parameters: the diagonal that couplings have not is free, and ignored.
+    If sech^2 eta_j were the same s_j in all rows, the second-order term of couplings K, scaled by
+    sqrt(s_j s_k), would be trace(K A K), where A is the covariance of the units scaled in the same
+    way. In the basis of the eigenvectors of A it is a sum of squares. There are `n_units` more
+    coordinates than parameters: those of the diagonal of K, which is ignored.
 
     Parameters
     ----------
@@ -67,20 +67,20 @@ class Coordinates(SeparateCoordinates):
         super().__init__(objective)
         covariance = objective.second - np.outer(objective.mean, objective.mean)
         diagonal = np.diag_indices(self._d)
-        covariance[diagonal] += _RIDGE
-        # What the others leave of a unit's variance, in a linear regression.
-        slopes = 1 / linalg.inv(covariance).diagonal()
-        covariance[diagonal] += objective.l2 / (2 * slopes)
-        of_pairs = slopes[self._first] * slopes[self._second]
-        self.scale = np.sqrt(np.concatenate([slopes, of_pairs]))
-        scaled = covariance / np.sqrt(np.outer(slopes, slopes))
+        covariance[diagonal] += _VARIANCE_RIDGE
+        # Residual variance of each unit in its linear regression on the others.
+        sech2 = 1 / linalg.inv(covariance).diagonal()
+        covariance[diagonal] += objective.l2 / (2 * sech2)
+        pair_sech2 = sech2[self._first] * sech2[self._second]
+        self.scale = np.sqrt(np.concatenate([sech2, pair_sech2]))
+        scaled = covariance / np.sqrt(np.outer(sech2, sech2))
         values, self._vectors = linalg.eigh(scaled, overwrite_a=True)
         self._triangle = first, second = np.triu_indices(self._d)
         diagonal = first == second
         self._curvature = np.sqrt((values[first] + values[second]) / (1.0 + diagonal))
-        self._twice = 1.0 + diagonal
+        self._multiplicity = 1.0 + diagonal
 
-    def _turned(self, pairs):
+    def _rotated(self, pairs):
         """Pairs' triangle, as a symmetric matrix without diagonal, in the basis of eigenvectors."""
         matrix = np.zeros((self._d, self._d))
         matrix[self._first, self._second] = matrix[self._second, self._first] = pairs
@@ -98,11 +98,11 @@ class Coordinates(SeparateCoordinates):
     def from_parameters(self, parameters):
         """Coordinates of some parameters."""
         scaled = super().from_parameters(parameters)
-        turned = self._turned(scaled[self._d :]) * self._curvature
-        return np.concatenate([scaled[: self._d], turned])
+        rotated = self._rotated(scaled[self._d :]) * self._curvature
+        return np.concatenate([scaled[: self._d], rotated])
 
-    def gradient(self, slope):
+    def gradient(self, by_parameters):
         """Gradient by coordinates of a gradient by parameters: the transposed matrix."""
-        scaled = super().gradient(slope)
-        turned = self._turned(scaled[self._d :]) / (self._curvature * self._twice)
-        return np.concatenate([scaled[: self._d], turned])
+        scaled = super().gradient(by_parameters)
+        rotated = self._rotated(scaled[self._d :]) / (self._curvature * self._multiplicity)
+        return np.concatenate([scaled[: self._d], rotated])

@@ -1,15 +1,15 @@
-"""Rows of spins: equal ones merged, their weights added."""
+"""Distinct rows of spins, each with the sum of the weights of its copies."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-# Sums of +-2^k are exact in double precision up to so many units.
-_EXACT = 52
+# Units up to which the sum of +-2^k is an exact key of a row in double precision.
+_MAX_KEY_UNITS = 52
 
 
-class Rows(NamedTuple):
-    """Distinct rows.
+class WeightedRows(NamedTuple):
+    """Rows of spins and their weights.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ class Rows(NamedTuple):
         return mean, second / self.total
 
 
-def merged(states, weights=None):
-    """Merge equal rows and drop those without weight.
+def distinct_rows(states, weights=None):
+    """Distinct rows of positive weight, with the sums of the weights of equal rows.
 
     Rows are packed into numbers and sorted, which is far faster than `np.unique(axis=0)`.
 
@@ -53,16 +53,16 @@ def merged(states, weights=None):
 
     Returns
     -------
-    Rows
+    WeightedRows
     """
     n_rows, n_units = states.shape
-    if n_units <= _EXACT:
+    if n_units <= _MAX_KEY_UNITS:
         keys = states @ 2.0 ** np.arange(n_units)
         if weights is None:
             keys, weights = np.unique(keys, return_counts=True)
             bits = ((keys + (2.0**n_units - 1)) / 2).astype(np.int64)
             units = (bits[:, None] >> np.arange(n_units)) & 1
-            return Rows(2.0 * units - 1, weights.astype(float))
+            return WeightedRows(2.0 * units - 1, weights.astype(float))
         _, first, members = np.unique(keys, return_index=True, return_inverse=True)
     else:
         packed = np.packbits(states > 0, axis=1)
@@ -75,6 +75,6 @@ def merged(states, weights=None):
     weights = np.bincount(members, weights, len(first)).astype(float)
     kept = weights > 0
     if len(first) == n_rows and kept.all():
-        # `first` would only put them in another order.
-        return Rows(np.ascontiguousarray(states, float), weights[members])
-    return Rows(np.ascontiguousarray(states[first[kept]], float), weights[kept])
+        # All rows differ: they are kept in their order.
+        return WeightedRows(np.ascontiguousarray(states, float), weights[members])
+    return WeightedRows(np.ascontiguousarray(states[first[kept]], float), weights[kept])

@@ -1,19 +1,19 @@
-"""Whether the pseudo-likelihood has a maximum at all, proved one way or the other.
+"""Existence of the maximum of the pseudo-likelihood: proofs that it exists, or that it does not.
 
-It has none if parameters can grow for ever without a row objecting: a direction along which no
-x_j eta_j of any row falls and some rise ("separation", Albert & Anderson 1984), couplings being
-shared by their two units.
+It does not exist where the data are separated (Albert & Anderson 1984): there is a direction of the
+parameters along which no margin x_ij eta_ij falls and some rise, each coupling being shared by its
+two units. Along it the log-pseudo-likelihood increases without end.
 
 *A maximum exists* if a point is near enough to it. The second derivative of ln cosh changes by at
 most a factor e^(2 |change of eta|), so that along a ray from a point with negative Hessian H and
-gradient g, with lambda^2 = g' H^-1 g and C^2 = 4 max over rows and units of z' H^-1 z, the slope of
-the objective, per unit length in the metric H, is at most lambda - (1 - e^(-C t)) / C: if
-lambda C < 1 it becomes negative on every ray, and the concave function has a maximum, only one.
-(Bach 2010 has theorems of this kind.)
+gradient g, with lambda^2 = g' H^-1 g and C^2 = 4 max over rows and units of z' H^-1 z, the
+directional derivative of the objective, per unit length in the metric H, is at most
+lambda - (1 - e^(-C t)) / C: if lambda C < 1 it becomes negative on every ray, and the concave
+function has exactly one maximum. (Bach 2010 has theorems of this kind.)
 
-*No maximum exists* if there is such a direction. Newton's method leaves along one, which is mostly
-found from where it stopped; otherwise a linear programme decides. The units of the rows that it
-separates are named.
+*No maximum exists* if a direction of separation is found. Newton's method diverges along one, which
+can mostly be computed from where it stopped; otherwise a linear programme decides. The separated
+units are named.
 """
 
 from typing import NamedTuple
@@ -21,31 +21,36 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, optimize, sparse
 
-from fastmf.learning.pseudo_likelihood.solvers import lbfgs, newton, solved
+from fastmf._common.linalg import cholesky
+from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.objective import MAX_HESSIAN_PARAMETERS
+from fastmf.learning.pseudo_likelihood.solvers import lbfgs
 
-# Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
-LARGEST = 6000
-# Condition numbers beyond which eigenvalues and inverses in double precision prove nothing.
-_CONDITION = 1e12
-# Entries of a programme of all units that is solved as it is, without asking them one by one first.
-_AT_ONCE = 200_000
-# Margins beyond which rows may be on their way to certainty.
-_GROWN = 4.0
+# Condition number beyond which eigenvalues and inverses in double precision prove nothing.
+_MAX_CONDITION = 1e12
+# Entries of the joint linear programme up to which it is solved without one programme per unit.
+_MAX_JOINT_ENTRIES = 200_000
+# Margins beyond this may be those of separated rows.
+_LARGE_MARGIN = 4.0
 # Gaps between such margins and all others that are tried.
-_GAPS = 4
-# Parameters up to which eigenvectors are quickly found.
-_FEW = 1300
+_MAX_GAPS = 4
+# Parameters up to which a Newton step and eigenvectors take little time.
+_MAX_EIGENVECTOR_PARAMETERS = 1300
+# Multiply-adds for a lower bound on the curvature.
+_CURVATURE_BUDGET = 2e11
+# Numbers times units up to which the linear programme is solved.
+_MAX_PROGRAMME_SIZE = 3e7
 
 
 class Existence(NamedTuple):
-    """What is known about the maximum.
+    """Whether the maximum exists, and which units are separated if it does not.
 
     Parameters
     ----------
     exists : bool or None
         None if undecided.
     units : tuple of int
-        Units that are separated: determined by the others, or constant.
+        Separated units: determined by the others, or constant.
     message : str
     """
 
@@ -69,32 +74,33 @@ def certified(objective, parameters):
     weights: dropping rows, lowering weights and giving each unit couplings of its own all make the
     Hessian smaller. Only where that is not enough, and parameters are not too many, is H made.
     """
-    slope = objective.value_and_gradient(parameters)[1]
-    needed = 4 * np.linalg.norm(slope) * np.sqrt(objective.n_units)
-    # The smaller the groups the sharper the bound, and the dearer: as dear as H of few parameters.
-    sizes = (objective.n_units, 16, 1)[: 1 if objective.n_parameters <= _FEW else 3]
-    if any(needed < _least_curvature(objective, parameters, size) for size in sizes):
+    gradient = objective.value_and_gradient(parameters)[1]
+    required = 4 * np.linalg.norm(gradient) * np.sqrt(objective.n_units)
+    # Smaller groups give sharper bounds but take longer, in the end as long as H itself.
+    few = objective.n_parameters <= _MAX_EIGENVECTOR_PARAMETERS
+    sizes = (objective.n_units,) if few else (objective.n_units, 16, 1)
+    if any(required < _min_curvature(objective, parameters, size) for size in sizes):
         return True
-    if objective.n_parameters > LARGEST:
+    if objective.n_parameters > MAX_HESSIAN_PARAMETERS:
         return False
     hessian = objective.hessian(parameters)
-    factor, failed = linalg.lapack.dpotrf(hessian.T, lower=1, clean=1)
-    if failed:
+    try:
+        factor = cholesky(hessian.T)
+    except linalg.LinAlgError:
         return False
     # The trace of the inverse is a bound on its largest eigenvalue.
-    inverse_factor, failed = linalg.lapack.dtrtri(factor, lower=1)
-    largest = np.linalg.norm(inverse_factor) ** 2
-    if failed or not np.isfinite(largest) or largest * np.linalg.norm(hessian) > _CONDITION:
+    largest = np.linalg.norm(factor.inverse_factor()) ** 2
+    if not np.isfinite(largest) or largest * np.linalg.norm(hessian) > _MAX_CONDITION:
         return False
-    decrement = np.sqrt(max(slope @ solved(factor, slope), 0))
+    decrement = np.sqrt(max(gradient @ factor.solve(gradient), 0))
     return bool(2 * decrement * np.sqrt(objective.n_units * largest) < 0.5)
 
 
-def _least_curvature(objective, parameters, size, budget=2e11):
+def _min_curvature(objective, parameters, size, budget=_CURVATURE_BUDGET):
     """Lower bound on the smallest eigenvalue of the Hessian.
 
-    In groups of `size` units all have the least weight w_i s_ij of the group in every row; no more
-    rows are used than multiply-adds are in the budget.
+    All units of a group of `size` are given the smallest weight w_i sech^2(eta_ij) of the group in
+    each row. Rows are left out beyond a budget of multiply-adds.
     """
     d, states = objective.n_units, objective.rows.states
     groups = range(0, d, size)
@@ -105,17 +111,18 @@ def _least_curvature(objective, parameters, size, budget=2e11):
     rows = np.linspace(0, len(states) - 1, n_rows).astype(int)
     grams = np.zeros((len(groups), d + 1, d + 1))
     for some in np.array_split(rows, -(-n_rows // 4096)):
-        slopes = objective.slopes(parameters, some)
+        sech2 = objective.weighted_sech2(parameters, some)
         with_one = np.hstack([np.ones((len(some), 1)), states[some]])
         for gram, j in zip(grams, groups, strict=True):
-            scaled = with_one * np.sqrt(slopes[:, j : j + size].min(1, keepdims=True))
+            scaled = with_one * np.sqrt(sech2[:, j : j + size].min(1, keepdims=True))
             gram += scaled.T @ scaled
-    # An eigenvalue is known up to rounding.
-    least = min(
-        linalg.eigvalsh(g, subset_by_index=[0, 0], check_finite=False)[0] - g.trace() / _CONDITION
-        for g in grams
+    # Less the rounding error of an eigenvalue.
+    smallest = min(
+        linalg.eigvalsh(gram, subset_by_index=[0, 0], check_finite=False)[0]
+        - gram.trace() / _MAX_CONDITION
+        for gram in grams
     )
-    return max(least, 0.0) + objective.l2
+    return max(smallest, 0.0) + objective.l2
 
 
 _NOT_UNIQUE = Existence(
@@ -138,9 +145,9 @@ def existence_with_firth(objective):
     -------
     Existence
     """
-    # All slopes of tanh are positive: which ones they are makes no difference to the rank.
+    # sech^2 is positive everywhere: its values make no difference to the rank.
     values = linalg.eigvalsh(objective.common_hessian(np.ones(objective.n_units)))
-    return Existence(True) if values[0] > values[-1] / _CONDITION else _NOT_UNIQUE
+    return Existence(True) if values[0] > values[-1] / _MAX_CONDITION else _NOT_UNIQUE
 
 
 def _separated_by(units):
@@ -153,11 +160,12 @@ def _separated_by(units):
     )
 
 
-def growing(objective, parameters):
-    """Units whose parameters grow for ever along a direction in which a solver has left.
+def diverging_units(objective, parameters):
+    """Units separated along the direction in which a solver diverges.
 
-    Where margins x_j eta_j of some rows have grown far beyond all others, parameters are projected
-    on the directions that leave those others as they are; that none falls along it is then checked.
+    Where the margins x_j eta_j of some rows are far larger than all others, the parameters are
+    projected on the directions that leave those others unchanged; the result separates if no margin
+    falls along it, which is checked.
 
     Parameters
     ----------
@@ -178,22 +186,22 @@ def growing(objective, parameters):
         return states * (states @ couplings + field)
 
     reached = margins(parameters)
-    large = np.sort(reached[reached > _GROWN])
-    gaps = np.flatnonzero(np.diff(large, prepend=_GROWN) > 0.5)
-    # With the fewest margins to keep first: more rows, and units, can be separated.
-    for gap in gaps[:_GAPS]:
+    large = np.sort(reached[reached > _LARGE_MARGIN])
+    gaps = np.flatnonzero(np.diff(large, prepend=_LARGE_MARGIN) > 0.5)
+    # The fewest unchanged margins first: then more rows, and units, can be separated.
+    for gap in gaps[:_MAX_GAPS]:
         kept = reached < large[gap]
-        values, vectors = linalg.eigh(objective.hessian_of_slopes(kept.astype(float)))
+        values, vectors = linalg.eigh(objective.hessian_from_sech2(kept.astype(float)))
         free = vectors[:, values <= 1e-10 * values[-1]]
-        along = margins(free @ (free.T @ parameters))
-        largest = abs(along).max()
-        if along.min() >= -1e-9 * largest and (along > 1e-6 * largest).any():
-            return np.flatnonzero((along > 1e-6 * largest).any(0))
+        changes = margins(free @ (free.T @ parameters))
+        largest = abs(changes).max()
+        if changes.min() >= -1e-9 * largest and (changes > 1e-6 * largest).any():
+            return np.flatnonzero((changes > 1e-6 * largest).any(0))
     return np.zeros(0, int)
 
 
-def _programme(states, units):
-    """Margins x_j eta_j of the couplings among `units`, and of their fields: a sparse matrix."""
+def _margin_matrix(states, units):
+    """Sparse matrix that maps fields of `units` and couplings among them to margins x_j eta_j."""
     n, q = len(states), len(units)
     first, second = np.triu_indices(q, 1)
     blocks = []
@@ -208,9 +216,9 @@ def _programme(states, units):
     return sparse.vstack(blocks)
 
 
-def _separated(states, units):
-    """Which of `units` are strictly separated by some direction of their shared parameters."""
-    margins = sparse.csr_array(_programme(states, units))
+def _jointly_separated(states, units):
+    """The `units` strictly separated along some direction; None if that could not be decided."""
+    margins = sparse.csr_array(_margin_matrix(states, units))
     # Maximise sum t with 0 <= t <= 1 and t <= margins: directions add up, so that the optimum has
     # t = 1 wherever any direction has a positive margin. Solved by its dual, minimise sum v with
     # margins' (1 - v + s) = 0, 0 <= v <= 1 and 0 <= s, which has far fewer constraints.
@@ -226,7 +234,7 @@ def _separated(states, units):
     return units[strict.reshape(len(units), len(states)).any(1)]
 
 
-def _alone(states, j, others):
+def _separated_alone(states, j, others):
     """Whether unit j is separated by its own field and couplings to `others`, not shared."""
     x = states[:, j : j + 1]
     margins = np.unique(x * np.hstack([np.ones_like(x), states[:, others]]), axis=0)
@@ -240,9 +248,9 @@ def _alone(states, j, others):
 def separation(objective):
     """Decide by linear programming whether the maximum exists.
 
-    If there is much to decide, first unit by unit: who is not separated even with couplings of its
-    own has none that can grow, and is left out of the programmes of the others, until nothing
-    changes. What is left, if anything, is decided by one programme with shared couplings.
+    Large problems are first decided unit by unit: a unit that is not separated even with couplings
+    of its own, not shared, is left out of the programmes of the others, until nothing changes. The
+    remaining units, if any, are decided by one programme with shared couplings.
 
     Parameters
     ----------
@@ -255,21 +263,21 @@ def separation(objective):
     """
     states = objective.rows.states
     centred = states - states.mean(0)
-    least = linalg.eigvalsh(centred.T @ centred / len(states))[0]
+    min_variance = linalg.eigvalsh(centred.T @ centred / len(states))[0]
     units = np.arange(states.shape[1])
     # Without full rank of [1, x] some unit is a combination of others, and separated with them.
-    if least > 1e-10 and states.size * len(units) > _AT_ONCE:
+    if min_variance > 1e-10 and states.size * len(units) > _MAX_JOINT_ENTRIES:
         while len(units):
-            kept = [j for j in units if _alone(states, j, units[units != j])]
-            if len(kept) == len(units):
+            remaining = [j for j in units if _separated_alone(states, j, units[units != j])]
+            if len(remaining) == len(units):
                 break
-            units = np.array(kept, int)
+            units = np.array(remaining, int)
     if len(units):
-        units = _separated(states, units)
+        units = _jointly_separated(states, units)
         if units is None:
             return Existence(None, (), "the linear programme of separation was not solved")
     if not len(units):
-        if least <= 1e-10:
+        if min_variance <= 1e-10:
             return _NOT_UNIQUE
         return Existence(True)
     return _separated_by(units)
@@ -290,17 +298,17 @@ def existence(objective, parameters):
     """
     if objective.l2 > 0 or certified(objective, parameters):
         return Existence(True)
-    few = objective.n_parameters <= _FEW
+    few = objective.n_parameters <= _MAX_EIGENVECTOR_PARAMETERS
     if few:
         polished = newton(objective, parameters, max_iter=25).parameters
     else:
         polished = lbfgs(objective, parameters, tol=1e-9, max_iter=100).parameters
     if certified(objective, polished):
         return Existence(True)
-    units = growing(objective, polished) if few else ()
+    units = diverging_units(objective, polished) if few else ()
     if len(units):
         return _separated_by(units)
-    if objective.rows.states.size * objective.n_units <= 3e7:
+    if objective.rows.states.size * objective.n_units <= _MAX_PROGRAMME_SIZE:
         return separation(objective)
     return Existence(
         None, (), "whether the maximum exists is undecided: the problem is too large for a proof"

@@ -1,4 +1,16 @@
-"""Errors of a maximum pseudo-likelihood estimate: the sandwich covariance, and tests upon it."""
+"""Asymptotic errors and tests of a maximum pseudo-likelihood estimate, from Godambe's information.
+
+With the mean negative Hessian H of the objective, the mean outer product J of the rows' scores
+about their mean, and the weight n of all rows, the estimate has the sandwich covariance
+
+    H^-1 J H^-1 / n,
+
+the inverse of the Godambe information (Godambe 1960; White 1982). H and J would be the same if the
+pseudo-likelihood were a likelihood. As they are not, twice the fall of the log-pseudo-likelihood
+when some parameters are held at zero is distributed as a weighted sum of chi-squared variables,
+whose weights are the eigenvalues of G V^-1 with the blocks of those parameters of
+G = H^-1 J H^-1 and of V = H^-1 (Kent 1982; Varin, Reid & Firth 2011, section 2.3).
+"""
 
 from typing import NamedTuple
 
@@ -6,11 +18,18 @@ import numpy as np
 from scipy import linalg, stats
 from scipy.sparse.linalg import LinearOperator, cg
 
+from fastmf._common.linalg import cholesky
 from fastmf._common.memory import memory_of_the_machine
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
 from fastmf.learning.pseudo_likelihood.coordinates import Coordinates
-from fastmf.learning.pseudo_likelihood.objective import symmetric
-from fastmf.learning.pseudo_likelihood.solvers import newton, starting_point
+from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.objective import MAX_HESSIAN_PARAMETERS
+from fastmf.learning.pseudo_likelihood.starts import starting_point
+
+# Methods of `adjusted`.
+ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
+# Rows of a matrix product that are computed at a time.
+_BLOCK_ROWS = 1024
 
 
 class CouplingTests(NamedTuple):
@@ -24,7 +43,7 @@ class CouplingTests(NamedTuple):
     p_value : array of shape (n_pairs,)
         Two-sided, from the normal distribution.
     adjusted : array of shape (n_pairs,)
-        p-values adjusted for there being so many tests.
+        p-values adjusted for multiple tests.
     """
 
     first: np.ndarray
@@ -36,83 +55,17 @@ class CouplingTests(NamedTuple):
     adjusted: np.ndarray
 
 
-def inverse_of(hessian):
-    """Inverse of a positive definite matrix, in its place if that may be written to."""
-    # Of a symmetric matrix the transpose is itself, in LAPACK's order.
-    overwrite = hessian.flags.writeable
-    factor, failed = linalg.lapack.dpotrf(hessian.T, lower=1, overwrite_a=overwrite)
-    if failed:
-        raise linalg.LinAlgError("the Hessian is not positive definite")
-    inverse, _ = linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
-    return symmetric(inverse)
-
-
-def sandwich(objective, parameters):
-    """Covariance H^-1 J H^-1 / n of the estimate (Godambe 1960; White 1982).
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
-        Weights count repetitions of a row.
-    parameters : array of shape (n_parameters,)
-
-    Returns
-    -------
-    array of shape (n_parameters, n_parameters)
-    """
-    inverse = inverse_of(objective.hessian(parameters))
-    return inverse @ objective.score_covariance(parameters) @ inverse / objective.total
-
-
-def standard_errors(objective, parameters):
-    """Standard errors of all parameters: the sandwich's diagonal, without the sandwich.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
-    parameters : array of shape (n_parameters,)
-
-    Returns
-    -------
-    array of shape (n_parameters,)
-
-    Raises
-    ------
-    MemoryError
-        If the machine has no room for two matrices of n_parameters^2 numbers.
-
-    Notes
-    -----
-    Some n_rows n_parameters^2 + 3 n_parameters^3 operations.
-    """
-    n = len(parameters)
-    n_bytes = 16 * n**2
-    if n_bytes > memory_of_the_machine():
-        raise MemoryError(
-            f"all standard errors at once need two matrices of {n} x {n} numbers, "
-            f"{n_bytes / 2**30:.3g} GiB, and the machine has {memory_of_the_machine() / 2**30:.3g}:"
-            " ask for the standard errors of some `pairs`."
-        )
-    inverse = inverse_of(objective.hessian(parameters))
-    covariance = objective.score_covariance(parameters)
-    variances = np.empty(n)
-    for i in range(0, n, 1024):
-        rows = inverse[i : i + 1024]
-        variances[i : i + 1024] = ((rows @ covariance) * rows).sum(1)
-    return np.sqrt(variances / objective.total)
-
-
 class RatioTest(NamedTuple):
     """Composite likelihood-ratio test of a machine without some couplings against one with them.
 
     Parameters
     ----------
     statistic : float
-        Twice the fall of the log-pseudo-likelihood of all rows together.
+        Twice the fall of the log-pseudo-likelihood of all rows together without these couplings.
     p_value : float
     weights : array of shape (n_couplings,)
-        Without those couplings the statistic is, in many rows, the sum of these times independent
-        chi-squared variables of one degree of freedom. They were all one if it were a likelihood.
+        If those couplings are zero, the statistic of many rows is distributed as the sum of these
+        times independent chi-squared variables of one degree of freedom.
     parameters : array of shape (n_parameters,)
         Of the machine without those couplings.
     """
@@ -121,6 +74,229 @@ class RatioTest(NamedTuple):
     p_value: float
     weights: np.ndarray
     parameters: np.ndarray
+
+
+class Godambe:
+    """Godambe's information of a maximum pseudo-likelihood estimate: its errors, and tests.
+
+    Parameters
+    ----------
+    objective : PseudoLikelihood
+        Weights count repetitions of a row.
+    parameters : array of shape (n_parameters,)
+        Its maximum.
+    """
+
+    def __init__(self, objective, parameters):
+        self.objective, self.parameters = objective, parameters
+
+    def indices(self, pairs):
+        """Indices, among the parameters, of pairs of units: couplings, or (j, j) for a field.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2)
+
+        Returns
+        -------
+        int array of shape (n_pairs,)
+
+        Raises
+        ------
+        ValueError
+            If `pairs` are not pairs of units.
+        """
+        pairs, d = np.asarray(pairs), self.objective.n_units
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+            raise ValueError(f"pairs must be integers of shape (n_pairs, 2), got {pairs!r}.")
+        if not ((pairs >= 0) & (pairs < d)).all():
+            raise ValueError(f"pairs must name units from 0 to {d - 1}.")
+        first, second = pairs.T
+        return self.objective.index[first, np.where(first == second, 0, second + 1)]
+
+    # --- errors ---------------------------------------------------------------------------------
+
+    def covariance(self):
+        """The sandwich covariance H^-1 J H^-1 / n.
+
+        Returns
+        -------
+        array of shape (n_parameters, n_parameters)
+
+        Raises
+        ------
+        ValueError
+            For more than 6,000 parameters.
+        """
+        n = len(self.parameters)
+        if n > MAX_HESSIAN_PARAMETERS:
+            raise ValueError(
+                f"the covariance is for up to {MAX_HESSIAN_PARAMETERS} parameters (109 units); of "
+                f"{n} parameters its three matrices take {8e-9 * n**2:.1f} GB each: ask for "
+                "`standard_errors`, all of them or those of some `pairs`."
+            )
+        inverse = self._inverse_hessian(self.parameters)
+        scores = self.objective.score_covariance(self.parameters)
+        return inverse @ scores @ inverse / self.objective.total
+
+    def standard_errors(self, pairs=None):
+        """Standard errors of all parameters, or of some.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+            As in `indices`.
+
+        Returns
+        -------
+        array of shape (n_parameters,) or (n_pairs,)
+
+        Raises
+        ------
+        MemoryError
+            If all errors are asked for and the machine has no room for two matrices of
+            n_parameters^2 numbers.
+        ValueError
+            If the Hessian is so near to singular that the equations cannot be solved.
+        """
+        if pairs is None:
+            return self._all_standard_errors()
+        indices = self.indices(pairs)
+        if len(self.parameters) <= MAX_HESSIAN_PARAMETERS:
+            return self._all_standard_errors()[indices]
+        return self.standard_errors_without_matrices(indices)
+
+    def _inverse_hessian(self, parameters):
+        hessian = self.objective.hessian(parameters)
+        try:
+            # The transpose of a symmetric matrix is itself, in LAPACK's order.
+            factor = cholesky(hessian.T, overwrite=hessian.flags.writeable)
+        except linalg.LinAlgError:
+            raise linalg.LinAlgError(
+                "standard errors cannot be computed: the Hessian is not positive definite; fit "
+                "with a penalty l2, or leave out units that depend on others linearly."
+            ) from None
+        return factor.inverse(overwrite=True)
+
+    def _all_standard_errors(self):
+        """The sandwich's diagonal, by n_rows n_parameters^2 + 3 n_parameters^3 operations."""
+        n = len(self.parameters)
+        n_bytes, available = 16 * n**2, memory_of_the_machine()
+        if n_bytes > available:
+            raise MemoryError(
+                f"all standard errors at once need two matrices of {n} x {n} numbers, "
+                f"{n_bytes / 2**30:.3g} GiB, and the machine has {available / 2**30:.3g}:"
+                " ask for the standard errors of some `pairs`."
+            )
+        inverse = self._inverse_hessian(self.parameters)
+        scores = self.objective.score_covariance(self.parameters)
+        variances = np.empty(n)
+        for i in range(0, n, _BLOCK_ROWS):
+            rows = inverse[i : i + _BLOCK_ROWS]
+            variances[i : i + _BLOCK_ROWS] = ((rows @ scores) * rows).sum(1)
+        return np.sqrt(variances / self.objective.total)
+
+    def standard_errors_without_matrices(self, indices):
+        """Standard errors of a few parameters, without any matrix of all parameters.
+
+        Each takes the solution of H v = e by preconditioned conjugate gradients, some ten products
+        with H that take the time of a gradient each.
+
+        Parameters
+        ----------
+        indices : int array of shape (n_indices,)
+            Which parameters.
+
+        Returns
+        -------
+        array of shape (n_indices,)
+
+        Raises
+        ------
+        ValueError
+            If the Hessian is so near to singular that the equations cannot be solved.
+        """
+        objective, n = self.objective, len(self.parameters)
+        coordinates, times = Coordinates(objective), objective.hessian_product(self.parameters)
+        # In coordinates z, parameters = T z, in which T'HT is nearly the identity.
+        size = len(coordinates.from_parameters(self.parameters))
+        matrix = LinearOperator(
+            (size, size), dtype=float,
+            matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
+        )  # fmt: skip
+        solutions = []
+        for index in indices:
+            unit = np.zeros(n)
+            unit[index] = 1
+            with np.errstate(all="ignore"):
+                found, failed = cg(matrix, coordinates.gradient(unit), rtol=1e-6, maxiter=1000)
+            if failed or not np.isfinite(found).all():
+                raise ValueError(
+                    f"the standard error of parameter {index} was not found in 1000 iterations of "
+                    "conjugate gradients: the Hessian is nearly singular; fit with a penalty l2."
+                )
+            solutions.append(coordinates.to_parameters(found))
+        return np.sqrt(objective.score_variances(self.parameters, solutions) / objective.total)
+
+    # --- tests ----------------------------------------------------------------------------------
+
+    def wald_tests(self, adjust):
+        """Wald tests of all couplings against zero, with p-values `adjusted` by some method.
+
+        Returns
+        -------
+        CouplingTests
+        """
+        d = self.objective.n_units
+        couplings, errors = self.parameters[d:], self.standard_errors()[d:]
+        return wald_tests(couplings, errors, self.objective.pairs, adjust)
+
+    def likelihood_ratio_test(self, pairs=None):
+        """Test whether the couplings of `pairs`, by default of all, are zero.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+
+        Returns
+        -------
+        RatioTest
+
+        Raises
+        ------
+        ValueError
+            If `pairs` are not couplings, or there are more than 6,000 parameters.
+        """
+        objective = self.objective
+        if objective.n_parameters > MAX_HESSIAN_PARAMETERS:
+            raise ValueError(
+                f"likelihood ratio tests are for up to {MAX_HESSIAN_PARAMETERS} parameters (109 "
+                f"units), got {objective.n_parameters}: leave out units."
+            )
+        indices = np.unique(self.indices(np.transpose(objective.pairs) if pairs is None else pairs))
+        if not len(indices) or (indices < objective.n_units).any():
+            raise ValueError(
+                "pairs must name couplings, each of two different units, at least one."
+            )
+        return self._ratio_test(indices)
+
+    def _ratio_test(self, indices):
+        objective = self.objective
+        parameters = newton(objective, self.parameters).parameters
+        inverse = self._inverse_hessian(parameters)
+        sandwich = inverse[indices] @ objective.score_covariance(parameters) @ inverse[:, indices]
+        weights = linalg.eigh(sandwich, inverse[np.ix_(indices, indices)], eigvals_only=True)
+        value = objective.value_and_gradient(parameters)[0]
+        free = np.ones(len(parameters), bool)
+        free[indices] = False
+        restricted = _Restricted(objective, free)
+        found = newton(restricted, starting_point(objective, "independent")[free])
+        fall = value - restricted.value_and_gradient(found.parameters)[0]
+        statistic = float(2 * objective.total * max(fall, 0))
+        weights = np.maximum(weights[::-1], 0)
+        # Smaller weights are rounding errors.
+        p_value = survival(statistic, weights[weights > 1e-12 * weights[0]])
+        return RatioTest(statistic, p_value, weights, restricted.whole(found.parameters))
 
 
 class _Restricted:
@@ -135,94 +311,11 @@ class _Restricted:
         return out
 
     def value_and_gradient(self, parameters):
-        value, slope = self._objective.value_and_gradient(self.whole(parameters))
-        return value, slope[self._free]
+        value, gradient = self._objective.value_and_gradient(self.whole(parameters))
+        return value, gradient[self._free]
 
     def hessian(self, parameters):
         return self._objective.hessian(self.whole(parameters))[np.ix_(self._free, self._free)]
-
-
-def ratio_test(objective, parameters, places):
-    """Test whether some parameters are zero.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
-        Without penalty.
-    parameters : array of shape (n_parameters,)
-        Its maximum.
-    places : int array of shape (n_places,)
-        Parameters that the smaller machine has not, each once.
-
-    Returns
-    -------
-    RatioTest
-
-    Notes
-    -----
-    The weights are the eigenvalues of G V^-1, with the blocks of `places` of the sandwich G and of
-    the inverse Hessian V (Kent 1982; Varin, Reid & Firth 2011, section 2.3).
-    """
-    parameters = newton(objective, parameters).parameters
-    inverse = inverse_of(objective.hessian(parameters))
-    whole = inverse[places] @ objective.score_covariance(parameters) @ inverse[:, places]
-    weights = linalg.eigh(whole, inverse[np.ix_(places, places)], eigvals_only=True)
-    value = objective.value_and_gradient(parameters)[0]
-    free = np.ones(len(parameters), bool)
-    free[places] = False
-    smaller = _Restricted(objective, free)
-    found = newton(smaller, starting_point(objective, "independent")[free])
-    fallen = value - smaller.value_and_gradient(found.parameters)[0]
-    statistic = float(2 * objective.total * max(fallen, 0))
-    weights = np.maximum(weights[::-1], 0)
-    # Rounding may leave nothing of weights that are next to none.
-    p_value = survival(statistic, weights[weights > 1e-12 * weights[0]])
-    return RatioTest(statistic, p_value, weights, smaller.whole(found.parameters))
-
-
-def sandwich_errors(objective, parameters, places):
-    """Standard errors of a few parameters, without any matrix of all parameters.
-
-    Each takes the solution of H v = e by preconditioned conjugate gradients, some ten products
-    with H that cost what a gradient costs.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
-    parameters : array of shape (n_parameters,)
-    places : int array of shape (n_places,)
-        Which parameters.
-
-    Returns
-    -------
-    array of shape (n_places,)
-
-    Raises
-    ------
-    ValueError
-        If the Hessian is so near to singular that the equations are not solved.
-    """
-    n, coordinates = len(parameters), Coordinates(objective)
-    times = objective.curvatures(parameters)
-    # In coordinates z, parameters = T z, that make the matrix T'HT nearly the identity.
-    size = len(coordinates.from_parameters(parameters))
-    matrix = LinearOperator(
-        (size, size), dtype=float,
-        matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
-    )  # fmt: skip
-    directions = []
-    for place in places:
-        unit = np.zeros(n)
-        unit[place] = 1
-        with np.errstate(all="ignore"):
-            found, failed = cg(matrix, coordinates.gradient(unit), rtol=1e-6, maxiter=1000)
-        if failed or not np.isfinite(found).all():
-            raise ValueError(
-                f"the standard error of parameter {place} was not found in 1000 iterations of "
-                "conjugate gradients: the Hessian is nearly singular; fit with a penalty l2."
-            )
-        directions.append(coordinates.to_parameters(found))
-    return np.sqrt(objective.score_variances(parameters, directions) / objective.total)
 
 
 def adjusted(p_values, method):
@@ -232,8 +325,8 @@ def adjusted(p_values, method):
     ----------
     p_values : array of shape (n_tests,)
     method : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
-        The first two bound the probability of any false finding, the others the share of false
-        findings (Benjamini & Yekutieli whatever the dependence of the tests).
+        The first two control the family-wise error rate, the others the false discovery rate
+        (Benjamini & Yekutieli for tests with any dependence).
 
     Returns
     -------
@@ -249,8 +342,8 @@ def adjusted(p_values, method):
         out = np.empty(n)
         out[order] = np.maximum.accumulate(np.arange(n, 0, -1) * p_values[order])
         return np.minimum(out, 1)
-    short = {"benjamini_hochberg": "bh", "benjamini_yekutieli": "by"}[method]
-    return stats.false_discovery_control(p_values, method=short)
+    abbreviation = {"benjamini_hochberg": "bh", "benjamini_yekutieli": "by"}[method]
+    return stats.false_discovery_control(p_values, method=abbreviation)
 
 
 def wald_tests(coupling, standard_error, pairs, method):

@@ -1,8 +1,13 @@
-"""Couplings of spins from means and covariances alone, by mean-field formulas.
+"""Couplings of spins from means m and covariance C by mean-field inversions.
 
-Both follow from linear response, C^-1 = diag(1 / (1 - m^2)) - dh/dm (Kappen & Rodriguez 1998;
-Roudi, Tyrcha & Hertz 2009). They need no rows, cost one matrix inversion, and are good for weak
-couplings only; as starts for maximum pseudo-likelihood they spare it the first few steps.
+By linear response (C^-1)_jk = dh_j/dm_k of the mean-field equations (Kappen & Rodriguez 1998;
+Roudi, Tyrcha & Hertz 2009): off the diagonal
+
+    naive:  (C^-1)_jk = -J_jk,                        h = atanh m - J m
+    TAP:    (C^-1)_jk = -J_jk - 2 J_jk^2 m_j m_k,     h = the same + m_j sum_k J_jk^2 (1 - m_k^2)
+
+They take one matrix inversion and are accurate for weak couplings only; maximum pseudo-likelihood
+can start from them.
 """
 
 import numpy as np

@@ -1,7 +1,15 @@
 """The log-pseudo-likelihood of a fully visible Boltzmann machine, and its derivatives.
 
+With the local field eta_ij = sum_k J_jk x_ik + h_j of unit j in row i and weights w_i that add up
+to one (Nguyen & Wood 2016, Eq. 2.1):
+
+    P        = sum_i w_i sum_j (x_ij eta_ij - ln cosh eta_ij - ln 2) - l2 |parameters|^2 / 2
+    dP/dh_j  = sum_i w_i (x_ij - tanh eta_ij) - l2 h_j
+    dP/dJ_jk = sum_i w_i (x_ik (x_ij - tanh eta_ij) + x_ij (x_ik - tanh eta_ik)) - l2 J_jk
+    H        = -d^2P = sum_ij w_i sech^2(eta_ij) z_ij z_ij' + l2 I,   z_ij = d eta_ij / d parameters
+
 Parameters are one vector: the field h_1..h_d, then the couplings J_jk, j < k, in lexicographic
-order. Everything is per unit of weight: the mean over rows of Nguyen & Wood's Eq. 2.1.
+order.
 """
 
 from typing import NamedTuple
@@ -9,33 +17,26 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas
 
+from fastmf._common.linalg import symmetrize
 from fastmf._threads import computed_once, in_parallel, workers_for
-from fastmf.kernels import pseudo_likelihood as kernels
+from fastmf.kernels import pseudo_likelihood as compiled
 from fastmf.learning.pseudo_likelihood.pair_sums import ProductSums
 
-# Numbers in a block of rows, so that what one pass leaves the next finds in the cache.
-_BLOCK = 1 << 17
-# Residuals (numbers) and Hessians (rows) up to such a size are kept until parameters change.
-_KEPT, _KEPT_HESSIAN = 1 << 22, 1300
+# Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
+MAX_HESSIAN_PARAMETERS = 6000
+# Numbers in a block of rows that fits in the cache.
+_BLOCK_NUMBERS = 1 << 17
+# Largest residuals (numbers) and Hessians (parameters) that are kept until parameters change.
+_MAX_KEPT_NUMBERS, _MAX_KEPT_PARAMETERS = 1 << 22, 1300
 
 
-class _Point(NamedTuple):
-    """Value, gradient and, of rows that are not too many, residuals at some parameters."""
+class _Evaluation(NamedTuple):
+    """Value, gradient and, unless there are too many, residuals at some parameters."""
 
     parameters: np.ndarray
     value: float
     gradient: np.ndarray
     residuals: np.ndarray | None
-
-
-def symmetric(matrix, size=512):
-    """Copy the lower triangle of a matrix into its upper one, in place, a few rows at a time."""
-    for i in range(0, len(matrix), size):
-        rows = slice(i, i + size)
-        matrix[:i, rows] = matrix[rows, :i].T
-        block = matrix[rows, rows]
-        np.copyto(block, block.T.copy(), where=~np.tri(len(block), dtype=bool))
-    return matrix
 
 
 class PseudoLikelihood:
@@ -56,14 +57,14 @@ class PseudoLikelihood:
         self.mean, self.second = rows.moments()
         self.pairs = np.triu_indices(self.n_units, 1)
         self.n_parameters = self.n_units + len(self.pairs[0])
-        self._point = self._hessian = None
+        self._latest = self._hessian = None
 
     def __getstate__(self):
-        # What is kept for speed is not worth a pickle.
-        kept = dict(self.__dict__) | {"_point": None, "_hessian": None}
-        for name in ("_product_sums", "_places"):
-            kept.pop(name, None)
-        return kept
+        # Without what is kept for speed only.
+        state = dict(self.__dict__) | {"_latest": None, "_hessian": None}
+        for name in ("_product_sums", "_hessian_indices"):
+            state.pop(name, None)
+        return state
 
     # --- parameters -----------------------------------------------------------------------------
 
@@ -79,7 +80,7 @@ class PseudoLikelihood:
 
     @computed_once
     def index(self):
-        """Place, in the vector, of the field of unit j (column 0) and of J_jk (column k + 1)."""
+        """Index, in the vector, of the field of unit j (column 0) and of J_jk (column k + 1)."""
         d = self.n_units
         index = np.zeros((d, d + 1), np.int64)
         index[:, 0] = np.arange(d)
@@ -90,21 +91,22 @@ class PseudoLikelihood:
 
     # --- value and gradient ---------------------------------------------------------------------
 
-    def blocks(self):
+    def row_blocks(self):
         """Slices of rows that fit in the cache."""
-        size = max(256, _BLOCK // self.n_units)
+        size = max(256, _BLOCK_NUMBERS // self.n_units)
         return [slice(i, i + size) for i in range(0, len(self.weights), size)]
 
     def residuals(self, couplings, field, rows=slice(None)):
-        """weight * (x - tanh eta) and weight * log-pseudo-likelihood of rows."""
+        """Residuals weight * (x - tanh eta) of rows, and weight * their log-pseudo-likelihood."""
         states, weights = self.rows.states[rows], self.weights[rows]
         products = states @ couplings
         value = np.empty(len(states))
-        # A tanh and a softplus are worth some six multiply-adds each.
-        n_workers = workers_for(-(-len(states) // kernels.ROWS), 12 * products.size, self.n_threads)
+        # A tanh and a softplus take the time of some six multiply-adds each.
+        n_tasks = -(-len(states) // compiled.TASK_ROWS)
+        n_workers = workers_for(n_tasks, 12 * products.size, self.n_threads)
         queue = np.zeros(1, np.int64)
         in_parallel(
-            kernels.residuals,
+            compiled.residuals,
             (products, field, states, weights, queue, products, value),
             n_workers,
         )
@@ -112,30 +114,33 @@ class PseudoLikelihood:
 
     def value_and_gradient(self, parameters):
         """Penalised value and its gradient: two matrix products."""
-        point = self._at(parameters)
-        return point.value, point.gradient.copy()
+        latest = self._evaluate(parameters)
+        return latest.value, latest.gradient.copy()
 
-    def _at(self, parameters):
-        """What the latest parameters gave is kept."""
-        if self._point is not None and np.array_equal(self._point.parameters, parameters):
-            return self._point
+    def _evaluate(self, parameters):
+        """Value, gradient and residuals; those of the latest parameters are kept."""
+        if self._latest is not None and np.array_equal(self._latest.parameters, parameters):
+            return self._latest
         couplings, field = self.unpacked(parameters)
-        value, of_field = 0.0, np.zeros(self.n_units)
-        of_couplings = np.zeros((self.n_units, self.n_units))
-        kept = self.rows.states.size <= _KEPT
-        for block in [slice(None)] if kept else self.blocks():
+        value, field_gradient = 0.0, np.zeros(self.n_units)
+        coupling_gradient = np.zeros((self.n_units, self.n_units))
+        kept = self.rows.states.size <= _MAX_KEPT_NUMBERS
+        for block in [slice(None)] if kept else self.row_blocks():
             residuals, values = self.residuals(couplings, field, block)
             value += values.sum()
-            of_field += np.ones(len(residuals)) @ residuals
-            of_couplings += self.rows.states[block].T @ residuals
+            field_gradient += np.ones(len(residuals)) @ residuals
+            coupling_gradient += self.rows.states[block].T @ residuals
         value -= self.l2 / 2 * (parameters @ parameters)
-        gradient = self.packed(of_couplings + of_couplings.T, of_field) - self.l2 * parameters
-        self._point = _Point(np.array(parameters), value, gradient, residuals if kept else None)
-        return self._point
+        gradient = self.packed(coupling_gradient + coupling_gradient.T, field_gradient)
+        gradient -= self.l2 * parameters
+        self._latest = _Evaluation(
+            np.array(parameters), value, gradient, residuals if kept else None
+        )
+        return self._latest
 
-    def _residuals_of(self, parameters, rows):
-        if self.rows.states.size <= _KEPT:
-            return self._at(parameters).residuals[rows]
+    def _residuals_at(self, parameters, rows):
+        if self.rows.states.size <= _MAX_KEPT_NUMBERS:
+            return self._evaluate(parameters).residuals[rows]
         return self.residuals(*self.unpacked(parameters), rows)[0]
 
     # --- second derivatives ---------------------------------------------------------------------
@@ -145,14 +150,14 @@ class PseudoLikelihood:
         return ProductSums(self.rows.states, self.n_threads)
 
     @computed_once
-    def _places(self):
-        """Places in the flat Hessian of products k, l of unit j's features, and where they are."""
+    def _hessian_indices(self):
+        """Indices in the flat Hessian of the products z_k z_l of each unit, and in their sums."""
         d = self.n_units
         k, l = np.nonzero(~np.eye(d + 1, dtype=bool))
         first, second = self.index[:, k], self.index[:, l]
         j, pair = np.nonzero((first >= 0) & (second >= 0))
-        places = first[j, pair] * self.n_parameters + second[j, pair]
-        return places, (k[pair] * (d + 1) + l[pair]) * d + j
+        in_hessian = first[j, pair] * self.n_parameters + second[j, pair]
+        return in_hessian, (k[pair] * (d + 1) + l[pair]) * d + j
 
     def hessian(self, parameters):
         """Negative Hessian, penalty included, (n_parameters, n_parameters).
@@ -165,55 +170,55 @@ class PseudoLikelihood:
         """
         if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
             return self._hessian[1]
-        hessian = self.hessian_of_slopes(self.slopes(parameters))
-        if self.n_parameters <= _KEPT_HESSIAN:
+        hessian = self.hessian_from_sech2(self.weighted_sech2(parameters))
+        if self.n_parameters <= _MAX_KEPT_PARAMETERS:
             hessian.flags.writeable = False
             self._hessian = np.array(parameters), hessian
         return hessian
 
-    def hessian_of_slopes(self, slopes):
-        """The same for given weight * slope of tanh eta, (n_rows, n_units)."""
-        return self._hessian_of(self._product_sums(slopes))
+    def hessian_from_sech2(self, weighted_sech2):
+        """The same for given weight * sech^2 eta, (n_rows, n_units)."""
+        return self._hessian_from_sums(self._product_sums(weighted_sech2))
 
-    def common_hessian(self, slopes):
-        """The same if tanh eta_j had the slope `slopes[j]` in all rows: moments are enough."""
+    def common_hessian(self, curvature):
+        """The same if sech^2 eta_j were `curvature[j]` in all rows: moments are enough."""
         mean = np.append(1.0, self.mean)
         moments = np.outer(mean, mean)
         moments[1:, 1:] = self.second
-        return self._hessian_of(moments[:, :, None] * slopes)
+        return self._hessian_from_sums(moments[:, :, None] * curvature)
 
-    def _hessian_of(self, sums):
+    def _hessian_from_sums(self, sums):
         """Negative Hessian from sums of w_i s_ij z_ik z_il, (n_units + 1, n_units + 1, n_units)."""
         hessian = np.zeros((self.n_parameters, self.n_parameters))
-        places, of_sums = self._places
-        hessian.reshape(-1)[places] = sums.reshape(-1)[of_sums]
-        of_fields = sums[0, 0]
-        of_couplings = of_fields[self.pairs[0]] + of_fields[self.pairs[1]]
-        np.fill_diagonal(hessian, np.concatenate([of_fields, of_couplings]) + self.l2)
+        in_hessian, in_sums = self._hessian_indices
+        hessian.reshape(-1)[in_hessian] = sums.reshape(-1)[in_sums]
+        fields = sums[0, 0]
+        couplings = fields[self.pairs[0]] + fields[self.pairs[1]]
+        np.fill_diagonal(hessian, np.concatenate([fields, couplings]) + self.l2)
         return hessian
 
-    def slopes(self, parameters, rows=slice(None)):
-        """weight * sech^2 eta of rows."""
-        residuals = abs(self._residuals_of(parameters, rows))
+    def weighted_sech2(self, parameters, rows=slice(None)):
+        """weight * sech^2 eta of rows, (n_rows, n_units)."""
+        residuals = abs(self._residuals_at(parameters, rows))
         # With u = |x - tanh eta| this is u (2 - u).
-        slopes = residuals / self.weights[rows, None]
-        np.subtract(2, slopes, out=slopes)
-        slopes *= residuals
-        return slopes
+        sech2 = residuals / self.weights[rows, None]
+        np.subtract(2, sech2, out=sech2)
+        sech2 *= residuals
+        return sech2
 
-    def curvatures(self, parameters):
-        """The Hessian as a function of vectors, for more parameters than matrices are made for."""
-        slopes = np.empty_like(self.rows.states)
-        for block in self.blocks():
-            slopes[block] = self.slopes(parameters, block)
+    def hessian_product(self, parameters):
+        """The product of the negative Hessian with a vector, as a function, without the matrix."""
+        sech2 = np.empty_like(self.rows.states)
+        for block in self.row_blocks():
+            sech2[block] = self.weighted_sech2(parameters, block)
 
         def times(vector):
             couplings, field = self.unpacked(vector)
             of_couplings, of_field = np.zeros_like(couplings), np.zeros_like(field)
-            for block in self.blocks():
+            for block in self.row_blocks():
                 changes = self.rows.states[block] @ couplings
                 changes += field
-                changes *= slopes[block]
+                changes *= sech2[block]
                 of_field += changes.sum(0)
                 of_couplings += self.rows.states[block].T @ changes
             return self.packed(of_couplings + of_couplings.T, of_field) + self.l2 * vector
@@ -227,39 +232,40 @@ class PseudoLikelihood:
         out = np.empty(states.shape)
         for j in range(self.n_units):
             kept = self.index[j] >= 0
-            features, places = with_one[:, kept], self.index[j][kept]
-            out[:, j] = ((features @ inverse[np.ix_(places, places)]) * features).sum(1)
+            features, indices = with_one[:, kept], self.index[j][kept]
+            out[:, j] = ((features @ inverse[np.ix_(indices, indices)]) * features).sum(1)
         return out
 
     # --- scores ---------------------------------------------------------------------------------
 
     def score_covariance(self, parameters):
         """Covariance of the rows' scores about their mean at a maximum, l2 * parameters."""
-        pull = self.l2 * parameters
-        total = np.outer(-pull, pull).T
-        size = max(256, 8 * _BLOCK // self.n_parameters)
+        mean_score = self.l2 * parameters
+        total = np.outer(-mean_score, mean_score).T
+        size = max(256, 8 * _BLOCK_NUMBERS // self.n_parameters)
         for i in range(0, len(self.weights), size):
             scores = self._scores(parameters, slice(i, i + size))
             total = blas.dsyrk(1.0, scores.T, 1.0, total, lower=1, overwrite_c=1)
-        return symmetric(total)
+        return symmetrize(total)
 
     def score_variances(self, parameters, vectors):
         """Variances of the rows' scores along each of some vectors."""
         unpacked = [self.unpacked(vector) for vector in vectors]
         total = -np.square([self.l2 * (vector @ parameters) for vector in vectors])
-        for block in self.blocks():
-            residuals = self._residuals_of(parameters, block)
+        for block in self.row_blocks():
+            residuals = self._residuals_at(parameters, block)
             states, weights = self.rows.states[block], self.weights[block]
             for v, (couplings, field) in enumerate(unpacked):
-                along = ((states @ couplings + field) * residuals).sum(1)
-                total[v] += along @ (along / weights)
+                scores = ((states @ couplings + field) * residuals).sum(1)
+                total[v] += scores @ (scores / weights)
         return total
 
     def _scores(self, parameters, rows):
         """Scores of rows times the square root of their weights."""
-        states, residuals = self.rows.states[rows], self._residuals_of(parameters, rows)
+        states, residuals = self.rows.states[rows], self._residuals_at(parameters, rows)
         residuals = residuals / np.sqrt(self.weights[rows, None])
         scores = np.empty((len(states), self.n_parameters))
-        n_workers = workers_for(-(-len(states) // kernels.ROWS), 2 * scores.size, self.n_threads)
-        in_parallel(kernels.scores, (states, residuals, np.zeros(1, np.int64), scores), n_workers)
+        n_tasks = -(-len(states) // compiled.TASK_ROWS)
+        n_workers = workers_for(n_tasks, 2 * scores.size, self.n_threads)
+        in_parallel(compiled.scores, (states, residuals, np.zeros(1, np.int64), scores), n_workers)
         return scores

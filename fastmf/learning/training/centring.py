@@ -2,16 +2,17 @@
 
 import numpy as np
 
-from fastmf.learning.training.parameters import chain, unchained
+from fastmf.learning.training.parameters import ModelParameters
+from fastmf.priors._domain import field_is_tilt
 
 
-def offsets(model, slope, means):
-    """What the units on both sides of couplings are counted from, and the slopes by their fields.
+def offsets(model, gradient, means):
+    """Offsets of the units on both sides of couplings, and derivatives by their fields.
 
     Parameters
     ----------
     model : RBM or DBM
-    slope : ModelParameters
+    gradient : ModelParameters
         Gradient of the log-likelihood by its parameters.
     means : list of arrays of shape (n_units,)
         Those of each layer over the data.
@@ -32,7 +33,7 @@ def offsets(model, slope, means):
     tilts = _tilts(model)
     of_fields = [
         layer.field if tilt else 0 * mean
-        for layer, mean, tilt in zip(chain(slope)[1], means, tilts, strict=True)
+        for layer, mean, tilt in zip(gradient.layers, means, tilts, strict=True)
     ]
     pairs = []
     for k in range(len(means) - 1):
@@ -42,40 +43,37 @@ def offsets(model, slope, means):
     return pairs
 
 
-def with_moved_fields(model, slope, offsets, followed, along):
-    """The slope with fields that move as couplings between deviations from offsets ask for.
+def with_moved_fields(model, gradient, offsets, directions, step_dot):
+    """The gradient in the ordinary coordinates, from that by couplings between deviations.
 
     Parameters
     ----------
     model : RBM or DBM
-    slope : ModelParameters
+    gradient : ModelParameters
     offsets : list of pairs of arrays
         See the function of that name.
-    followed : sequence of arrays of shape (n_below, n_above)
-        The slopes by couplings in the coordinates of the offsets.
-    along : sequence of arrays of shape (n_below,)
-        These times the offsets above.
+    directions : sequence of arrays of shape (n_below, n_above)
+        Derivatives by couplings in the coordinates of the offsets.
+    step_dot : sequence of arrays of shape (n_below,)
+        Their products with the offsets above.
 
     Returns
     -------
     ModelParameters
     """
-    layers = chain(slope)[1]
+    layers = gradient.layers
     moves = [0] * len(layers)
-    for k, (w, (below, _)) in enumerate(zip(followed, offsets, strict=True)):
-        moves[k] = moves[k] + along[k]
+    for k, (w, (below, _)) in enumerate(zip(directions, offsets, strict=True)):
+        moves[k] = moves[k] + step_dot[k]
         # Not by BLAS: see kernels.statistics.
         moves[k + 1] = moves[k + 1] + np.einsum("i,ij->j", below[0], w)
     layers = [
         layer._replace(field=layer.field - move) if tilt else layer
         for layer, move, tilt in zip(layers, moves, _tilts(model), strict=True)
     ]
-    return unchained(model, followed, layers)
+    return ModelParameters(couplings=tuple(directions), layers=tuple(layers))
 
 
 def _tilts(model):
     """Of each layer, whether its field is a tilt."""
-    # One's own prior may have such a derivative, and call its tilt something else.
-    return [
-        hasattr(prior, "moment_gradient") and "field" in prior._fields for prior in chain(model)[1]
-    ]
+    return [field_is_tilt(prior) for prior in model.layers]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import issparse
 
-from fastmf.learning.layered.step import State
+from fastmf.learning.training.ascent import State
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._io import (
     check_folder,
@@ -19,6 +19,7 @@ from fastmf.models._io import (
     read_arrays,
     write_arrays,
 )
+from fastmf.priors._protocol import from_named_arrays
 
 
 def identity(settings, model, seed, *data):
@@ -57,6 +58,11 @@ def _without_prefix(prefix, arrays):
     return {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
 
 
+def _numbered(prefix, arrays):
+    parts = _without_prefix(prefix, arrays)
+    return tuple(parts[str(i)] for i in range(len(parts)))
+
+
 def _velocity_from_arrays(arrays, model):
     # A velocity has the form of a prior, but not its domain: a precision may well decrease.
     like = vars(ModelParameters.of(model))
@@ -68,9 +74,7 @@ def _field(name, like, arrays):
         return arrays[name]
     if type(like) is tuple:
         return tuple(_field(f"{name}.{i}", part, arrays) for i, part in enumerate(like))
-    if hasattr(like, "parts"):
-        return like._replace(parts=_field(name, like.parts, arrays))
-    return like._make(arrays[f"{name}.{field}"] for field in like._fields)
+    return from_named_arrays(like, name, arrays)
 
 
 def write(path, state, run):
@@ -92,6 +96,7 @@ def write(path, state, run):
         **_with_prefix("model", model_to_arrays(state.model)),
         **_with_prefix("velocity", velocity),
         **_with_prefix("chains", {str(i): c for i, c in enumerate(state.chains)}),
+        **_with_prefix("solutions", {str(i): s for i, s in enumerate(state.solutions)}),
         **_with_prefix("history", {k: np.array(v) for k, v in state.history.items()}),
     }
     if state.best is not None:
@@ -140,13 +145,13 @@ def read(path, run, *, any_seed=False):
     model = model_from_arrays(_without_prefix("model", arrays))
     epoch, batch, waited = (int(n) for n in arrays["position"])
     best = _without_prefix("best", arrays)
-    chains = _without_prefix("chains", arrays)
     state = State(
         model=model,
         velocity=_velocity_from_arrays(_without_prefix("velocity", arrays), model),
         epoch=epoch,
         batch=batch,
-        chains=tuple(chains[str(i)] for i in range(len(chains))),
+        chains=_numbered("chains", arrays),
+        solutions=_numbered("solutions", arrays),
         history={k: v.tolist() for k, v in _without_prefix("history", arrays).items()},
         best=model_from_arrays(best) if best else None,
         waited=waited,

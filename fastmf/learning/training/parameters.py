@@ -1,15 +1,12 @@
 """Parameters of a model, or derivatives by them, as one value that can be added and scaled."""
 
-import dataclasses
-
 import numpy as np
 
-from fastmf.models import DBM
 from fastmf.priors._protocol import map_parameters
 
 
 class ModelParameters:
-    """Arrays, unit priors and tuples of these, named like the fields of a model.
+    """Arrays, unit priors and tuples of these, named like the parameters of a model.
 
     A derivative has the form of what it is a derivative by: an array that of an array, and the
     class of a prior, holding a derivative in the place of each parameter, that of a prior.
@@ -25,7 +22,7 @@ class ModelParameters:
     @classmethod
     def of(cls, model):
         """The parameters of a model."""
-        return cls(**{f.name: getattr(model, f.name) for f in dataclasses.fields(model)})
+        return cls(**model.parameters())
 
     def combine(self, function, *others):
         """Apply a function to the arrays of several parameters of one model.
@@ -39,7 +36,7 @@ class ModelParameters:
             }
         )
 
-    def couplings(self):
+    def matrices(self):
         """All matrices among them."""
         for value in vars(self).values():
             for part in value if type(value) is tuple else (value,):
@@ -53,18 +50,3 @@ def _combine(function, first, *others):
     if type(first) is tuple:
         return tuple(_combine(function, *parts) for parts in zip(first, *others, strict=True))
     return map_parameters(function, first, *others)
-
-
-def chain(parameters):
-    """Couplings of neighbouring layers, and the layers, of an RBM, a DBM, or their parameters."""
-    if hasattr(parameters, "layers") and isinstance(parameters.weights, tuple):
-        return parameters.weights, parameters.layers
-    return (parameters.weights,), (parameters.visible, parameters.hidden)
-
-
-def unchained(model, weights, layers):
-    """ModelParameters in the form of those of the model, from what `chain` makes of them."""
-    if isinstance(model, DBM):
-        return ModelParameters(weights=tuple(weights), layers=tuple(layers))
-    (weights,), (visible, hidden) = weights, layers
-    return ModelParameters(weights=weights, visible=visible, hidden=hidden)

@@ -1,7 +1,9 @@
 """A progress bar, by tqdm where it is installed and by plain lines where it is not."""
 
-import sys
+import time
 from contextlib import contextmanager
+
+from fastmf.learning.training.compilation import announced, seconds_compiling, to_stderr
 
 
 class _Lines:
@@ -11,7 +13,7 @@ class _Lines:
         """Nothing is shown between epochs."""
 
     def set_postfix_str(self, text):
-        print(text, file=sys.stderr, flush=True)
+        to_stderr(text)
 
 
 class _Silent(_Lines):
@@ -19,9 +21,37 @@ class _Silent(_Lines):
         pass
 
 
+class _Bar(_Lines):
+    """A tqdm bar whose clock stands still while code is compiled.
+
+    The first batch, and the first look at the log-likelihood, may take a thousand times as long as
+    all others: an estimate of the time left that counts them is wrong for the rest of the run.
+    """
+
+    def __init__(self, bar):
+        self._bar = bar
+        self._now, self._compiling = time.monotonic(), seconds_compiling()
+
+    def update(self):
+        self._leave_out_compilation()
+        self._bar.update()
+
+    def set_postfix_str(self, text):
+        self._leave_out_compilation()
+        self._bar.set_postfix_str(text)
+
+    def _leave_out_compilation(self):
+        now, compiling = time.monotonic(), seconds_compiling()
+        # No more than has passed: what another thread compiles may have begun earlier.
+        seconds = min(compiling - self._compiling, now - self._now)
+        self._now, self._compiling = now, compiling
+        self._bar.start_t += seconds
+        self._bar.last_print_t += seconds
+
+
 @contextmanager
-def progress(total, initial, verbose):
-    """A bar over all batches of a run.
+def progress(total, initial, verbose, what):
+    """A bar over all batches of a run, and a line before kernels are compiled.
 
     Parameters
     ----------
@@ -29,18 +59,27 @@ def progress(total, initial, verbose):
         Batches in all, and batches done before.
     verbose : int
         0 for silence.
+    what : str
+        What kernels are compiled for; see `compilation.announced`.
 
     Yields
     ------
     object with methods update() and set_postfix_str(text)
     """
     if not verbose:
-        yield _Silent()
+        with announced(what, show=None):
+            yield _Silent()
         return
     try:
         from tqdm import tqdm
     except ImportError:
-        yield _Lines()
+        with announced(what):
+            yield _Lines()
         return
     with tqdm(total=total, initial=initial, unit="batch") as bar:
-        yield bar
+
+        def write(text):
+            bar.write(text, file=bar.fp)
+
+        with announced(what, show=write):
+            yield _Bar(bar)

@@ -1,29 +1,21 @@
-"""The training loop: epochs of shuffled batches, and what is kept of them.
+"""The training loop: epochs of shuffled batches, metrics, checkpoints and early stopping.
 
 The random numbers of a batch are a function of (seed, epoch, batch) alone. So a run that was
-interrupted needs nothing but its parameters to go on as if nothing had happened.
+interrupted needs nothing but its state to go on as if nothing had happened.
 """
 
-import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common.arguments import count
-from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
-from fastmf.inference.mean_field.solutions import merge
-from fastmf.inference.mean_field.tap import tap
-from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
-from fastmf.learning.layered.settings import rate
-from fastmf.learning.layered.step import initial_state, step
-from fastmf.learning.training import checkpoint as files
+from fastmf.learning.training import checkpoint
+from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.compilation import units_of
 from fastmf.learning.training.progress import progress
-from fastmf.models import DBM
-from fastmf.priors._protocol import n_units
-
-# The log-likelihood after each epoch need not be known better than this.
-MONITOR = {"tol": 1e-4, "max_iter": 200}
+from fastmf.learning.training.settings import learning_rate
 
 
 def stream(seed, epoch, batch=None):
@@ -32,25 +24,62 @@ def stream(seed, epoch, batch=None):
 
 
 class Family(NamedTuple):
-    """What the loop must know of a family of models: where moments come from, and what is followed.
+    """What the loop needs to know of a family of models.
 
     Parameters
     ----------
     step : callable
         `step(state, batch, settings, rate, rng, n_threads)` moves the state one step.
-    figures : callable
-        `figures(state, watched, validation, settings, n_threads)` gives the figures of an epoch, by
-        name.
+    metrics : callable
+        `metrics(state, monitored, validation, settings, n_threads)` gives the metrics of an epoch,
+        by name, and may keep in the state what those of the next one need.
     score : str
-        Which of them early stopping raises, if `validation_` before it is not there.
+        Which of them early stopping maximises, with `validation_` before it if there are such data.
     label : str
-        What it is called on the line of progress.
+        Its name in the progress bar.
     """
 
     step: Callable
-    figures: Callable
+    metrics: Callable
     score: str
     label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of a run of the training loop, whatever is trained.
+
+    Parameters
+    ----------
+    seed : int or None
+        The result is a function of it; None draws one.
+    validation : like the data, or None
+        Metrics are computed on them too, and early stopping uses those.
+    callbacks : sequence of callable
+        Called as `callback(state)` after each epoch; training stops when one returns True.
+    checkpoint : str, path or None
+        File that is written after each epoch; a run that finds it there goes on from it.
+    checkpoint_every : int or None
+        Also write it every so many batches.
+    n_threads : int or None
+    verbose : int
+        1 for a progress bar.
+    """
+
+    seed: int | None = None
+    validation: object = None
+    callbacks: Iterable = ()
+    checkpoint: object = None
+    checkpoint_every: int | None = None
+    n_threads: int | None = None
+    verbose: int = 0
+
+    def __post_init__(self):
+        callbacks = self.callbacks
+        if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
+            raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
+        if self.checkpoint_every is not None:
+            count("checkpoint_every", self.checkpoint_every)
 
 
 def _rows(data, rows):
@@ -66,27 +95,14 @@ def _parts(data):
 
 
 def monitor_rows(X, settings, seed):
-    """The rows of data that are followed: always the same ones."""
+    """The rows of data on which metrics are computed: always the same ones."""
     n_rows = _length(X)
     n = min(settings.monitor_rows, n_rows)
     return _rows(X, np.sort(np.random.default_rng([seed, 0, 1]).permutation(n_rows)[:n]))
 
 
-def train(
-    model,
-    X,
-    settings,
-    *,
-    seed=None,
-    validation=None,
-    callbacks=(),
-    checkpoint=None,
-    checkpoint_every=None,
-    n_threads=None,
-    verbose=0,
-    family=None,
-):
-    """Climb the log-likelihood of data, or another objective.
+def train(model, X, settings, family, **options):
+    """Maximise the log-likelihood of data, or another objective, by stochastic gradient ascent.
 
     Parameters
     ----------
@@ -94,22 +110,11 @@ def train(
         Where to start.
     X : array of shape (n_rows, n_visible), or tuple of arrays that lead with the rows
         Data, in the type of the model.
-    settings : Settings or ConditionalSettings
-    seed : int or None
-        The result is a function of it; None draws one.
-    validation : like X, or None
-        It is followed too, and decides on early stopping if given.
-    callbacks : sequence of callable
-        Called as `callback(state)` after each epoch; training stops when one returns True.
-    checkpoint : str, path or None
-        File that is written after each epoch; a run that finds it there goes on from it.
-    checkpoint_every : int or None
-        Also write it every so many batches.
-    n_threads : int or None
-    verbose : int
-        1 for a progress bar.
-    family : Family or None
-        None for that of the RBM.
+    settings : AscentSettings
+        Of the family.
+    family : Family
+    **options
+        See `RunOptions`.
 
     Returns
     -------
@@ -123,58 +128,62 @@ def train(
     FloatingPointError
         If learning diverges.
     """
-    if not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
-        raise TypeError(f"callbacks must be a sequence of functions, got {callbacks!r:.60}.")
-    if checkpoint_every is not None:
-        checkpoint_every = count("checkpoint_every", checkpoint_every)
-    family = family or RBM_FAMILY
-    any_seed = seed is None
-    seed = int(np.random.SeedSequence().generate_state(1)[0]) if any_seed else int(seed)
-    state = initial_state(model)
-    if checkpoint is not None:
-        data = [*_parts(X), *(() if validation is None else _parts(validation))]
-        run = files.identity(settings, model, seed, *data)
-        found = files.read(checkpoint, run, any_seed=any_seed)
-        if found:
-            state, seed = found
-            run["seed"] = seed
-
-    def keep():
-        if checkpoint is not None:
-            files.write(checkpoint, state, run)
-
-    watched = monitor_rows(X, settings, seed)
+    options = RunOptions(**options)
+    state, seed, write_checkpoint = _start(model, X, settings, options)
+    monitored = monitor_rows(X, settings, seed)
     n_batches = -(-_length(X) // settings.batch_size)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
-    with progress(total, done, verbose) as bar:
+    with progress(total, done, options.verbose, units_of(model)) as bar:
         while state.epoch < settings.n_epochs and not _finished(state, settings):
-            epoch = state.epoch
-            order = stream(seed, epoch).permutation(_length(X))
-            while state.batch < n_batches:
-                rows = order[state.batch * settings.batch_size :][: settings.batch_size]
-                rng = stream(seed, epoch, state.batch)
-                batch = _rows(X, rows)
-                family.step(state, batch, settings, rate(settings, epoch), rng, n_threads)
+            for batch, rate, rng in _batches(state, X, settings, seed):
+                family.step(state, batch, settings, rate, rng, options.n_threads)
                 state.batch += 1
                 bar.update()
-                if checkpoint_every and state.batch % checkpoint_every == 0:
-                    keep()
-            state.epoch, state.batch = epoch + 1, 0
-            _record(state, family, watched, validation, settings, n_threads)
-            keep()
+                if options.checkpoint_every and state.batch % options.checkpoint_every == 0:
+                    write_checkpoint(state)
+            state.epoch, state.batch = state.epoch + 1, 0
+            _record_metrics(state, family, monitored, settings, options)
+            write_checkpoint(state)
             bar.set_postfix_str(_line(state.history, family))
-            # All are called, whatever the first says.
-            if any([callback(state) is True for callback in callbacks]):
+            # All are called, whatever the first returns.
+            if any([callback(state) is True for callback in options.callbacks]):
                 break
     if settings.early_stopping and state.best is not None:
         state.model = state.best
     return state
 
 
-def _record(state, family, watched, validation, settings, n_threads):
-    """Append the figures of the epoch that has just ended to the history."""
-    entry = {"epoch": state.epoch, "learning_rate": rate(settings, state.epoch - 1)}
-    entry |= family.figures(state, watched, validation, settings, n_threads)
+def _start(model, X, settings, options):
+    """The state to start from, the seed, and a function that writes a checkpoint of a state."""
+    any_seed = options.seed is None
+    seed = int(np.random.SeedSequence().generate_state(1)[0]) if any_seed else int(options.seed)
+    state = initial_state(model)
+    if options.checkpoint is None:
+        return state, seed, lambda state: None
+    validation = () if options.validation is None else _parts(options.validation)
+    run = checkpoint.identity(settings, model, seed, *_parts(X), *validation)
+    found = checkpoint.read(options.checkpoint, run, any_seed=any_seed)
+    if found:
+        state, seed = found
+        run["seed"] = seed
+    return state, seed, lambda state: checkpoint.write(options.checkpoint, state, run)
+
+
+def _batches(state, X, settings, seed):
+    """Rows, learning rate and random generator of the batches that are left of an epoch."""
+    epoch = state.epoch
+    order = stream(seed, epoch).permutation(_length(X))
+    rate = learning_rate(settings, epoch)
+    for batch, first in enumerate(range(0, len(order), settings.batch_size)):
+        if batch >= state.batch:
+            rows = order[first : first + settings.batch_size]
+            yield _rows(X, rows), rate, stream(seed, epoch, batch)
+
+
+def _record_metrics(state, family, monitored, settings, options):
+    """Append the metrics of the epoch that has just ended to the history."""
+    entry = {"epoch": state.epoch, "learning_rate": learning_rate(settings, state.epoch - 1)}
+    entry |= family.metrics(state, monitored, options.validation, settings, options.n_threads)
     for name, value in entry.items():
         state.history.setdefault(name, []).append(value)
     if settings.early_stopping:
@@ -194,40 +203,3 @@ def _line(history, family):
     if f"validation_{family.score}" in history:
         text += f", validation {history[f'validation_{family.score}'][-1]:.4f}"
     return text
-
-
-def _rbm_figures(state, watched, validation, settings, n_threads):
-    """Log-likelihoods per unit."""
-    model = state.model
-    size = sum(n_units(prior) for prior in model.layers)
-    order = ORDERS.get(settings.gradient, 2)
-    solutions = tap(model, watched, order=order, n_threads=n_threads, **MONITOR)
-    log_partition = log_partition_estimate(solutions)
-    if settings.gradient in MEAN_FIELD and settings.starts == "persistent":
-        _warn_of_collapse(state, solutions)
-
-    options = MONITOR | {"order": order, "n_threads": n_threads} if isinstance(model, DBM) else {}
-
-    def per_unit(X):
-        return float(log_likelihood(model, X, log_partition, **options).mean()) / size
-
-    figures = {"log_likelihood": per_unit(watched)}
-    if validation is not None:
-        figures["validation_log_likelihood"] = per_unit(validation)
-    return figures
-
-
-def _warn_of_collapse(state, solutions):
-    """Say so when the persistent solutions have merged although the data still lead to many."""
-    alive = len(merge(state.chains[0], merge_tol=0.05)[0])
-    reached = len(merge(solutions.mean[0], merge_tol=0.05)[0])
-    if alive <= len(state.chains[0]) / 10 and alive <= reached / 10:
-        warnings.warn(
-            f"after epoch {state.epoch} the {len(state.chains[0])} persistent solutions have "
-            f"collapsed to {alive}, where data lead to {reached}: they no longer represent the "
-            "model. Unlike samples they are not driven apart by noise; use starts='noise'.",
-            stacklevel=5,
-        )
-
-
-RBM_FAMILY = Family(step, _rbm_figures, "log_likelihood", "log-likelihood per unit")

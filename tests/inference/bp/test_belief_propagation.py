@@ -5,39 +5,12 @@ import sys
 
 import numpy as np
 import pytest
+from bp_models import binary_rbm, loopy, tree
 
 import fastmf as mf
+from fastmf.inference.bp import _arrays
 
 KINDS = pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
-
-
-def tree(n, m, rng, scale=2.0, forest=False):
-    """Weights of a random tree (or forest) over both layers."""
-    weights, inside, outside = np.zeros((n, m)), [(0, 0)], []
-    outside = [(0, i) for i in range(1, n)] + [(1, j) for j in range(m)]
-    rng.shuffle(outside)
-    outside = [tuple(map(int, x)) for x in outside]
-    while outside:
-        k = next(k for k, x in enumerate(outside) if any(y[0] != x[0] for y in inside))
-        x = outside.pop(k)
-        others = [y for y in inside if y[0] != x[0]]
-        y = others[rng.integers(len(others))]
-        i, j = (x[1], y[1]) if x[0] == 0 else (y[1], x[1])
-        if not (forest and rng.random() < 0.3):
-            weights[i, j] = scale * rng.normal()
-        inside.append(x)
-    return weights
-
-
-def machine(weights, rng, prior=mf.Bernoulli, dtype=float, scale=1.0):
-    n, m = weights.shape
-    fields = scale * rng.normal(size=n), scale * rng.normal(size=m)
-    return mf.RBM(weights.astype(dtype), *(prior(f.astype(dtype)) for f in fields))
-
-
-def loopy(n=9, m=7, scale=0.7, seed=0, **options):
-    rng = np.random.default_rng(seed)
-    return machine(scale * rng.normal(size=(n, m)), rng, **options)
 
 
 def log_odds_by_edges(model, n_sweeps, field=None):
@@ -64,7 +37,7 @@ def log_odds_by_edges(model, n_sweeps, field=None):
 @pytest.mark.parametrize("seed", range(3))
 def test_exact_on_trees(prior, forest, seed):
     rng = np.random.default_rng(seed)
-    model = machine(tree(7, 5, rng, forest=forest), rng, prior)
+    model = binary_rbm(tree(7, 5, rng, forest=forest), rng, prior)
     truth = mf.exact(model)
     result = mf.belief_propagation(model, tol=1e-14, pairwise=True)
     assert result.converged
@@ -119,18 +92,18 @@ def test_log_partition_is_stationary(prior):
     w, b = model.weights, model.visible.field
     for i in range(4):
         d = step * np.eye(4)[i]
-        slope = (value(w, b + d) - value(w, b - d)) / (2 * step)
-        assert slope == pytest.approx(result.mean[0][i], abs=1e-8)
+        derivative = (value(w, b + d) - value(w, b - d)) / (2 * step)
+        assert derivative == pytest.approx(result.mean[0][i], abs=1e-8)
         d = step * np.outer(np.eye(4)[i], np.eye(3)[i % 3])
-        slope = (value(w + d, b) - value(w - d, b)) / (2 * step)
-        assert slope == pytest.approx(result.pairwise[i, i % 3], abs=1e-8)
+        derivative = (value(w + d, b) - value(w - d, b)) / (2 * step)
+        assert derivative == pytest.approx(result.pairwise[i, i % 3], abs=1e-8)
 
 
 @KINDS
 @pytest.mark.parametrize("seed", range(5))
 def test_max_product_is_exact_on_trees(prior, seed):
     rng = np.random.default_rng(seed)
-    model = machine(tree(6, 5, rng), rng, prior)
+    model = binary_rbm(tree(6, 5, rng), rng, prior)
     states = np.array(list(itertools.product(prior.support, repeat=11)))
     best = -model.energy(states[:, :6], states[:, 6:]).min()
     result = mf.belief_propagation(model, algorithm="max")
@@ -144,7 +117,7 @@ def test_mixed_product_on_trees():
     n_exact = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        model = machine(tree(6, 5, rng, scale=1.0), rng)
+        model = binary_rbm(tree(6, 5, rng, scale=1.0), rng)
         values = visible @ model.visible.field
         values = values + model.hidden.log_partition(visible @ model.weights, 0.0).sum(1)
         result = mf.belief_propagation(model, algorithm="mixed")
@@ -162,7 +135,7 @@ def test_large_weights_saturate_without_harm(algorithm, dtype):
     signs = rng.choice([-1.0, 1.0], (40, 30))
     row, column = 50 * rng.normal(size=(1, 9)), rng.normal(size=(9, 1))
     for weights in (50 * signs, np.full((1, 1), 50.0), np.zeros((3, 2)), row, column):
-        model = machine(weights.clip(-50, 50), rng, dtype=dtype, scale=30.0)
+        model = binary_rbm(weights.clip(-50, 50), rng, dtype=dtype, scale=30.0)
         kept = {"messages": algorithm != "mixed"}
         result = mf.belief_propagation(model, algorithm=algorithm, max_iter=50, **kept)
         messages = () if result.messages is None else (result.messages,)
@@ -174,16 +147,16 @@ def test_large_weights_saturate_without_harm(algorithm, dtype):
 
 @KINDS
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("held_by", [1e9, 1e20, 1e30])
-def test_units_held_by_huge_fields(held_by, dtype, prior):
-    """The others are those of the tree that is left: its MAP, and its marginals."""
+@pytest.mark.parametrize("size_of_field", [1e9, 1e20, 1e30])
+def test_units_clamped_by_huge_fields(size_of_field, dtype, prior):
+    """The MAP and the marginals of the other units are those of the tree without clamped ones."""
     rng = np.random.default_rng(7)
     low, high = prior.support
     for _ in range(5):
-        model = machine(tree(6, 5, rng), rng, prior, dtype)
+        model = binary_rbm(tree(6, 5, rng), rng, prior, dtype)
         fields = [np.zeros(6), np.zeros(5)]
         for field, size in zip(fields, (6, 5), strict=True):
-            field[rng.permutation(size)[:2]] = held_by * rng.choice([-1, 1], 2)
+            field[rng.permutation(size)[:2]] = size_of_field * rng.choice([-1, 1], 2)
         states = np.array(list(itertools.product(prior.support, repeat=11)))
         wanted = np.concatenate(fields)
         states = states[((wanted == 0) | (states == np.where(wanted > 0, high, low))).all(1)]
@@ -203,7 +176,7 @@ def test_units_held_by_huge_fields(held_by, dtype, prior):
 def test_saturated_beliefs_are_exact_on_trees(damping):
     rng = np.random.default_rng(4)
     for dtype, close in (("float64", 1e-10), ("float32", 1e-5)):
-        model = machine(tree(7, 6, rng, scale=25.0).clip(-50, 50), rng, dtype=dtype, scale=20.0)
+        model = binary_rbm(tree(7, 6, rng, scale=25.0).clip(-50, 50), rng, dtype=dtype, scale=20.0)
         truth, result = mf.exact(model), mf.belief_propagation(model, damping=damping)
         np.testing.assert_allclose(
             np.concatenate(result.mean), np.concatenate(truth.mean), atol=close
@@ -220,7 +193,7 @@ def test_float32_is_close_to_float64_at_degree_1000():
         np.testing.assert_allclose(x, y, atol=1e-5)
 
 
-def test_a_warm_start_has_nothing_to_do():
+def test_a_warm_start_converges_at_once():
     model = loopy()
     first = mf.belief_propagation(model, messages=True)
     again = mf.belief_propagation(model, init=first)
@@ -243,7 +216,7 @@ def test_a_warm_start_beyond_the_range_of_float32():
 
 def test_oscillation_is_reported_undamped_and_cured_by_damping():
     rng = np.random.default_rng(1)
-    model = machine(rng.normal(size=(12, 12)) / 2, rng, mf.Ising, scale=0.1)
+    model = binary_rbm(rng.normal(size=(12, 12)) / 2, rng, mf.Ising, scale=0.1)
     rough = mf.belief_propagation(model, damping=0.0, max_iter=300)
     assert not rough.converged and "not converged" in rough.message and rough.residual > 1e-3
     smooth = mf.belief_propagation(model)
@@ -264,7 +237,7 @@ def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
     model = loopy(700, 300, scale=0.03)
     options = {"algorithm": algorithm, "max_iter": 5, "tol": 0}
     alone = mf.belief_propagation(model, n_threads=1, **options)
-    monkeypatch.setattr(sys.modules["fastmf.inference.bp.belief_propagation"], "SHARED", 0)
+    monkeypatch.setattr(_arrays, "SHARED_ROW_SIZE", 0)
     one, two, three = (mf.belief_propagation(model, n_threads=k, **options) for k in (1, 2, 3))
     for x, y, z, expected in zip(one.mean, two.mean, three.mean, alone.mean, strict=True):
         np.testing.assert_array_equal(x, y)
@@ -293,6 +266,10 @@ def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
         ({"n_restarts": 2, "algorithm": "max"}, "rng"),
         ({"n_restarts": 2, "algorithm": "max", "rng": -1}, "rng must be"),
         ({"n_restarts": 2, "algorithm": "mixed", "init": np.zeros(9)}, "n_restarts"),
+        ({"starts": np.zeros((2, 9))}, "starts"),
+        ({"starts": np.zeros((2, 8)), "algorithm": "max"}, "starts must have shape"),
+        ({"starts": np.zeros(9), "algorithm": "max"}, "starts must have shape"),
+        ({"starts": np.zeros((2, 9)), "algorithm": "max", "n_restarts": 1}, "one of them"),
     ],
 )
 def test_bad_input(options, error):
@@ -300,110 +277,10 @@ def test_bad_input(options, error):
         mf.belief_propagation(loopy(), **options)
 
 
-def test_models_that_are_not_binary():
-    with pytest.raises(TypeError, match="Bernoulli or Ising"):
-        mf.belief_propagation(
-            mf.RBM(np.ones((2, 2)), mf.Gaussian(np.zeros(2), np.ones(2)), mf.Ising(np.zeros(2)))
-        )
-    with pytest.raises(TypeError, match="RBM"):
-        mf.belief_propagation(mf.BoltzmannMachine(np.zeros((2, 2)), mf.Ising(np.zeros(2))))
-    with pytest.raises(ValueError, match="weights"):
-        mf.belief_propagation(loopy(scale=1e4))
-    with pytest.raises(ValueError, match="field"):
-        mf.belief_propagation(loopy(dtype="float32"), algorithm="max", field=np.full(9, 1e31))
-
-
-@KINDS
-@pytest.mark.parametrize("algorithm", ["max", "mixed"])
-def test_a_polished_assignment_is_a_local_maximum(prior, algorithm):
-    low, high = prior.support
-    n_better = 0
-    for seed in range(6):
-        model = loopy(seed=seed, prior=prior, scale=1.5)
-        rough = mf.belief_propagation(model, algorithm=algorithm, max_iter=2)
-        result = mf.belief_propagation(model, algorithm=algorithm, max_iter=2, polish=True)
-
-        def value(v, model=model):
-            field = v @ model.weights
-            if algorithm == "mixed":
-                return v @ model.visible.field + model.hidden.log_partition(field, 0.0).sum()
-            field = field + model.hidden.field
-            return v @ model.visible.field + np.maximum(low * field, high * field).sum()
-
-        v = result.assignment[0]
-        assert result.objective == pytest.approx(value(v), abs=1e-10)
-        assert result.objective >= rough.objective - 1e-12
-        n_better += result.objective > rough.objective + 1e-9
-        for i in range(len(v)):
-            flipped = v.copy()
-            flipped[i] = low + high - v[i]
-            assert value(flipped) <= result.objective + 1e-9
-    assert n_better > 0
-
-
-def test_certificate():
-    """The bound is the largest eigenvalue of the edge-to-edge matrix; trees get less than 1."""
-    model = loopy(4, 3, prior=mf.Ising, scale=0.4)
-    edges = list(itertools.product(range(4), range(3)))
-    both = [(("v", i), ("h", j)) for i, j in edges] + [(("h", j), ("v", i)) for i, j in edges]
-    strength = dict(zip(edges, np.tanh(abs(model.weights)).ravel(), strict=True))
-    matrix = np.zeros((24, 24))
-    for a, (source, target) in enumerate(both):
-        i, j = (source[1], target[1]) if source[0] == "v" else (target[1], source[1])
-        for b, (first, second) in enumerate(both):
-            if second == source and first != target:
-                matrix[a, b] = strength[i, j]
-    expected = abs(np.linalg.eigvals(matrix)).max()
-    result = mf.belief_propagation(model, certificate=True)
-    assert result.spectral_radius >= expected - 1e-9
-    assert result.spectral_radius == pytest.approx(expected, rel=1e-3)
-    zero = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
-    assert mf.belief_propagation(zero, certificate=True).spectral_radius < 1
-
-
-@pytest.mark.parametrize("algorithm", ["max", "mixed"])
-def test_restarts_find_better_assignments_and_keep_them(algorithm):
-    """With enough of them the best of all, by enumeration, in every row."""
-    prior, n_better = mf.Ising, 0
-    model = loopy(8, 6, prior=prior, scale=1.5)
-    field = np.random.default_rng(2).normal(size=(6, 8))
-    visible = np.array(list(itertools.product((-1, 1), repeat=8)))
-    on = visible @ model.weights + model.hidden.field
-    values = (abs(on) if algorithm == "max" else np.logaddexp(on, -on)).sum(1)
-    best = (values[:, None] + visible @ (model.visible.field + field).T).max(0)
-    options = {"field": field, "algorithm": algorithm, "max_iter": 20}
-    once = mf.belief_propagation(model, **options)
-    result = mf.belief_propagation(model, n_restarts=30, rng=0, polish=True, **options)
-    assert result.objective.shape == (6,) and result.mean[0].shape == (6, 8)
-    np.testing.assert_allclose(result.objective, best, atol=1e-10)
-    n_better = (result.objective > once.objective + 1e-9).sum()
-    assert n_better > 0
-    again = mf.belief_propagation(model, n_restarts=30, rng=0, polish=True, n_threads=1, **options)
-    np.testing.assert_array_equal(again.objective, result.objective)
-    single = mf.belief_propagation(
-        model, algorithm=algorithm, n_restarts=30, rng=0, polish=True, max_iter=20
-    )
-    field = visible @ model.visible.field
-    assert single.objective == pytest.approx((values + field).max(), abs=1e-10)
-    assert single.mean[0].shape == (8,)
-
-
-def test_sequential_mixed_product_is_a_local_search():
-    """One sweep and polish: every unit then agrees with its log-odds given all others."""
-    model = loopy(60, 30, scale=1.0)
-    result = mf.belief_propagation(model, algorithm="mixed", max_iter=1, polish=True)
-    v, w = result.assignment[0], model.weights
-    for i in range(60):
-        rest = np.delete(v, i) @ np.delete(w, i, 0) + model.hidden.field
-        odds = model.visible.field[i] + np.logaddexp(0, rest + w[i]).sum()
-        odds -= np.logaddexp(0, rest).sum()
-        assert v[i] == (odds > 0)
-
-
 def test_messages_that_do_not_fit_in_memory(monkeypatch):
-    workspace = sys.modules["fastmf._common.memory"]
-    assert workspace.memory_of_the_machine() > 1e8
-    monkeypatch.setattr(workspace, "memory_of_the_machine", lambda: 1e6)
+    memory = sys.modules["fastmf._common.memory"]
+    assert memory.memory_of_the_machine() > 1e8
+    monkeypatch.setattr(memory, "memory_of_the_machine", lambda: 1e6)
     model, field = loopy(), np.zeros((1000, 9))
     assert mf.belief_propagation(model, field=field).converged.all()
     # 1000 rows of 9 x 32 (padded) messages of 8 bytes.
@@ -414,7 +291,7 @@ def test_messages_that_do_not_fit_in_memory(monkeypatch):
 @pytest.mark.parametrize("damping", [None, 0.5, 0.9])
 @pytest.mark.parametrize("dtype, largest", [("float32", 39.9), ("float64", 339.0)])
 def test_exact_on_a_star_of_the_largest_weights(dtype, largest, damping):
-    """Where four factors no longer fit in the type of the messages, nor in a float64."""
+    """Where products of four messages overflow in their type, and in float64."""
     rng = np.random.default_rng(0)
     weights = (largest * np.array([1, -1, 1, -1, 1, 0.5, -0.3])[:, None]).astype(dtype)
     fields = -np.maximum(weights[:, 0], 0) * rng.random(7)
@@ -429,7 +306,7 @@ def test_exact_on_a_star_of_the_largest_weights(dtype, largest, damping):
 
 @pytest.mark.parametrize("scale, damping", [(5.0, None), (60.0, None), (60.0, 0.0), (60.0, 0.5)])
 def test_one_undamped_sweep_confirms_what_has_converged(scale, damping):
-    """Also where beliefs are saturated, and log-odds could move for long without being seen."""
+    """Also where beliefs are saturated, so that they would not show changes of the log-odds."""
     n_confirmed = n_damped = 0
     for seed in range(20):
         model, tol = loopy(12, 12, seed=seed, scale=scale), 1e-8
@@ -449,3 +326,16 @@ def test_one_undamped_sweep_confirms_what_has_converged(scale, damping):
         n_confirmed += 1
         n_damped += result.damping > 0
     assert n_confirmed >= 10 and (n_damped > 0 or not (damping or scale == 5))
+
+
+@pytest.mark.parametrize(
+    "options", [{"on_failure": "ignore"}, {"algorithm": "max"}, {"algorithm": "mixed"}, {"tol": 0}]
+)
+def test_minimisation_needs_sum_product_and_a_tolerance(options):
+    with pytest.raises(ValueError, match="on_failure"):
+        mf.belief_propagation(loopy(3, 2), **{"on_failure": "minimise", **options})
+
+
+def test_any_number_of_sweeps_may_be_allowed():
+    result = mf.belief_propagation(loopy(scale=0.4), max_iter=10**15)
+    assert result.converged and result.history is None

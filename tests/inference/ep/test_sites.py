@@ -25,7 +25,7 @@ def test_the_problem_is_in_double_precision_with_the_precisions_of_the_priors():
     mean, var = model.prior.moments(np.zeros(6), np.zeros(6))
     np.testing.assert_allclose(task.prior_precision, 1 / (mean**2 + var), rtol=1e-6)
     assert (task.min_site_precision, task.tol, task.max_iter, task.n_threads) == (0.5, 1e-3, 7, 2)
-    flat = mf.TruncatedGaussian(np.zeros(6), 1e-300, 0.0, np.inf)
+    flat = mf.TruncatedGaussian(np.zeros(6), 1e-30, 0.0, np.inf)
     task = sites.problem_of(mf.SparseLinearModel(model.X, model.y, 1.0, flat))
     assert np.isfinite(task.prior_precision).all() and (task.prior_precision > 0).all()
 

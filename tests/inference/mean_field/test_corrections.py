@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.mean_field.corrections import _pairs, _response, _rings, beyond_tap
+from fastmf.inference.mean_field.corrections import (
+    _pairs,
+    _response,
+    _rings,
+    log_partition_correction,
+)
 
 
 def gaussians(sizes, seed):
@@ -30,10 +35,10 @@ def test_nothing_but_rings_is_missing_between_gaussian_units(sizes):
     second_order = (np.log(2 * np.pi * np.e * var) - own * var).sum() / 2
     second_order += var @ couplings**2 @ var / 4
     layers = tuple(np.split(np.stack([var, var]), np.cumsum(sizes)[:-1], axis=1))
-    rings = beyond_tap(model, layers, layers, tol=1e-6)
+    rings = log_partition_correction(model, layers, layers, tol=1e-6)
     np.testing.assert_allclose(rings, exact - second_order, rtol=1e-9)
     assert abs(rings[0]) > 0.01
-    np.testing.assert_allclose(beyond_tap(model, layers, layers), rings, atol=1e-4)
+    np.testing.assert_allclose(log_partition_correction(model, layers, layers), rings, atol=1e-4)
 
 
 def entropy(p):
@@ -64,7 +69,7 @@ def test_nothing_but_pairs_is_missing_on_trees_of_binary_units(kind):
     force = force + (1 - 2 * np.concatenate(p)) * by_var[0]
     response = _response(weights, *p, force)
     moments = (tuple(part[None] for part in parts) for parts in (exact.mean, var))
-    whole = beyond_tap(model, *moments, tol=1e-8)[0]
+    whole = log_partition_correction(model, *moments, tol=1e-8)[0]
     assert whole == pytest.approx(missing + response * (response < abs(missing)), rel=1e-6)
 
 
@@ -109,7 +114,7 @@ def remaining(model, starts):
     """Share of the error of TAP that is left."""
     solution = mf.tap(model, starts)
     off = solution.log_partition - mf.exact(model, averages=False).log_partition
-    return abs(off + beyond_tap(model, solution.mean, solution.var))[0] / abs(off)[0]
+    return abs(off + log_partition_correction(model, solution.mean, solution.var))[0] / abs(off)[0]
 
 
 def test_the_response_is_that_of_tap():
@@ -130,11 +135,13 @@ def test_fixed_units_and_strong_couplings_do_no_harm():
     visible, hidden = np.zeros((2, 6)), np.zeros((2, 5))
     visible[0, :3] = hidden[0, 1:] = 1
     var = 1 - visible**2, 1 - hidden**2
-    added = beyond_tap(model, (visible, hidden), var)
+    added = log_partition_correction(model, (visible, hidden), var)
     assert np.isfinite(added).all()
     smaller = mf.RBM(model.weights[3:, :1], mf.Ising(np.zeros(3)), mf.Ising(np.zeros(1)))
-    one = beyond_tap(smaller, (visible[:1, 3:], hidden[:1, :1]), (var[0][:1, 3:], var[1][:1, :1]))
+    one = log_partition_correction(
+        smaller, (visible[:1, 3:], hidden[:1, :1]), (var[0][:1, 3:], var[1][:1, :1])
+    )
     np.testing.assert_allclose(added[0], one[0], rtol=1e-3)
     for strength in (-500, 500):
         model = mf.RBM(np.full((6, 5), strength), mf.Ising(np.zeros(6)), mf.Ising(np.zeros(5)))
-        assert np.isfinite(beyond_tap(model, (visible, hidden), var)).all()
+        assert np.isfinite(log_partition_correction(model, (visible, hidden), var)).all()

@@ -1,10 +1,18 @@
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.mean_field.solutions import distinct, merge, merged, solutions
+from fastmf.inference.mean_field.solutions import (
+    _log_partition_at,
+    distinct,
+    distinct_solutions,
+    merge,
+    phases,
+    solutions,
+)
 
 
 def some_solutions(means, log_partition):
@@ -68,9 +76,9 @@ def test_distinct_solutions_are_ordered_by_log_partition():
     rows, members = distinct(reached)
     assert rows.tolist() == [1, 3, 0]
     assert members.tolist() == [2, 0, 2, 1]
-    found = merged(reached)
+    found = distinct_solutions(reached)
     assert found.counts.tolist() == [1, 1, 2]
-    np.testing.assert_allclose(found.shares, np.exp([3, 2, 1]) / np.exp([3, 2, 1]).sum())
+    np.testing.assert_allclose(found.weights, np.exp([3, 2, 1]) / np.exp([3, 2, 1]).sum())
 
 
 def test_solutions_of_a_ferromagnet():
@@ -82,7 +90,7 @@ def test_solutions_of_a_ferromagnet():
     assert found.counts.sum() == 200
     assert found.counts.min() > 50
     np.testing.assert_allclose(found.visible[0], -found.visible[1], atol=1e-6)
-    np.testing.assert_allclose(found.shares, 0.5, atol=1e-6)
+    np.testing.assert_allclose(found.weights, 0.5, atol=1e-6)
     assert len(solutions(model, np.zeros(41)).free_energy) == 1
     up = solutions(model, np.ones((5, 41)))
     assert up.members.tolist() == [0] * 5
@@ -96,7 +104,89 @@ def test_solutions_of_a_fully_visible_machine():
     assert len(found.free_energy) == 2
 
 
-def test_shares_are_numbers_even_if_no_solution_exists():
+def test_weights_are_numbers_even_if_no_solution_exists():
     means = [[0.0, 0.0], [1.0, 1.0]]
-    np.testing.assert_array_equal(merged(some_solutions(means, [-np.inf] * 2)).shares, [0, 0])
-    np.testing.assert_array_equal(merged(some_solutions(means, [3.0, -np.inf])).shares, [1, 0])
+    np.testing.assert_array_equal(
+        distinct_solutions(some_solutions(means, [-np.inf] * 2)).weights, [0, 0]
+    )
+    np.testing.assert_array_equal(
+        distinct_solutions(some_solutions(means, [3.0, -np.inf])).weights, [1, 0]
+    )
+
+
+def spins(coupling, n=9):
+    """A ferromagnet, and starts of either sign."""
+    model = mf.RBM(np.full((n, n), coupling), mf.Ising(np.zeros(n)), mf.Ising(np.zeros(n)))
+    return model, np.vstack([np.ones(n), -np.ones(n)])
+
+
+def test_phases_far_apart_count_in_full():
+    model, starts = spins(0.4)
+    reached = mf.tap(model, starts)
+    rows, log_weights = phases(model, reached)
+    assert len(rows) == 2
+    np.testing.assert_allclose(log_weights, reached.log_partition[rows], atol=1e-6)
+
+
+def test_a_solution_that_splits_changes_the_log_partition_little_by_little():
+    # Where the paramagnet becomes a ferromagnet two solutions take the place of one.
+    in_full, as_phases = [], []
+    for coupling in np.arange(0.1, 0.25, 0.001):
+        model, starts = spins(coupling)
+        reached = mf.tap(model, starts, tol=1e-10, max_iter=20_000)
+        rows, log_weights = phases(model, reached)
+        in_full.append(np.logaddexp.reduce(reached.log_partition[rows]))
+        as_phases.append(np.logaddexp.reduce(log_weights))
+    assert np.diff(in_full).max() > 0.69
+    # Half of that is the log-partition itself, that of any phase, where couplings are strong.
+    assert np.diff(as_phases).max() < 0.15
+    assert as_phases[0] == pytest.approx(in_full[0])
+    assert as_phases[-1] == pytest.approx(in_full[-1], abs=1e-3)
+
+
+def test_iterations_that_have_not_converged_to_the_end_are_one_phase():
+    model, _ = spins(0.1)
+    starts = np.random.default_rng(0).choice([-1.0, 1.0], (30, 9))
+    reached, end = mf.tap(model, starts, tol=0.03), mf.tap(model, starts)
+    assert len(distinct(reached, 1e-3)[0]) > 3 and len(distinct(end, 1e-3)[0]) == 1
+    _, log_weights = phases(model, reached, merge_tol=1e-3)
+    assert np.logaddexp.reduce(log_weights) == pytest.approx(end.log_partition[0], abs=0.05)
+
+
+def test_solutions_that_diverged_are_no_phases():
+    model, starts = spins(0.4)
+    reached = mf.tap(model, starts)
+    reached.log_partition[1] = -np.inf
+    assert phases(model, reached)[0].tolist() == [0]
+    reached.log_partition[0] = -np.inf
+    assert phases(model, reached)[0].tolist() == []
+
+
+def deep(n=3):
+    rng = np.random.default_rng(2)
+    weights = tuple(0.3 * rng.normal(size=(n, n)) for _ in range(2))
+    return mf.DBM(weights, tuple(mf.Bernoulli(rng.normal(size=n)) for _ in range(3)))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("model", [spins(0.3)[0], deep()], ids=["RBM", "DBM"])
+def test_the_log_partition_on_the_way_is_that_of_the_solver_at_its_end(model, order):
+    starts = np.random.default_rng(0).choice([0.0, 1.0], (4, len(model.layers[0].field)))
+    reached = mf.tap(model, starts, order=order, tol=1e-12)
+    np.testing.assert_allclose(
+        _log_partition_at(model, reached.b, reached.a, order), reached.log_partition, atol=1e-9
+    )
+
+
+def test_on_the_way_it_is_entropy_less_energy_by_enumeration():
+    model, rng = deep(), np.random.default_rng(3)
+    b = [rng.normal(size=(1, 3)) for _ in range(3)]
+    states = np.array(list(itertools.product([0, 1], repeat=9)), float)
+    layers = states[:, :3], states[:, 3:6], states[:, 6:]
+    log_q = 0.0
+    for x, tilt, prior in zip(layers, b, model.layers, strict=True):
+        field = tilt[0] + prior.field
+        log_q = log_q + (x * field - np.logaddexp(0, field)).sum(1)
+    expected = (np.exp(log_q) * (-model.energy(*layers) - log_q)).sum()
+    none = [np.zeros((1, 3))] * 3
+    assert _log_partition_at(model, b, none, 1) == pytest.approx([expected], abs=1e-12)

@@ -223,7 +223,7 @@ def test_a_mask_may_hold_units_at_means():
     result = mf.tap(model, start, clamp=held)
     assert result.converged and result.log_partition == -np.inf
     np.testing.assert_array_equal(result.mean[0][held], start[held])
-    free = mf.tap(model, clamp=held, free_energy=False)
+    free = mf.tap(model, clamp=held, log_partition=False)
     np.testing.assert_array_equal(free.mean[0][held], model.visible.moments(0.0, 0.0)[0][held])
 
 
@@ -274,7 +274,7 @@ def test_types_are_kept():
         mf.tap(model, field=np.full(7, 1e300))
 
 
-@pytest.mark.parametrize("options", [{"acceleration": "momentum"}, {"onsager_every": 3}])
+@pytest.mark.parametrize("options", [{"acceleration": "immediate"}, {"onsager_every": 3}])
 def test_short_cuts_lead_to_fixed_points(options):
     model = binary_rbm(60, 40, scale=0.5)
     data = (np.random.default_rng(0).random((50, 60)) < 0.5).astype(float)
@@ -296,7 +296,7 @@ def slow_machine(dtype):
 def test_momentum_saves_sweeps(dtype):
     model = slow_machine(dtype)
     starts = machines.data(model, 100)
-    plain, result = (mf.tap(model, starts, acceleration=a) for a in (None, "momentum"))
+    plain, result = (mf.tap(model, starts, acceleration=a) for a in (None, "immediate"))
     assert plain.converged.all() and result.converged.all()
     assert result.n_iter.sum() < 0.7 * plain.n_iter.sum()
     assert len(np.unique(plain.mean[0].round(2), axis=0)) > 1
@@ -310,7 +310,7 @@ def test_momentum_leaves_clamped_units_alone():
     model = slow_machine("float64")
     starts, rng = machines.data(model, 20), np.random.default_rng(2)
     options = {"clamp": rng.random(starts.shape) < 0.2, "field": rng.normal(size=100)}
-    result = mf.tap(model, starts, acceleration="momentum", **options)
+    result = mf.tap(model, starts, acceleration="immediate", **options)
     plain = mf.tap(model, starts, acceleration=None, **options)
     held = options["clamp"]
     assert (result.mean[0][held] == starts[held]).all() and (result.var[0][held] == 0).all()
@@ -346,7 +346,7 @@ def test_oscillating_rows_are_damped_and_only_those():
     assert all("cycling" in m for m in undamped.message[~undamped.converged])
     result = mf.tap(model, data, max_iter=2000)
     assert result.converged.all()
-    accelerated = mf.tap(model, data, max_iter=2000, acceleration="momentum")
+    accelerated = mf.tap(model, data, max_iter=2000, acceleration="immediate")
     assert accelerated.converged.all()
     np.testing.assert_allclose(accelerated.mean[0], result.mean[0], atol=1e-6)
     early = undamped.n_iter < 16
@@ -363,7 +363,7 @@ def test_many_strong_couplings_converge():
     data = (rng.random((30, 784)) < 0.5).astype(float)
     options = {"acceleration": None, "free_energy": False}
     assert not mf.tap(model, data, damping=0.0, max_iter=300, **options).converged.any()
-    result = mf.tap(model, data, free_energy=False)
+    result = mf.tap(model, data, log_partition=False)
     assert result.converged.all()
     again = mf.tap(model, result, damping=0.95, max_iter=3, **options)
     np.testing.assert_allclose(again.mean[0], result.mean[0], atol=1e-6)
@@ -373,7 +373,13 @@ def test_many_strong_couplings_converge():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_extreme_weights_stay_finite(scale, dtype):
     model = binary_rbm(scale=scale, dtype=dtype)
-    for order, acceleration in ((1, None), (2, None), (3, None), (2, "momentum"), (3, "momentum")):
+    for order, acceleration in (
+        (1, None),
+        (2, None),
+        (3, None),
+        (2, "immediate"),
+        (3, "immediate"),
+    ):
         options = {"order": order, "acceleration": acceleration}
         result = mf.tap(model, np.eye(7), max_iter=60, **options)
         for part in (*result.mean, *result.var, *result.b, *result.a, result.residual):
@@ -411,8 +417,8 @@ def test_one_unit_and_no_couplings(shape):
 @SCHEDULES
 @pytest.mark.parametrize("order", [1, 2])
 def test_own_prior(schedule, order):
-    """A three-valued unit, the README's, coupled to a binary one, by hand."""
-    three_levels, errors = example(1)["ThreeLevels"], []
+    """A three-valued unit, that of CONTRIBUTING.md, coupled to a binary one, by hand."""
+    three_levels, errors = example("CONTRIBUTING.md", 0)["ThreeLevels"], []
     for coupling in (0.1, 0.05):
         priors = three_levels(np.array([0.3])), mf.Bernoulli([0.5])
         model = mf.RBM(np.full((1, 1), coupling), *priors)
@@ -425,7 +431,7 @@ def test_own_prior(schedule, order):
 
 @pytest.mark.slow
 def test_own_prior_in_a_fully_visible_machine():
-    priors = [example(1)["ThreeLevels"](np.full(1, 0.3))] * 2
+    priors = [example("CONTRIBUTING.md", 0)["ThreeLevels"](np.full(1, 0.3))] * 2
     rbm = mf.RBM(np.full((1, 1), 0.1), *priors)
     whole, expected = mf.tap(fully_visible(rbm), tol=1e-14), mf.tap(rbm, tol=1e-14)
     assert whole.log_partition == pytest.approx(expected.log_partition, rel=1e-12)
@@ -495,7 +501,7 @@ def test_few_sweeps_from_data_are_those_of_tap(order):
     X = (rng.random((230, 60)) < 0.3).astype(float)
     hidden = conditional_moments(model, X, order)
     for n_sweeps in (1, 2, 5):
-        expected = mf.tap(model, X, order=order, max_iter=n_sweeps, free_energy=False)
+        expected = mf.tap(model, X, order=order, max_iter=n_sweeps, log_partition=False)
         for n_threads in (1, 2):
             found = sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads)
             np.testing.assert_array_equal(found.n_iter, expected.n_iter)

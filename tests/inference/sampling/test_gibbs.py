@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from fastmf.inference.sampling.gibbs import gibbs
-from fastmf.models import RBM, exact
+from fastmf.inference.sampling.gibbs import even_layers, gibbs, two_values
+from fastmf.models import DBM, RBM, exact
 from fastmf.priors import Bernoulli, Gaussian, Ising
 
 
@@ -31,3 +31,24 @@ def test_same_generator_same_samples():
     draws = [gibbs(model, np.zeros((50, 3)), 3, np.random.default_rng(s))[0] for s in (1, 1, 2)]
     np.testing.assert_array_equal(draws[0], draws[1])
     assert (draws[0] != draws[2]).any()
+
+
+def test_two_values():
+    assert two_values(Bernoulli([0.0])) == (0.0, 1.0)
+    assert two_values(Ising([0.0])) == (-1.0, 1.0)
+    assert two_values(Gaussian([0.0], [1.0])) is None
+
+
+def test_even_layers_are_drawn_uncoupled():
+    sizes = 3, 2, 4
+    weights = np.ones((3, 2)), np.ones((2, 4))
+    field = np.array([0.0, 2.0, -2.0, 30.0])
+    fields = np.zeros(3), np.zeros(2), field
+    model = DBM(weights, tuple(map(Bernoulli, fields)))
+    assert model.sizes == sizes
+    visible = np.tile([1.0, 0.0, 1.0], (4000, 1))
+    units = even_layers(model, visible, np.random.default_rng(0))
+    assert units.shape == (4000, 7)
+    np.testing.assert_array_equal(units[:, :3], visible)
+    expected = 1 / (1 + np.exp(-field))
+    np.testing.assert_allclose(units[:, 3:].mean(0), expected, atol=4 * 0.5 / np.sqrt(4000))

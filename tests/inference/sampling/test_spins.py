@@ -55,5 +55,5 @@ def test_means_given_others():
     # Too many to be summed: mean field, close for weak couplings.
     weak = machine(7, scale=0.05)
     np.testing.assert_allclose(
-        conditional_means(weak, X, largest=1), conditional_means(weak, X), atol=2e-3
+        conditional_means(weak, X, max_exact=1), conditional_means(weak, X), atol=2e-3
     )

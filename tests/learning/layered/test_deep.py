@@ -7,10 +7,10 @@ import pytest
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import gradient
-from fastmf.learning.layered.settings import Settings
+from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.learning.training.trainer import train
 
 TIGHT = {"tol": 1e-13, "max_iter": 3000}
 X = (np.random.default_rng(5).random((3, 4)) < 0.5).astype(float)
@@ -30,7 +30,7 @@ def likelihood(model, order):
 
 def moved(model, step, direction):
     parameters = ModelParameters.of(model).combine(lambda p, d: p + step * d, direction)
-    return mf.DBM(**vars(parameters))
+    return model.rebuilt(**vars(parameters))
 
 
 @pytest.mark.parametrize("sizes", [(4, 3, 3), (4, 3, 2, 3)])
@@ -70,7 +70,7 @@ def test_one_hidden_layer_learns_as_an_rbm():
     deep = random_dbm((6, 4, 3), scale=0.1)
     deep = mf.DBM((deep.weights[0], np.zeros((4, 3))), deep.layers)
     rbm = mf.RBM(deep.weights[0], *deep.layers[:2])
-    settings = Settings(n_epochs=1, batch_size=40, n_sweeps=20, monitor_rows=5)
+    settings = LayeredSettings(n_epochs=1, batch_size=40, n_sweeps=20, monitor_rows=5)
     # Without couplings the top layer is on its own for one step.
     one, two = (train(model, data, settings, seed=0).model for model in (rbm, deep))
     np.testing.assert_allclose(two.weights[0], one.weights, atol=1e-6)
@@ -81,11 +81,14 @@ def test_checkpoint_resumes_bitwise(tmp_path):
     rng = np.random.default_rng(0)
     data = (rng.random((40, 6)) < 0.3).astype(float)
     model = random_dbm((6, 4, 3), scale=0.1)
-    settings = Settings(n_epochs=3, batch_size=10, monitor_rows=5, starts="persistent")
+    settings = LayeredSettings(n_epochs=3, batch_size=10, monitor_rows=5, starts="persistent")
     whole = train(model, data, settings, seed=0)
     path = tmp_path / "run.npz"
     train(model, data, settings, seed=0, checkpoint=path, callbacks=[lambda state: True])
     resumed = train(model, data, settings, seed=0, checkpoint=path)
     assert resumed.history == whole.history
     for a, b in zip(resumed.model.weights, whole.model.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert len(whole.solutions) == 6  # means and variances of three layers
+    for a, b in zip(resumed.solutions, whole.solutions, strict=True):
         np.testing.assert_array_equal(a, b)

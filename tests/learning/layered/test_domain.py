@@ -3,30 +3,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from fastmf.learning.layered.domain import MARGIN, largest_variance
 from fastmf.learning.layered.domain import project as project_parameters
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models import DBM, RBM
 from fastmf.priors import Bernoulli, Gaussian, Ising
+from fastmf.priors._domain import PRECISION_MARGIN, largest_variance
 
 
 def project(weights, visible, hidden):
-    parameters = ModelParameters(weights=weights, visible=visible, hidden=hidden)
+    parameters = ModelParameters(couplings=(weights,), layers=(visible, hidden))
     return project_parameters(RBM(np.zeros((1, 1)), Ising([0.0]), Ising([0.0])), parameters)
-
-
-@pytest.mark.parametrize(
-    ("prior", "expected"),
-    [
-        (Bernoulli([0.0, 3.0]), [0.25, 0.25]),
-        (Ising([0.0, 3.0]), [1.0, 1.0]),
-        (Gaussian([0.0, 3.0], [1.0, 4.0]), [MARGIN, MARGIN / 4]),
-    ],
-)
-def test_largest_variance(prior, expected):
-    np.testing.assert_array_equal(largest_variance(prior), expected)
-    tilts = np.linspace(-9, 9, 101)[:, None]
-    assert (prior.moments(tilts, 0.0)[1] <= largest_variance(prior)).all()
 
 
 class Uniform(NamedTuple):
@@ -45,7 +31,7 @@ def test_of_ones_own_units_the_variance_without_a_tilt_counts():
     own = Uniform(np.array([1.0, 3.0]))
     np.testing.assert_allclose(largest_variance(own), [1 / 3, 3])
     model = project(np.array([[3.0], [2.0]]), own, Gaussian([0.0], [1.0]))
-    np.testing.assert_allclose(model.hidden.precision, MARGIN * (9 / 3 + 4 * 3))
+    np.testing.assert_allclose(model.hidden.precision, PRECISION_MARGIN * (9 / 3 + 4 * 3))
 
 
 def test_binary_layers_are_left_alone():
@@ -64,7 +50,7 @@ def test_precision_of_gaussian_units_is_raised_just_where_needed(flipped):
     layers = (gaussian, Ising([0, 0])) if flipped else (Ising([0, 0]), gaussian)
     model = project(weights.T if flipped else weights, *layers)
     projected = model.layers[1 - flipped]
-    np.testing.assert_allclose(projected.precision, [MARGIN * 25, 2.0])
+    np.testing.assert_allclose(projected.precision, [PRECISION_MARGIN * 25, 2.0])
     np.testing.assert_array_equal(projected.field, gaussian.field)
 
 
@@ -95,4 +81,4 @@ def test_a_layer_between_two_others_withstands_both():
     layers = Ising(np.zeros(2)), Gaussian([0.0], [1.0]), Ising(np.zeros(4))
     model = DBM(weights, layers)
     model = project_parameters(model, ModelParameters.of(model))
-    np.testing.assert_allclose(model.layers[1].precision, MARGIN * (2 * 9 + 4 * 4))
+    np.testing.assert_allclose(model.layers[1].precision, PRECISION_MARGIN * (2 * 9 + 4 * 4))

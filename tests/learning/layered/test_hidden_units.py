@@ -6,7 +6,7 @@ import pytest
 import fastmf as mf
 from fastmf.datasets import load_digits
 from fastmf.evaluation import log_likelihood
-from fastmf.learning.layered.domain import MARGIN
+from fastmf.priors._domain import PRECISION_MARGIN
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_learning_raises_the_likelihood_inside_the_domain(hidden):
     def watch(state):
         prior, weights = state.model.hidden, state.model.weights
         # Of a visible unit of two values the variance is 1/4 at most.
-        least = MARGIN * (weights**2).sum(0) / 4
+        least = PRECISION_MARGIN * (weights**2).sum(0) / 4
         domains.append((prior.precision >= least * (1 - 1e-12)).all())
 
     machine = mf.GeneralizedRBM(

@@ -24,9 +24,9 @@ def test_near_the_mean_of_the_variable(n, ratio):
 def test_pairs_of_equal_weights_are_exponential():
     """Sums of exponentials: the survival function is a mixture of theirs (partial fractions)."""
     means = np.array([4.0, 1.0, 0.3])
-    shares = [np.prod([m / (m - other) for other in means if other != m]) for m in means]
+    coefficients = [np.prod([m / (m - other) for other in means if other != m]) for m in means]
     for x in (0.1, 2.0, 5.29, 5.3, 5.31, 30.0, 300.0):
-        expected = shares @ np.exp(-x / means)
+        expected = coefficients @ np.exp(-x / means)
         assert survival(x, np.repeat(means / 2, 2)) == pytest.approx(expected, rel=1e-10)
 
 

@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 
 from fastmf.learning.pseudo_likelihood.coordinates import Coordinates, SeparateCoordinates
-from fastmf.learning.pseudo_likelihood.distinct_rows import merged
+from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 
 
 def chain(agreement=0.9, d=7, n=500):
-    """Rows in which neighbours agree often."""
+    """WeightedRows in which neighbours agree often."""
     rng = np.random.default_rng(0)
     same = np.hstack([rng.random((n, 1)) < 0.6, rng.random((n, d - 1)) < agreement])
-    return PseudoLikelihood(merged(np.cumprod(np.where(same, 1.0, -1.0), axis=1)))
+    return PseudoLikelihood(distinct_rows(np.cumprod(np.where(same, 1.0, -1.0), axis=1)))
 
 
 @pytest.mark.parametrize("kind", [Coordinates, SeparateCoordinates])
@@ -18,17 +18,17 @@ def test_there_and_back_and_the_gradient(kind):
     objective = chain()
     coordinates = kind(objective)
     rng = np.random.default_rng(1)
-    parameters, slope = rng.normal(size=(2, objective.n_parameters))
+    parameters, gradient = rng.normal(size=(2, objective.n_parameters))
     x = coordinates.from_parameters(parameters)
     np.testing.assert_allclose(coordinates.to_parameters(x), parameters, atol=1e-12)
     direction = rng.normal(size=len(x))
-    assert coordinates.gradient(slope) @ direction == pytest.approx(
-        slope @ coordinates.to_parameters(direction), rel=1e-12
+    assert coordinates.gradient(gradient) @ direction == pytest.approx(
+        gradient @ coordinates.to_parameters(direction), rel=1e-12
     )
 
 
 def test_the_hessian_of_correlated_units_is_nearly_the_identity():
-    """Exactly, but for couplings having no diagonal, if tanh eta had one slope in all rows."""
+    """Exactly, but for couplings having no diagonal, if sech^2 eta were the same in all rows."""
     objective = chain()
     covariance = objective.second - np.outer(objective.mean, objective.mean)
     hessian = objective.common_hessian(1 / np.linalg.inv(covariance).diagonal())

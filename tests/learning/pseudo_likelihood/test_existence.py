@@ -5,14 +5,20 @@ import pytest
 
 from fastmf.inference.sampling.spins import all_states, sample
 from fastmf.learning.pseudo_likelihood import existence as module
-from fastmf.learning.pseudo_likelihood.distinct_rows import merged
-from fastmf.learning.pseudo_likelihood.existence import certified, existence, growing, separation
+from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
+from fastmf.learning.pseudo_likelihood.existence import (
+    certified,
+    diverging_units,
+    existence,
+    separation,
+)
+from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.solvers import newton, starting_point
+from fastmf.learning.pseudo_likelihood.starts import starting_point
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
-# Rows where unit 1 follows from the others by couplings of its own, but not by shared ones.
+# WeightedRows where unit 1 follows from the others by couplings of its own, but not by shared ones.
 SHARED = np.array([
     [1, -1, -1, -1], [1, 1, -1, -1], [-1, -1, 1, -1], [-1, 1, 1, -1],
     [-1, 1, -1, 1], [1, 1, -1, 1], [1, -1, 1, 1], [1, 1, 1, 1],
@@ -20,7 +26,7 @@ SHARED = np.array([
 
 
 def solved(states):
-    objective = PseudoLikelihood(merged(np.asarray(states, float)))
+    objective = PseudoLikelihood(distinct_rows(np.asarray(states, float)))
     return objective, newton(objective, starting_point(objective, "independent")).parameters
 
 
@@ -35,14 +41,14 @@ def test_two_units_have_a_maximum_if_all_four_rows_occur(present):
 
 def test_couplings_are_shared():
     objective, parameters = solved(SHARED)
-    assert module._alone(SHARED, 1, np.array([0, 2, 3]))
+    assert module._separated_alone(SHARED, 1, np.array([0, 2, 3]))
     assert separation(objective).exists
     assert certified(objective, parameters)
 
 
-@pytest.mark.parametrize("at_once", [0, module._AT_ONCE])
+@pytest.mark.parametrize("at_once", [0, module._MAX_JOINT_ENTRIES])
 def test_the_two_proofs_agree(at_once, monkeypatch):
-    monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "_MAX_JOINT_ENTRIES", at_once)
     rng = np.random.default_rng(0)
     states, verdicts = all_states(4), []
     for _ in range(40):
@@ -64,8 +70,8 @@ def test_directions_found_from_where_newton_stopped():
         objective, parameters = solved(sample(model, 300, rng))
         programme = separation(objective)
         assert existence(objective, parameters).units == programme.units
-        # Never a unit too many; few to miss.
-        units = growing(objective, parameters)
+        # Some separated units may be missing, but all that are named are separated.
+        units = diverging_units(objective, parameters)
         assert set(units) <= set(programme.units)
         found += tuple(units) == programme.units != ()
     assert found > 6
@@ -75,18 +81,18 @@ def test_the_separated_units_are_named():
     rng = np.random.default_rng(1)
     states = np.where(rng.random((500, 6)) < 0.5, 1.0, -1.0)
     states[:, 4] = states[:, 1]
-    result = separation(PseudoLikelihood(merged(states)))
+    result = separation(PseudoLikelihood(distinct_rows(states)))
     assert result.exists is False and result.units == (1, 4)
     assert "units 1, 4" in result.message and "l2" in result.message
     states[:, 2] = 1
-    assert 2 in separation(PseudoLikelihood(merged(states))).units
+    assert 2 in separation(PseudoLikelihood(distinct_rows(states))).units
 
 
-def test_a_creeping_solver_is_not_believed():
+def test_a_small_gradient_proves_no_maximum():
     states = all_states(3)
     objective, parameters = solved(states[states[:, 0] <= states[:, 1]])
-    slope = objective.value_and_gradient(parameters)[1]
-    assert abs(slope).max() < 1e-9  # looks converged
+    gradient = objective.value_and_gradient(parameters)[1]
+    assert abs(gradient).max() < 1e-9  # looks converged
     assert existence(objective, parameters).exists is False
     ridge = PseudoLikelihood(objective.rows, l2=1e-3)
     assert existence(ridge, parameters).exists
@@ -97,14 +103,14 @@ def test_certificate_of_many_parameters(monkeypatch):
     states = np.where(rng.random((400, 5)) < 0.5, 1.0, -1.0)
     objective, parameters = solved(states)
     exact = np.linalg.eigvalsh(objective.hessian(parameters))[0]
-    bounds = [module._least_curvature(objective, parameters, size) for size in (1, 2, 5)]
+    bounds = [module._min_curvature(objective, parameters, size) for size in (1, 2, 5)]
     assert 0.1 * exact < bounds[2] < bounds[1] < bounds[0] <= exact
-    few = module._least_curvature(objective, parameters, 5, budget=1250 + 20 * 25)
+    few = module._min_curvature(objective, parameters, 5, budget=1250 + 20 * 25)
     assert 0 < few < bounds[2]
-    monkeypatch.setattr(module, "LARGEST", 3)
-    monkeypatch.setattr(module, "_FEW", 3)
+    monkeypatch.setattr(module, "MAX_HESSIAN_PARAMETERS", 3)
+    monkeypatch.setattr(module, "_MAX_EIGENVECTOR_PARAMETERS", 3)
     assert certified(objective, parameters)
     assert not certified(objective, parameters + 1)
-    # A solver that stopped early is not the end: a few more gradients prove it.
+    # Where a solver stopped too early, some more iterations of L-BFGS lead to a proof.
     monkeypatch.setattr(module, "separation", None)
     assert existence(objective, parameters + 1).exists

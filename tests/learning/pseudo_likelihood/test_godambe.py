@@ -3,16 +3,11 @@ import pytest
 from scipy import stats
 
 from fastmf.inference.sampling.spins import all_states, probabilities
-from fastmf.learning.pseudo_likelihood.distinct_rows import Rows
-from fastmf.learning.pseudo_likelihood.godambe import (
-    adjusted,
-    ratio_test,
-    sandwich,
-    sandwich_errors,
-    wald_tests,
-)
+from fastmf.learning.pseudo_likelihood.distinct_rows import WeightedRows
+from fastmf.learning.pseudo_likelihood.godambe import Godambe, adjusted, wald_tests
+from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.solvers import newton, starting_point
+from fastmf.learning.pseudo_likelihood.starts import starting_point
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
@@ -20,13 +15,13 @@ from fastmf.priors import Ising
 def test_two_units_have_the_errors_of_a_contingency_table():
     """For two units pseudo-likelihood is likelihood: J is a quarter of the log-odds ratio."""
     cells = np.array([30.0, 12.0, 25.0, 50.0])
-    objective = PseudoLikelihood(Rows(all_states(2), cells))
+    objective = PseudoLikelihood(WeightedRows(all_states(2), cells))
     parameters = newton(objective, starting_point(objective, "independent")).parameters
     signs = np.prod(all_states(2), axis=1)
     assert parameters[2] == pytest.approx(signs @ np.log(cells) / 4, rel=1e-10)
     contrasts = np.vstack([all_states(2).T, signs]) / 4
     expected = contrasts @ np.diag(1 / cells) @ contrasts.T
-    np.testing.assert_allclose(sandwich(objective, parameters), expected, rtol=1e-8)
+    np.testing.assert_allclose(Godambe(objective, parameters).covariance(), expected, rtol=1e-8)
 
 
 def by_closed_testing(p, local):
@@ -66,27 +61,50 @@ def test_errors_of_a_few_parameters_are_those_of_the_whole_covariance(l2):
     rng = np.random.default_rng(6)
     states = np.where(rng.random((900, 12)) < 0.4, -1.0, 1.0)
     states[:, 1:] *= np.where(rng.random((900, 11)) < 0.4, states[:, :-1] * states[:, 1:], 1)
-    objective = PseudoLikelihood(Rows(states, rng.random(900) + 0.1), l2)
+    objective = PseudoLikelihood(WeightedRows(states, rng.random(900) + 0.1), l2)
     parameters = newton(objective, starting_point(objective, "independent")).parameters
-    places = np.array([0, 7, 12, 40, 77])
-    expected = np.sqrt(sandwich(objective, parameters).diagonal()[places])
-    found = sandwich_errors(objective, parameters, places)
+    indices = np.array([0, 7, 12, 40, 77])
+    godambe = Godambe(objective, parameters)
+    expected = np.sqrt(godambe.covariance().diagonal()[indices])
+    found = godambe.standard_errors_without_matrices(indices)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_a_singular_hessian_is_reported():
     states = np.repeat(all_states(2), 2, axis=1)
-    objective = PseudoLikelihood(Rows(states, np.ones(4)))
+    objective = PseudoLikelihood(WeightedRows(states, np.ones(4)))
     with pytest.raises(ValueError, match="nearly singular"):
-        sandwich_errors(objective, np.zeros(10), np.array([5]))
+        Godambe(objective, np.zeros(10)).standard_errors_without_matrices(np.array([5]))
+
+
+def test_a_hessian_that_is_not_positive_definite_is_reported():
+    """Of rows that are all equal nothing but sums of parameters is known."""
+    objective = PseudoLikelihood(WeightedRows(np.ones((1, 2)), np.ones(1)))
+    message = r"cannot be computed.*not positive definite"
+    with pytest.raises(np.linalg.LinAlgError, match=message):
+        Godambe(objective, np.array([0.3, 0.2, 0.1])).covariance()
+
+
+def test_indices_and_errors_of_pairs():
+    objective = PseudoLikelihood(WeightedRows(all_states(3), np.arange(1.0, 9.0)))
+    godambe = Godambe(objective, newton(objective, np.zeros(6)).parameters)
+    np.testing.assert_array_equal(godambe.indices([[1, 1], [0, 2], [2, 1]]), [1, 4, 5])
+    errors = godambe.standard_errors()
+    np.testing.assert_allclose(errors**2, godambe.covariance().diagonal(), rtol=1e-12)
+    np.testing.assert_array_equal(godambe.standard_errors([[2, 0]]), errors[[4]])
+    for bad in ([0, 1], [[0, 3]], [[-1, 0]], [[0.0, 1.0]]):
+        with pytest.raises(ValueError, match="pairs must"):
+            godambe.indices(bad)
+    with pytest.raises(ValueError, match="pairs must name couplings"):
+        godambe.likelihood_ratio_test([[1, 1]])
 
 
 def test_for_two_units_the_ratio_test_is_the_likelihood_ratio_test_near_independence():
     """For two units the log-pseudo-likelihood is that of x given y and of y given x."""
     cells = 1e4 * np.array([[0.3, 0.2], [0.3 + 1e-3, 0.2 - 1e-3]])
-    objective = PseudoLikelihood(Rows(all_states(2), cells.reshape(-1)))
+    objective = PseudoLikelihood(WeightedRows(all_states(2), cells.reshape(-1)))
     parameters = newton(objective, starting_point(objective, "independent")).parameters
-    found = ratio_test(objective, parameters, np.array([2]))
+    found = Godambe(objective, parameters).likelihood_ratio_test([[0, 1]])
     expected = cells.sum(0) * cells.sum(1)[:, None] / cells.sum()
     likelihood_ratio = 2 * (cells * np.log(cells / expected)).sum()
     assert found.statistic == pytest.approx(2 * likelihood_ratio, rel=1e-9)
@@ -98,22 +116,24 @@ def test_for_two_units_the_ratio_test_is_the_likelihood_ratio_test_near_independ
 
 @pytest.mark.parametrize("everything", [False, True])
 def test_size_of_the_ratio_test_under_the_hypothesis(everything):
-    """200 samples: the shares of p-values below p lie within 3.5 of their standard errors."""
+    """200 samples: the fractions of p-values below p lie within 3.5 of their standard errors."""
     rng = np.random.default_rng(8)
     J = np.zeros((5, 5)) if everything else np.diag([0.4, 0.6, 0.0, 0.5], 1)
     model = BoltzmannMachine(J + J.T, Ising(np.array([0.2, -0.1, 0.3, 0.0, 0.4])))
     probability = probabilities(model)
     index = np.triu_indices(5, 1)
-    places = 5 + (np.arange(10) if everything else np.flatnonzero(J[index] == 0))
+    pairs = np.transpose(index)[np.full(10, True) if everything else J[index] == 0]
     p_values, naive = [], []
     for _ in range(200):
-        objective = PseudoLikelihood(Rows(all_states(5), rng.multinomial(600, probability) + 1e-9))
+        objective = PseudoLikelihood(
+            WeightedRows(all_states(5), rng.multinomial(600, probability) + 1e-9)
+        )
         parameters = newton(objective, starting_point(objective, "independent")).parameters
-        found = ratio_test(objective, parameters, places)
+        found = Godambe(objective, parameters).likelihood_ratio_test(pairs)
         p_values.append(found.p_value)
-        naive.append(stats.chi2.sf(found.statistic, len(places)))
+        naive.append(stats.chi2.sf(found.statistic, len(pairs)))
     p_values = np.array(p_values)
     for p in (0.05, 0.2, 0.5):
         assert np.mean(p_values < p) == pytest.approx(p, abs=3.5 * np.sqrt(p * (1 - p) / 200))
-    # What one would get without the weights is no test at all.
+    # Without the weights the test rejects far too often.
     assert np.mean(np.array(naive) < 0.05) > 0.3

@@ -6,9 +6,10 @@ import pytest
 
 import fastmf as mf
 from fastmf.learning.layered.gradients import gradient_and_means
-from fastmf.learning.layered.settings import Settings
-from fastmf.learning.layered.step import apply, ascend, initial_state
-from fastmf.learning.training.parameters import ModelParameters, chain
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.step import apply
+from fastmf.learning.training.ascent import ascend, initial_state
+from fastmf.learning.training.parameters import ModelParameters
 
 RNG = np.random.default_rng(0)
 
@@ -20,12 +21,12 @@ def machine(layers, weights):
 def centred(model, slope, means):
     """The direction of a step of gradient ascent when units are counted from their means."""
     state = initial_state(model)
-    ascend(state, slope.combine(np.copy), Settings(l2=0, momentum=0), 1.0, means)
+    ascend(state, slope.combine(np.copy), LayeredSettings(l2=0, momentum=0), 1.0, means)
     return state.velocity
 
 
 def flat(parameters):
-    weights, layers = chain(parameters)
+    weights, layers = parameters.couplings, parameters.layers
     return np.concatenate([*(w.ravel() for w in weights), *(p.field for p in layers)])
 
 
@@ -75,7 +76,7 @@ def test_a_prior_without_a_field_is_not_centred():
     model = mf.RBM(RNG.normal(size=(4, 3)), *layers)
     slope = ModelParameters.of(model).combine(lambda x: RNG.normal(size=x.shape))
     step = centred(model, slope, [RNG.random(n) for n in (4, 3)])
-    np.testing.assert_array_equal(step.visible.bias, slope.visible.bias)
+    np.testing.assert_array_equal(step.layers[0].bias, slope.layers[0].bias)
 
 
 @pytest.mark.parametrize("sizes, which", [((4, 3), 0), ((4, 3, 2), 0), ((4, 3, 2), 1)])
@@ -93,7 +94,7 @@ def test_units_whose_field_is_no_tilt_leave_their_neighbours_uncentred(sizes, wh
     change = np.stack([usual(row, sizes, offsets) for row in basis], axis=1)
     found = centred(model, slope, means)
     np.testing.assert_allclose(flat(found), change @ change.T @ flat(slope), rtol=1e-12)
-    log_odds = (chain(parameters)[1][which].log_odds for parameters in (found, slope))
+    log_odds = (parameters.layers[which].log_odds for parameters in (found, slope))
     np.testing.assert_array_equal(*log_odds)
 
 
@@ -104,7 +105,7 @@ def test_it_does_not_matter_which_value_of_a_unit_is_called_one():
     def slope(w, b, c, X):
         model = mf.RBM(w, mf.Bernoulli(b), mf.Bernoulli(c))
         found = centred(model, *gradient_and_means(model, X, mf.tap(model, X)))
-        return found.weights, found.visible.field, found.hidden.field
+        return *found.couplings, *(layer.field for layer in found.layers)
 
     by_w, by_b, by_c = slope(w, b, c, X)
     other_w, other_b, other_c = slope(-w, -b, c + w.sum(0), 1 - X)
@@ -120,7 +121,7 @@ def test_decay_acts_on_couplings_between_deviations():
     model = mf.RBM(RNG.normal(size=sizes), *layers)
     means = [RNG.random(n) for n in sizes]
     state, nothing = initial_state(model), ModelParameters.of(model).combine(np.zeros_like)
-    apply(state, nothing, means, Settings(l2=0.1, momentum=0), 0.5)
+    apply(state, nothing, means, LayeredSettings(l2=0.1, momentum=0), 0.5)
     np.testing.assert_allclose(state.model.weights, 0.95 * model.weights)
     for k, (before, after) in enumerate(zip(model.layers, state.model.layers, strict=True)):
         weights = [m.weights if k == 0 else m.weights.T for m in (model, state.model)]

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fastmf.learning.layered.settings import Settings
-from fastmf.learning.training import checkpoint as files
-from fastmf.learning.training.trainer import train
+from fastmf.learning.layered.family import train
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.training import checkpoint
 from fastmf.models import CRBM, RBM
 from fastmf.priors import Bernoulli, Gaussian
 
@@ -32,10 +32,12 @@ def assert_same(state, other):
     np.testing.assert_array_equal(state.model.weights, other.model.weights)
     np.testing.assert_array_equal(state.model.visible.field, other.model.visible.field)
     np.testing.assert_array_equal(state.model.hidden.field, other.model.hidden.field)
-    np.testing.assert_array_equal(state.velocity.weights, other.velocity.weights)
+    np.testing.assert_array_equal(state.velocity.couplings[0], other.velocity.couplings[0])
     assert state.history == other.history
     for chain, expected in zip(state.chains, other.chains, strict=True):
         np.testing.assert_array_equal(chain, expected)
+    for part, expected in zip(state.solutions, other.solutions, strict=True):
+        np.testing.assert_array_equal(part, expected)
 
 
 OPTIONS = {"n_epochs": 4, "batch_size": 10, "learning_rate": (0.5, 0.05)}
@@ -51,8 +53,8 @@ OPTIONS = {"n_epochs": 4, "batch_size": 10, "learning_rate": (0.5, 0.05)}
     ids=lambda options: options["gradient"],
 )
 def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch, options, n_writes):
-    path, write = tmp_path / "run", files.write
-    settings = Settings(**OPTIONS, **options)
+    path, write = tmp_path / "run", checkpoint.write
+    settings = LayeredSettings(**OPTIONS, **options)
     left = [n_writes]
 
     def interrupted_write(*args):
@@ -66,10 +68,10 @@ def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch, options
         return train(model, data(), settings, seed=5, validation=data()[:9], **options)
 
     whole = run()
-    monkeypatch.setattr(files, "write", interrupted_write)
+    monkeypatch.setattr(checkpoint, "write", interrupted_write)
     with pytest.raises(Interrupted):
         run(checkpoint=path, checkpoint_every=2)
-    monkeypatch.setattr(files, "write", write)
+    monkeypatch.setattr(checkpoint, "write", write)
     resumed = run(checkpoint=path, checkpoint_every=2)
     assert_same(resumed, whole)
     # A finished run is only read.
@@ -77,16 +79,18 @@ def test_interrupted_run_resumes_to_the_same_bits(tmp_path, monkeypatch, options
 
 
 def test_run_without_a_seed_resumes_with_the_seed_it_drew(tmp_path):
-    path, settings = tmp_path / "run", Settings(**OPTIONS)
+    path, settings = tmp_path / "run", LayeredSettings(**OPTIONS)
     stop_after_two = [lambda state: state.epoch == 2]
     train(start(), data(), settings, checkpoint=path, callbacks=stop_after_two)
     resumed = train(start(), data(), settings, checkpoint=path)
-    seed = files.read(path, files.identity(settings, start(), 0, data()), any_seed=True)[1]
+    seed = checkpoint.read(path, checkpoint.identity(settings, start(), 0, data()), any_seed=True)[
+        1
+    ]
     assert_same(resumed, train(start(), data(), settings, seed=seed))
 
 
 def test_checkpoint_of_another_run_is_refused(tmp_path):
-    path, settings = tmp_path / "run", Settings(**OPTIONS)
+    path, settings = tmp_path / "run", LayeredSettings(**OPTIONS)
     model, of_numpy = start(), replace(settings, n_epochs=np.int64(4), l2=np.float32(0.125))
     train(model, data(), of_numpy, seed=0, checkpoint=path)
     settings = replace(settings, l2=0.125)
@@ -111,7 +115,7 @@ def test_a_checkpoint_without_a_folder_is_met_before_learning(tmp_path):
         return 0.1
 
     rates = []
-    settings = Settings(n_epochs=1, learning_rate=rate)
+    settings = LayeredSettings(n_epochs=1, learning_rate=rate)
     rates.clear()  # the settings have tried it
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         train(start(), data(), settings, seed=0, checkpoint=tmp_path / "none" / "run")
@@ -120,12 +124,12 @@ def test_a_checkpoint_without_a_folder_is_met_before_learning(tmp_path):
 
 def test_a_start_may_have_no_hidden_units():
     none = np.zeros((3, 0)), np.ones((3, 2)), np.zeros((0, 2)), np.zeros(3), np.zeros(0)
-    start = files.identity(Settings(), CRBM(*none), 0)["start"]
+    start = checkpoint.identity(LayeredSettings(), CRBM(*none), 0)["start"]
     assert (start["weights"], start["visible_weights"]) == ("0", "6")
 
 
 def test_damaged_and_foreign_checkpoints(tmp_path):
-    path, settings = tmp_path / "run", Settings(**OPTIONS)
+    path, settings = tmp_path / "run", LayeredSettings(**OPTIONS)
     start().save(path)
     with pytest.raises(ValueError, match="not a checkpoint"):
         train(start(), data(), settings, seed=0, checkpoint=path)
@@ -137,26 +141,26 @@ def test_damaged_and_foreign_checkpoints(tmp_path):
 SCRIPT = """
 import sys
 import numpy as np
-from fastmf.learning.layered.settings import Settings
-from fastmf.learning.training.trainer import train
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.family import train
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
 X = (np.random.default_rng(0).random((50, 8)) < 0.3).astype(float)
 weights = 0.1 * np.random.default_rng(1).normal(size=(8, 4))
 model = RBM(weights, Bernoulli(np.zeros(8)), Bernoulli(np.zeros(4)))
-settings = Settings(n_epochs=60, batch_size=10, starts="data")
+settings = LayeredSettings(n_epochs=60, batch_size=10, starts="data")
 state = train(model, X, settings, seed=5, checkpoint=sys.argv[1], checkpoint_every=1)
 state.model.save(sys.argv[2])
 """
 
 
 def test_killed_process_resumes_to_the_same_bits(tmp_path):
-    checkpoint, result = tmp_path / "run", tmp_path / "result"
-    command = [sys.executable, "-c", SCRIPT, str(checkpoint)]
+    path, result = tmp_path / "run", tmp_path / "result"
+    command = [sys.executable, "-c", SCRIPT, str(path)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     process = subprocess.Popen([*command, str(result)], env=environment)
-    while not checkpoint.exists() and process.poll() is None:
+    while not path.exists() and process.poll() is None:
         time.sleep(0.01)
     time.sleep(0.1)
     process.send_signal(signal.SIGKILL)

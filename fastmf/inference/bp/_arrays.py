@@ -1,0 +1,167 @@
+"""Arguments of the kernels of belief propagation."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._threads import in_parallel, workers_for
+from fastmf.kernels import belief_propagation as bp_kernels
+from fastmf.kernels import bp_types
+from fastmf.kernels.bp_types import BPProblem, BPRecord, BPSettings, BPWorkspaces
+
+# Largest |weight| of {0, 1} units for which all ratios are normal numbers of the type.
+MAX_WEIGHT = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
+# Largest logarithm of a product of messages in the type.
+MAX_LOG_PRODUCT = {np.dtype(np.float32): 80, np.dtype(np.float64): 690}
+# Field of the units that pad the hidden layer: their belief is 0, their log-odds are finite.
+PADDING_FIELD = -1e4
+# Smallest number of pairs of units at which the sweeps of a single row are shared between threads:
+# below it, waking a thread takes as long as a sweep.
+SHARED_ROW_SIZE = 2_000_000
+
+
+class MessageLayout(NamedTuple):
+    """How the work is divided between threads, and the array of messages that this needs.
+
+    Parameters
+    ----------
+    shared : bool
+        Whether the threads share the sweeps of a single row.
+    n_workers : int
+        Number of threads among which rows are divided, if not `shared`.
+    shape : tuple of int
+        Of the messages: one entry for each row if they are read afterwards, or were given, and
+        otherwise for each worker.
+    """
+
+    shared: bool
+    n_workers: int
+    shape: tuple
+
+
+def message_layout(options, units, n_rows, has_init):
+    """The `MessageLayout` of a solve."""
+    n, m = units.model.weights.shape
+    shared = n_rows == 1 and n * m > SHARED_ROW_SIZE
+    n_workers = workers_for(n_rows, n_rows * n * m * 10, options.n_threads)
+    if options.algorithm == "mixed":
+        return MessageLayout(shared, n_workers, (1 if shared else n_workers, n, 0))
+    for_each_row = options.messages or options.pairwise or has_init or shared
+    return MessageLayout(shared, n_workers, (n_rows if for_each_row else n_workers, n, _padded(m)))
+
+
+def message_dtype(options, units):
+    """Type of the messages: float32 only if the largest weights allow it.
+
+    Raises
+    ------
+    ValueError
+        If weights are too large for sum- or mixed-product.
+    """
+    single = np.dtype(np.float32)
+    dtype = units.model.dtype if units.max_weight <= MAX_WEIGHT[single] else np.dtype(np.float64)
+    if units.max_weight > MAX_WEIGHT[dtype] and options.algorithm != "max":
+        raise ValueError(
+            f"weights must be at most {MAX_WEIGHT[dtype] / units.factor:g} in absolute value, "
+            f"got {units.max_weight / units.factor:g}."
+        )
+    return dtype
+
+
+def prepared(options, units, dtype, n_rows):
+    """Settings, problem and initial record of the kernels.
+
+    Parameters
+    ----------
+    options : BPOptions
+    units : BinaryUnits
+        With fields of one row, or of `n_rows`.
+    dtype : NumPy dtype
+        Of the messages.
+    n_rows : int
+
+    Returns
+    -------
+    BPSettings, BPProblem, BPRecord
+    """
+    dtype = np.dtype(dtype)
+    problem = _problem(options, units, dtype)
+    n, n_padded = len(units.model.weights), problem.hidden_field.shape[1]
+    record = _record(n_rows, n, n_padded, options)
+    record.hidden[:] = problem.hidden_field
+    return _settings(options, units, dtype), problem, record
+
+
+def _settings(options, units, dtype):
+    max_weight = max(0.1, units.max_weight)
+    flush_every = max(1, int(MAX_LOG_PRODUCT[dtype] / max_weight))
+    max_factors = max(1, int(MAX_LOG_PRODUCT[np.dtype(np.float64)] / max_weight))
+    rounding_error = np.finfo(dtype).eps * np.sqrt(max(units.model.weights.shape))
+    return BPSettings(
+        algorithm=options.kernel_algorithm,
+        adaptive=options.damping is None and options.algorithm != "mixed",
+        tol=max(options.tol, rounding_error) if options.tol else -1.0,
+        rounding_error=rounding_error if options.tol else -1.0,
+        max_iter=options.max_iter,
+        grouped=4 * max_weight < MAX_LOG_PRODUCT[dtype],
+        max_factors=max_factors,
+        flush_every=flush_every,
+        log_every=max_factors // flush_every * flush_every,
+    )
+
+
+def _padded(n_hidden):
+    multiple = bp_types.PADDING_MULTIPLE
+    return -(-n_hidden // multiple) * multiple
+
+
+def _problem(options, units, dtype):
+    n, m = units.model.weights.shape
+    n_padded = _padded(m)
+    weights = exponentials = np.zeros((0, n_padded), dtype)
+    if options.algorithm != "sum":
+        weights = np.zeros((n, n_padded), dtype)
+        factor = dtype.type(units.factor)
+        np.multiply(units.model.weights, factor, out=weights[:, :m], casting="same_kind")
+    if options.algorithm != "max":
+        exponentials = np.empty((n, n_padded), dtype)
+        queue = np.zeros(1, np.int64)
+        n_workers = workers_for(-(-n // bp_types.BLOCK_UNITS), 4 * n * m, options.n_threads)
+        arguments = units.model.weights, float(units.factor), queue, exponentials
+        in_parallel(bp_kernels.exponentials, arguments, n_workers)
+    hidden_field = np.full((len(units.fields[1]), n_padded), PADDING_FIELD)
+    hidden_field[:, :m] = units.fields[1]
+    row_sums = weights.sum(1, dtype=np.float64) if options.algorithm == "mixed" else np.zeros(0)
+    return BPProblem(weights, exponentials, row_sums, units.fields[0], hidden_field)
+
+
+def _record(n_rows, n, n_padded, options):
+    n_history = options.history_length(n_rows)
+    return BPRecord(
+        visible=np.zeros((n_rows, n)),
+        hidden=np.zeros((n_rows, n_padded)),
+        best=np.zeros((n_rows, n), bool),
+        objective=np.full(n_rows, -np.inf),
+        bethe=np.zeros(n_rows),
+        status=np.zeros(n_rows, np.int64),
+        n_iter=np.zeros(n_rows, np.int64),
+        residual=np.zeros(n_rows),
+        damping=np.full(n_rows, options.damping or 0.0),
+        min_residual=np.full(n_rows, np.inf),
+        n_stalled=np.zeros(n_rows, np.int64),
+        history=np.zeros((n_rows, n_history) if n_history else (0, 0)),
+    )
+
+
+def new_workspaces(n_workspaces, record, dtype, algorithm):
+    """Workspaces of the kernels for the rows of a record."""
+    n_blocks = -(-record.visible.shape[1] // bp_types.BLOCK_UNITS)
+    n_padded = record.hidden.shape[1]
+    n_decoded = n_blocks if algorithm == bp_types.MAX_PRODUCT else 0
+    return BPWorkspaces(
+        beliefs=np.zeros((n_workspaces, 3, n_padded), dtype),
+        message_sums=np.zeros((n_workspaces, n_blocks, n_padded)),
+        decoded_sums=np.zeros((n_workspaces, n_decoded, n_padded)),
+        change=np.zeros((n_workspaces, n_blocks)),
+        decoded_field=np.zeros((n_workspaces, n_blocks)),
+    )

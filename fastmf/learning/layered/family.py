@@ -1,0 +1,82 @@
+"""What the training loop needs to know of RBMs and DBMs: their step and their metrics."""
+
+import warnings
+
+import numpy as np
+
+from fastmf.inference.fixed_point import stacked
+from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.inference.mean_field.solutions import merge, phases
+from fastmf.inference.mean_field.tap import tap
+from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
+from fastmf.learning.layered.step import step
+from fastmf.learning.training import trainer
+from fastmf.learning.training.trainer import Family
+
+# The log-likelihood after each epoch need not be known better than this.
+MONITOR = {"tol": 1e-4, "max_iter": 200}
+# Solutions of largest weight that are starts in the next epoch: they are nearly solved, and cost a
+# quarter of what a hundred rows of digits of 784 pixels do.
+MAX_SOLUTIONS = 50
+
+
+def _metrics(state, monitored, validation, settings, n_threads):
+    """Log-likelihoods per unit."""
+    model = state.model
+    size = sum(model.sizes)
+    order = ORDERS.get(settings.gradient, 2)
+    solutions = tap(model, monitored, order=order, n_threads=n_threads, **MONITOR)
+    log_partition = _log_partition(state, solutions, order, n_threads)
+    if settings.gradient in MEAN_FIELD and settings.starts == "persistent":
+        _warn_of_collapse(state, solutions)
+
+    options = MONITOR | {"order": order, "n_threads": n_threads} if model.deep else {}
+
+    def per_unit(X):
+        return float(log_likelihood(model, X, log_partition, **options).mean()) / size
+
+    metrics = {"log_likelihood": per_unit(monitored)}
+    if validation is not None:
+        metrics["validation_log_likelihood"] = per_unit(validation)
+    return metrics
+
+
+def _log_partition(state, reached, order, n_threads):
+    """Estimate from the solutions reached from data and from those of the epoch before.
+
+    A solution of great weight is not lost because no row of data leads to it any more.
+    """
+    model, n_layers = state.model, len(state.model.layers)
+    if state.solutions:
+        init = state.solutions[:n_layers], state.solutions[n_layers:]
+        again = tap(model, init, order=order, n_threads=n_threads, **MONITOR)
+        reached = stacked(reached, again)
+    rows, log_weights = phases(model, reached, order)
+    if not len(rows):
+        state.solutions = ()
+        return np.inf
+    heaviest = np.argsort(-log_weights, kind="stable")[:MAX_SOLUTIONS]
+    kept = rows[heaviest[np.isfinite(log_weights[heaviest])]]
+    state.solutions = tuple(part[kept] for part in (*reached.mean, *reached.var))
+    return float(np.logaddexp.reduce(log_weights))
+
+
+def _warn_of_collapse(state, solutions):
+    """Say so when the persistent solutions have merged although the data still lead to many."""
+    alive = len(merge(state.chains[0], merge_tol=0.05)[0])
+    reached = len(merge(solutions.mean[0], merge_tol=0.05)[0])
+    if alive <= len(state.chains[0]) / 10 and alive <= reached / 10:
+        warnings.warn(
+            f"after epoch {state.epoch} the {len(state.chains[0])} persistent solutions have "
+            f"collapsed to {alive}, where data lead to {reached}: they no longer represent the "
+            "model. Unlike samples they are not driven apart by noise; use starts='noise'.",
+            stacklevel=5,
+        )
+
+
+LAYERED_FAMILY = Family(step, _metrics, "log_likelihood", "log-likelihood per unit")
+
+
+def train(model, X, settings, *, family=LAYERED_FAMILY, **options):
+    """Train an RBM or DBM: `fastmf.learning.training.trainer.train` with its family."""
+    return trainer.train(model, X, settings, family, **options)

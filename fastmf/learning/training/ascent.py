@@ -1,0 +1,136 @@
+"""One step of stochastic gradient ascent, and the state that training carries between steps.
+
+With learning rate r, momentum p and decay l2, l1 of couplings W,
+
+    velocity <- p velocity + r (gradient - l2 W - l1 sign(W))
+    parameters <- parameters + velocity
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fastmf._threads import in_parallel, workers_for
+from fastmf.kernels.ascent import TASK_ROWS, AscentStep
+from fastmf.kernels.ascent import ascend as ascend_kernel
+from fastmf.learning.training import centring
+from fastmf.learning.training.parameters import ModelParameters
+from fastmf.models._io import Model
+
+# No machine of any use has such weights, and their powers would overflow.
+MAX_WEIGHT = 1e9
+
+
+@dataclass
+class State:
+    """Everything that training carries from one step to the next.
+
+    Parameters
+    ----------
+    model : RBM, DBM or CRBM
+    velocity : ModelParameters
+        The previous step.
+    epoch, batch : int
+        The next batch to be seen.
+    chains : tuple of arrays
+        Persistent samples (visible,) or solutions (means of all layers, then variances); empty
+        until the first step needs them.
+    solutions : tuple of arrays
+        Mean-field solutions of the model after the last epoch (means of all layers, then
+        variances), which are starts of the search after the next one, beside the data.
+    history : dict of lists
+        One entry an epoch.
+    best : RBM, DBM or CRBM
+        With early stopping, the model with the best score so far.
+    waited : int
+        Epochs since then.
+    """
+
+    model: Model
+    velocity: ModelParameters
+    epoch: int = 0
+    batch: int = 0
+    chains: tuple = ()
+    solutions: tuple = ()
+    history: dict = field(default_factory=dict)
+    best: Model | None = None
+    waited: int = 0
+
+
+def initial_state(model):
+    """The state before the first step."""
+    return State(model, ModelParameters.of(model).combine(np.zeros_like))
+
+
+def ascend(state, gradient, settings, rate, means=None, n_threads=None):
+    """Take one step of gradient ascent with momentum and weight decay.
+
+    With means, the step is taken in coordinates in which units are counted from their means (see
+    `centring`): decay of couplings then leaves the means where they are.
+
+    Parameters
+    ----------
+    state : State
+        Its velocity is changed in place.
+    gradient : ModelParameters
+        Of the log-likelihood; it is overwritten.
+    settings : AscentSettings
+    rate : float
+        Learning rate.
+    means : list of arrays of shape (n_units,), optional
+        Of each layer over the data.
+    n_threads : int, optional
+
+    Returns
+    -------
+    ModelParameters
+        The new parameters.
+
+    Raises
+    ------
+    FloatingPointError
+        If couplings grow without bound.
+    """
+    model, here = state.model, ModelParameters.of(state.model)
+    options = AscentStep(*map(float, (rate, settings.momentum, settings.l2, settings.l1)))
+    matrices = list(zip(*(p.matrices() for p in (here, gradient, state.velocity)), strict=True))
+    if means is None:
+        offsets = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, *_ in matrices]
+    else:
+        offsets = centring.offsets(model, gradient, means)
+    steps = [
+        _ascend_matrix(*matrix, options, *pair, n_threads)
+        for matrix, pair in zip(matrices, offsets, strict=True)
+    ]
+    couplings, directions, step_dot, sizes = zip(*steps, strict=True)
+    # Written so that NaN counts as diverged.
+    if not all(of_rows.max(initial=0) < MAX_WEIGHT**2 for of_rows in sizes):
+        raise FloatingPointError(
+            f"learning diverged in epoch {state.epoch}: weights exceed {MAX_WEIGHT:g}; "
+            "a smaller learning_rate may help."
+        )
+    if means is not None:
+        gradient = centring.with_moved_fields(model, gradient, offsets, directions, step_dot)
+
+    def with_momentum(velocity, gradient):
+        if velocity.ndim < 2:
+            velocity *= settings.momentum
+            velocity += rate * gradient
+        return velocity
+
+    state.velocity = state.velocity.combine(with_momentum, gradient)
+    new = iter(couplings)
+    return here.combine(lambda w, v: next(new) if w.ndim == 2 else w + v, state.velocity)
+
+
+def _ascend_matrix(weights, gradient, velocity, options, below, above, n_threads):
+    """One matrix of couplings after the step, the direction of the step, and sums over its rows."""
+    gradient = np.ascontiguousarray(gradient, weights.dtype)
+    out = np.empty_like(weights)
+    row_sums = np.empty((2, len(weights)), weights.dtype)
+    n_workers = workers_for(-(-len(weights) // TASK_ROWS), 2 * weights.size, n_threads)
+    queue = np.zeros(1, np.int64)
+    arguments = weights, gradient, velocity, options, (below, above), queue, out, row_sums
+    in_parallel(ascend_kernel, arguments, n_workers)
+    out.flags.writeable = False  # for a model to keep
+    return out, gradient, *row_sums

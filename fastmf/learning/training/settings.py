@@ -1,0 +1,75 @@
+"""Options of gradient ascent that every objective has, checked once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastmf._common import arguments as check
+
+
+@dataclass(frozen=True, kw_only=True)
+class AscentSettings:
+    """Options of stochastic gradient ascent on any objective.
+
+    Parameters
+    ----------
+    learning_rate : float, (start, end), (start, end, "linear") or callable
+        Constant, geometric or linear from the first epoch to the last, or a function of the epoch
+        (counted from 0). From or to 0 it is linear.
+    momentum : float
+        Fraction of the previous step that is added to the next, in [0, 1).
+    l2, l1 : float
+        Weight decay: the step follows the gradient minus `l2 W + l1 sign(W)`.
+    n_epochs, batch_size : int
+    monitor_rows : int
+        Rows of data on which the metrics of each epoch are computed.
+    early_stopping : bool
+    patience : int
+        Epochs without a better score before training stops.
+    """
+
+    learning_rate: object = 0.05
+    momentum: float = 0.5
+    l2: float = 0.001
+    l1: float = 0.0
+    n_epochs: int = 20
+    batch_size: int = 100
+    monitor_rows: int = 100
+    early_stopping: bool = False
+    patience: int = 5
+
+    def __post_init__(self):
+        for name in ("batch_size", "monitor_rows", "patience"):
+            check.count(name, getattr(self, name))
+        check.count("n_epochs", self.n_epochs, 0)
+        check.number("momentum", self.momentum, 0, 1, below=True)
+        for name in ("l2", "l1"):
+            check.number(name, getattr(self, name), 0, np.inf, below=True)
+        check.one_of("early_stopping", self.early_stopping, (True, False))
+        learning_rate(self, 0)
+
+
+def learning_rate(settings, epoch):
+    """The learning rate of an epoch, counted from 0."""
+    spec = settings.learning_rate
+    if callable(spec):
+        value = spec(epoch)
+    elif isinstance(spec, (tuple, list)):
+        kind = spec[2] if len(spec) == 3 else "geometric"
+        if len(spec) not in (2, 3) or kind not in ("geometric", "linear"):
+            raise ValueError(
+                "learning_rate must be a number, (start, end), (start, end, 'linear') or a "
+                f"function of the epoch, got {spec!r}."
+            )
+        start, end = (_checked(value) for value in spec[:2])
+        fraction = min(1.0, epoch / max(1, settings.n_epochs - 1))
+        value = start + fraction * (end - start)
+        if kind == "geometric" and 0 not in (start, end):
+            value = start * (end / start) ** fraction
+    else:
+        value = spec
+    return _checked(value)
+
+
+def _checked(value):
+    return check.number("learning_rate", value, 0, np.inf, below=True)

@@ -1,0 +1,66 @@
+"""One view of all layered machines: couplings between neighbouring layers, and the layers.
+
+An RBM is the case of two layers. Solvers and learning read `couplings` and `layers`, and make a
+machine of the same kind by `rebuilt`, whatever the names of its own fields.
+"""
+
+from fastmf.models import _checks
+from fastmf.models._io import Model
+
+
+class Layered(Model):
+    """What RBMs and DBMs have in common.
+
+    Attributes
+    ----------
+    couplings : tuple of arrays
+        Of neighbouring layers, from the visible one up: (n_0, n_1), (n_1, n_2), ...
+    layers : tuple of unit priors
+        One more than couplings; the first is of the visible units.
+    """
+
+    @property
+    def sizes(self):
+        """Units of each layer."""
+        return (self.couplings[0].shape[0], *(w.shape[1] for w in self.couplings))
+
+    @property
+    def dtype(self):
+        """Floating type of all parameters."""
+        return self.couplings[0].dtype
+
+    @property
+    def deep(self):
+        """Whether there is more than one hidden layer: their sum given data is then not exact."""
+        return len(self.couplings) > 1
+
+    def parameters(self):
+        """Couplings and layers, by these names."""
+        return {"couplings": self.couplings, "layers": self.layers}
+
+    def rebuilt(self, couplings, layers):
+        """A machine of the same kind with these couplings and layers."""
+        raise NotImplementedError
+
+    def bipartite(self):
+        """The same machine as an RBM: even layers are visible there, odd ones hidden."""
+        raise NotImplementedError
+
+    def _layer_names(self):
+        return [f"layer {k}" for k in range(len(self.layers))]
+
+    def _energy(self, states):
+        """Energy of one array of states for each layer; +inf outside the support."""
+        names = self._layer_names()
+        states = list(map(_checks.states, names, states, self.sizes))
+        pairs = sum(
+            ((lower @ w) * upper).sum(-1)
+            for lower, w, upper in zip(states[:-1], self.couplings, states[1:], strict=True)
+        )
+        return -pairs - sum(map(_checks.log_prob, names, self.layers, states))
+
+
+def check_layered(model):
+    """Raise a TypeError unless the model is an RBM or a DBM."""
+    if not isinstance(model, Layered):
+        raise TypeError(f"model must be an RBM or a DBM, got {type(model).__name__}.")

@@ -1,0 +1,210 @@
+"""Binomial units: counts {0, 1, ..., n}, the sum of n Bernoulli units of the same field."""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import overload, register_jitable
+
+from fastmf._numba import INNER
+from fastmf.priors._protocol import floating_type, unit_prior
+from fastmf.priors.binary import MAX_FIELD
+from fastmf.special import clip, exp, log, narrow, sigmoid_pair, softplus, where, widen
+
+# Largest number of trials: the binomial coefficients C(n, x) of 1029 are the last ones in float64.
+MAX_TRIALS = 1000
+# Larger tilts count as infinite; n^2 times these is finite.
+MAX_TILT = 1e300
+
+
+@unit_prior("binomial")
+class Binomial(NamedTuple):
+    """Units with values 0, 1, ..., n and weight C(n, x) exp(field x).
+
+    Parameters
+    ----------
+    field : float or array of shape (n_units,)
+        Log-odds of one of n independent trials.
+    n : int or array of shape (n_units,)
+        Number of trials, from 1 to 1000, kept as a floating-point number. Not learned.
+
+    Raises
+    ------
+    ValueError
+        If a number of trials is not an integer from 1 to 1000.
+
+    Notes
+    -----
+    With n = 1 this is `Bernoulli`. For a = 0 the log-partition is n log(1 + exp(field + b)), and
+    the moments are those of the binomial distribution; otherwise they are sums over all values,
+    each term relative to the largest one so far. float32 units are computed in float64.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> mean, var = mf.Binomial(0.0, [1, 10]).moments(0.0, 0.0)
+    >>> mean.tolist(), var.tolist()
+    ([0.5, 5.0], [0.25, 2.5])
+    """
+
+    field: np.ndarray
+    n: np.ndarray
+
+    parameters = ("field",)
+    hidden_unit = (0.0, 4)
+
+    def _check(self):
+        wrong = (self.n < 1) | (self.n > MAX_TRIALS) | (self.n != np.round(self.n))
+        if wrong.any():
+            raise ValueError(
+                f"Binomial: n must be an integer from 1 to {MAX_TRIALS}, got {self.n[wrong][0]:g}."
+            )
+
+    @property
+    def support(self):
+        """The values of each unit, (n_values, n_units), padded with NaN."""
+        x = np.arange(self.n.max() + 1.0)[:, None]
+        return np.where(x <= self.n, x, np.nan)
+
+    def log_partition(self, b, a):
+        """Log of the sum over x of C(n, x) exp((field + b) x - a x^2 / 2)."""
+        t, s = _tilt(widen(self.field), widen(b), widen(a))
+        top, total, _, _ = _sums(t, s, widen(self.n))
+        value = where(s == 0.0, widen(self.n) * softplus(t), top + log(total))
+        return narrow(value, self.field + b + a)
+
+    def moments(self, b, a):
+        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        t, s = _tilt(widen(self.field), widen(b), widen(a))
+        _, total, mean, squares = _sums(t, s, widen(self.n))
+        p, q = sigmoid_pair(t)
+        mean = where(s == 0.0, widen(self.n) * p, mean)
+        variance = where(s == 0.0, widen(self.n) * p * q, squares / total)
+        like = self.field + b + a
+        return narrow(mean, like), narrow(variance, like)
+
+    def log_prob(self, x):
+        """log C(n, x) + field x for x in {0, 1, ..., n}, -inf elsewhere."""
+        inside = (x >= 0) & (x <= self.n) & (x == np.round(x))
+        index, n = np.broadcast_arrays(np.where(inside, x, 0).astype(int), self.n)
+        coefficients = np.empty(index.shape)
+        for trials in np.unique(self.n):
+            here = n == trials
+            coefficients[here] = _log_coefficients(int(trials))[index[here]]
+        value = np.where(inside, coefficients + self.field * index, -np.inf)
+        return value.astype((self.field + x).dtype, copy=False)
+
+    def sample(self, b, a, rng):
+        """Draws from the tilted distribution, by inversion of its distribution function."""
+        like = self.field + b + a
+        t, s, n = np.broadcast_arrays(*_tilt(widen(self.field), widen(b), widen(a)), self.n)
+        if not s.any():
+            return narrow(rng.binomial(n.astype(int), sigmoid_pair(t)[0]), like)
+        log_total = self.log_partition(b, a)
+        uniform, below, draws = rng.random(t.shape), np.zeros(t.shape), np.zeros(t.shape)
+        for x in range(int(n.max())):
+            log_weight = self.log_prob(np.full(n.shape[-1:], float(x))) + (b * x - a * x * x / 2)
+            below += np.exp(np.minimum(log_weight - log_total, 0.0))
+            draws += uniform >= below
+        return narrow(np.minimum(draws, n), like)
+
+    def gradient(self, b, a):
+        """Derivatives of the log-partition; zero for n, which is not learned."""
+        return self.moment_gradient(*self.moments(b, a))
+
+    def moment_gradient(self, mean, var):
+        """Derivatives of the log-partition, from the moments."""
+        return self._make((mean, 0 * mean))
+
+    def log_prob_gradient(self, x):
+        """Derivatives of log_prob; zero for n, which is not learned."""
+        return self._make((x, 0 * x))
+
+    def project(self):
+        """The prior with log-odds of at most MAX_FIELD in absolute value."""
+        return self._replace(field=np.clip(self.field, -MAX_FIELD, MAX_FIELD))
+
+    @classmethod
+    def from_data(cls, X, n=None):
+        """Log-odds of the column means, with a pseudo-count of one for each outcome of a trial.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_units)
+            Integers from 0 to n.
+        n : int or array of shape (n_units,), optional
+            Numbers of trials; by default the largest value of all columns.
+        """
+        n = np.asarray(max(X.max(), 1) if n is None else n, dtype=np.float64)
+        wrong = (X < 0) | (X > np.minimum(n, MAX_TRIALS)) | (X != np.round(X))
+        if wrong.any():
+            raise ValueError(
+                "Binomial.from_data: X must have integers from 0 to n, and n is at most "
+                f"{MAX_TRIALS}; got {X[wrong][0]:g}."
+            )
+        successes = X.sum(0, dtype=np.float64)
+        failures = len(X) * n - successes
+        field = np.log(successes + 1.0) - np.log(failures + 1.0)
+        return cls(*(p.astype(floating_type(X)) for p in (field, n)))
+
+    def refit(self, X):
+        """Binomial units with the same n, fitted to the columns."""
+        return self.from_data(X, self.n)
+
+
+@lru_cache(maxsize=64)
+def _log_coefficients(n):
+    """log C(n, x) for x = 0, 1, ..., n."""
+    return np.array([math.log(math.comb(n, x)) for x in range(n + 1)])
+
+
+@register_jitable(**INNER)
+def _tilt(field, b, a):
+    """The field plus b, and a, clipped to MAX_TILT in absolute value."""
+    return clip(field + b, -MAX_TILT, MAX_TILT), clip(a, -MAX_TILT, MAX_TILT)
+
+
+def _last_term(a, n):
+    """Number of the last term that any unit needs: without a tilt `a`, no sum is needed."""
+    return int(np.max(np.where(a == 0, 0, n)))
+
+
+@overload(_last_term, jit_options=INNER)
+def _last_term_compiled(a, n):
+    return lambda a, n: int(n) if a != 0.0 else 0
+
+
+@register_jitable(**INNER)
+def _sums(t, a, n):
+    """Sums over x of the weights w(x) = C(n, x) exp(t x - a x^2 / 2), in one pass.
+
+    Returns
+    -------
+    top, total : the sum of the weights is exp(top) total
+    mean : weighted mean of x
+    squares : weighted sum of (x - mean)^2, divided by exp(top)
+
+    Notes
+    -----
+    West's (1979) updates of weighted means and squares: all terms are positive, so that variances
+    much smaller than the squared mean keep their digits.
+    """
+    top, coefficient = 0.0 * (t + a + n), 1.0 + 0.0 * n
+    total, mean, squares = 1.0 + top, 0.0 + top, 0.0 + top
+    for k in range(_last_term(a, n)):
+        x = k + 1.0
+        taken = x <= n
+        coefficient = where(taken, coefficient * ((n - k) / x), 1.0)
+        exponent = log(coefficient) + x * (t - 0.5 * a * x)
+        larger = taken & (exponent > top)
+        ratio = exp(-abs(exponent - top))
+        old = where(larger, ratio, 1.0)
+        new = where(taken, where(larger, 1.0, ratio), 0.0)
+        before = total * old
+        total = before + new
+        fraction, difference = new / total, x - mean
+        mean = mean + fraction * difference
+        squares = squares * old + before * fraction * difference * difference
+        top = where(larger, exponent, top)
+    return top, total, mean, squares

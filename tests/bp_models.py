@@ -1,0 +1,48 @@
+"""RBMs of binary units for tests of belief propagation."""
+
+import numpy as np
+
+import fastmf as mf
+
+
+def tree(n, m, rng, scale=2.0, forest=False):
+    """Weights of a random tree (or forest) over both layers."""
+    weights, inside, outside = np.zeros((n, m)), [(0, 0)], []
+    outside = [(0, i) for i in range(1, n)] + [(1, j) for j in range(m)]
+    rng.shuffle(outside)
+    outside = [tuple(map(int, x)) for x in outside]
+    while outside:
+        k = next(k for k, x in enumerate(outside) if any(y[0] != x[0] for y in inside))
+        x = outside.pop(k)
+        others = [y for y in inside if y[0] != x[0]]
+        y = others[rng.integers(len(others))]
+        i, j = (x[1], y[1]) if x[0] == 0 else (y[1], x[1])
+        if not (forest and rng.random() < 0.3):
+            weights[i, j] = scale * rng.normal()
+        inside.append(x)
+    return weights
+
+
+def binary_rbm(weights, rng, prior=mf.Bernoulli, dtype=float, scale=1.0):
+    n, m = weights.shape
+    fields = scale * rng.normal(size=n), scale * rng.normal(size=m)
+    return mf.RBM(weights.astype(dtype), *(prior(f.astype(dtype)) for f in fields))
+
+
+def loopy(n=9, m=7, scale=0.7, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    return binary_rbm(scale * rng.normal(size=(n, m)), rng, **options)
+
+
+def centred(n, m, scale, seed=0, prior=mf.Bernoulli):
+    """Large weights, and fields that centre the units: undamped messages cycle."""
+    rng = np.random.default_rng(seed)
+    weights = scale * rng.normal(size=(n, m))
+    fields = rng.normal(size=n), rng.normal(size=m)
+    if prior is mf.Bernoulli:
+        fields = fields[0] - weights.sum(1) / 2, fields[1] - weights.sum(0) / 2
+    return mf.RBM(weights, *map(prior, fields))
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))

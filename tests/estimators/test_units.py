@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.estimators._units import check_support, hidden_prior, visible_prior
+
+X = np.array([[0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+
+
+def test_visible_units_given_by_name_are_fitted_to_the_columns():
+    prior = visible_prior("bernoulli", np.repeat(X, 100, axis=0))
+    mean = prior.moments(0.0, 0.0)[0]
+    np.testing.assert_allclose(mean, X.mean(0), atol=0.01)
+    assert type(prior) is mf.Bernoulli
+
+
+def test_an_instance_of_one_unit_stands_for_all():
+    for make in (
+        lambda prior: visible_prior(prior, X.astype(np.float32)),
+        lambda prior: hidden_prior(prior, 3, np.dtype(np.float32)),
+    ):
+        prior = make(mf.Gaussian(0.5, 2.0))
+        np.testing.assert_array_equal(prior.precision, np.full(3, 2.0, np.float32))
+        assert prior.field.dtype == np.float32
+        with pytest.raises(ValueError, match="3"):
+            make(mf.Gaussian(np.zeros(2), 1.0))
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "ising", "gaussian", "gauss_bernoulli"])
+def test_hidden_units_given_by_name_have_finite_moments(name):
+    prior = hidden_prior(name, 4, np.dtype(np.float64))
+    mean, var = prior.moments(np.zeros(4), 0.0)
+    assert np.isfinite(mean).all() and (var > 0).all() and len(mean) == 4
+
+
+@pytest.mark.parametrize(
+    "make", [lambda s: visible_prior(s, X), lambda s: hidden_prior(s, 2, "f8")]
+)
+def test_an_unknown_name_lists_the_known_ones(make):
+    with pytest.raises(ValueError, match=r"must be one of .*'bernoulli'.* got 'poisson'"):
+        make("poisson")
+
+
+def test_values_outside_the_support_are_named():
+    binary = mf.Bernoulli(np.zeros(3))
+    check_support(binary, X / 2)
+    with pytest.raises(ValueError, match=r"got 0\.5 in row 0, column 1"):
+        check_support(binary, X / 2, means=False)
+    both = mf.Concatenated(mf.Gaussian(np.zeros(2), 1.0), mf.Ising(np.zeros(1)))
+    check_support(both, np.array([[7.0, -3.0, 1.0]]))
+    with pytest.raises(ValueError, match="got 3 in row 0, column 2"):
+        check_support(both, np.array([[7.0, -3.0, 3.0]]))

@@ -1,0 +1,59 @@
+"""Outside the package of priors nobody looks at their fields or optional methods: see `_domain`."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import fastmf
+from fastmf.priors._protocol import REGISTRY
+
+PACKAGE = Path(fastmf.__file__).parent
+
+# All fields and optional members of priors, and what says that something is a NamedTuple.
+NAMES = {"_fields", "parts", "support", "precomputed", "as_dtype", "take"}
+NAMES |= {name for class_ in REGISTRY.values() for name in vars(class_) if name[0] != "_"}
+
+
+def probes(tree):
+    """Lines in which an object is asked for a member of a prior by its name, or for `_fields`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "_fields":
+            yield node.lineno
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+            continue
+        if node.func.id in ("hasattr", "getattr") and len(node.args) > 1:
+            name = node.args[1]
+            if isinstance(name, ast.Constant) and name.value in NAMES:
+                yield node.lineno
+
+
+def test_only_priors_look_at_priors():
+    found = {
+        f"{path.relative_to(PACKAGE)}:{line}"
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] != "priors"
+        for line in probes(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'width = prior.upper - prior.lower if hasattr(prior, "lower") else 1.0',
+        'values = getattr(model.visible, "support", ())',
+        'if not hasattr(class_, "from_data"): pass',
+        'binary = all(hasattr(p, "third_cumulant") for p in layers)',
+        '"field" in prior._fields',
+    ],
+)
+def test_a_probe_is_found(line):
+    assert list(probes(ast.parse(line))) == [1]
+
+
+@pytest.mark.parametrize(
+    "line", ['hasattr(X, "toarray")', 'getattr(init, "sites", init)', "support(prior)", "p.lower"]
+)
+def test_other_questions_are_not_reported(line):
+    assert list(probes(ast.parse(line))) == []

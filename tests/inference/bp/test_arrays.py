@@ -1,0 +1,65 @@
+"""Arguments of the kernels: padding, types of messages, and how rows are divided."""
+
+import numpy as np
+import pytest
+from bp_models import loopy
+
+import fastmf as mf
+from fastmf.inference.bp import _arrays
+from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf.inference.bp._options import BPOptions
+from fastmf.kernels.bp_types import PADDING_MULTIPLE
+
+
+def units(scale=0.7, **options):
+    return BinaryUnits(loopy(scale=scale, **options), (None, None))
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 10.0, 100.0, 339.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_of_so_many_messages_are_numbers(dtype, scale):
+    weights = np.full((9, 7), min(scale, 39.0) if dtype == "float32" else scale, dtype)
+    model = mf.RBM(weights, *loopy(dtype=dtype).layers)
+    settings, _, _ = _arrays.prepared(BPOptions(), BinaryUnits(model, (None, None)), dtype, 1)
+    message = np.exp(weights[0, 0])
+    with np.errstate(over="raise", under="raise"):
+        for sign in (1, -1):
+            np.power(message, sign * settings.flush_every)
+            np.power(np.float64(message), sign * settings.log_every)
+            np.power(np.float64(message), sign * settings.max_factors)
+            if settings.grouped:
+                np.power(message, sign * 4)
+    assert settings.log_every % settings.flush_every == 0 < settings.log_every
+
+
+def test_padding_has_no_coupling_and_is_zero():
+    for algorithm in ("sum", "max", "mixed"):
+        options = BPOptions(algorithm=algorithm)
+        _, problem, record = _arrays.prepared(options, units(), float, 3)
+        assert record.hidden.shape == (3, PADDING_MULTIPLE)
+        assert (problem.weights[:, 7:] == 0).all() and (problem.exponentials[:, 7:] == 1).all()
+        assert (np.exp(problem.hidden_field[:, 7:]) == 0).all()
+
+
+def test_large_weights_are_computed_in_double_precision():
+    small, large = units(dtype="float32"), units(scale=30.0, dtype="float32")
+    assert 40 < large.max_weight < 340
+    assert _arrays.message_dtype(BPOptions(), small) == np.float32
+    assert _arrays.message_dtype(BPOptions(), large) == np.float64
+    huge = units(scale=1e4)
+    with pytest.raises(ValueError, match="weights must be at most 340"):
+        _arrays.message_dtype(BPOptions(), huge)
+    assert _arrays.message_dtype(BPOptions(algorithm="max"), huge) == np.float64
+
+
+def test_messages_are_kept_for_each_row_only_where_they_are_read(monkeypatch):
+    def n_messages(n_rows=5, has_init=False, **options):
+        return _arrays.message_layout(BPOptions(**options), units(), n_rows, has_init).shape[0]
+
+    assert n_messages() == 1
+    assert n_messages(messages=True) == n_messages(pairwise=True) == n_messages(has_init=True) == 5
+    assert n_messages(algorithm="mixed", has_init=True) == 1
+    assert not _arrays.message_layout(BPOptions(), units(), 1, False).shared
+    monkeypatch.setattr(_arrays, "SHARED_ROW_SIZE", 62)
+    assert _arrays.message_layout(BPOptions(), units(), 1, False).shared
+    assert not _arrays.message_layout(BPOptions(), units(), 2, False).shared

@@ -1,0 +1,191 @@
+"""Decoded assignments of small machines against enumeration, and the bound on uniqueness."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+from bp_models import loopy
+
+import fastmf as mf
+from fastmf.inference.bp._arrays import prepared
+from fastmf.inference.bp._binary_units import BinaryUnits
+from fastmf.inference.bp._decoding import best_of
+from fastmf.inference.bp._options import BPOptions
+
+SCALES = 0.5, 1.0, 2.0, 4.0, 8.0
+BOTH = pytest.mark.parametrize("algorithm", ["max", "mixed"])
+
+
+@functools.cache
+def machines():
+    """RBMs of 8 to 12 visible and 6 to 10 hidden units; fields centre the units of half of them."""
+    rng, found = np.random.default_rng(0), []
+    for scale, k in itertools.product(SCALES, range(6)):
+        n, m = rng.integers(8, 13), rng.integers(6, 11)
+        weights = scale * rng.normal(size=(n, m))
+        fields = [rng.normal(size=size) for size in (n, m)]
+        if k % 2:
+            fields = [f - weights.sum(axis) / 2 for f, axis in zip(fields, (1, 0), strict=True)]
+        found.append(mf.RBM(weights, *map(mf.Bernoulli, fields)))
+    return found
+
+
+def values(model, algorithm):
+    """The objective of every visible assignment, and the assignments."""
+    v = np.array(list(itertools.product((0, 1), repeat=len(model.weights))))
+    on = v @ model.weights + model.hidden.field
+    hidden = np.maximum(0, on) if algorithm == "max" else np.logaddexp(0, on)
+    return v @ model.visible.field + hidden.sum(1), v
+
+
+def decoded(algorithm, **options):
+    """Shortfall of each machine's decoded assignment, and its result."""
+    results = [mf.belief_propagation(x, algorithm=algorithm, **options) for x in machines()]
+    best = [values(model, algorithm)[0].max() for model in machines()]
+    return np.subtract(best, [r.objective for r in results]), results
+
+
+@BOTH
+def test_how_many_of_thirty_are_decoded_exactly(algorithm):
+    """By default nearly all by max-product, with restarts at most two missed by either."""
+    raw, _ = decoded(algorithm, polish=False)
+    default, results = decoded(algorithm)
+    searched, _ = decoded(algorithm, n_restarts=20, rng=0)
+    # Polishing starts from the raw assignment, restarts keep the best.
+    assert (default <= raw + 1e-9).all() and (searched <= default + 1e-9).all()
+    exact = [(short < 1e-9).sum() for short in (raw, default, searched)]
+    min_exact = {"max": (27, 29), "mixed": (20, 28)}[algorithm]
+    assert exact[1] >= min_exact[0] and exact[2] >= min_exact[1]
+    assert all(result.local_maximum for result in results)
+
+
+@BOTH
+def test_the_default_is_the_best_of_its_single_flips(algorithm):
+    """Of the objective that is asked for: hidden units maximised, or summed out."""
+    for model, result in zip(machines(), decoded(algorithm)[1], strict=True):
+        every, v = values(model, algorithm)
+        flips = (v != result.assignment[0]).sum(1)
+        assert result.objective == pytest.approx(every[flips == 0][0], abs=1e-9)
+        assert result.objective >= every[flips == 1].max() - 1e-9
+
+
+def test_polishing_ends_where_weights_differ_by_many_orders():
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        weights = rng.normal(size=(40, 20)) * 10.0 ** rng.uniform(-4, 15, size=(40, 20))
+        model = mf.RBM(weights, *(mf.Bernoulli(np.zeros(n)) for n in (40, 20)))
+        field = rng.normal(size=(10, 40)) * 10.0 ** rng.uniform(-4, 15, size=(10, 40))
+        result = mf.belief_propagation(model, algorithm="max", field=field, max_iter=5)
+        raw = mf.belief_propagation(model, algorithm="max", field=field, max_iter=5, polish=False)
+        assert (result.objective >= raw.objective * (1 - 1e-12)).all()
+        assert result.local_maximum.any()
+
+
+@pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
+@BOTH
+def test_a_polished_assignment_is_a_local_maximum(prior, algorithm):
+    low, high = prior.support
+    n_better = 0
+    for seed in range(6):
+        model = loopy(seed=seed, prior=prior, scale=1.5)
+        rough = mf.belief_propagation(model, algorithm=algorithm, max_iter=2, polish=False)
+        result = mf.belief_propagation(model, algorithm=algorithm, max_iter=2)
+        assert result.local_maximum and rough.local_maximum is None
+        assert "no flip of one visible unit" in result.message or result.converged
+
+        def value(v, model=model):
+            field = v @ model.weights
+            if algorithm == "mixed":
+                return v @ model.visible.field + model.hidden.log_partition(field, 0.0).sum()
+            field = field + model.hidden.field
+            return v @ model.visible.field + np.maximum(low * field, high * field).sum()
+
+        v = result.assignment[0]
+        assert result.objective == pytest.approx(value(v), abs=1e-10)
+        assert result.objective >= rough.objective - 1e-12
+        n_better += result.objective > rough.objective + 1e-9
+        for i in range(len(v)):
+            flipped = v.copy()
+            flipped[i] = low + high - v[i]
+            assert value(flipped) <= result.objective + 1e-9
+    assert n_better > 0
+
+
+@BOTH
+def test_restarts_find_better_assignments_and_keep_them(algorithm):
+    """With enough of them the best of all, by enumeration, in every row."""
+    prior, n_better = mf.Ising, 0
+    model = loopy(8, 6, prior=prior, scale=1.5)
+    field = np.random.default_rng(2).normal(size=(6, 8))
+    visible = np.array(list(itertools.product((-1, 1), repeat=8)))
+    on = visible @ model.weights + model.hidden.field
+    values = (abs(on) if algorithm == "max" else np.logaddexp(on, -on)).sum(1)
+    best = (values[:, None] + visible @ (model.visible.field + field).T).max(0)
+    options = {"field": field, "algorithm": algorithm, "max_iter": 20}
+    once = mf.belief_propagation(model, polish=False, **options)
+    result = mf.belief_propagation(model, n_restarts=30, rng=0, polish=True, **options)
+    assert result.objective.shape == (6,) and result.mean[0].shape == (6, 8)
+    np.testing.assert_allclose(result.objective, best, atol=1e-10)
+    n_better = (result.objective > once.objective + 1e-9).sum()
+    assert n_better > 0
+    again = mf.belief_propagation(model, n_restarts=30, rng=0, polish=True, n_threads=1, **options)
+    np.testing.assert_array_equal(again.objective, result.objective)
+    single = mf.belief_propagation(
+        model, algorithm=algorithm, n_restarts=30, rng=0, polish=True, max_iter=20
+    )
+    field = visible @ model.visible.field
+    assert single.objective == pytest.approx((values + field).max(), abs=1e-10)
+    assert single.mean[0].shape == (8,) and single.local_maximum
+    # Starts that are given are those that might have been drawn, the same for each row.
+    drawn = 2.0 * (np.random.default_rng(0).random((31, 8)) < 0.5) - 1
+    given = mf.belief_propagation(model, algorithm=algorithm, starts=drawn[1:], max_iter=20)
+    assert given.objective == single.objective
+    rows = mf.belief_propagation(model, starts=drawn[1:4], **options)
+    few = mf.belief_propagation(
+        model, starts=drawn[1:4], **(options | {"field": options["field"][4:]})
+    )
+    np.testing.assert_array_equal(rows.objective[4:], few.objective)
+
+
+def test_sequential_mixed_product_is_a_local_search():
+    """One sweep and polish: every unit then agrees with its log-odds given all others."""
+    model = loopy(60, 30, scale=1.0)
+    result = mf.belief_propagation(model, algorithm="mixed", max_iter=1, polish=True)
+    v, w = result.assignment[0], model.weights
+    for i in range(60):
+        rest = np.delete(v, i) @ np.delete(w, i, 0) + model.hidden.field
+        odds = model.visible.field[i] + np.logaddexp(0, rest + w[i]).sum()
+        odds -= np.logaddexp(0, rest).sum()
+        assert v[i] == (odds > 0)
+
+
+def test_spectral_radius():
+    """The bound is the largest eigenvalue of the edge-to-edge matrix; trees get less than 1."""
+    model = loopy(4, 3, prior=mf.Ising, scale=0.4)
+    edges = list(itertools.product(range(4), range(3)))
+    both = [(("v", i), ("h", j)) for i, j in edges] + [(("h", j), ("v", i)) for i, j in edges]
+    strength = dict(zip(edges, np.tanh(abs(model.weights)).ravel(), strict=True))
+    matrix = np.zeros((24, 24))
+    for a, (source, target) in enumerate(both):
+        i, j = (source[1], target[1]) if source[0] == "v" else (target[1], source[1])
+        for b, (first, second) in enumerate(both):
+            if second == source and first != target:
+                matrix[a, b] = strength[i, j]
+    expected = abs(np.linalg.eigvals(matrix)).max()
+    result = mf.belief_propagation(model, spectral_radius=True)
+    assert result.spectral_radius >= expected - 1e-9
+    assert result.spectral_radius == pytest.approx(expected, rel=1e-3)
+    zero = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
+    assert mf.belief_propagation(zero, spectral_radius=True).spectral_radius < 1
+
+
+def test_best_of_takes_each_row_from_its_best_start():
+    _, _, record = prepared(
+        BPOptions(algorithm="max"), BinaryUnits(loopy(), (None, None)), float, 6
+    )
+    record.objective[:] = 1, 3, 2, 5, 4, 6
+    record.n_iter[:] = range(6)
+    best, optimal = best_of(record, np.array([True, False, True, True, True, True]), 3)
+    assert best.objective.tolist() == [3, 6] and best.n_iter.tolist() == [1, 5]
+    assert optimal.tolist() == [False, True]

@@ -1,0 +1,35 @@
+"""The energy of a sparse linear model, and the checks of its parameters."""
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+
+
+def test_energy_is_minus_the_log_of_the_joint_density():
+    rng = np.random.default_rng(0)
+    X, y, w = rng.normal(size=(5, 3)), rng.normal(size=5), rng.normal(size=(4, 3))
+    prior = mf.Gaussian([0.1, 0.2, 0.3], 2.0)
+    model = mf.SparseLinearModel(X, y, 0.5, prior)
+    for row, energy in zip(w, model.energy(w), strict=True):
+        density = np.exp(-((y - X @ row) ** 2)) / np.sqrt(np.pi)  # variance 1 / 2
+        weight = np.exp(prior.field * row - row**2)
+        assert energy == pytest.approx(-np.log(density).sum() - np.log(weight).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"y": np.zeros(4)}, ValueError, r"y must have shape \(5,\)"),
+        ({"noise_variance": 0.0}, ValueError, "positive and finite"),
+        ({"noise_variance": "1"}, TypeError, "must be a number"),
+        ({"prior": mf.Ising([0.0])}, ValueError, "must have 3 units"),
+        ({"prior": mf.Ising}, TypeError, "must be a unit prior"),
+        ({"X": np.full((5, 3), np.nan)}, ValueError, "X must be finite"),
+    ],
+)
+def test_what_is_refused(change, error, message):
+    given = {"X": np.ones((5, 3)), "y": np.zeros(5), "noise_variance": 1.0}
+    given |= {"prior": mf.Ising(np.zeros(3))} | change
+    with pytest.raises(error, match=message):
+        mf.SparseLinearModel(**given)

@@ -1,0 +1,18 @@
+"""Populations for maximum pseudo-likelihood: all states with the probabilities of a machine."""
+
+import numpy as np
+
+from fastmf.inference.sampling.spins import all_states, probabilities
+from fastmf.learning.pseudo_likelihood.distinct_rows import WeightedRows
+from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
+from fastmf.models import BoltzmannMachine
+from fastmf.priors import Ising
+
+
+def population(d=5, seed=0, scale=0.5, l2=0.0):
+    """All states, weighted by a machine: the maximum is the machine itself (Hyvarinen 2006)."""
+    rng = np.random.default_rng(seed)
+    J = np.triu(scale * rng.normal(size=(d, d)), 1)
+    model = BoltzmannMachine(J + J.T, Ising(scale * rng.normal(size=d)))
+    objective = PseudoLikelihood(WeightedRows(all_states(d), 1000 * probabilities(model)), l2)
+    return objective, objective.packed(model.couplings, model.prior.field)

@@ -1,0 +1,233 @@
+"""Questions about priors: values, variances, data; for users' own priors too."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from fastmf.priors import (
+    Bernoulli,
+    Concatenated,
+    GaussBernoulli,
+    Gaussian,
+    Ising,
+    TruncatedGaussBernoulli,
+    TruncatedGaussian,
+)
+from fastmf.priors._domain import (
+    PRECISION_MARGIN,
+    admissible,
+    binary_field,
+    common_support,
+    describe_support,
+    field_is_tilt,
+    hidden_unit,
+    independent_units,
+    largest_variance,
+    number_of_states,
+    perturbed,
+    support,
+    two_values,
+    unbounded,
+    with_min_precision,
+)
+
+
+class Own(NamedTuple):
+    """A user's own prior with the two required methods only: a Gaussian of variance `width`^2."""
+
+    width: np.ndarray
+
+    def log_partition(self, b, a):
+        return 0 * (b + a) * self.width
+
+    def moments(self, b, a):
+        return 0 * (b + a) * self.width, self.width**2 + 0 * (b + a)
+
+
+class Levels(NamedTuple):
+    """Units with the values 0, 1, ..., largest, that differ in number."""
+
+    largest: np.ndarray
+
+    @property
+    def support(self):
+        x = np.arange(self.largest.max() + 1)[:, None]
+        return np.where(x <= self.largest, x, np.nan)
+
+    def log_partition(self, b, a):
+        x = self.support.T
+        return np.log(np.nansum(np.exp(b[..., None] * x - a[..., None] * x * x / 2), -1))
+
+    def moments(self, b, a):
+        raise NotImplementedError
+
+    def log_prob(self, x):
+        return np.where((x >= 0) & (x <= self.largest) & (x == np.round(x)), 0.0 * x, -np.inf)
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def test_values_of_discrete_units():
+    np.testing.assert_array_equal(support(Ising([0.3, 2.0])), [[-1, -1], [1, 1]])
+    assert two_values(Ising([0.3, 2.0])) == common_support(Ising) == (-1.0, 1.0)
+    levels, nan = Levels(np.array([1, 2])), np.nan
+    np.testing.assert_array_equal(support(levels), [[0, 0], [1, 1], [nan, 2]])
+    both = Concatenated(Bernoulli([0.0]), Levels(np.array([2.0])))
+    np.testing.assert_array_equal(support(both), [[0, 0], [1, 1], [nan, 2]])
+    assert number_of_states(levels) == number_of_states(both) == 6
+    assert number_of_states(Bernoulli(np.zeros(5000))) == np.inf
+
+
+@pytest.mark.parametrize(
+    "prior", [Gaussian([0.0], 1.0), Own(np.ones(1)), Concatenated(Ising([0.0]), Own(np.ones(1)))]
+)
+def test_units_whose_values_are_not_known(prior):
+    assert support(prior) is None
+    assert two_values(prior) is None
+    assert number_of_states(prior) == np.inf
+
+
+@pytest.mark.parametrize("class_", [Bernoulli, Ising])
+def test_log_prob_of_two_values_is_linear(class_):
+    prior = class_([-3.0, 0.2, 5.0])
+    field, constant = binary_field(prior)
+    np.testing.assert_array_equal(field, prior.field)
+    np.testing.assert_array_equal(constant, 0)
+    for x in two_values(prior):
+        np.testing.assert_array_equal(field * x + constant, prior.log_prob(x))
+        np.testing.assert_array_equal(prior.log_prob(x), prior.field * x)
+
+
+@pytest.mark.parametrize(
+    ("prior", "good", "bad", "words"),
+    [
+        (Bernoulli([0.0]), [0, 0.5, 1], [-0.1, 2], "in [0, 1]"),
+        (Levels(np.array([2.0])), [0, 1, 2], [0.5, 3], "one of 0, 1, 2"),
+        (Levels(np.array([9.0])), [0, 9], [10], "one of 0, 1, ..., 9"),
+        (TruncatedGaussian(0.0, 1.0, 0.0, 2.0), [0, 2], [-1, 3], "between the bounds `lower`"),
+        (TruncatedGaussBernoulli(0.0, 1.0, 0.0, 1.0, 2.0), [0, 1, 2], [0.5, 3], "between the"),
+        (Gaussian([0.0], 1.0), [-9e99, 0], [np.inf], "where its log_prob"),
+        (GaussBernoulli(0.0, 1.0, 0.0), [-9.0, 0], [], "where its log_prob"),
+        (Own(np.ones(1)), [-9.0, 0], [], "where its log_prob"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_admissible_data(prior, good, bad, words):
+    for X, expected in ((good, True), (bad, False)):
+        X = np.array(X, float)[:, None]
+        allowed = np.broadcast_to(admissible(prior, X, means=True), X.shape)
+        np.testing.assert_array_equal(allowed, np.full(X.shape, expected))
+    assert np.all(admissible(prior, np.array([[np.nan]]), means=True))
+    assert describe_support(prior, 0, means=True).startswith(words)
+
+
+def test_means_are_admissible_only_where_asked_for():
+    X = np.array([[0.0], [0.5], [1.0]])
+    np.testing.assert_array_equal(admissible(Bernoulli([0.0]), X), [[True], [False], [True]])
+    assert describe_support(Bernoulli, 0) == "one of (0.0, 1.0)"
+
+
+# --- bounds and variances -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prior", "expected"),
+    [
+        (Bernoulli([0.0, 3.0]), [0.25, 0.25]),
+        (Ising([0.0, 3.0]), [1.0, 1.0]),
+        (Gaussian([0.0, 3.0], [1.0, 4.0]), [PRECISION_MARGIN, PRECISION_MARGIN / 4]),
+    ],
+)
+def test_largest_variance(prior, expected):
+    np.testing.assert_array_equal(largest_variance(prior), expected)
+    tilts = np.linspace(-9, 9, 101)[:, None]
+    assert (prior.moments(tilts, 0.0)[1] <= largest_variance(prior)).all()
+
+
+@pytest.mark.parametrize(
+    ("prior", "expected"),
+    [
+        (TruncatedGaussian(0.0, 4.0, [0.0, 0.0], [3.0, np.inf]), [9 / 4, PRECISION_MARGIN / 4]),
+        (TruncatedGaussBernoulli(0.0, 4.0, 0.0, [1.0, -2.0], [3.0, 2.0]), [9 / 4, 4]),
+        (Levels(np.array([1.0, 4.0])), [0.25, 4]),
+        (Own(np.array([1.0, 3.0])), [1, 9]),
+        (Concatenated(Ising([0.0]), Own(np.array([3.0]))), [1, 9]),
+    ],
+)
+def test_largest_variance_of_other_units(prior, expected):
+    np.testing.assert_allclose(largest_variance(prior), expected)
+
+
+def test_precisions_are_raised_where_units_are_unbounded():
+    slab = TruncatedGaussian(0.0, 1.0, [0.0, 0.0], [3.0, np.inf])
+    prior = Concatenated(Bernoulli([0.0]), slab, Gaussian([0.0], np.float64(9.0)))
+    np.testing.assert_array_equal(unbounded(prior), [False, False, True, True])
+    np.testing.assert_array_equal(unbounded(Own(np.ones(2))), [False, False])
+    raised = with_min_precision(prior, np.full(4, 4.0))
+    np.testing.assert_array_equal(raised.parts[1].precision, [1, 4])
+    np.testing.assert_array_equal(raised.parts[2].precision, [9])
+    assert with_min_precision(slab, np.full(2, 4.0)).precision.tolist() == [1, 4]
+
+
+def test_fields_that_act_as_tilts():
+    assert field_is_tilt(Bernoulli([0.0]))
+    assert field_is_tilt(TruncatedGaussian(0.0, 1.0, 0.0, 1.0))
+    assert not field_is_tilt(GaussBernoulli(0.0, 1.0, 0.0))
+    assert not field_is_tilt(Own(np.ones(1)))
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("class_", [Bernoulli, Ising, Gaussian, GaussBernoulli, TruncatedGaussian])
+def test_a_hidden_unit_is_of_its_class(class_):
+    assert type(hidden_unit(class_)) is class_
+    assert hidden_unit(Own) is hidden_unit(Concatenated) is None
+
+
+def test_independent_units_keep_what_is_not_learned():
+    X = np.random.default_rng(0).random((50, 2))
+    bounded = TruncatedGaussian([0.0, 0.0], 1.0, -1.0, [2.0, 3.0])
+    prior = Concatenated(bounded, Own(np.ones(2)))
+    fitted, own = independent_units(prior, np.hstack([X, X])).parts
+    np.testing.assert_array_equal(fitted.upper, [2, 3])
+    np.testing.assert_allclose(fitted.moments(0.0, 0.0)[0], X.mean(0), rtol=1e-6)
+    np.testing.assert_array_equal(own.width, [1, 1])
+    slab = GaussBernoulli([0.5, 0.0], 3.0, 0.0)
+    silent = independent_units(slab, np.zeros((9, 2)))
+    np.testing.assert_allclose(silent.log_odds, -np.log(10))
+    np.testing.assert_array_equal(silent.field, slab.field)
+
+
+@pytest.mark.parametrize("values", [(0.0, 1.0), (-1.0, 1.0)])
+def test_noise_flips_two_valued_units_with_its_probability(values):
+    rng = np.random.default_rng(0)
+    prior = {0.0: Bernoulli, -1.0: Ising}[values[0]](np.zeros(50))
+    X = rng.choice(values, (400, 50))
+    noisy = perturbed(prior, X, 0.1, rng)
+    assert set(np.unique(noisy)) == set(values)
+    assert (noisy != X).mean() == pytest.approx(0.1, abs=4 * np.sqrt(0.09 / X.size))
+    np.testing.assert_array_equal(perturbed(prior, X, 0.0, rng), X)
+
+
+def test_noise_moves_real_units_within_the_range_of_the_data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 50)) * np.arange(50)
+    noisy = perturbed(Gaussian(np.zeros(50), 1.0), X, 0.2, rng)
+    np.testing.assert_array_equal(noisy[:, 0], 0)
+    np.testing.assert_allclose((noisy - X).std(0), 0.2 * X.std(0), rtol=0.2)
+    assert (noisy >= X.min(0)).all()
+    assert (noisy <= X.max(0)).all()
+
+
+def test_noise_treats_units_side_by_side_each_in_their_way():
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.integers(0, 2, (400, 20)), rng.normal(size=(400, 30))])
+    prior = Concatenated(Bernoulli(np.zeros(20)), Gaussian(np.zeros(30), 1.0))
+    noisy = perturbed(prior, X, 0.2, rng)
+    flipped = noisy[:, :20] != X[:, :20]
+    np.testing.assert_array_equal(noisy[:, :20], np.where(flipped, 1 - X[:, :20], X[:, :20]))
+    assert flipped.mean() == pytest.approx(0.2, abs=4 * np.sqrt(0.16 / flipped.size))
+    np.testing.assert_allclose((noisy - X)[:, 20:].std(0), 0.2 * X[:, 20:].std(0), rtol=0.2)
