@@ -66,19 +66,6 @@ def _site_terms(mean, var, b, a):
 
 
 @kernel(inner=True)
-def _add_external(tilt, row, units, b, a):
-    """Add the external tilt of some units of one row."""
-    if tilt.field.shape[0] > 0:
-        field = tilt.field[min(row, tilt.field.shape[0] - 1), units]
-        for i in range(b.shape[0]):
-            b[i] += field[i]
-    if tilt.precision.shape[0] > 0:
-        precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), units]
-        for i in range(a.shape[0]):
-            a[i] += precision[i]
-
-
-@kernel(inner=True)
 def _log_partition_of_units(layer, group, s, first, n_units, order, tilt):
     """Terms of some units of row s of the group; writes their tilts into the state."""
     not_inlined()
@@ -105,7 +92,14 @@ def _log_partition_of_units(layer, group, s, first, n_units, order, tilt):
         if not (clamped and tilt.clamped[q, units.start + i]):
             here = slice(i, i + at_once)
             total += _site_terms(mean[here], var[here], b[here], a[here])
-    _add_external(tilt, row, units, b, a)
+    if tilt.field.shape[0] > 0:
+        external = tilt.field[min(row, tilt.field.shape[0] - 1), units]
+        for i in range(n_units):
+            b[i] += external[i]
+    if tilt.precision.shape[0] > 0:
+        external = tilt.precision[min(row, tilt.precision.shape[0] - 1), units]
+        for i in range(n_units):
+            a[i] += external[i]
     for i in range(0, n_units, at_once):
         if not (clamped and tilt.clamped[q, units.start + i]):
             here = slice(i, i + at_once)
@@ -137,15 +131,6 @@ def _add_layer(layer, group, order, tilt, out):
             )
 
 
-@kernel(inner=True)
-def _fill_third(layers, group):
-    """Third cumulants of the units of a group of rows."""
-    for s in range(group.n_rows):
-        mean, third = group.state[MEAN, group.first + s], group.third[s]
-        for k in range(len(layers)):
-            call_on(start_third, layers, k, (mean, third, group.scratch[0]))
-
-
 @kernel
 def free_energy(layers, state, order, tilt, queue, out):
     """Mean-field log-partition of the rows in the queue, and the tilts of their units.
@@ -175,7 +160,8 @@ def free_energy(layers, state, order, tilt, queue, out):
             break
         group = RowGroup(state, first, min(GROUP_ROWS, n_rows - first), third, products, scratch)
         out[first : first + group.n_rows] = 0
-        if order == 3:
-            _fill_third(layers, group)
+        for s in range(group.n_rows if order == 3 else 0):
+            for k in range(len(layers)):
+                call_on(start_third, layers, k, (state[MEAN, first + s], third[s], scratch[0]))
         for k in range(len(layers)):
             call_on(_add_layer, layers, k, (group, order, tilt, out))

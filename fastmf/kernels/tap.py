@@ -105,38 +105,6 @@ def _is_finite(mean, var):
     return total == 0
 
 
-@kernel(inline=True)
-def _tilt_units(layer, active, s, units, fresh, problem):
-    """Tilts of some units of one row: a without, b with the external tilt; see `_update_units`."""
-    first, n_units, offset = units
-    settings, tilt = problem.settings, problem.tilt
-    here = slice(layer.start + first, layer.start + first + n_units)
-    mean, a = active.state[MEAN, s, here], active.state[A, s, here]
-    fields = active.products[0, s, offset : offset + n_units]
-    row = active.slots[s]["row"]
-    b = problem.record.state[B, row, here]
-
-    if settings.order >= 2 and fresh:
-        onsager = active.products[1, s, offset : offset + n_units]
-        for i in range(n_units):
-            a[i] = -onsager[i]
-            b[i] = fields[i] - onsager[i] * mean[i]
-    else:
-        for i in range(n_units):
-            b[i] = fields[i] + a[i] * mean[i]
-    if settings.order == 3:
-        cubic = active.products[2, s, offset : offset + n_units]
-        derivative = active.scratch[3, :n_units]
-        # The cumulants themselves are not needed: their place is overwritten by the new means.
-        third_cumulants(layer.prior, first, mean, active.scratch[0, :n_units], derivative)
-        for i in range(n_units):
-            b[i] += cubic[i] * derivative[i] / 6
-    if tilt.field.shape[0] > 0:
-        field = tilt.field[min(row, tilt.field.shape[0] - 1), here]
-        for i in range(n_units):
-            b[i] += field[i]
-
-
 @kernel(inner=True)
 def _update_units(layer, active, s, units, fresh, problem):
     """New moments of some units of one row.
@@ -145,51 +113,65 @@ def _update_units(layer, active, s, units, fresh, problem):
     products. The Onsager terms are recomputed if `fresh`.
     """
     not_inlined()
-    _tilt_units(layer, active, s, units, fresh, problem)
-    first, n_units, _ = units
-    settings, tilt = problem.settings, problem.tilt
+    first, n_units, offset = units
+    settings, tilt, record = problem.settings, problem.tilt, problem.record
     here = slice(layer.start + first, layer.start + first + n_units)
+    there = slice(offset, offset + n_units)
     mean, var, a = active.state[MEAN, s, here], active.state[VAR, s, here], active.state[A, s, here]
+    fields, onsager = active.products[0, s, there], active.products[1, s, there]
     new_mean, new_var = active.scratch[0, :n_units], active.scratch[1, :n_units]
+    step_sizes = active.scratch[3, :n_units]
     slot = active.slots[s]
     row = slot["row"]
+    b = record.state[B, row, here]
+
+    if settings.order >= 2 and fresh:
+        for i in range(n_units):
+            a[i] = -onsager[i]
+    for i in range(n_units):
+        b[i] = fields[i] + a[i] * mean[i]
+    if settings.order == 3:
+        cubic, derivative = active.products[2, s, there], step_sizes
+        # The cumulants themselves are not needed: the new means will overwrite them.
+        third_cumulants(layer.prior, first, mean, new_mean, derivative)
+        for i in range(n_units):
+            b[i] += cubic[i] * derivative[i] / 6
+    if tilt.field.shape[0] > 0:
+        field = tilt.field[min(row, tilt.field.shape[0] - 1), here]
+        for i in range(n_units):
+            b[i] += field[i]
     total_a = a
     if tilt.precision.shape[0] > 0:
         precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), here]
         total_a = active.scratch[2, :n_units]
         for i in range(n_units):
             total_a[i] = a[i] + precision[i]
-    tilted_moments(
-        layer.prior, first, problem.record.state[B, row, here], total_a, new_mean, new_var
-    )
+    tilted_moments(layer.prior, first, b, total_a, new_mean, new_var)
     if tilt.clamped.shape[0] > 0:
         clamped = tilt.clamped[min(row, tilt.clamped.shape[0] - 1), here]
         for i in range(n_units):
             if clamped[i]:
-                new_mean[i] = mean[i]
-                new_var[i] = var[i]
+                new_mean[i], new_var[i] = mean[i], var[i]
     if not _is_finite(new_mean, new_var):
         slot["finite"] = 0
         return
-    step_sizes = active.scratch[3, :n_units]
+
     step_sizes[:] = 1 - slot["damping"]
     if slot["accelerated"] == 1 or slot["oscillating"] == 1:
         # Half-implicit: the Onsager term of the average of the old and the new mean, to first
-        # order. That of the old mean makes most rows oscillate, and momentum needs rows that do
-        # not.
+        # order. That of the old mean makes rows oscillate, and then momentum does not help.
         for i in range(n_units):
             step_sizes[i] /= 1 - a[i] * new_var[i] / 2
-    momentum = mean.dtype.type(slot["momentum"])
+    momentum, step = mean.dtype.type(slot["momentum"]), active.state[STEP, s, here]
     residual, scale, squared_change, step_dot = _relax(
-        mean, var, active.state[STEP, s, here], new_mean, new_var, step_sizes, momentum
+        mean, var, step, new_mean, new_var, step_sizes, momentum
     )
     slot["residual"] = max(slot["residual"], residual)
     slot["scale"] = max(slot["scale"], scale)
     slot["squared_change"] += squared_change
     slot["step_dot"] += step_dot
     if settings.order == 3:
-        third = active.state[THIRD, s, here]
-        third_cumulants(layer.prior, first, mean, third, active.scratch[3, :n_units])
+        third_cumulants(layer.prior, first, mean, active.state[THIRD, s, here], step_sizes)
 
 
 @kernel(inner=True)

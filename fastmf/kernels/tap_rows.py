@@ -198,14 +198,7 @@ def assess_row(active, s, settings, record):
             slot["oscillating"] = 1
         slot["last_min_residual"] = slot["min_residual"]
         slot["min_residual"] = np.inf
-    _accelerate(active, s, residual, cosine, settings)
-    return RUNNING
 
-
-@kernel(inner=True)
-def _accelerate(active, s, residual, cosine, settings):
-    """Update the momentum of the row in slot s and apply it to its mean."""
-    slot = active.slots[s]
     momentum = slot["momentum"]
     slot["squared_step"] = slot["squared_change"] + momentum * (
         2 * slot["step_dot"] + momentum * slot["squared_step"]
@@ -220,3 +213,4 @@ def _accelerate(active, s, residual, cosine, settings):
         factor = mean.dtype.type(slot["momentum"])
         for i in range(mean.shape[0]):
             mean[i] += factor * step[i]
+    return RUNNING

@@ -3,16 +3,16 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
+from hypothesis.extra.numpy import array_shapes, arrays
 
 import fastmf as mf
 
 MODEL = mf.RBM(np.full((3, 2), 0.5), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
 
-ANY_ARRAY = arrays.arrays(
+ANY_ARRAY = arrays(
     dtype=st.sampled_from([np.float64, np.float32, np.int64, np.bool_, np.uint8]),
     shape=st.one_of(
-        st.just((3,)), st.just((2, 3)), arrays.array_shapes(max_dims=3, min_side=0, max_side=4)
+        st.just((3,)), st.just((2, 3)), array_shapes(max_dims=3, min_side=0, max_side=4)
     ),
 )
 

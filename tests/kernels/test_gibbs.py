@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
+from fastmf.gibbs import TwoValuedLayer, gibbs
+from fastmf.numpy_gibbs import gibbs as numpy_gibbs
 
 from fastmf._threads import in_parallel
-from fastmf.kernels import gibbs as kernels
 from fastmf.kernels.product import pack
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Ising
-from fastmf.reference import gibbs as reference
 from fastmf.reference.random import uniforms
 
 VALUES = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 1.0)}
@@ -21,8 +21,8 @@ def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9):
     )
     v = rng.choice(VALUES[visible], (n_rows, 13)).astype(dtype)
     return (
-        kernels.TwoValuedLayer(model.visible, pack(model.transposed), *VALUES[visible]),
-        kernels.TwoValuedLayer(model.hidden, pack(model.weights), *VALUES[hidden]),
+        TwoValuedLayer(model.visible, pack(model.transposed), *VALUES[visible]),
+        TwoValuedLayer(model.hidden, pack(model.weights), *VALUES[hidden]),
         np.uint64(seed), n_sweeps, v, np.zeros((n_rows, 6), dtype), np.zeros(1, np.int64),
     )  # fmt: skip
 
@@ -32,8 +32,8 @@ def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9):
 def test_kernel_and_twin_draw_the_same(visible, hidden, dtype):
     fast, plain = (arguments(visible, hidden, dtype) for _ in range(2))
     start = fast[4].copy()
-    kernels.gibbs(*fast)
-    reference.gibbs(*plain)
+    gibbs(*fast)
+    numpy_gibbs(*plain)
     np.testing.assert_array_equal(fast[4], plain[4])
     np.testing.assert_array_equal(fast[5], plain[5])
     assert set(np.unique(fast[4])) == set(VALUES[visible])
@@ -44,9 +44,9 @@ def test_number_of_threads_and_company_do_not_matter():
     many = arguments(Bernoulli, Bernoulli, float, n_rows=60)
     one = arguments(Bernoulli, Bernoulli, float, n_rows=60)
     few = arguments(Bernoulli, Bernoulli, float, n_rows=4)
-    in_parallel(kernels.gibbs, many, 3)
+    in_parallel(gibbs, many, 3)
     for case in (one, few):
-        kernels.gibbs(*case)
+        gibbs(*case)
     np.testing.assert_array_equal(many[4], one[4])
     np.testing.assert_array_equal(many[4][:4], few[4])
 

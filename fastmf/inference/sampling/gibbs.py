@@ -4,7 +4,8 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import layout_of
-from fastmf.kernels import gibbs as kernels
+from fastmf.kernels.gibbs import TASK_ROWS, TwoValuedLayer
+from fastmf.kernels.gibbs import gibbs as gibbs_kernel
 from fastmf.priors._domain import two_values
 from fastmf.priors._protocol import sample
 
@@ -36,14 +37,14 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
         seed = rng.integers(2**64, dtype=np.uint64)
         queue = np.zeros(1, np.int64)
         work = 2 * n_sweeps * len(v) * model.weights.size
-        n_workers = workers_for(-(-len(v) // kernels.TASK_ROWS), work, n_threads)
+        n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
         layers = [
-            kernels.TwoValuedLayer(prior, layer.couplings, *pair)
+            TwoValuedLayer(prior, layer.couplings, *pair)
             for prior, layer, pair in zip(
                 model.layers, layout_of(model, 1, "blocked").layers, values, strict=True
             )
         ]
-        in_parallel(kernels.gibbs, (*layers, seed, n_sweeps, v, h, queue), n_workers)
+        in_parallel(gibbs_kernel, (*layers, seed, n_sweeps, v, h, queue), n_workers)
         return v, h
     zero = model.dtype.type(0)
     for _ in range(n_sweeps):

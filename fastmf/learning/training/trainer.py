@@ -135,12 +135,9 @@ def train(model, X, settings, family, **options):
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
     with progress(total, done, options.verbose, units_of(model)) as bar:
         while state.epoch < settings.n_epochs and not _finished(state, settings):
-            for batch, rate, rng in _batches(state, X, settings, seed):
-                family.step(state, batch, settings, rate, rng, options.n_threads)
-                state.batch += 1
+            batches = _batches(state, X, settings, seed)
+            for _ in _steps(state, family, batches, settings, options, write_checkpoint):
                 bar.update()
-                if options.checkpoint_every and state.batch % options.checkpoint_every == 0:
-                    write_checkpoint(state)
             state.epoch, state.batch = state.epoch + 1, 0
             _record_metrics(state, family, monitored, settings, options)
             write_checkpoint(state)
@@ -167,6 +164,17 @@ def _start(model, X, settings, options):
         state, seed = found
         run["seed"] = seed
     return state, seed, lambda state: checkpoint.write(options.checkpoint, state, run)
+
+
+def _steps(state, family, batches, settings, options, write_checkpoint):
+    """Take the steps of an epoch; yields after each."""
+    every = options.checkpoint_every
+    for batch, rate, rng in batches:
+        family.step(state, batch, settings, rate, rng, options.n_threads)
+        state.batch += 1
+        yield
+        if every and state.batch % every == 0:
+            write_checkpoint(state)
 
 
 def _batches(state, X, settings, seed):
