@@ -1,4 +1,4 @@
-"""What spike-and-slab regression and classification have in common."""
+"""The base class of spike-and-slab regression and classification."""
 
 import warnings
 from numbers import Real
@@ -8,15 +8,16 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmf._common.arguments import count, iteration, one_of
-from fastmf.inference.ep.expectation_propagation import SCHEDULES
+from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import maximise_evidence, robust_solution
 
-# Of the fixed points on the way to the best hyper-parameters: the evidence is flat there.
-ROUGH = 1e-4
+# Smallest tolerance of the fixed points during the search for hyper-parameters, whose evidence is
+# flat near its maximum.
+SEARCH_TOLERANCE = 1e-4
 
 
 class SpikeSlabEstimator(BaseEstimator):
-    """Parameters of both, standardised features, and learning."""
+    """Parameters, standardised features, and the search for hyper-parameters."""
 
     def __init__(
         self,
@@ -46,26 +47,26 @@ class SpikeSlabEstimator(BaseEstimator):
         self.n_threads = n_threads
 
     def _standardised(self, X):
-        """Centred and scaled features, in their own precision; remembers by what."""
-        self._offset, spread = mean_and_spread(X, self.fit_intercept)
+        """Centred and scaled features, in their own precision; sets the offsets and scales."""
+        self._offset, deviation = mean_and_deviation(X, self.fit_intercept)
         self._scale = np.ones(X.shape[1])
         dtype = np.float32 if X.dtype == np.float32 else np.float64
         if self.standardize:
-            self._scale = np.where(spread == 0, 1.0, spread)
-            X = np.where(spread == 0, 0, X - self._offset) / self._scale
+            self._scale = np.where(deviation == 0, 1.0, deviation)
+            X = np.where(deviation == 0, 0, X - self._offset) / self._scale
         else:
             X = X - self._offset
         return X.astype(dtype, copy=False)
 
     def _rescaled(self, X):
-        """Other rows in the same way."""
+        """Other rows, centred and scaled likewise."""
         return (X - self._offset) / self._scale
 
     def _solution(self, task, start, fixed):
-        """Hyper-parameters, the model that they make, and its fixed point."""
+        """Hyper-parameters of largest evidence, their model, and its fixed point."""
         best, nearby = maximise_evidence(
-            task, start, fixed, tol=max(self.tol, ROUGH), max_iter=self.max_evidence_iter,
-            n_threads=self.n_threads,
+            task, start, fixed, tol=max(self.tol, SEARCH_TOLERANCE),
+            max_iter=self.max_evidence_iter, n_threads=self.n_threads,
         )  # fmt: skip
         model = task.model(best)
         result = robust_solution(
@@ -81,7 +82,7 @@ class SpikeSlabEstimator(BaseEstimator):
         return best, model, result
 
     def _check(self, limits):
-        """Raise unless each of these is None or between 0 and its limit, and the others fit."""
+        """Raise unless each of these is None or in (0, limit), and the others are valid."""
         for name, high in limits.items():
             value = getattr(self, name)
             if value is None:
@@ -97,7 +98,7 @@ class SpikeSlabEstimator(BaseEstimator):
         iteration(self.damping, self.tol, self.max_iter, self.n_threads)
 
     def _groups(self, n_features):
-        """The number of every feature's group, and how many there are."""
+        """The number of the group of every feature, and the number of groups."""
         if self.groups is None:
             return np.zeros(n_features, np.int64), 1
         try:
@@ -110,18 +111,18 @@ class SpikeSlabEstimator(BaseEstimator):
             raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
         return groups, len(labels)
 
-    def _share(self, shape):
-        """The inclusion probability that learning starts from."""
+    def _first_inclusion(self, shape):
+        """The inclusion probability from which the search starts: one for ten rows, or as given."""
         n, d = shape
-        share = self.inclusion_probability
-        return min(0.5, max(1.0, n / 10) / d) if share is None else share
+        given = self.inclusion_probability
+        return min(0.5, max(1.0, n / 10) / d) if given is None else given
 
 
-def mean_and_spread(columns, centred):
+def mean_and_deviation(columns, centred):
     """Mean and standard deviation of columns, or of one; around 0 if not centred.
 
-    Rounding makes constant columns look like noise: its spread is 0, and means are taken from the
-    first row on, or those of many rows would be off by more than rounding of a value.
+    Deviations of the order of rounding are 0, so that constant columns are. Means are computed from
+    differences to the first row: else their rounding errors would grow with the number of rows.
 
     Raises
     ------
@@ -131,8 +132,9 @@ def mean_and_spread(columns, centred):
     mean = np.zeros(columns.shape[1:])
     if centred:
         mean = columns[0] + np.subtract(columns, columns[0], dtype=np.float64).mean(0)
-    with np.errstate(over="ignore"):  # told below
-        spread = np.sqrt(((columns - mean) ** 2).mean(0, dtype=np.float64))
-    if not np.isfinite(spread).all():
+    with np.errstate(over="ignore"):  # an error below
+        deviation = np.sqrt(((columns - mean) ** 2).mean(0, dtype=np.float64))
+    if not np.isfinite(deviation).all():
         raise ValueError("X and y must have values whose squares are finite: divide by a constant.")
-    return mean, np.where(spread <= 10 * np.finfo(columns.dtype).eps * abs(mean), 0.0, spread)
+    rounding = 10 * np.finfo(columns.dtype).eps * abs(mean)
+    return mean, np.where(deviation <= rounding, 0.0, deviation)

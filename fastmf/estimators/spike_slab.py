@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastmf.estimators._spike_slab import SpikeSlabEstimator, mean_and_spread
+from fastmf.estimators._spike_slab import SpikeSlabEstimator, mean_and_deviation
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.learning.evidence import Hyperparameters, Regression
 from fastmf.special import sigmoid
@@ -28,8 +28,8 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     fit_intercept : bool
         Whether to fit a constant, with a flat prior.
     standardize : bool
-        Whether to bring all features to standard deviation 1 first, so that one slab suits all.
-        Leave out features that are constant but for a row or two: in other rows they may be
+        Whether to scale all features to standard deviation 1 first, so that one slab suits all.
+        Leave out features that are constant but for a row or two: in new rows they may be
         hundreds of deviations away.
     solver : {"auto", "convergent", "parallel", "sequential"}
         Schedule of `fastmf.expectation_propagation`.
@@ -39,10 +39,10 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     max_iter : int
         Iterations of expectation propagation.
     max_evidence_iter : int
-        Fixed points on the way to the largest evidence, at most, after the first one.
+        Largest number of fixed points in the search for the largest evidence, after the first.
     n_threads : int or None
         Of the compiled kernels: results do not depend on it. The last bits of a large regression
-        depend on the number of BLAS's threads, as in all of NumPy: where every bit counts, fix it
+        depend on the number of BLAS's threads, as in all of NumPy; for equal bits, fix it
         (`OPENBLAS_NUM_THREADS=1`, or `threadpoolctl.threadpool_limits(1)` around `fit`).
 
     Attributes
@@ -112,7 +112,7 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         self.noise_variance = noise_variance
 
     def __sklearn_tags__(self):
-        """Tags: several targets are welcome."""
+        """Tags: several targets are allowed."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
@@ -143,15 +143,15 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
             values = [fit[name] for fit in fits]
             setattr(self, name, values[0] if one else np.array(values))
         self._rows = X
-        # Variances of the noise in that of a prediction: its own, and the intercept's.
+        # Of a prediction: noise variances of the observation and of the intercept.
         self._n_noises = 1 + (1 / len(X) if self.fit_intercept else 0)
         return self
 
     def _fit_one(self, X, y, groups, n_groups):
         """The fitted attributes for one target."""
-        center, spread = mean_and_spread(y, self.fit_intercept)
-        unit = float(spread) or 1.0
-        y = (y - center) / unit if spread else 0 * y
+        center, deviation = mean_and_deviation(y, self.fit_intercept)
+        unit = float(deviation) or 1.0
+        y = (y - center) / unit if deviation else 0 * y
         best, model, result = self._solution(
             Regression(X, y, groups), *self._hyperparameters(X.shape, unit, n_groups)
         )
@@ -196,20 +196,22 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         return mean, np.stack([self._deviation(rows, *values) for values in each], axis=1)
 
     def _deviation(self, rows, noise_variance, sites, unit):
+        """Predictive standard deviations of standardised rows, for one target."""
         start = Hyperparameters(noise_variance / unit**2, 1.0, np.zeros(1))
         zeros = np.zeros(len(self._rows)), np.zeros(len(sites[0]), int)
         model = Regression(self._rows, *zeros).model(start)
-        spread = gaussian_side(model).inverse(sites[1]).variance_along(rows)
-        return np.sqrt(noise_variance * self._n_noises + spread * unit**2)
+        variance = gaussian_side(model).inverse(sites[1]).variance_along(rows)
+        return np.sqrt(noise_variance * self._n_noises + variance * unit**2)
 
     def _hyperparameters(self, shape, unit, n_groups):
-        """Where learning starts, for y of variance 1, and what is not learned."""
-        share, slab = self._share(shape), self.slab_variance
-        slab = min(1.0, 1 / (share * shape[1])) if slab is None else slab / unit**2
+        """Where the search starts, for y of variance 1, and what is fixed."""
+        inclusion, slab = self._first_inclusion(shape), self.slab_variance
+        slab = min(1.0, 1 / (inclusion * shape[1])) if slab is None else slab / unit**2
         noise = 0.3 if self.noise_variance is None else self.noise_variance / unit**2
         fixed = Hyperparameters(
             self.noise_variance is not None,
             self.slab_variance is not None,
             self.inclusion_probability is not None,
         )
-        return Hyperparameters(noise, slab, np.full(n_groups, np.log(share / (1 - share)))), fixed
+        log_odds = np.full(n_groups, np.log(inclusion / (1 - inclusion)))
+        return Hyperparameters(noise, slab, log_odds), fixed

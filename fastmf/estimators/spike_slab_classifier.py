@@ -12,12 +12,12 @@ from fastmf.learning.evidence import Classification, Hyperparameters
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
-# Precision of the Gaussian prior of the intercept.
-FLAT = 0.01
+# Of the Gaussian prior.
+INTERCEPT_PRECISION = 0.01
 
 
 class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
-    """Two classes, and coefficients of which most are exactly zero, by expectation propagation.
+    """Probit classification with mostly zero coefficients, by expectation propagation.
 
     The second class has probability Phi(x'w + intercept): a probit likelihood.
 
@@ -53,16 +53,16 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
 
     Notes
     -----
-    Every row has a latent variable, its class the sign, and these are units of the linear model
-    like the coefficients (`fastmf.learning.evidence.Classification`): so everything is the same as
-    for regression. The cost of an iteration is O(n_samples^2 (n_samples + n_features)). For more
+    The class of a row is the sign of its latent variable, and these are units of the linear model
+    like the coefficients (`fastmf.learning.evidence.Classification`): so the algorithm is that of
+    regression. The cost of an iteration is O(n_samples^2 (n_samples + n_features)). For more
     than two classes use scikit-learn's OneVsRestClassifier.
 
     The evidence may have several maxima: with few coefficients, and with nearly all of them, each
-    of little weight. Learning begins with few (one for ten rows) and ends at a maximum nearby. To
-    see the other one, fit with `inclusion_probability=0.9` and compare `log_evidence_`. To have
-    features selected, fix it at the number that you expect over n_features; and fix `slab_variance`
-    (at 1, say) where few features separate the classes, which drives it towards its bound.
+    of little weight. The search starts with few (one for ten rows) and ends at a maximum nearby. To
+    see the other one, fit with `inclusion_probability=0.9` and compare `log_evidence_`. To select
+    features, fix it at the number that you expect over n_features; and fix `slab_variance` (at 1,
+    say) where few features separate the classes, which moves it to its bound.
 
     Examples
     --------
@@ -101,9 +101,11 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         X = self._standardised(X)
         if self.fit_intercept:
             X = np.concatenate([X, np.ones((len(X), 1), X.dtype)], axis=1)
-        task = Classification.of(X, signs, groups, [FLAT] if self.fit_intercept else [])
-        share, slab = self._share((len(X), len(groups))), self.slab_variance
-        log_odds = np.full(n_groups, np.log(share / (1 - share)))
+        task = Classification.of(
+            X, signs, groups, [INTERCEPT_PRECISION] if self.fit_intercept else []
+        )
+        inclusion, slab = self._first_inclusion((len(X), len(groups))), self.slab_variance
+        log_odds = np.full(n_groups, np.log(inclusion / (1 - inclusion)))
         start = Hyperparameters(1.0, 1.0 if slab is None else slab, log_odds)
         fixed = Hyperparameters(True, slab is not None, self.inclusion_probability is not None)
         best, model, result = self._solution(task, start, fixed)
@@ -155,7 +157,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         n = X.shape[1]
         rows[:, :n] = self._rescaled(X)
         rows[:, n : n + len(self._task.others)] = 1  # the intercept, if there is one
-        # The sites say all about the coefficients: any prior will do.
+        # The posterior of the coefficients follows from the sites: the prior is not used.
         start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
         inverse = gaussian_side(self._task.model(start)).inverse(self.sites_[1])
         mean = X @ self.coef_[0] + self.intercept_[0]

@@ -1,8 +1,9 @@
 """Passes over the design matrix of a linear model, for expectation propagation.
 
-BLAS would need a scaled copy of every piece of the matrix, and threads of its own that wait for
-each other. Here a piece is packed once for `product`, in double precision, whatever it is stored
-in; what becomes of it stays in the cache.
+An iteration needs X diag(scale^2) X' (the covariance of the data, without the noise), and the sums
+of squares of the columns of W X with a triangular W (the variances of the units). BLAS would need a
+scaled copy of X, and its threads would wait for each other. Here a block of columns is packed
+once for `product`, in double precision whatever the type of X, and its products stay in the cache.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ from fastmf.kernels.product import panel_width, product
 WIDTH = panel_width(np.float64)
 # Columns whose products with each other are summed at a time.
 COLUMNS = 256
-# Panels of columns that are one task of a worker; rows of a triangular factor taken together: the
+# Panels of columns that a worker takes at a time; rows of a triangular factor taken together: the
 # entries that are zero are left out for all of them but the last.
 PANELS, ROWS = 4, 16
 
@@ -27,45 +28,58 @@ def data_covariance(X, scale, queue, sums):
     X : array of shape (n_rows, n_units)
     scale : array of shape (n_units,)
     queue : int64 array of shape (1,)
-        Next share of the columns that nobody has taken; shared by all threads that call this.
-    sums : array of shape (n_shares, n_rows, n_rows)
+        Next part of the columns to be done; shared by all threads that call this.
+    sums : array of shape (n_parts, n_rows, n_rows)
         Lower triangles filled; their sum is that of X diag(scale^2) X'.
     """
     n_rows, n_units = X.shape
-    n_shares, n_panels = sums.shape[0], -(-n_rows // WIDTH)
+    n_parts, n_panels = sums.shape[0], -(-n_rows // WIDTH)
     scaled, tile = np.empty((n_rows, COLUMNS)), np.empty((n_rows, WIDTH))
     packed = np.zeros((n_panels, COLUMNS, WIDTH))
     while True:
-        share = fetch_and_increment(queue)
-        if share >= n_shares:
+        part = fetch_and_increment(queue)
+        if part >= n_parts:
             break
-        total = sums[share]
+        total = sums[part]
         total[:] = 0
-        end = (share + 1) * n_units // n_shares
-        for start in range(share * n_units // n_shares, end, COLUMNS):
+        end = (part + 1) * n_units // n_parts
+        for start in range(part * n_units // n_parts, end, COLUMNS):
             n_here = min(COLUMNS, end - start)
-            for i in range(n_rows):
-                row, here, panel = X[i], scaled[i], packed[i // WIDTH]
-                for k in range(n_here):
-                    here[k] = row[start + k] * scale[start + k]
-                for k in range(n_here):
-                    panel[k, i % WIDTH] = here[k]
+            _scale_columns(X, scale, start, n_here, scaled, packed)
             for panel in range(n_panels):
                 first = panel * WIDTH
                 product(
                     scaled[first:], n_rows - first, 0, packed[:, :n_here], panel, tile, 0, n_rows
                 )
-                for i in range(first, min(first + WIDTH, n_rows)):
-                    for c in range(i - first + 1):
-                        total[i, first + c] += tile[i - first, c]
-                for i in range(first + WIDTH, n_rows):
-                    row, more = total[i, first : first + WIDTH], tile[i - first]
-                    for c in range(WIDTH):
-                        row[c] += more[c]
+                _add_lower(tile, first, total)
+
+
+@kernel(inner=True)
+def _scale_columns(X, scale, start, n_columns, scaled, packed):
+    """Scale some columns of X, as they are and packed for `product`."""
+    for i in range(X.shape[0]):
+        row, here, panel = X[i], scaled[i], packed[i // WIDTH]
+        for k in range(n_columns):
+            here[k] = row[start + k] * scale[start + k]
+        for k in range(n_columns):
+            panel[k, i % WIDTH] = here[k]
+
+
+@kernel(inner=True)
+def _add_lower(tile, first, total):
+    """Add a panel of products, from row and column `first` on, to a lower triangle."""
+    n_rows = total.shape[0]
+    for i in range(first, min(first + WIDTH, n_rows)):
+        for c in range(i - first + 1):
+            total[i, first + c] += tile[i - first, c]
+    for i in range(first + WIDTH, n_rows):
+        row, more = total[i, first : first + WIDTH], tile[i - first]
+        for c in range(WIDTH):
+            row[c] += more[c]
 
 
 @kernel
-def whitened_columns(X, whiten, directions, z, pull, queue, squares, products):
+def whitened_columns(X, whiten, directions, z, offset, queue, squares, products):
     """Sums of squares of the whitened columns of X and their products with a vector.
 
     Parameters
@@ -74,16 +88,16 @@ def whitened_columns(X, whiten, directions, z, pull, queue, squares, products):
     whiten : array of shape (n_rows, n_rows)
         Lower triangular factor W.
     directions : array of shape (n_directions, n_rows)
-        What is taken back: U.
+        U, whose products are subtracted.
     z : array of shape (n_rows,)
-    pull : array of shape (n_directions,)
+    offset : array of shape (n_directions,)
     queue : int64 array of shape (1,)
-        Next panels of columns that nobody has taken; shared by all threads that call this.
+        Next panels of columns to be done; shared by all threads that call this.
     squares, products : array of shape (n_units,)
-        Filled with |W x|^2 - |U W x|^2 and z'W x - pull'U W x for every column x.
+        Filled with |W x|^2 - |U W x|^2 and z'W x - offset'U W x for every column x.
     """
     n_rows, n_units = X.shape
-    n_directions, width = len(pull), PANELS * WIDTH
+    n_directions, width = len(offset), PANELS * WIDTH
     packed = np.zeros((PANELS, n_rows, WIDTH))
     white, along = np.empty((n_rows, width)), np.empty((n_directions, width))
     while True:
@@ -107,7 +121,7 @@ def whitened_columns(X, whiten, directions, z, pull, queue, squares, products):
                 product(
                     directions, n_directions, 0, packed, panel, along, panel * WIDTH, last - first
                 )
-            _add(along, pull, -1, squares[first:last], products[first:last])
+            _add(along, offset, -1, squares[first:last], products[first:last])
 
 
 @kernel(inner=True)

@@ -10,8 +10,8 @@ few rows, the inverse B^-1 of the covariance of the data, B = s2 + X D X' with D
 precisions, and B^-1 (y - X D t1) (then x is a column of X).
 
 A block of units has one row [overlap | z] for each: the products x_l'z with the units l of the
-block, and z. So has the vector: [field | g]. Whatever a unit changes, its row is added to the
-vector and subtracted from the rows after it; M itself is changed once per block.
+block, and z. So has the vector: [field | g]. When a site changes, the row of its unit is added to
+the vector and subtracted from the rows after it; M itself is changed once per block.
 """
 
 import numpy as np
@@ -19,11 +19,14 @@ import numpy as np
 from fastmf._numba import kernel
 from fastmf.kernels.linear_model import WIDTH, pack_columns
 from fastmf.kernels.product import product
-from fastmf.kernels.sites import STIFFEST
+from fastmf.kernels.sites import new_site
 from fastmf.priors._protocol import tilted_moments
 
 # Units of a block: whole panels of every machine.
 BLOCK = 24
+# Smallest modulus of a site's precision, relative to that of site and cavity, where inverse site
+# precisions are kept.
+MIN_RELATIVE_PRECISION = 1e-7
 
 
 @kernel
@@ -38,7 +41,7 @@ def project_block(X, start, matrix, rows, vector):
     matrix : array of shape (n_panels, n_rows, width)
         M, packed for `product`.
     rows : array of shape (BLOCK, BLOCK + n_panels * width)
-        Filled; with zeros for units that are not there.
+        Filled; with zeros for units that do not exist.
     vector : array of shape (BLOCK + n_panels * width,)
         The vector; its fields are filled.
     """
@@ -61,92 +64,99 @@ def project_block(X, start, matrix, rows, vector):
 
 
 @kernel
-def visit_block(prior, own, start, low_rank, damping, least, rows, vector, site, gaps, rates):
+def visit_block(prior, settings, start, low_rank, rows, vector, site, updates):
     """Update the sites of a block of units one after another, each seeing the newest values.
 
     Parameters
     ----------
     prior : unit prior
-    own : array of shape (n_units,)
-        Precisions of the uncoupled units: the scale of each.
+    settings : SiteSettings
     start : int
         First unit of the block.
     low_rank : bool
-        What the Gaussian is kept as: False, its covariance; True, that of the data, inverted.
-    damping : float
-        Share of the old site in the new one.
-    least : float
-        New sites have at least this precision (-inf: any).
+        What M is: False, the covariance of the units; True, the inverse of that of the data.
     rows : array of shape (BLOCK, BLOCK + n_padded)
         Those of M before the block; become those of which M - sum_k rates_k z_k z_k' is made.
     vector : array of shape (BLOCK + n_padded,)
-        The vector; updated in place.
+        Updated in place.
     site : array of shape (2, n_units)
         Updated in place.
-    gaps : array of shape (n_units,)
-        Filled, for this block, with the difference in mean or variance, the larger one, that each
-        site had to mend.
-    rates : array of shape (BLOCK,)
-        Filled.
+    updates : array of shape (2, n_blocks * BLOCK)
+        Filled, for this block, with the rates, and with the difference in mean or variance, the
+        larger one, between the Gaussian and the unit before its site is updated. Zero for units
+        that do not exist.
 
     Notes
     -----
     Exactly rank-one updates after every site (Hernández-Lobato & Hernández-Lobato 2011, Section
-    3.1), put off. An update that would leave no proper Gaussian, or for which moments do not exist,
-    is not made.
+    3.1); M is changed later. An update that would leave no proper Gaussian, or for which moments do
+    not exist, is not made.
     """
     b, a, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
-    n_block = min(BLOCK, site.shape[1] - start)
-    rates[:] = 0
-    for k in range(n_block):
+    updates[:, start : start + BLOCK] = 0
+    for k in range(min(BLOCK, site.shape[1] - start)):
         i, row = start + k, rows[k]
-        for j in range(k):
-            earlier = rows[j]
-            factor = rates[j] * earlier[k]
-            for c in range(len(row)):
-                row[c] -= factor * earlier[c]
-        q, u = row[k], vector[k]
-        t1, t2 = site[0, i], site[1, i]
-        if low_rank:
-            share = 1 - q / t2  # t2 times the variance
-            proper = share * t2 > 0
-            a[0] = q / share
-            marginal_mean, marginal_var = (t1 + u) / t2, share / t2
-            b[0] = (u + t1 * q / t2) / share
-        else:
-            proper = q > 0
-            marginal_mean, marginal_var = u, q
-            a[0] = 1 / q - t2
-            b[0] = u / q - t1
+        _subtract_earlier(rows, updates[0, start:], k)
+        q, u, old = row[k], vector[k], (site[0, i], site[1, i])
+        proper, marginal, cavity = _marginal_and_cavity(low_rank, q, u, old)
+        b[0], a[0] = cavity
         tilted_moments(prior, i, b, a, mean, var)
-        gaps[i] = np.inf
-        if proper and np.isfinite(mean[0]) and var[0] < np.inf:
-            gaps[i] = max(abs(mean[0] - marginal_mean), abs(var[0] - marginal_var))
-            precision = min(1 / var[0], STIFFEST * max(abs(a[0]), own[i]))
-            precision = a[0] + max(precision - a[0], least)
-            new1 = (1 - damping) * (mean[0] * precision - b[0]) + damping * t1
-            new2 = (1 - damping) * (precision - a[0]) + damping * t2
-            if low_rank:
-                # D has no room for a site of no precision at all.
-                smallest = 1e-7 * (a[0] + abs(new2))
-                if abs(new2) < smallest:
-                    new2 = smallest if new2 >= 0 else -smallest
-                change = 1 / new2 - 1 / t2
-                push = t1 / t2 - new1 / new2
-            else:
-                change = new2 - t2
-                push = new1 - t1
-            if a[0] + new2 > 0 and (low_rank or 1 + change * q > 0):
-                rates[k] = change / (1 + change * q)
-                step = push - rates[k] * (u + push * q)
-                site[0, i], site[1, i] = new1, new2
-                for c in range(len(row)):
-                    vector[c] += step * row[c]
+        updates[1, i] = np.inf
+        if not (proper and np.isfinite(mean[0]) and var[0] < np.inf):
+            continue
+        updates[1, i] = max(abs(mean[0] - marginal[0]), abs(var[0] - marginal[1]))
+        new = new_site(settings, i, (mean[0], var[0]), cavity, old)
+        proper, new, rate, step = _change(low_rank, q, u, cavity[1], old, new)
+        if proper:
+            updates[0, i] = rate
+            site[0, i], site[1, i] = new
+            for c in range(len(row)):
+                vector[c] += step * row[c]
+
+
+@kernel(inline=True)
+def _subtract_earlier(rows, rates, k):
+    """Subtract from the row of unit k what the units before it have changed."""
+    row = rows[k]
+    for j in range(k):
+        earlier = rows[j]
+        factor = rates[j] * earlier[k]
+        for c in range(len(row)):
+            row[c] -= factor * earlier[c]
+
+
+@kernel(inline=True)
+def _marginal_and_cavity(low_rank, q, u, site):
+    """Whether the Gaussian is proper, mean and variance of the unit, and its cavity."""
+    t1, t2 = site
+    if low_rank:
+        relative_var = 1 - q / t2  # t2 times the variance
+        marginal = (t1 + u) / t2, relative_var / t2
+        cavity = (u + t1 * q / t2) / relative_var, q / relative_var
+        return relative_var * t2 > 0, marginal, cavity
+    return q > 0, (u, q), (u / q - t1, 1 / q - t2)
+
+
+@kernel(inline=True)
+def _change(low_rank, q, u, cavity_precision, old, new):
+    """Whether a site leaves a proper Gaussian; the site, and rate and step of the change."""
+    (t1, t2), (new1, new2) = old, new
+    if low_rank:
+        # D is the inverse of the precisions: none of them may be zero.
+        smallest = MIN_RELATIVE_PRECISION * (cavity_precision + abs(new2))
+        if abs(new2) < smallest:
+            new2 = smallest if new2 >= 0 else -smallest
+        change, shift = 1 / new2 - 1 / t2, t1 / t2 - new1 / new2
+    else:
+        change, shift = new2 - t2, new1 - t1
+    rate = change / (1 + change * q)
+    proper = cavity_precision + new2 > 0 and (low_rank or 1 + change * q > 0)
+    return proper, (new1, new2), rate, shift - rate * (u + shift * q)
 
 
 @kernel
 def downdate(rows, rates, matrix):
-    """Subtract from M what a block of units has changed: sum_k rates_k z_k z_k'.
+    """Subtract from M the change by a block of units: sum_k rates_k z_k z_k'.
 
     Parameters
     ----------
@@ -173,9 +183,17 @@ def downdate(rows, rates, matrix):
             row, change = lower[i], tile[i]
             for c in range(WIDTH):
                 row[c] -= change[c]
-        for other in range(panel + 1, n_panels):
-            upper = matrix[other, first : first + WIDTH]
-            for i in range(min(WIDTH, n - other * WIDTH)):
-                row = lower[(other - panel) * WIDTH + i]
-                for c in range(WIDTH):
-                    upper[c, i] = row[c]
+        _mirror(matrix, panel)
+
+
+@kernel(inline=True)
+def _mirror(matrix, panel):
+    """Copy the rows of M below a panel's own into the columns of the panels after it."""
+    n_panels, n, _ = matrix.shape
+    first = panel * WIDTH
+    for other in range(panel + 1, n_panels):
+        upper, start = matrix[other, first : first + WIDTH], other * WIDTH
+        for i in range(min(WIDTH, n - start)):
+            row = matrix[panel, start + i]
+            for c in range(WIDTH):
+                upper[c, i] = row[c]

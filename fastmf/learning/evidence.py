@@ -1,4 +1,12 @@
-"""Learning the hyper-parameters of spike-and-slab models by maximising their evidence."""
+"""Learning the hyper-parameters of spike-and-slab models by maximising their evidence.
+
+At a fixed point of expectation propagation the log-evidence is stationary in the sites, so that its
+derivatives are those with the sites held (Hernández-Lobato & Hernández-Lobato 2011, Eq. 37):
+
+    by ln s2          (|y - X m|^2 + tr(X A^-1 X')) / (2 s2) - n_samples / 2
+    by ln slab        the derivatives of the log-partitions of the tilted units, less those of the
+    and log-odds      units under their priors alone
+"""
 
 from typing import NamedTuple
 
@@ -10,13 +18,17 @@ from fastmf.models import SparseLinearModel
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
 from fastmf.priors._protocol import parts_of
 
-# Log-odds of what is never zero.
-CERTAIN = 40.0
-# Iterations towards a fixed point on the way to the best hyper-parameters: where it takes more they
-# are poor ones.
-STEPS = 50
-# Precision of a latent variable that has no prior but a half-line to be on.
-FLAT = 1e-10
+# Log-odds of a coefficient without a spike.
+NEVER_ZERO = 40.0
+# Iterations towards a fixed point during the search: poor hyper-parameters take more.
+MAX_ITER = 50
+# Prior precision of a latent variable, uniform on a half-line but for that.
+LATENT_PRECISION = 1e-10
+# Smallest precision of a site, in units of the prior's, where negative ones do not converge.
+MIN_RELATIVE_PRECISION = 1e-3
+# Bounds of the search, in units of the variance of y: beyond them the evidence is flat, or rounding
+# cannot tell the noise from none. The prior inclusion is at least 1 / (10 n_features).
+NOISE_BOUNDS, SLAB_BOUNDS, MAX_LOG_ODDS = (1e-5, 2), (1e-6, 1e4), 3.0
 
 
 class Hyperparameters(NamedTuple):
@@ -40,7 +52,7 @@ class Hyperparameters(NamedTuple):
 
 
 class Regression(NamedTuple):
-    """What the hyper-parameters of a linear regression are learned from.
+    """The data of a linear regression.
 
     Parameters
     ----------
@@ -57,7 +69,7 @@ class Regression(NamedTuple):
 
     @property
     def scale(self):
-        """Variance of what is to be explained."""
+        """Variance of y."""
         return float(self.y @ self.y) / len(self.y) or 1.0
 
     def model(self, hyperparameters):
@@ -67,17 +79,17 @@ class Regression(NamedTuple):
 
 
 class Classification(NamedTuple):
-    """The same for two classes with a probit likelihood.
+    """The data of two classes with a probit likelihood.
 
-    A class is the sign of u = X w + noise of variance 1. Latent u are units like the coefficients,
-    Gaussian on the half-line where they must be, and almost flat; so 0 = X w - u + noise is a
-    linear regression of coefficients and latent variables together.
+    A class is the sign of u = X w + noise of variance 1. The latent variables u are units like the
+    coefficients, nearly uniform on the half-line of the class; so 0 = X w - u + noise is a linear
+    regression of coefficients and latent variables together.
 
     Parameters
     ----------
     X : array of shape (n_samples, n_features + n_others + n_samples)
-        Features and whatever else has no spike, with the signs of the classes, and the latent
-        variables' own columns: see `of`.
+        Features and other columns, with the signs of the classes, and the columns of the latent
+        variables: see `of`.
     groups : int array of shape (n_features,)
     others : array of shape (n_others,)
         Precisions of the Gaussian priors of coefficients without a spike.
@@ -102,35 +114,36 @@ class Classification(NamedTuple):
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""
         n, prior = len(self.X), hyperparameters.prior(self.groups)
-        # Those without a spike have one too, of no weight: so they are not another kind of unit.
+        # Those without a spike have one too, of no weight: so that all are units of one kind.
         prior = GaussBernoulli(
             np.append(prior.field, 0 * self.others),
             np.append(prior.precision, self.others),
-            np.append(prior.log_odds, CERTAIN + 0 * self.others),
+            np.append(prior.log_odds, NEVER_ZERO + 0 * self.others),
         )
-        latent = TruncatedGaussian(np.zeros(n), FLAT, 0.0, np.inf)
+        latent = TruncatedGaussian(np.zeros(n), LATENT_PRECISION, 0.0, np.inf)
         prior = Concatenated(prior, latent)
         return SparseLinearModel(self.X, np.zeros(n), hyperparameters.noise_variance, prior)
 
     def log_evidence(self, result):
-        """Log-probability of the classes: latent variables have no prior to be normalised."""
-        return result.log_evidence + len(self.X) * (np.log(2 * np.pi / FLAT) / 2 - np.log(2))
+        """Log-probability of the classes: without the normalisers of the latent variables."""
+        normaliser = np.log(2 * np.pi / LATENT_PRECISION) / 2 - np.log(2)
+        return result.log_evidence + len(self.X) * normaliser
 
 
 def solution_from(model, init, **options):
-    """A fixed point near that of other hyper-parameters, or as close to one as the solver comes."""
+    """A fixed point near that of other hyper-parameters, or the state where the solver ended."""
     try:
         return expectation_propagation(model, init, **options)
-    except ValueError:  # the sites of other hyper-parameters need not be proper here
+    except ValueError:  # the sites of other hyper-parameters need not leave a proper Gaussian
         return expectation_propagation(model, **options)
 
 
 def robust_solution(model, init=None, **options):
-    """A fixed point; what is not reached is sought anew with sites of positive precision.
+    """A fixed point; if the solver does not converge, again with sites of positive precision.
 
-    Their bound, a thousandth of the prior's precision, keeps every cavity and moment proper, so
-    that even what does not converge is of use. Of two that have not converged the one that is
-    closer to a fixed point is returned.
+    Their bound, a thousandth of the prior's precision, keeps all cavities and moments proper, also
+    those of a state that has not converged. If neither run converges, the state of the smaller
+    residual is returned.
     """
     result = solution_from(model, init, **options)
     if result.converged:
@@ -140,7 +153,7 @@ def robust_solution(model, init=None, **options):
     options |= {
         "schedule": "parallel",
         "damping": 0.5,
-        "site_precision_min": float(1e-3 / (mean * mean + var).max()),
+        "site_precision_min": float(MIN_RELATIVE_PRECISION / (mean * mean + var).max()),
     }
     bounded = expectation_propagation(model, **options)
     return bounded if bounded.converged or bounded.residual < result.residual else result
@@ -152,12 +165,13 @@ def evidence_gradient(model, result, groups, n_groups):
     Sites are held: at a fixed point the energy is stationary in them. Hernández-Lobato &
     Hernández-Lobato (2011), Eq. 37, with E_Q[w_i^2] = (A^-1)_ii + m_i^2.
     """
-    # Of the Gaussian: those of the units, close as they are, would be amplified by a small noise.
+    # Moments of the Gaussian: the differences to those of the units would be amplified by a small
+    # noise variance.
     linear, precision = result.sites + [result.b, result.a]
-    error = model.y - model.X @ (linear / precision)
+    residual = model.y - model.X @ (linear / precision)
     # tr(X A^-1 X') from A A^-1 = 1, without a matrix of features.
-    spread = model.noise_variance * (1 - result.sites[1] / precision).sum()
-    by_noise = ((error @ error + spread) / model.noise_variance - model.n_samples) / 2
+    trace = model.noise_variance * (1 - result.sites[1] / precision).sum()
+    by_noise = ((residual @ residual + trace) / model.noise_variance - model.n_samples) / 2
     prior, n = parts_of(model.prior)[0], len(groups)
     zero, units = np.zeros_like(prior.field), slice(len(prior.field))
     tilted, plain = prior.gradient(result.b[units], result.a[units]), prior.gradient(zero, zero)
@@ -174,7 +188,7 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     task : Regression or Classification
     start : Hyperparameters
     fixed : Hyperparameters of bool
-        Which ones to leave as they are.
+        Which ones are not learned.
     tol : float
         Of the fixed points.
     max_iter : int
@@ -185,7 +199,7 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     -------
     Hyperparameters
     ExpectationPropagation or None
-        The fixed point of largest evidence, theirs; None if nothing was to be learned.
+        The fixed point of largest evidence, theirs; None if all are fixed.
     """
     n_groups, scale = len(start.log_odds), task.scale
     free = np.array([not fixed.noise_variance, not fixed.slab_variance]
@@ -193,11 +207,9 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     whole = np.concatenate(
         [[np.log(start.noise_variance), np.log(start.slab_variance)], start.log_odds]
     )
-    # Beyond these the evidence is flat, or rewards noise that rounding cannot tell from none.
-    rarest = -np.log(10.0 * len(task.groups))
-    bounds = np.array([(np.log(1e-5 * scale), np.log(2 * scale)),
-                       (np.log(1e-6 * scale), np.log(1e4 * scale)),
-                       *[(rarest, 3.0)] * n_groups])  # fmt: skip
+    min_log_odds = -np.log(10.0 * len(task.groups))
+    variances = np.log(np.multiply([NOISE_BOUNDS, SLAB_BOUNDS], scale))
+    bounds = np.concatenate([variances, [(min_log_odds, MAX_LOG_ODDS)] * n_groups])
     whole = np.where(free, np.clip(whole, *bounds.T), whole)
     if not free.any():
         return start, None
@@ -211,14 +223,15 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     def objective(x):
         nonlocal best
         model = task.model(hyperparameters(x))
-        options = dict(schedule="auto", tol=tol, max_iter=STEPS, n_threads=n_threads)
+        options = dict(schedule="auto", tol=tol, max_iter=MAX_ITER, n_threads=n_threads)
         if best is None:
             best = result = robust_solution(model, **options)
         else:
             result = solution_from(model, best, **options)
             if not result.converged:
                 return np.inf, np.zeros(free.sum())
-        # There are other fixed points: those that were not worth a step lead away from the best.
+        # There may be several fixed points: the next search starts from the best one, not from
+        # that of a trial which was rejected.
         if not best.converged or result.log_evidence > best.log_evidence:
             best = result
         by_noise, by_slab, by_odds = evidence_gradient(model, result, task.groups, n_groups)

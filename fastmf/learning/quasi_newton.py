@@ -1,30 +1,36 @@
-"""Quasi-Newton minimisation with short steps, for costly functions of few variables."""
+"""Quasi-Newton minimisation in a box and a trust region, for costly functions of few variables.
+
+The model of the objective f at x is f + g's + s'Hs / 2, with H by BFGS, damped (Powell 1978).
+"""
 
 import numpy as np
-from scipy import optimize
+from scipy import linalg, optimize
 
-# Share of the promised fall that is enough; that above which steps may get longer.
-ENOUGH, GOOD = 1e-2, 0.5
+from fastmf._common.linalg import cholesky
+
+# Smallest fraction of the predicted decrease of a step that is accepted; that above which the trust
+# region may grow.
+MIN_RATIO, GOOD_RATIO = 1e-2, 0.5
 # Points without a value, one after another, that end the search.
-FAILURES = 3
+MAX_FAILURES = 3
 
 
 def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50):
     """The lowest point found, by BFGS in a box and in a trust region.
 
     A line search would try points far away, which for some functions cost a thousand times more
-    than those at hand: here no coordinate moves by more than `longest` at a time.
+    than those nearby: here no coordinate changes by more than `longest` in a step.
 
     Parameters
     ----------
     objective : callable
-        Value and gradient at a point; a value of inf means that it is not to be had there.
+        Value and gradient at a point; a value of inf means that there is none.
     start, low, high : array of shape (n_variables,)
         The start, which has a value, and the box that it is in.
     longest : float
         Largest change of a variable in one step: their natural unit.
     tol : float
-        Ends when a step promises no larger fall.
+        Ends when the predicted decrease of a step is smaller.
     max_iter : int
         Evaluations, after that of the start.
 
@@ -34,7 +40,7 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50)
     """
     x, radius = start, longest
     value, gradient = objective(x)
-    # At first straight down.
+    # The first step is along the gradient.
     hessian = np.eye(len(x)) * max(abs(gradient).max() / longest, 1e-300)
     failures = 0
     for _ in range(max_iter):
@@ -45,40 +51,40 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50)
             step = _lowest_in_box(hessian, gradient, sides)
         trial = np.clip(x + step, low, high)
         step = trial - x
-        promised = -(gradient @ step + step @ hessian @ step / 2)
-        if not promised > tol:
+        predicted_decrease = -(gradient @ step + step @ hessian @ step / 2)
+        if not predicted_decrease > tol:
             break
         new_value, new_gradient = objective(trial)
         if not new_value < np.inf:
             radius, failures = abs(step).max() / 4, failures + 1
-            if failures == FAILURES:
+            if failures == MAX_FAILURES:
                 break
             continue
         failures = 0
         hessian = _updated(hessian, step, new_gradient - gradient)
-        share = (value - new_value) / promised
-        if share < ENOUGH:
+        ratio = (value - new_value) / predicted_decrease
+        if ratio < MIN_RATIO:
             radius = abs(step).max() / 4
             continue
-        if share > GOOD:
+        if ratio > GOOD_RATIO:
             radius = min(max(radius, 2 * abs(step).max()), longest)
         x, value, gradient = trial, new_value, new_gradient
     return x
 
 
 def _lowest_in_box(hessian, gradient, sides):
-    """Step to the minimum of the quadratic model; cutting off Newton's own might lead uphill."""
-    factor = np.linalg.cholesky(hessian)
-    right = np.linalg.solve(factor, -gradient)
-    return optimize.lsq_linear(factor.T, right, sides, method="bvls").x
+    """Step to the minimum of the quadratic model in the box; a clipped Newton step might ascend."""
+    lower = cholesky(hessian).lower
+    right = linalg.solve_triangular(lower, -gradient, lower=True)
+    return optimize.lsq_linear(lower.T, right, sides, method="bvls").x
 
 
 def _updated(hessian, step, change):
-    """The BFGS update, with as much of the old curvature as keeps it positive (Powell, 1978)."""
+    """The BFGS update, damped so that the matrix stays positive definite (Powell 1978)."""
     product = hessian @ step
     old, new = step @ product, step @ change
-    share = 1.0 if new >= 0.2 * old else 0.8 * old / (old - new)
-    change = share * change + (1 - share) * product
+    weight = 1.0 if new >= 0.2 * old else 0.8 * old / (old - new)
+    change = weight * change + (1 - weight) * product
     return (
         hessian
         - np.outer(product, product) / old

@@ -6,16 +6,16 @@ import numpy as np
 def data_covariance(X, scale, queue, sums):
     """Products of all rows of X, its columns scaled."""
     n_units = X.shape[1]
-    for share, total in enumerate(sums):
-        ends = (k * n_units // len(sums) for k in (share, share + 1))
+    for part, total in enumerate(sums):
+        ends = (k * n_units // len(sums) for k in (part, part + 1))
         units = slice(*ends)
         scaled = X[:, units] * scale[units]
         np.copyto(total, np.tril(scaled @ scaled.T))
 
 
-def whitened_columns(X, whiten, directions, z, pull, queue, squares, products):
+def whitened_columns(X, whiten, directions, z, offset, queue, squares, products):
     """Sums of squares of the whitened columns of X and their products with a vector."""
     white = whiten @ X
     along = directions @ white
     np.copyto(squares, np.einsum("ij,ij->j", white, white) - np.einsum("ij,ij->j", along, along))
-    np.copyto(products, z @ white - pull @ along)
+    np.copyto(products, z @ white - offset @ along)

@@ -20,43 +20,55 @@ def project_block(X, start, matrix, rows, vector):
     vector[:n_block] = vector[BLOCK : BLOCK + n] @ x
 
 
-def visit_block(prior, own, start, low_rank, damping, least, rows, vector, site, gaps, rates):
+def visit_block(prior, settings, start, low_rank, rows, vector, site, updates):
     """Update the sites of a block of units one after another, each seeing the newest values."""
-    rates[:] = 0
+    rates, mismatches = updates[:, start : start + BLOCK]
+    rates[:], mismatches[:] = 0, 0
     for k in range(min(BLOCK, site.shape[1] - start)):
         i = slice(start + k, start + k + 1)
         rows[k] -= (rates[:k] * rows[:k, k]) @ rows[:k]
-        q, u = rows[k, k], vector[k]
-        t1, t2 = site[:, start + k]
-        share = 1 - q / t2
-        proper = share * t2 > 0 if low_rank else q > 0
-        marginal = np.array([(t1 + u) / t2, share / t2] if low_rank else [u, q])
-        if low_rank:
-            cavity = np.array([[(u + t1 * q / t2) / share], [q / share]])
-        else:
-            cavity = np.array([[u / q - t1], [1 / q - t2]])
-        tilted = np.stack(take(prior, i).moments(*cavity))
-        exist, new = new_sites(own[i], cavity, tilted, site[:, i], damping, least)
-        gaps[i] = np.inf
+        q, u, old = rows[k, k], vector[k], site[:, start + k]
+        proper, marginal, cavity = marginal_and_cavity(low_rank, q, u, old)
+        tilted = np.stack(take(prior, i).moments(*cavity[:, None]))
+        prior_precision, *options = settings
+        exist, new = new_sites(prior_precision[i], *options, cavity[:, None], tilted, site[:, i])
+        mismatches[k] = np.inf
         if proper and exist[0]:
-            gaps[i] = abs(tilted[:, 0] - marginal).max()
-            (new1,), (new2,) = new
-            c2 = cavity[1, 0]
-            if low_rank:
-                smallest = 1e-7 * (c2 + abs(new2))
-                if abs(new2) < smallest:
-                    new2 = smallest if new2 >= 0 else -smallest
-                change, push = 1 / new2 - 1 / t2, t1 / t2 - new1 / new2
-            else:
-                change, push = new2 - t2, new1 - t1
-            if c2 + new2 > 0 and (low_rank or 1 + change * q > 0):
-                rates[k] = change / (1 + change * q)
-                vector += (push - rates[k] * (u + push * q)) * rows[k]
-                site[:, start + k] = new1, new2
+            mismatches[k] = abs(tilted[:, 0] - marginal).max()
+            proper, new, rate, step = change_of(low_rank, q, u, cavity[1], old, new[:, 0])
+            if proper:
+                rates[k] = rate
+                vector += step * rows[k]
+                site[:, start + k] = new
+
+
+def marginal_and_cavity(low_rank, q, u, site):
+    """Whether the Gaussian is proper, mean and variance of the unit, and its cavity."""
+    t1, t2 = site
+    if low_rank:
+        relative_var = 1 - q / t2
+        marginal = np.array([t1 + u, relative_var]) / t2
+        return relative_var * t2 > 0, marginal, np.array([u + t1 * q / t2, q]) / relative_var
+    return q > 0, np.array([u, q]), np.array([u / q - t1, 1 / q - t2])
+
+
+def change_of(low_rank, q, u, cavity_precision, old, new):
+    """Whether a site leaves a proper Gaussian; the site, and rate and step of the change."""
+    (t1, t2), (new1, new2) = old, new
+    if low_rank:
+        smallest = 1e-7 * (cavity_precision + abs(new2))
+        if abs(new2) < smallest:
+            new2 = smallest if new2 >= 0 else -smallest
+        change, shift = 1 / new2 - 1 / t2, t1 / t2 - new1 / new2
+    else:
+        change, shift = new2 - t2, new1 - t1
+    rate = change / (1 + change * q)
+    proper = cavity_precision + new2 > 0 and (low_rank or 1 + change * q > 0)
+    return proper, np.array([new1, new2]), rate, shift - rate * (u + shift * q)
 
 
 def downdate(rows, rates, matrix):
-    """Subtract from M what a block of units has changed: sum_k rates_k z_k z_k'."""
+    """Subtract from M the change by a block of units: sum_k rates_k z_k z_k'."""
     n_panels, n, width = matrix.shape
     z = rows[:, BLOCK:]
     change = (z[:, :n].T * rates) @ z

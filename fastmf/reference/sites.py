@@ -2,7 +2,7 @@
 
 import numpy as np
 
-STIFFEST = 1e9
+MAX_RELATIVE_PRECISION = 1e9
 
 
 def tilt_sites(prior, cavity, queue, tilted, log_partition):
@@ -11,35 +11,35 @@ def tilt_sites(prior, cavity, queue, tilted, log_partition):
     log_partition[:] = prior.log_partition(*cavity)
 
 
-def match_sites(prior, own, gaussian, site, damping, least, queue, cavity, tilted, proposal):
+def match_sites(prior, settings, gaussian, site, queue, cavity, tilted, proposal):
     """New sites that give each unit the moments of its prior under the cavity."""
     precision = 1 / gaussian[1]
     cavity[:] = gaussian[0] * precision - site[0], precision - site[1]
     tilted[:] = prior.moments(*cavity)
-    _, proposal[:] = new_sites(own, cavity, tilted, site, damping, least)
+    _, proposal[:] = new_sites(*settings, cavity, tilted, site)
 
 
-def match_cavities(prior, own, marginal, queue, cavity, log_partition):
+def match_cavities(prior, prior_precision, marginal, queue, cavity, log_partition):
     """Cavities under which the units have given means and variances."""
     m, v = marginal
 
     def at(b, a):
         mean, var = prior.moments(b, a)
         log_z = prior.log_partition(b, a)
-        gap = np.maximum(abs(mean - m) / np.sqrt(v), abs(var - v) / v)
-        exist = np.isfinite(gap) & np.isfinite(log_z) & (var > 0)
+        mismatch = np.maximum(abs(mean - m) / np.sqrt(v), abs(var - v) / v)
+        exist = np.isfinite(mismatch) & np.isfinite(log_z) & (var > 0)
         value = np.where(exist, b * m - a * (m * m + v) / 2 - log_z, -np.inf)
-        return mean, var, np.where(exist, gap, np.inf), value
+        return mean, var, np.where(exist, mismatch, np.inf), value
 
     proper = at(*cavity)[3] > -np.inf
     b, a = np.where(proper, cavity, [m / v, 1 / v])
     for _ in range(60):
-        mean, var, gap, value = at(b, a)
-        moving = (gap > 1e-12) & (gap < np.inf)
+        mean, var, mismatch, value = at(b, a)
+        moving = (mismatch > 1e-12) & (mismatch < np.inf)
         if not moving.any():
             break
         weak = 1 / (abs(a) + 1e-12)
-        scale = np.minimum((b * weak) ** 2 + weak, 100 * (1 / own + mean**2 + var))
+        scale = np.minimum((b * weak) ** 2 + weak, 100 * (1 / prior_precision + mean**2 + var))
         h = 1e-3 / np.sqrt(scale)
         up, down = prior.moments(b + h, a)[1], prior.moments(b - h, a)[1]
         mixed = -(up - down) / (4 * h)
@@ -50,12 +50,13 @@ def match_cavities(prior, own, marginal, queue, cavity, log_partition):
         determinant = var * square - mixed**2
         step2 = (var * second - mixed * error) / determinant
         step1 = (square * error - mixed * second) / determinant
-        slope = error * step1 + second * step2
+        derivative = error * step1 + second * step2
         step1 += mean * step2
         length = np.where(moving, 1.0, 0.0)
         for _ in range(30):
-            _, _, left, new = at(b + length * step1, a + length * step2)
-            worse = (new < value + 1e-4 * length * slope) & (left >= gap / 2) & (length > 0)
+            _, _, mismatch_left, new = at(b + length * step1, a + length * step2)
+            worse = (new < value + 1e-4 * length * derivative) & (length > 0)
+            worse &= mismatch_left >= mismatch / 2
             if not worse.any():
                 break
             length = np.where(worse, length / 3, length)
@@ -67,12 +68,13 @@ def match_cavities(prior, own, marginal, queue, cavity, log_partition):
     log_partition[:] = np.where(at(b, a)[2] <= 1e-7, prior.log_partition(b, a), np.nan)
 
 
-def new_sites(own, cavity, tilted, site, damping, least):
+def new_sites(prior_precision, damping, min_precision, cavity, tilted, site):
     """Whether moments exist, and the sites that give them."""
     (mean, var), (c1, c2) = tilted, cavity
     exist = np.isfinite(mean) & (var < np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        precision = np.minimum(1 / var, STIFFEST * np.maximum(abs(c2), own))
-        precision = c2 + np.maximum(precision - c2, least)
+        largest = MAX_RELATIVE_PRECISION * np.maximum(abs(c2), prior_precision)
+        precision = np.minimum(1 / var, largest)
+        precision = c2 + np.maximum(precision - c2, min_precision)
         new = np.stack([mean * precision - c1, precision - c2])
         return exist, np.where(exist, (1 - damping) * new + damping * site, site)

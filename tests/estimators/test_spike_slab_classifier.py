@@ -21,7 +21,7 @@ def data(n, d, seed=0):
     return X, 2 * X[:, 0] - X[:, 1] + rng.normal(size=n) > 0, rng
 
 
-def exact(X, signs, slab, share, rows):
+def exact(X, signs, slab, inclusion, rows):
     """Evidence, means, inclusion and predictive probabilities: patterns times quadrature."""
     d = X.shape[1]
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
@@ -32,7 +32,9 @@ def exact(X, signs, slab, share, rows):
         grid = np.zeros((len(nodes) ** k, d))
         grid[:, z] = np.sqrt(slab) * np.array(list(itertools.product(nodes, repeat=k)))
         weight = np.array(list(itertools.product(weights / weights.sum(), repeat=k))).prod(1)
-        weight = weight * share**k * (1 - share) ** (d - k) * ndtr(grid @ X.T * signs).prod(1)
+        weight = (
+            weight * inclusion**k * (1 - inclusion) ** (d - k) * ndtr(grid @ X.T * signs).prod(1)
+        )
         total += weight.sum()
         mean += weight @ grid
         included += weight.sum() * z
@@ -43,15 +45,15 @@ def exact(X, signs, slab, share, rows):
 # What expectation propagation itself is off: little without spikes, more with two kinds of factors
 # that are not Gaussian. Deviations of the coefficients are about 0.7.
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("share, close", [(1 - 1e-9, 0.01), (0.4, 0.04)])
-def test_known_hyperparameters_against_enumeration(share, close, seed):
+@pytest.mark.parametrize("inclusion, close", [(1 - 1e-9, 0.01), (0.4, 0.04)])
+def test_known_hyperparameters_against_enumeration(inclusion, close, seed):
     X, y, rng = data(12, 3, seed)
     rows = rng.normal(size=(5, 3))
     fitted = mf.SpikeSlabClassifier(
-        slab_variance=2.0, inclusion_probability=share, fit_intercept=False, standardize=False,
+        slab_variance=2.0, inclusion_probability=inclusion, fit_intercept=False, standardize=False,
         tol=1e-9,
     ).fit(X, y)  # fmt: skip
-    evidence, mean, included, ahead = exact(X, np.where(y, 1.0, -1.0), 2.0, share, rows)
+    evidence, mean, included, ahead = exact(X, np.where(y, 1.0, -1.0), 2.0, inclusion, rows)
     np.testing.assert_allclose(fitted.log_evidence_, evidence, atol=0.04)
     np.testing.assert_allclose(fitted.coef_[0], mean, atol=2 * close)
     np.testing.assert_allclose(fitted.inclusion_probability_, included, atol=close)

@@ -35,8 +35,8 @@ def whitened_arguments(size, dtype, rows=None):
     whiten, directions = np.tril(rng.normal(size=(n, n))), rng.normal(size=(k, n)) / n
     X = np.ascontiguousarray(X[:, chosen(rows, X.shape[1])])
     X.flags.writeable = False
-    z, pull = rng.normal(size=n), rng.normal(size=k)
-    return X, whiten, directions, z, pull, np.zeros(1, np.int64), *np.zeros((2, X.shape[1]))
+    z, offset = rng.normal(size=n), rng.normal(size=k)
+    return X, whiten, directions, z, offset, np.zeros(1, np.int64), *np.zeros((2, X.shape[1]))
 
 
 CASES = [

@@ -7,13 +7,15 @@ import numpy as np
 import fastmf as mf
 
 
-def problem(n, d, seed=0, noise=0.3, share=0.3, slab=1.0, dtype=np.float64):
+def problem(n, d, seed=0, noise=0.3, inclusion_probability=0.3, slab=1.0, dtype=np.float64):
     """A model with standard normal features, and the coefficients that made its data."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)).astype(dtype)
-    w = rng.normal(size=d) * np.sqrt(slab) * (rng.random(d) < share)
+    w = rng.normal(size=d) * np.sqrt(slab) * (rng.random(d) < inclusion_probability)
     y = X @ w + noise * rng.normal(size=n)
-    prior = mf.GaussBernoulli(np.zeros(d), 1 / slab, np.log(share / (1 - share)))
+    prior = mf.GaussBernoulli(
+        np.zeros(d), 1 / slab, np.log(inclusion_probability / (1 - inclusion_probability))
+    )
     return mf.SparseLinearModel(X, y, noise**2, prior), w
 
 

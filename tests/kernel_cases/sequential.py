@@ -1,9 +1,10 @@
-"""Cases of a sequential sweep, a block of units of which the last are not there."""
+"""Cases of a sequential sweep, a block of units of which the last do not exist."""
 
 import numpy as np
 
 from fastmf.kernels.product import pack
 from fastmf.kernels.sequential import BLOCK
+from fastmf.kernels.sites import SiteSettings
 from kernel_cases.case import Case, with_options
 from kernel_cases.sites import machine
 
@@ -48,15 +49,15 @@ def visit_arguments(size, dtype, rows=None, low_rank=True):
     z = X.T @ matrix
     rows = np.concatenate([z @ X, z], axis=1)
     vector = np.concatenate([X.T @ vector, vector])
-    gaps, rates = np.zeros(site.shape[1]), np.full(BLOCK, 9.0)
-    own = 0.5 + 0 * site[0]
-    return prior, own, START, low_rank, 0.1, -np.inf, rows, vector, site, gaps, rates
+    settings = SiteSettings(0.5 + 0 * site[0], 0.1, -np.inf)
+    updates = np.full((2, 2 * BLOCK), 9.0)
+    return prior, settings, START, low_rank, rows, vector, site, updates
 
 
 def visit_results(arguments):
-    """Whatever `visit_block` fills; the rows after the last unit are nothing."""
-    rows, vector, site, gaps, rates = arguments[6:]
-    filled = {"rows": rows[:LAST], "vector": vector, "site": site, "gaps": gaps, "rates": rates}
+    """All that `visit_block` fills, without the rows after the last unit."""
+    rows, vector, site, updates = arguments[4:]
+    filled = {"rows": rows[:LAST], "vector": vector, "site": site, "updates": updates}
     return {name: a[None] for name, a in filled.items()}
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf.kernels.sites import SiteSettings
 from fastmf.priors import GaussBernoulli
 from kernel_cases.case import Case, chosen, with_options
 
@@ -27,16 +28,14 @@ def tilt_arguments(size, dtype, rows=None):
     return prior, 4 * gaussian, np.zeros(1, np.int64), np.zeros_like(gaussian), gaussian[0] * 0
 
 
-def match_arguments(size, dtype, rows=None, least=-np.inf):
+def match_arguments(size, dtype, rows=None, min_precision=-np.inf):
     """Arguments of `match_sites`."""
     prior, gaussian, site = machine(size, rows)
     return (
         prior,
-        0.5 + 0 * site[0],
+        SiteSettings(0.5 + 0 * site[0], 0.3, min_precision),
         gaussian,
         site,
-        0.3,
-        least,
         np.zeros(1, np.int64),
         *np.zeros((3, *site.shape)),
     )
@@ -61,7 +60,7 @@ CASES = [
                                         (a.T for a in arguments[-3:]), strict=True)),
              CLOSE, large=name == "free", dtypes=("float64",))
         for name, build in (
-            ("free", match_arguments), ("bounded", with_options(match_arguments, least=0.5))
+            ("free", match_arguments), ("bounded", with_options(match_arguments, min_precision=0.5))
         )
     ),
     Case("sites.match_cavities", "spike_and_slab", cavity_arguments,

@@ -14,13 +14,13 @@ from fastmf.learning.evidence import (
 
 
 def regression(shape, groups):
-    model, _ = problem(*shape, seed=1, noise=0.3, share=3 / shape[1])
+    model, _ = problem(*shape, seed=1, noise=0.3, inclusion_probability=3 / shape[1])
     return Regression(model.X, model.y, groups)
 
 
 def classification(shape, groups):
     """Two classes, and a constant without a spike."""
-    model = problem(*shape, seed=1, share=3 / shape[1])[0]
+    model = problem(*shape, seed=1, inclusion_probability=3 / shape[1])[0]
     X = np.concatenate([model.X, np.ones((len(model.X), 1))], axis=1)
     return Classification.of(X, np.where(model.y > 0.3, 1.0, -1.0), groups, [0.01])
 
@@ -49,7 +49,7 @@ def test_gradient_against_finite_differences(make, shape):
 
 
 def test_learned_values_are_a_maximum_and_near_the_truth():
-    model, _ = problem(200, 60, noise=0.5, share=0.3, slab=2.0)
+    model, _ = problem(200, 60, noise=0.5, inclusion_probability=0.3, slab=2.0)
     groups = np.zeros(60, int)
     start = Hyperparameters(1.0, 1.0, np.zeros(1))
     fixed = Hyperparameters(False, False, False)
@@ -63,8 +63,8 @@ def test_learned_values_are_a_maximum_and_near_the_truth():
     assert abs(1 / (1 + np.exp(-best.log_odds[0])) - 0.3) < 0.15
 
 
-def test_the_way_goes_from_the_best_fixed_point_so_far(monkeypatch):
-    """A trial that loses may be on another branch, from which there is no way back."""
+def test_trials_start_from_the_best_fixed_point_so_far(monkeypatch):
+    """A rejected trial may be at a fixed point of another branch, away from the best."""
     tried, solve = [], evidence.solution_from
 
     def recorded(model, init, **options):
@@ -74,7 +74,7 @@ def test_the_way_goes_from_the_best_fixed_point_so_far(monkeypatch):
         return result
 
     monkeypatch.setattr(evidence, "solution_from", recorded)
-    model, _ = problem(30, 60, noise=0.3, share=0.1)
+    model, _ = problem(30, 60, noise=0.3, inclusion_probability=0.1)
     task = Regression(model.X, model.y, np.zeros(60, int))
     start, fixed = Hyperparameters(1e-4, 10.0, np.zeros(1)), Hyperparameters(False, False, False)
     _, result = maximise_evidence(task, start, fixed, tol=1e-4, max_iter=40)
@@ -85,9 +85,9 @@ def test_the_way_goes_from_the_best_fixed_point_so_far(monkeypatch):
     assert (values < best[:-1]).any()
 
 
-def test_what_nearly_converged_is_not_given_up_for_what_did_worse():
+def test_of_two_runs_that_do_not_converge_that_of_the_smaller_residual_is_returned():
     """With a tolerance that nothing reaches, where fixed points need negative sites."""
-    model, _ = problem(10, 25, 1, noise=0.05, share=0.2)
+    model, _ = problem(10, 25, 1, noise=0.05, inclusion_probability=0.2)
     options = dict(schedule="convergent", tol=0.0, max_iter=100)
     near = mf.expectation_propagation(model, **options)
     assert near.residual < 1e-6 and near.sites[1].min() < 0

@@ -1,1 +1,1 @@
-"""Expectation propagation and adaptive TAP."""
+"""Expectation propagation and adaptive TAP: the functions, their schedules and descents."""

@@ -1,6 +1,13 @@
-"""Adaptive TAP: expectation propagation with couplings in the place of data."""
+"""Adaptive TAP: expectation propagation with couplings in the place of data.
 
-from dataclasses import fields, replace
+With couplings J, sites t = (B2, A2), cavities c = (B1, A1), and a the means and v the variances of
+the units under their cavities (Opper & Winther 2005; Tramel et al. 2018, Algorithm 3),
+
+    C = (diag(A2) - J)^-1,  v = diag C,  a = C B2
+    A1 = 1 / v - A2,        B1 = a / v - B2
+"""
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,16 +15,10 @@ from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._outcomes import CONVERGED
 from fastmf._threads import one_blas_thread
-from fastmf.inference.ep.expectation_propagation import (
-    RETREATS,
-    SCHEDULES,
-    ExpectationPropagation,
-    descent,
-    prepare,
-    result,
-)
-from fastmf.inference.ep.parallel import alone, proper_start, sweeps, together
-from fastmf.inference.ep.sites import Trace, first_sites
+from fastmf.inference.ep.parallel import parallel_sweeps, proper_start, run_batch, run_one
+from fastmf.inference.ep.result import ExpectationPropagation, result_of, stacked_rows
+from fastmf.inference.ep.schedules import MAX_DAMPING_RAISES, SCHEDULES, descent
+from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.mean_field._layout import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
@@ -65,8 +66,8 @@ def adaptive_tap(
     Raises
     ------
     ValueError, TypeError
-        For arguments of wrong shapes, types or ranges, and if no sites whatever make the Gaussian
-        proper. Not converging is no error: it is said row by row in the result.
+        For arguments of wrong shapes, types or ranges, and if no sites make the Gaussian proper. A
+        row that does not converge is no error: see `converged` and `message`.
 
     Notes
     -----
@@ -75,12 +76,12 @@ def adaptive_tap(
     expectation propagation with the couplings in place of a linear model: t = (B2, A2) are the
     sites, c = (B1, A1) the cavities, and the Gaussian has precision diag(A2) - J. A DBM is solved
     as `bipartite()`. For an RBM only a matrix of the size of the smaller layer is factorised; rows
-    are iterated in step, so that what their Schur complements share is computed once (a row is the
-    same alone up to rounding). About one millisecond per start and iteration at 784 x 100. Exact
-    for Gaussian units. Machines trained well have correlations of so many units that the parallel
-    schedule does not settle, whatever the damping; then "auto" descends on the energy, for units of
-    two values by their means (`fastmf.inference.ep.mean_descent`), at some fifty times the cost per
-    iteration, of which ten to fifty are needed.
+    are iterated in step, so that their Schur complements are computed together (the result of a row
+    is the same alone up to rounding). About one millisecond per start and iteration at 784 x 100.
+    Exact for Gaussian units. In well-trained machines so many units are correlated that the
+    parallel schedule does not converge, whatever the damping; then "auto" descends on the energy,
+    for binary units by their means (`fastmf.inference.ep.mean_descent`), at some fifty times the
+    cost per iteration, of which ten to fifty are needed.
     """
     if not isinstance(model, BoltzmannMachine | RBM | DBM):
         raise TypeError(
@@ -88,34 +89,36 @@ def adaptive_tap(
         )
     check.one_of("schedule", schedule, tuple(SCHEDULES))
     damping, *options = iteration(damping, tol, max_iter, n_threads)
-    sites, init = getattr(init, "sites", None), None if hasattr(init, "sites") else init
+    sites = None
+    if isinstance(init, ExpectationPropagation):
+        sites, init = init.sites, None
     start, tilt, single = _start_and_tilt(model, init, sites, field, precision, rng)
 
     # With its units in the order of the layout.
     flat = model.bipartite() if isinstance(model, DBM) else model
-    common = prepare(flat, -np.inf, *options)
-    one = common.side
-    problems = [common._replace(side=one.tilted(of_row), evaluations=[0]) for of_row in tilt]
+    common = problem_of(flat, -np.inf, *options)
+    side = common.side
+    problems = [common._replace(side=side.tilted(of_row), evaluations=[0]) for of_row in tilt]
     if sites is None:
         starts = [_first_sites(common, of_row) for of_row in np.moveaxis(start, 1, 0)]
     else:
         # Copied: kernels would be compiled once more for read-only arrays.
-        sites = np.broadcast_to(sites, (len(tilt), 2, one.n_units)).copy()
-        starts = [(site, np.zeros(one.n_units)) for site in sites]
-    traces = [Trace(bool(history)) for _ in problems]
-    with one_blas_thread(one.n_units):
-        ended = _ended(problems, starts, schedule, damping, traces)
+        sites = np.broadcast_to(sites, (len(tilt), 2, side.n_units)).copy()
+        starts = [(site, np.zeros(side.n_units)) for site in sites]
+    traces = [EPTrace(bool(history)) for _ in problems]
+    with one_blas_thread(side.n_units):
+        ends = _ends(problems, starts, schedule, damping, traces)
         rows = [
-            result(problem, *end, trace, history)
-            for problem, end, trace in zip(problems, ended, traces, strict=True)
+            result_of(problem, end, trace, history)
+            for problem, end, trace in zip(problems, ends, traces, strict=True)
         ]
-    whole = rows[0] if single else _stacked(rows)
+    result = rows[0] if single else stacked_rows(rows)
     split = layout_of(model, 2, "blocked").split
     parts = {
-        name: split(getattr(whole, name).astype(model.dtype, copy=False))
+        name: split(getattr(result, name).astype(model.dtype, copy=False))
         for name in ("mean", "var", "b", "a")
     }
-    return replace(whole, **parts)
+    return replace(result, **parts)
 
 
 def mean_covariance(model, solutions, precision=0.0):
@@ -158,7 +161,7 @@ def _start_and_tilt(model, init, sites, field, precision, rng):
     if init is None:
         return start.astype(np.float64), tilt, n_rows is None
     moments = tuple(layout.split(part) for part in start[:2])
-    options = {"max_iter": 1, "acceleration": None, "free_energy": False}
+    options = {"max_iter": 1, "acceleration": None, "log_partition": False}
     swept = tap(model, moments, field=field, precision=precision, **options)
     start = np.zeros(start.shape)
     for plane, part in zip(start, (swept.mean, swept.var, swept.b, swept.a), strict=True):
@@ -170,45 +173,31 @@ def _first_sites(problem, swept):
     """Sites of one row, and means; of units that TAP gives no moments, those of their priors."""
     mean, var, b, a = swept
     exist = np.isfinite(swept).all(0) & (var > 0)
-    own = problem.prior.moments(*np.zeros((2, len(mean))))
-    mean, var = (np.where(exist, *pair) for pair in zip((mean, var), own, strict=True))
+    of_prior = problem.prior.moments(*np.zeros((2, len(mean))))
+    mean, var = (np.where(exist, *pair) for pair in zip((mean, var), of_prior, strict=True))
     return first_sites(problem, mean, var, np.where(exist, [b, a], 0))
 
 
-def _ended(problems, starts, schedule, damping, traces):
-    """State, outcome and schedule of every row."""
-    retreats = RETREATS if schedule == "auto" else None
+def _ends(problems, starts, schedule, damping, traces):
+    """State, outcome code and schedule of every row."""
+    max_raises = MAX_DAMPING_RAISES if schedule == "auto" else None
 
-    def course(problem, start, trace):
+    def sweeps_from(start, problem, trace):
         state = yield from proper_start(*start)
-        return (yield from sweeps(problem, state, damping, trace, retreats))
+        return (yield from parallel_sweeps(problem, state, damping, trace, max_raises))
 
-    rows = list(zip(problems, starts, traces, strict=True))
+    rows = list(zip(starts, problems, traces, strict=True))
     if schedule not in ("auto", "parallel"):
-        states = [alone(problem, proper_start(*start)) for problem, start, _ in rows]
+        states = [run_one(problem, proper_start(*start)) for start, problem, _ in rows]
         run = SCHEDULES[schedule]
         return [
-            run(row[0], state, damping, row[2]) for row, state in zip(rows, states, strict=True)
+            run(problem, state, damping, trace)
+            for (_, problem, trace), state in zip(rows, states, strict=True)
         ]
-    ended = together(problems, [course(*row) for row in rows])
+    ends = run_batch(problems, [sweeps_from(*row) for row in rows])
     if schedule == "parallel":
-        return ended
+        return ends
     return [
         end if end[1] == CONVERGED else descent(problem, end[0], None, trace)
-        for end, (problem, _, trace) in zip(ended, rows, strict=True)
+        for end, problem, trace in zip(ends, problems, traces, strict=True)
     ]
-
-
-def _stacked(rows):
-    """One result of many; what rows have of every iteration goes on with its last value."""
-    together = {}
-    longest = max(row.n_iter for row in rows)
-    for name in (f.name for f in fields(ExpectationPropagation)):
-        values = [getattr(row, name) for row in rows]
-        if values[0] is None:
-            together[name] = None
-            continue
-        if name in ("history", "energies"):
-            values = [np.pad(v, (0, longest - len(v)), "edge") for v in values]
-        together[name] = np.stack(values)
-    return ExpectationPropagation(**together)

@@ -5,118 +5,160 @@ expectation propagation are the stationary points of
 
     E(V) = max over t of [-ln Z(t) - sum ln Zhat(V - t)] + sum ln Ztilde(V)
 
-where Z is the Gaussian with sites, Zhat the tilted units and Ztilde the marginals on their own. The
-inner problem is concave; setting V to the naturals of the moments at its solution cannot increase E
-(Opper & Winther 2005; Hernández-Lobato & Hernández-Lobato 2011, Eqs. 19 and 28). On the natural
-domain (A positive definite, tilted moments finite) the inner objective falls to minus infinity at
-the border by itself, so that no bounds are needed, and negative precisions are as good as others.
+where Z is the Gaussian with sites, Zhat the tilted units and Ztilde the marginals alone. The inner
+problem is concave (`inner_loop`); setting V to the naturals of the moments at its solution cannot
+increase E (Opper & Winther 2005; Hernández-Lobato & Hernández-Lobato 2011, Eqs. 19 and 28). On the
+natural domain (A positive definite, tilted moments finite) the inner objective falls to minus
+infinity at the border, so that no bounds are needed, and negative precisions are allowed.
 
-The inner problem is solved in `inner_loop`. Outside, Newton's steps on E (with all but the most
-correlated units on their own, and Anderson acceleration, if there are many) are accepted if the
-energy falls, and the closed-form update is taken otherwise.
+The outer steps are Newton's on E (with all but the most correlated units one by one, and Anderson
+acceleration, if there are many), accepted if the energy falls; else the update of the proof.
 """
 
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import LinAlgError
 
-from fastmf.inference.ep.inner_loop import (
+from fastmf._common.linalg import newton_step, scaled_cholesky
+from fastmf.inference.ep.curvature import (
     active_units,
-    bounded_maximise,
-    exhausted,
-    factorised,
     few_units,
     joint_curvature,
-    maximise,
-    natural,
     unit_curvature,
 )
-from fastmf.inference.ep.sites import gap, gaussian_log_partition, state_of
-from fastmf.kernels.sites import STIFFEST
+from fastmf.inference.ep.inner_loop import (
+    InnerPoint,
+    bounded_maximise,
+    exhausted,
+    maximise,
+    natural,
+)
+from fastmf.inference.ep.sites import gaussian_log_partition, mismatch, state_of
+from fastmf.kernels.sites import MAX_RELATIVE_PRECISION
 
-OUTER_MEMORY = 6
-# Outer steps: smallest curvature, and longest step, in units of the plain update.
-FLATTEST, LONGEST = 1e-6, 2.0
+# Outer steps: smallest curvature where the energy is not convex, and longest step, in units of the
+# update of the proof; lengths that are tried.
+MIN_CURVATURE, MAX_STEP, LENGTHS = 1e-6, 2.0, (1.0, 0.3, 0.1)
+# Anderson acceleration: steps that are kept, and the largest change of a log-variance.
+OUTER_MEMORY, MAX_EXTRAPOLATION = 6, 3
+# The energy may rise so much, in units of it, by rounding.
+ENERGY_TOLERANCE = 1e-9
+
+
+class OuterModel(NamedTuple):
+    """The quadratic model of E, unit by unit, by (mean, log precision) of the marginals.
+
+    In units of the standard deviation of the mean, and of sqrt(2) of the logarithm.
+
+    Parameters
+    ----------
+    gradient : array of shape (2, n_units)
+    marginals : array of shape (3, n_units)
+        The Hessian of sum ln Ztilde, with what the gradient adds by the change of coordinates: by
+        the mean, by both, by the logarithm.
+    jacobian : array of shape (3, n_units)
+        Upper triangles of the changes of the naturals, centred at the Gaussian means, by these
+        coordinates.
+    tilted : array of shape (3, n_units)
+        Covariances of (w, -w^2 / 2) under the tilted units.
+    """
+
+    gradient: np.ndarray
+    marginals: np.ndarray
+    jacobian: np.ndarray
+    tilted: np.ndarray
 
 
 def outer_step(problem, point, moments):
-    """Newton's step on E by (mean, log precision) of the marginals, in units that make it safe.
+    """Newton's step on E by (mean, log precision) of the marginals.
 
     With C the covariances of (w, -w^2/2) under the marginals alone (Z), the tilted units (P) and
-    the Gaussian (Q), the Hessian by the naturals is C_Z - (C_P^-1 + C_Q^-1)^-1. In units of the
-    standard deviation and of sqrt(2) in the logarithm C_Z is the identity. Where E is not convex
-    the moduli of the eigenvalues are taken. Units that are not active are taken one by one.
+    the Gaussian (Q), the Hessian by the naturals is C_Z - (C_P^-1 + C_Q^-1)^-1. In the units of
+    `OuterModel` C_Z is the identity. Where E is not convex the moduli of the eigenvalues are taken.
+    Units that are not active are taken one by one.
 
     Returns
     -------
     step : array of shape (2, n_units)
     sites : array of shape (2, n_units)
-        How the sites at the inner solution follow.
-    fall : float
-        By how much E falls along the step, to first order.
+        The change of the sites at the inner solution.
+    predicted_decrease : float
+        Of E along the step, to first order.
     """
-    mean, marginal = point.gaussian
-    n, own = len(mean), np.array(unit_curvature(problem, point))
+    mean, n = point.gaussian[0], problem.side.n_units
+    model = _outer_model(problem, point, moments)
+    step, sites = np.empty((2, 2, n))
+    active = active_units(problem, point)
+    step[:, active], sites[:, active] = _joint_step(problem, point, model, active)
+    others = np.setdiff1d(np.arange(n), active)
+    if others.size:
+        step[:, others], sites[:, others] = _separate_steps(point, model, others)
+    longest = abs(step).max()
+    fraction = min(1.0, MAX_STEP / longest) if longest > 0 else 1.0
+    step, sites = fraction * step, fraction * sites
+    sites[0] += mean * sites[1]
+    predicted_decrease = -(step * model.gradient).sum()
+    step = np.stack([step[0] * np.sqrt(moments[1]), np.sqrt(2) * step[1]])
+    return step, sites, predicted_decrease
+
+
+def _outer_model(problem, point, moments):
+    """The `OuterModel` at marginals of these moments, with the inner solution `point`."""
     precision, target = 1 / moments[1], _target(problem, point)
     r = (moments[0] - target[0]) * np.sqrt(precision)
     s = target[1] * precision
-    gradient = np.stack([r, (s + r * r - 1) / np.sqrt(2)])
-    # Of the first-order terms, what the change of coordinates adds to the identity.
-    extra = np.sqrt(2) * r, s + r * r
-    # Change of the naturals, centred at the Gaussian mean, by the two coordinates.
-    J22 = np.sqrt(2) * precision
-    jacobian = np.sqrt(precision), (moments[0] - mean) * J22, J22
-    step, sites = np.empty((2, n)), np.empty((2, n))
-
-    active = active_units(problem, point)
-    total = joint_curvature(problem, point, active, own)
-    spread, change = (_two_by_two(*(x[active] for x in parts)) for parts in (own, jacobian))
-    spread += np.triu(spread, 1).T
-    right = spread @ change
-    response = factorised(total)(right)
-    identity = _two_by_two(np.ones(len(active)), *(x[active] for x in extra))
-    identity += np.triu(identity, 1).T
-    hessian = identity + right.T @ response - change.T @ right
-    flat = _downhill(hessian, gradient[:, active].ravel())
-    step[:, active], sites[:, active] = flat.reshape(2, -1), (response @ flat).reshape(2, -1)
-
-    others = np.setdiff1d(np.arange(n), active)
-    if others.size:
-        (P11, P12, P22), (J11, J12, J22) = own[:, others], (x[others] for x in jacobian)
-        spread = np.moveaxis(np.array([[P11, P12], [P12, P22]]), 2, 0)
-        total = spread.copy()
-        total[:, 0, 0] += marginal[others]
-        total[:, 1, 1] += marginal[others] ** 2 / 2
-        change = np.moveaxis(np.array([[J11, J12], [0 * J11, J22]]), 2, 0)
-        right = spread @ change
-        response = np.linalg.solve(total, right)
-        mixed, second = (x[others] for x in extra)
-        identity = np.moveaxis(np.array([[1 + 0 * mixed, mixed], [mixed, second]]), 2, 0)
-        hessian = np.swapaxes(right, 1, 2) @ response - np.swapaxes(change, 1, 2) @ right
-        each = _downhill(identity + hessian, gradient[:, others].T)
-        step[:, others], sites[:, others] = each.T, np.einsum("kij,kj->ik", response, each)
-
-    longest = abs(step).max()
-    share = min(1.0, LONGEST / longest) if longest > 0 else 1.0
-    step, sites = share * step, share * sites
-    sites[0] += mean * sites[1]
-    fall = -(step * gradient).sum()
-    return np.stack([step[0] * np.sqrt(moments[1]), np.sqrt(2) * step[1]]), sites, fall
+    to_precision = np.sqrt(2) * precision
+    return OuterModel(
+        gradient=np.stack([r, (s + r * r - 1) / np.sqrt(2)]),
+        marginals=np.stack([np.ones(len(r)), np.sqrt(2) * r, s + r * r]),
+        jacobian=np.stack(
+            [np.sqrt(precision), (moments[0] - point.gaussian[0]) * to_precision, to_precision]
+        ),
+        tilted=np.array(unit_curvature(problem, point)),
+    )
 
 
-def _two_by_two(first, mixed, second):
+def _joint_step(problem, point, model, active):
+    """Step and change of the sites, (2, n_active), of the active units together."""
+    total = joint_curvature(problem, point, active, model.tilted)
+    tilted, jacobian = _diagonals(model.tilted[:, active]), _diagonals(model.jacobian[:, active])
+    marginals = _diagonals(model.marginals[:, active])
+    tilted += np.triu(tilted, 1).T
+    marginals += np.triu(marginals, 1).T
+    right = tilted @ jacobian
+    response = scaled_cholesky(total).solve(right)
+    hessian = marginals + right.T @ response - jacobian.T @ right
+    step = newton_step(hessian, model.gradient[:, active].ravel(), MIN_CURVATURE)
+    return step.reshape(2, -1), (response @ step).reshape(2, -1)
+
+
+def _separate_steps(point, model, others):
+    """Step and change of the sites, (2, n_others), of units one by one."""
+    (P11, P12, P22), (J11, J12, J22), (E11, E12, E22) = (
+        terms[:, others] for terms in (model.tilted, model.jacobian, model.marginals)
+    )
+    var = point.gaussian[1, others]
+    tilted = np.moveaxis(np.array([[P11, P12], [P12, P22]]), 2, 0)
+    total = tilted.copy()
+    total[:, 0, 0] += var
+    total[:, 1, 1] += var**2 / 2
+    jacobian = np.moveaxis(np.array([[J11, J12], [0 * J11, J22]]), 2, 0)
+    marginals = np.moveaxis(np.array([[E11, E12], [E12, E22]]), 2, 0)
+    right = tilted @ jacobian
+    response = np.linalg.solve(total, right)
+    hessian = marginals + np.swapaxes(right, 1, 2) @ response - np.swapaxes(jacobian, 1, 2) @ right
+    steps = newton_step(hessian, model.gradient[:, others].T, MIN_CURVATURE)
+    return steps.T, np.einsum("kij,kj->ik", response, steps)
+
+
+def _diagonals(terms):
     """Matrix of shape (2 n, 2 n) with three diagonals; the lower left quarter is zero."""
-    n = len(first)
+    n = terms.shape[1]
     matrix = np.zeros((2 * n, 2 * n))
-    matrix[:n, :n], matrix[:n, n:], matrix[n:, n:] = map(np.diag, (first, mixed, second))
+    matrix[:n, :n], matrix[:n, n:], matrix[n:, n:] = map(np.diag, terms)
     return matrix
-
-
-def _downhill(hessian, gradient):
-    """Newton's step with the moduli of the eigenvalues, for one problem or many."""
-    values, vectors = np.linalg.eigh((hessian + np.swapaxes(hessian, -1, -2)) / 2)
-    along = np.einsum("...ji,...j->...i", vectors, gradient)
-    return -np.einsum("...ij,...j->...i", vectors, along / np.maximum(abs(values), FLATTEST))
 
 
 def moved(moments, step, length):
@@ -131,127 +173,167 @@ class Anderson:
         self.inputs, self.outputs = [], []
 
     def __call__(self, old, new):
-        """From marginal moments and those that one step gives: where to go."""
-        weight = 1 / np.sqrt(new[1])
+        """Extrapolated moments, from marginal moments and those that one step gives."""
+        scale = 1 / np.sqrt(new[1])
         self.inputs = [*self.inputs[-OUTER_MEMORY:], np.stack([old[0], np.log(old[1])])]
         self.outputs = [*self.outputs[-OUTER_MEMORY:], np.stack([new[0], np.log(new[1])])]
         if len(self.inputs) < 2:
             return new
         steps = np.stack(self.outputs) - np.stack(self.inputs)
-        weighted = np.stack([steps[:, 0] * weight, steps[:, 1]], axis=1).reshape(len(steps), -1)
-        differences = weighted[1:] - weighted[:-1]
+        scaled = np.stack([steps[:, 0] * scale, steps[:, 1]], axis=1).reshape(len(steps), -1)
+        differences = scaled[1:] - scaled[:-1]
         gram = differences @ differences.T
         gram.flat[:: len(gram) + 1] += 1e-12 * gram.trace() + 1e-300
-        shares = np.linalg.solve(gram, differences @ weighted[-1])
+        coefficients = np.linalg.solve(gram, differences @ scaled[-1])
         outputs = np.stack(self.outputs)
-        target = outputs[-1] - np.tensordot(shares, outputs[1:] - outputs[:-1], 1)
-        jump = np.clip(target[1] - outputs[-1][1], -3, 3)
-        return np.stack([target[0], np.exp(outputs[-1][1] + jump)])
+        target = outputs[-1] - np.tensordot(coefficients, outputs[1:] - outputs[:-1], 1)
+        change = np.clip(target[1] - outputs[-1][1], -MAX_EXTRAPOLATION, MAX_EXTRAPOLATION)
+        return np.stack([target[0], np.exp(outputs[-1][1] + change)])
 
-    def forget(self):
-        """Drop the past."""
+    def reset(self):
+        """Forget all steps."""
         self.inputs, self.outputs = [], []
+
+
+class OuterPoint(NamedTuple):
+    """Moments of the marginals, and the inner solution for them.
+
+    Parameters
+    ----------
+    moments : array of shape (2, n_units)
+    inner : InnerPoint
+    energy : float
+        E, exact up to what the inner problem was solved to.
+    refined : bool
+        Whether it was solved to rounding.
+    """
+
+    moments: np.ndarray
+    inner: InnerPoint
+    energy: float
+    refined: bool = False
 
 
 def double_loop(problem, state, trace):
     """Minimise the energy over the marginals: the last state, and whether it converged."""
-    bounded = problem.least > -np.inf
-    inner = bounded_maximise if bounded else maximise
+    bounded = problem.min_site_precision > -np.inf
     moments = state.gaussian
-    noise = _noise(problem, moments)
-    point = inner(problem, natural(moments), state.site, 1e-3, max(1e-9, noise))
-    if point is None:
+    precision = 1e-3, max(1e-9, _rounding_error(problem, moments))
+    inner = _solver(problem)(problem, natural(moments), state.site, *precision)
+    if inner is None:
         return state, False
-    anderson, energy, refined = Anderson(), _energy(point, moments), False
-    full = few_units(problem)
+    anderson, point = Anderson(), OuterPoint(moments, inner, _energy(inner, moments))
     for _ in range(problem.max_iter):
-        # At the inner solution both sides have the same moments.
-        residual = gap(moments, _target(problem, point))
-        trace.add(max(residual, 0.0 if bounded else point.gap()), lambda e=energy: float(e))
+        # At the inner solution Gaussian and tilted units have the same moments.
+        residual = mismatch(point.moments, _target(problem, point.inner))
+        inner_residual = 0.0 if bounded else point.inner.mismatch()
+        trace.add(max(residual, inner_residual), lambda e=point.energy: float(e))
         if trace.residuals[-1] <= problem.tol:
-            final = _state(problem, point, bounded)
+            final = _state(problem, point.inner)
             if bounded or (final is not None and final.residual() <= problem.tol):
                 return final or state, True
         if exhausted(problem):
             break
-        goals, slope = _goals(problem, point, moments, full, anderson)
-        noise = _noise(problem, moments)
-        # The energy must be known better than it is about to fall.
-        precise = (
-            max(0.1 * problem.tol, min(1e-3, 0.1 * residual)),
-            max(min(1e-3 * slope, 1e-9), noise),
-        )
-        new = None
-        for goal, site in () if bounded else goals:
-            new = _follow(inner, problem, goal, point, precise, site)
-            if new is not None and _energy(new, goal) <= energy + noise:
-                break
-            anderson.forget()
-            new = None
+        new = _descend(problem, point, residual, anderson)
         if new is None:
-            # Whatever happens, this cannot raise the energy.
-            goal = _target(problem, point)
-            new = _follow(inner, problem, goal, point, precise)
-        if new is None or _energy(new, goal) > energy + 1e-9 * (abs(energy) + 1) + noise:
-            # Unless the energy was not known well enough.
-            exact = inner(problem, natural(moments), point.site, 0.1 * problem.tol, noise)
-            if refined or exact is None:
-                break
-            point, energy, refined = exact, _energy(exact, moments), True
-            continue
-        point, moments, energy, refined = new, goal, _energy(new, goal), False
-    return _state(problem, point, bounded) or state, False
+            break
+        point = new
+    return _state(problem, point.inner) or state, False
 
 
-def _state(problem, point, bounded):
-    """The state at the sites of a point; under a bound with the cavities of the point.
+def _descend(problem, point, residual, anderson):
+    """The next point, or the same with the inner problem solved to rounding; None if stuck."""
+    goals, predicted_decrease = _goals(problem, point, anderson)
+    rounding = _rounding_error(problem, point.moments)
+    # The energy must be known more exactly than its decrease; and so must the inner solution where
+    # the marginals have converged, but not the state with its sites.
+    lowest = 0.1 * problem.tol if residual > problem.tol else 0.0
+    precision = (
+        max(lowest, min(1e-3, 0.1 * residual)),
+        max(min(1e-3 * predicted_decrease, 1e-9), rounding),
+    )
+    for goal, site in goals:
+        new = _follow(problem, goal, point.inner, precision, site)
+        if new is not None and new.energy <= point.energy + rounding:
+            return new
+        anderson.reset()
+    # This cannot raise the energy if the inner problem is solved exactly.
+    new = _follow(problem, _target(problem, point.inner), point.inner, precision)
+    rise = np.inf if new is None else new.energy - point.energy
+    if rise <= rounding:
+        return new
+    if not point.refined:
+        return _refined(problem, point, rounding)
+    return new if rise <= ENERGY_TOLERANCE * (abs(point.energy) + 1) + rounding else None
 
-    Where a bound holds, the Gaussian does not have the moments of the units: what it leaves of its
-    marginals beside the sites is neither bounded nor what the energy was minimised over.
+
+def _refined(problem, point, rounding):
+    """The same point with the inner problem solved to rounding; None if that fails."""
+    marginal = natural(point.moments)
+    inner = _solver(problem)(problem, marginal, point.inner.site, 0.1 * problem.tol, rounding)
+    if inner is None:
+        return None
+    return OuterPoint(point.moments, inner, _energy(inner, point.moments), refined=True)
+
+
+def _solver(problem):
+    """The solver of the inner problem, with or without a bound on precisions."""
+    return bounded_maximise if problem.min_site_precision > -np.inf else maximise
+
+
+def _state(problem, inner):
+    """The state with the sites of an inner solution; under a bound with its cavities.
+
+    Where a bound holds, the Gaussian does not have the moments of the units: its marginals without
+    the sites are neither bounded nor the cavities that the energy was minimised over.
     """
-    state = state_of(problem, point.site)
-    if state is None or not bounded:
+    state = state_of(problem, inner.site)
+    if state is None or problem.min_site_precision == -np.inf:
         return state
-    return state._replace(cavity=point.cavity, tilted=point.tilted)
+    return state._replace(cavity=inner.cavity, tilted=inner.tilted)
 
 
-def _target(problem, point):
-    """Moments of the tilted units; those that are pinned down keep a variance."""
-    mean, var = point.tilted
-    stiffest = STIFFEST * np.maximum(abs(point.cavity[1]), problem.own)
-    return np.stack([mean, np.maximum(var, 1 / stiffest)])
+def _target(problem, inner):
+    """Moments of the tilted units; variances that vanish are bounded from below."""
+    mean, var = inner.tilted
+    scale = np.maximum(abs(inner.cavity[1]), problem.prior_precision)
+    return np.stack([mean, np.maximum(var, 1 / (MAX_RELATIVE_PRECISION * scale))])
 
 
-def _noise(problem, moments):
-    """What rounding does to the energy, whose terms may be large."""
+def _rounding_error(problem, moments):
+    """Rounding error of the energy, whose terms may be large, estimated."""
     return 1e-15 * (moments[0] ** 2 / moments[1]).sum() + 1e-15 * problem.side.n_units
 
 
-def _goals(problem, point, moments, full, anderson):
-    """Marginal moments to try, the most promising ones first; and the fall that is promised."""
+def _goals(problem, point, anderson):
+    """Marginal moments to try with sites to start from, and the predicted decrease of E."""
+    moments, inner = point.moments, point.inner
     try:
-        step, sites, slope = outer_step(problem, point, moments)
-    except np.linalg.LinAlgError:
+        step, sites, predicted_decrease = outer_step(problem, inner, moments)
+    except LinAlgError:
         return (), 0.0
     if not np.isfinite(step).all():
         return (), 0.0
-    lengths = (1.0, 0.3, 0.1)
-    goals = ((moved(moments, step, x), point.site + x * sites) for x in lengths)
-    if not full:
-        goals = chain([(anderson(moments, moved(moments, step, 1.0)), point.site + sites)], goals)
-    return goals, slope
+    if problem.min_site_precision > -np.inf:
+        return (), predicted_decrease
+    goals = ((moved(moments, step, x), inner.site + x * sites) for x in LENGTHS)
+    if not few_units(problem):
+        extrapolated = anderson(moments, moved(moments, step, 1.0))
+        goals = chain([(extrapolated, inner.site + sites)], goals)
+    return goals, predicted_decrease
 
 
-def _energy(point, moments):
-    return point.value + gaussian_log_partition(natural(moments))
+def _energy(inner, moments):
+    """E at marginals of these moments, with the inner solution."""
+    return inner.value + gaussian_log_partition(natural(moments))
 
 
-def _follow(inner, problem, moments, point, precise, guess=None):
-    """The inner solution for new marginals, started so that cavities or sites stay proper."""
-    marginal = natural(moments)
-    starts = point.site, marginal - point.cavity
+def _follow(problem, moments, inner, precision, guess=None):
+    """The point of new marginals, the inner problem started where cavities or sites are proper."""
+    marginal, solve = natural(moments), _solver(problem)
+    starts = inner.site, marginal - inner.cavity
     for site in starts if guess is None else (guess, *starts):
-        new = inner(problem, marginal, site, *precise)
+        new = solve(problem, marginal, site, *precision)
         if new is not None:
-            return new
+            return OuterPoint(moments, new, _energy(new, moments))
     return None

@@ -1,60 +1,24 @@
-"""Expectation propagation for sparse linear models."""
+"""Expectation propagation for sparse linear models.
 
-from dataclasses import dataclass
+The posterior N(y; X w, s2 I) prod p_i(w_i) is approximated by a Gaussian with sites
+exp(t1 w - t2 w^2 / 2) in the place of the priors p_i. With the cavity c = marginal less site of
+every unit, the fixed point is where
+
+    moments of p_i(w) exp(c1 w - c2 w^2 / 2)  =  moments of the Gaussian, for every unit
+
+See `sites` for the state and the energy, `schedules` for the iterations.
+"""
 
 import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
-from fastmf._outcomes import (
-    BOUNDED,
-    CONVERGED,
-    IMPROPER,
-    MESSAGES,
-    OUT_OF_ITERATIONS,
-    STALLED,
-)
 from fastmf._threads import one_blas_thread
-from fastmf.inference.ep import mean_descent, moment_descent
-from fastmf.inference.ep.double_loop import double_loop
-from fastmf.inference.ep.inner_loop import exhausted
-from fastmf.inference.ep.parallel import alone, proper_start, sweeps
-from fastmf.inference.ep.sequential import sequential
-from fastmf.inference.ep.sites import Problem, Trace, energy, first_sites, state_of
-from fastmf.inference.fixed_point import FixedPoint
-from fastmf.inference.gaussian import gaussian_side
+from fastmf.inference.ep.parallel import proper_start, run_one
+from fastmf.inference.ep.result import ExpectationPropagation, result_of
+from fastmf.inference.ep.schedules import SCHEDULES, descent
+from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of, state_of
 from fastmf.models import SparseLinearModel
-from fastmf.priors._protocol import as_dtype
-from fastmf.priors.concatenated import concatenate
-
-# Dampings of the parallel schedule without progress after which descent takes over.
-RETREATS = 3
-SCHEDULES: dict = {}
-# Ways to descend, by which units allow of them.
-WAYS = (moment_descent, mean_descent)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ExpectationPropagation(FixedPoint):
-    """What `expectation_propagation` returns: a `FixedPoint` with the sites and the evidence.
-
-    Parameters
-    ----------
-    sites : array of shape (2, n_units)
-        Linear coefficients t1 and precisions t2 of the Gaussian factors exp(t1 w - t2 w^2 / 2) that
-        stand for the prior. Pass it as `init` to start from here.
-    log_evidence : float
-        `log_partition` with the prior normalised: the log-evidence of a linear model.
-    energies : array of shape (n_iter,), optional
-        Energy of every iteration (of every outer one for "convergent"), with history=True.
-    schedule : str
-        What was run in the end.
-    """
-
-    sites: np.ndarray | None = None
-    log_evidence: float = -np.inf
-    energies: np.ndarray | None = None
-    schedule: str = ""
 
 
 def expectation_propagation(
@@ -75,15 +39,15 @@ def expectation_propagation(
     ----------
     model : SparseLinearModel
     init : None, array of shape (2, n_features) or ExpectationPropagation
-        Sites to start from. None: those that match the prior's own moments.
+        Sites to start from. None: those that match the moments of the prior.
     schedule : {"parallel", "sequential", "convergent", "auto"}, default "parallel"
         Parallel: all sites at once, then the Gaussian anew. Sequential: one site after another,
         each seeing the newest values (exact rank-one updates). Convergent: after a few parallel
         steps, or at once from `init`, descent on an energy that never increases, see Notes. Auto:
-        parallel for longer, and convergent from where it was if that makes no progress, or at once
-        if `init` was found so.
+        parallel for longer, and convergent from there if that makes no progress, or at once if
+        `init` is a result of the convergent schedule.
     damping : float in [0, 1), optional
-        Share of the old sites in the new ones. None: chosen, and raised when the residual does not
+        Weight of the old sites in the new ones. None: adaptive, raised when the residual does not
         fall (parallel); 0 (sequential). The convergent schedule needs none.
     site_precision_min : float, optional
         Smallest precision that a site may have, and a cavity in the convergent schedule: Eq. 13 of
@@ -129,126 +93,39 @@ def expectation_propagation(
     if not isinstance(model, SparseLinearModel):
         raise TypeError(f"model must be a SparseLinearModel, got {type(model).__name__}.")
     check.one_of("schedule", schedule, tuple(SCHEDULES))
-    least = -np.inf
+    bound = -np.inf
     if site_precision_min is not None:
-        least = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)
+        bound = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)
     damping, *options = iteration(damping, tol, max_iter, n_threads)
-    trace = Trace(bool(history))
-    again = schedule == "auto" and getattr(init, "schedule", "") == "convergent"
-    straight = again or (schedule == "convergent" and init is not None)
-    solver = descent if straight else SCHEDULES[schedule]
+    trace = EPTrace(bool(history))
+    was_convergent = isinstance(init, ExpectationPropagation) and init.schedule == "convergent"
+    at_once = schedule == "convergent" and init is not None
+    at_once = at_once or (schedule == "auto" and was_convergent)
+    run = descent if at_once else SCHEDULES[schedule]
     with one_blas_thread(min(model.X.shape)):
-        problem = prepare(model, least, *options)
-        state, outcome, ran = solver(problem, start_of(problem, init), damping, trace)
-        return result(problem, state, outcome, ran, trace, history)
-
-
-def prepare(model, least=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
-    """The problem that a model poses."""
-    # In double precision.
-    prior = concatenate([as_dtype(layer, np.float64) for layer in model.layers])
-    side = gaussian_side(model, n_threads)
-    zero = np.zeros(side.n_units)
-    mean, var = prior.moments(zero, zero)
-    second = mean * mean + var
-    own = 1 / np.where(np.isfinite(second) & (second > 0), second, np.ones(side.n_units))
-    return Problem(side, prior, least, tol, max_iter, n_threads, own, evaluations=[0])
+        problem = problem_of(model, bound, *options)
+        end = run(problem, start_of(problem, init), damping, trace)
+        return result_of(problem, end, trace, history)
 
 
 def start_of(problem, init=None):
-    """The state at these sites, or at the first ones."""
+    """The state with these sites, or with those that match the moments of the priors.
+
+    Parameters
+    ----------
+    problem : EPProblem
+    init : None, array of shape (2, n_units) or ExpectationPropagation
+    """
+    n_units = problem.side.n_units
     if init is None:
-        mean, var = problem.prior.moments(*np.zeros((2, problem.side.n_units)))
-        return alone(problem, proper_start(*first_sites(problem, mean, var)))
-    sites, shape = np.asarray(getattr(init, "sites", init)), (2, problem.side.n_units)
-    if sites.dtype.kind in "fiub" and sites.shape != shape:
-        raise ValueError(f"init must have shape {shape}, got {sites.shape}.")
-    sites = check.rows("init", sites, problem.side.n_units, np.dtype(np.float64))
-    state = state_of(problem, np.stack([sites[0], np.maximum(sites[1], problem.least)]))
+        mean, var = problem.prior.moments(*np.zeros((2, n_units)))
+        return run_one(problem, proper_start(*first_sites(problem, mean, var)))
+    sites = np.asarray(init.sites if isinstance(init, ExpectationPropagation) else init)
+    if sites.dtype.kind in "fiub" and sites.shape != (2, n_units):
+        raise ValueError(f"init must have shape {(2, n_units)}, got {sites.shape}.")
+    sites = check.rows("init", sites, n_units, np.dtype(np.float64))
+    bounded = np.maximum(sites[1], problem.min_site_precision)
+    state = state_of(problem, np.stack([sites[0], bounded]))
     if state is None:
         raise ValueError("init must leave a proper Gaussian: the site precisions are too small.")
     return state
-
-
-def result(problem, state, outcome, ran, trace, history):
-    """What is returned of a state."""
-    log_partition = -energy(problem, state)
-    held = np.isclose(state.proposal[1], problem.least, rtol=1e-6).sum()
-    if held and outcome == OUT_OF_ITERATIONS and ran != "convergent":
-        outcome = BOUNDED
-    zero = np.zeros(problem.side.n_units)
-    normaliser = problem.prior.log_partition(zero, zero).sum()
-    mean, var = state.tilted
-    improper = ~(np.isfinite(mean) & np.isfinite(var))
-    mean, var = np.where(improper, state.gaussian, state.tilted)
-    return ExpectationPropagation(
-        mean=mean,
-        var=var,
-        b=state.cavity[0],
-        a=state.cavity[1],
-        log_partition=log_partition,
-        converged=outcome == CONVERGED,
-        n_iter=len(trace.residuals),
-        residual=state.residual(),
-        message=MESSAGES[outcome],
-        history=np.array(trace.residuals) if history else None,
-        sites=state.site,
-        log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
-        energies=np.array(trace.energies) if history else None,
-        schedule=ran,
-    )
-
-
-# --- schedules ------------------------------------------------------------------------------------
-
-
-def parallel(problem, state, damping, trace):
-    """All sites at once."""
-    return alone(problem, sweeps(problem, state, damping, trace))
-
-
-def one_by_one(problem, state, damping, trace):
-    """Site after site."""
-    state, converged = sequential(problem, state, damping, trace)
-    if converged:
-        return state, CONVERGED, "sequential"
-    done = len(trace.residuals) == problem.max_iter
-    return state, OUT_OF_ITERATIONS if done else IMPROPER, "sequential"
-
-
-def convergent(problem, state, damping, trace):
-    """Descent on the energy, from where the parallel schedule has led."""
-    start, _, _ = alone(problem, sweeps(problem, state, damping, Trace(False), patience=1))
-    return descent(problem, start, damping, trace)
-
-
-def auto(problem, state, damping, trace):
-    """The parallel schedule as long as it makes progress, then descent on the energy."""
-    tried = alone(problem, sweeps(problem, state, damping, trace, RETREATS))
-    return tried if tried[1] == CONVERGED else descent(problem, tried[0], damping, trace)
-
-
-def descent(problem, state, damping, trace):
-    """By the moments, or by the double loop for units and bounds that allow of nothing else."""
-    ways = WAYS if problem.least == -np.inf else ()
-    points = (way.first_point(problem, state) for way in ways)
-    point = next((point for point in points if point is not None), None)
-    before = len(trace.residuals)
-    if point is None:
-        end, converged = double_loop(problem, state, trace)
-    else:
-        end, converged = moment_descent.descend(problem, point, trace)
-    if converged:
-        return end, CONVERGED, "convergent"
-    done = len(trace.residuals) - before == problem.max_iter or exhausted(problem)
-    # Where rounding decides which moments exist, the end may have none.
-    end = end if end.residual() < np.inf else state
-    return end, OUT_OF_ITERATIONS if done else STALLED, "convergent"
-
-
-SCHEDULES |= {
-    "parallel": parallel,
-    "sequential": one_by_one,
-    "convergent": convergent,
-    "auto": auto,
-}

@@ -1,34 +1,34 @@
 """The inner problem of the convergent double loop: sites that maximise a concave function.
 
-At fixed naturals V of the marginals, f(t) = -ln Z(t) - sum ln Zhat(V - t) is concave in the sites
-t. Its gradient is the difference of the moments of the two sides, its curvature the sum of their
-covariances of (w, -w^2/2). Centred at the Gaussian means the Gaussian's share is block-diagonal, S
-and S * S / 2 with S the covariance of w. For few units the steps are Newton's; for many, those of
-L-BFGS preconditioned by the curvature of the most correlated units together, and of each of
-the others on its own.
+At fixed naturals V of the marginals
+
+    f(t) = -ln Z(t) - sum ln Zhat(V - t)
+
+is concave in the sites t. Its gradient is the difference of the moments of Gaussian and tilted
+units, its curvature the sum of their covariances of (w, -w^2 / 2): see `curvature`. For few units
+the steps are Newton's; for many, those of L-BFGS preconditioned by the curvature of the most
+correlated units together, and of each of the others alone.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from numpy.linalg import LinAlgError
 
-from fastmf.inference.ep.sites import gap, tilt
-from fastmf.inference.gaussian.dense import Dense
+from fastmf.inference.ep.curvature import InverseCurvature, few_units
+from fastmf.inference.ep.sites import mismatch, tilted_units
 
-# Up to so many units the steps are Newton's.
-NEWTON = 150
-# With more, so many of them are taken together in the curvature.
-JOINT = 200
-# By which share of the marginals precisions rise to see who is coupled.
-RISE = 1e-3
-STEPS, MEMORY, HALVINGS = 200, 12, 40
+MAX_STEPS, MAX_HALVINGS = 200, 40
+# Of L-BFGS: steps that are kept, and steps after which the preconditioner is computed anew.
+MEMORY, RENEWAL = 12, 5
+# Evaluations of the objective that stand for an iteration of `max_iter`: with few units, and many.
+EVALUATIONS_PER_ITERATION = 20, 2
 # Passes of the bounded problem, each from where the last one has ended.
-PASSES = 5
+MAX_PASSES = 5
 
 
-class Point(NamedTuple):
-    """The inner objective at some sites, and all that its derivatives need.
+class InnerPoint(NamedTuple):
+    """The inner objective with some sites, and all that its derivatives need.
 
     Parameters
     ----------
@@ -47,34 +47,29 @@ class Point(NamedTuple):
         (m, v), (mean, var) = self.gaussian, self.tilted
         return np.stack([mean - m, -((mean - m) * (mean + m) + var - v) / 2])
 
-    def gap(self):
-        """Largest difference of a mean or variance between the two sides."""
-        return gap(self.gaussian, self.tilted)
-
-
-def few_units(problem):
-    """Whether whole matrices of curvatures are affordable."""
-    return isinstance(problem.side, Dense) and problem.side.n_units <= NEWTON
+    def mismatch(self):
+        """Largest difference of a mean or variance between Gaussian and tilted units."""
+        return mismatch(self.gaussian, self.tilted)
 
 
 def evaluate(problem, marginal, site):
-    """The inner objective at these sites; None outside its domain."""
+    """The inner objective with these sites; None outside its domain."""
     problem.evaluations[0] += 1
     moments = problem.side.moments(site)
     if moments is None or not (moments.marginal[1] > 0).all():
         return None
     cavity = marginal - site
-    tilted, log_partition = tilt(problem, cavity)
+    tilted, log_partition = tilted_units(problem, cavity)
     value = -moments.log_partition - log_partition
     if not (np.isfinite(value) and np.isfinite(tilted).all()):
         return None
-    return Point(site, cavity, moments.marginal, tilted, value)
+    return InnerPoint(site, cavity, moments.marginal, tilted, value)
 
 
 def exhausted(problem):
-    """Whether the double loop has had its share of evaluations, which max_iter stands for."""
-    share = 20 if few_units(problem) else 2
-    return problem.evaluations[0] > share * problem.max_iter
+    """Whether the double loop has made all evaluations that `max_iter` allows."""
+    per_iteration = EVALUATIONS_PER_ITERATION[0 if few_units(problem) else 1]
+    return problem.evaluations[0] > per_iteration * problem.max_iter
 
 
 def natural(moments):
@@ -82,185 +77,95 @@ def natural(moments):
     return np.stack([moments[0] / moments[1], 1 / moments[1]])
 
 
-def unit_curvature(problem, point):
-    """Covariance of (e, -e^2/2) under each tilted unit, where e = w - Gaussian mean."""
-    (b, a), (mean, var) = point.cavity, point.tilted
-    # Third and fourth cumulants are derivatives of the variance by b. The step must be small
-    # against the scale of the unit: that of the cavity, or that of the prior if the cavity is flat.
-    weak = 1 / (abs(a) + 1e-12)
-    scale = np.minimum((b * weak) ** 2 + weak, 100 * (1 / problem.own + mean * mean + var))
-    h = 1e-3 / np.sqrt(scale)
-    third, fourth = _higher_cumulants(problem, point, h)
-    # On a half-line a unit may be far from its cavity and much narrower: then nothing but rounding
-    # is left of differences.
-    lost = ~((fourth + 2 * var**2) * var > third**2) & (abs(third) * h < 1e-5 * var)
-    if lost.any():
-        h = np.where(lost, 1e-3 / np.sqrt(np.maximum(var, 1e-300)), h)
-        third, fourth = _higher_cumulants(problem, point, h)
-    shift = mean - point.gaussian[0]
-    mixed = -(third / 2 + shift * var)
-    square = (fourth + 2 * var**2) / 4 + shift * third + shift**2 * var
-    floor = mixed**2 / np.maximum(var, 1e-300)
-    return var, mixed, np.where(square > floor, square, floor)
-
-
-def _higher_cumulants(problem, point, h):
-    """Third and fourth cumulants of the tilted units, from differences of these steps."""
-    (b, a), var = point.cavity, point.tilted[1]
-    (_, up), (_, down) = (tilt(problem, np.stack([b + s * h, a]))[0] for s in (1, -1))
-    return (up - down) / (2 * h), (up - 2 * var + down) / h**2
-
-
-def centred(mean, vector):
-    """A gradient by (t1, t2) in coordinates (t1 - mean t2, t2)."""
-    return np.stack([vector[0], vector[1] + mean * vector[0]])
-
-
-def active_units(problem, point):
-    """The units whose couplings the curvature knows: those most correlated with all the others.
-
-    At most JOINT. Sums of squared correlations r are by how much variances fall when the precisions
-    of all units rise together: d ln v_i = -sum_j r_ij^2 v_j dt2_j. (The share 1 - t2 v of a unit's
-    precision that is not its own is no measure: with negative sites about, it may cancel.)
-    """
-    var, n = point.gaussian[1], problem.side.n_units
-    if few_units(problem) or n <= JOINT:
-        return np.arange(n)
-    closer = problem.side.moments(np.stack([point.site[0], point.site[1] + RISE / var]))
-    # Without proper moments, of a Gaussian that rounding decides on, any units do, only slower.
-    left = var if closer is None else closer.marginal[1] / var
-    return np.sort(np.argpartition(left, JOINT)[:JOINT])
-
-
-def joint_curvature(problem, point, active, own):
-    """Curvature of the inner objective by (t1, t2) of the active units, centred."""
-    covariance = problem.side.covariance(point.site, active)
-    n = len(active)
-    curvature = np.zeros((2 * n, 2 * n))
-    curvature[:n, :n] = covariance
-    curvature[n:, n:] = covariance * covariance / 2
-    var, mixed, square = own[:, active]
-    curvature[:n, n:] = curvature[n:, :n] = np.diag(mixed)
-    curvature.flat[:: 2 * n + 1] += np.concatenate([var, square])
-    return curvature
-
-
-def factorised(matrix):
-    """A function that solves with a positive definite matrix of any scales."""
-    scale = 1 / np.sqrt(matrix.diagonal())
-    factor = cho_factor(scale[:, None] * matrix * scale, check_finite=False)
-
-    def solve(right):
-        column = scale if right.ndim == 1 else scale[:, None]
-        return column * cho_solve(factor, column * right, check_finite=False)
-
-    return solve
-
-
-class Curvature:
-    """Inverse of the curvature: the active units together, every other unit on its own."""
-
-    def __init__(self, problem, point):
-        own = np.array(unit_curvature(problem, point))
-        self.mean, marginal = point.gaussian
-        self.first, self.mixed, self.second = own
-        self.first, self.second = self.first + marginal, self.second + marginal**2 / 2
-        self.determinant = self.first * self.second - self.mixed**2
-        self.active = active_units(problem, point)
-        self.joint = factorised(joint_curvature(problem, point, self.active, own))
-
-    def __call__(self, vector):
-        """Product with a vector of shape (2, n_units)."""
-        one, two = centred(self.mean, vector)
-        step = np.stack([self.second * one - self.mixed * two, self.first * two - self.mixed * one])
-        step /= self.determinant
-        right = np.concatenate([one[self.active], two[self.active]])
-        step[:, self.active] = self.joint(right).reshape(2, -1)
-        step[0] += self.mean * step[1]
-        return step
-
-
-class QuasiNewton:
+class LBFGS:
     """L-BFGS steps: products of past steps and changes of the gradient correct the curvature."""
 
     def __init__(self, problem):
         self.problem, self.pairs, self.last, self.age = problem, [], None, 0
 
     def __call__(self, point):
-        """The next step uphill."""
+        """The next ascent step."""
         gradient = point.gradient()
         if self.last is not None:
             s, y = point.site - self.last[0], self.last[1] - gradient
             if (s * y).sum() > 1e-12 * np.sqrt((s * s).sum() * (y * y).sum()):
                 self.pairs = [*self.pairs[-MEMORY + 1 :], (s, y, 1 / (s * y).sum())]
-        if self.age % 5 == 0:
-            self.inverse = Curvature(self.problem, point)
+        if self.age % RENEWAL == 0:
+            self.inverse = InverseCurvature.at(self.problem, point)
         self.age += 1
         self.last = point.site, gradient
-        q, shares = gradient, []
+        q, coefficients = gradient, []
         for s, y, rho in reversed(self.pairs):
-            shares.append(rho * (s * q).sum())
-            q = q - shares[-1] * y
+            coefficients.append(rho * (s * q).sum())
+            q = q - coefficients[-1] * y
         step = self.inverse(q)
-        for (s, y, rho), share in zip(self.pairs, reversed(shares), strict=True):
-            step = step + s * (share - rho * (y * step).sum())
+        for (s, y, rho), alpha in zip(self.pairs, reversed(coefficients), strict=True):
+            step = step + s * (alpha - rho * (y * step).sum())
         return step
 
-    def forget(self):
-        """Start again from the plain curvature."""
+    def reset(self):
+        """Start again from the curvature alone."""
         self.pairs, self.last, self.age = [], None, 0
 
 
 def maximise(problem, marginal, site, tol, decrement):
     """The sites that maximise the inner objective, from sites inside its domain.
 
-    Ends when Newton's model promises less than `decrement`, and the two sides agree to `tol`.
+    Ends when the predicted rise is below `decrement`, and Gaussian and tilted units agree to `tol`.
     """
     point = evaluate(problem, marginal, site)
     if point is None:
         return None
     newton = few_units(problem)
-    direction = QuasiNewton(problem)
-    for _ in range(STEPS):
-        distance = point.gap()
+    direction = LBFGS(problem)
+    for _ in range(MAX_STEPS):
         gradient = point.gradient()
         try:
-            step = Curvature(problem, point)(gradient) if newton else direction(point)
-        except np.linalg.LinAlgError:
+            inverse = InverseCurvature.at(problem, point) if newton else None
+            step = inverse(gradient) if newton else direction(point)
+        except LinAlgError:
             newton, step = False, direction(point)
-        slope = (step * gradient).sum()
-        if not slope > 0:
-            direction.forget()
+        derivative = (step * gradient).sum()
+        if not derivative > 0:
+            direction.reset()
             step = direction(point)
-            slope = (step * gradient).sum()
-        if (slope <= decrement and distance <= tol) or exhausted(problem):
+            derivative = (step * gradient).sum()
+        ended = derivative <= decrement and point.mismatch() <= tol
+        if ended or exhausted(problem):
             break
-        rounding = 1e-13 * (abs(point.value) + 1) * 10
-        length, new = 1.0, None
-        for _ in range(HALVINGS):
-            trial = evaluate(problem, marginal, point.site + length * step)
-            if trial is not None and (
-                trial.value >= point.value + 1e-4 * length * slope
-                or (length * slope < rounding and trial.gap() < distance)
-            ):
-                new = trial
-                break
-            length /= 2 if length > 0.1 else 5
+        new = _line_search(problem, marginal, point, step, derivative)
         if new is None:
             break
         point = new
     return point
 
 
+def _line_search(problem, marginal, point, step, derivative):
+    """The first point along the step that is high enough; None if there is none."""
+    rounding, length = 1e-12 * (abs(point.value) + 1), 1.0
+    for _ in range(MAX_HALVINGS):
+        new = evaluate(problem, marginal, point.site + length * step)
+        if new is not None:
+            hidden = length * derivative < rounding
+            if new.value >= point.value + 1e-4 * length * derivative:
+                return new
+            if hidden and new.mismatch() < point.mismatch():
+                return new
+        length /= 2 if length > 0.1 else 5
+    return None
+
+
 def bounded_maximise(problem, marginal, site, tol, decrement):
-    """The same with site and cavity precisions of at least `problem.least` (Eq. 13).
+    """The same with site and cavity precisions of at least `problem.min_site_precision` (Eq. 13).
 
     Begins anew where a pass has ended, in other units, until that gains less than `decrement`.
     """
-    most = np.maximum(marginal[1] - problem.least, problem.least)
-    point = evaluate(problem, marginal, np.stack([site[0], np.clip(site[1], problem.least, most)]))
-    for _ in range(PASSES if point is not None else 0):
-        new = _bounded_pass(problem, marginal, point, most)
+    lowest = problem.min_site_precision
+    highest = np.maximum(marginal[1] - lowest, lowest)
+    start = np.stack([site[0], np.clip(site[1], lowest, highest)])
+    point = evaluate(problem, marginal, start)
+    for _ in range(MAX_PASSES if point is not None else 0):
+        new = _bounded_pass(problem, marginal, point, highest)
         if new is None or new.value <= point.value:
             break
         gained, point = new.value - point.value, new
@@ -269,13 +174,14 @@ def bounded_maximise(problem, marginal, site, tol, decrement):
     return point
 
 
-def _bounded_pass(problem, marginal, point, most):
+def _bounded_pass(problem, marginal, point, highest):
+    """L-BFGS-B from a point; None if it ends outside the domain."""
     from scipy.optimize import minimize  # costs more than all else at import
 
-    n = len(most)
-    # In units of the curvature of each unit alone, or quasi-Newton hardly moves.
-    blocks = Curvature(problem, point)
-    scale = np.stack([1 / np.sqrt(blocks.first), 1 / np.sqrt(blocks.second)])
+    n = len(highest)
+    # In units of the curvature of each unit alone, or L-BFGS-B hardly moves.
+    curvature = InverseCurvature.at(problem, point)
+    scale = np.stack([1 / np.sqrt(curvature.first), 1 / np.sqrt(curvature.second)])
 
     def objective(x):
         point = evaluate(problem, marginal, x.reshape(2, n) * scale)
@@ -283,8 +189,9 @@ def _bounded_pass(problem, marginal, point, most):
             return np.inf, np.zeros(2 * n)
         return -point.value, -(point.gradient() * scale).ravel()
 
-    low = np.concatenate([np.full(n, -np.inf), np.full(n, problem.least) / scale[1]])
-    high = np.concatenate([np.full(n, np.inf), most / scale[1]])
+    unbounded = np.full(n, np.inf)
+    low = np.concatenate([-unbounded, problem.min_site_precision / scale[1]])
+    high = np.concatenate([unbounded, highest / scale[1]])
     found = minimize(
         objective, (point.site / scale).ravel(), jac=True, method="L-BFGS-B",
         bounds=np.stack([low, np.maximum(low, high)], axis=1),

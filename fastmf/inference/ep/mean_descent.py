@@ -1,50 +1,56 @@
-"""Descent on the energy of adaptive TAP for units of two values, whose variance follows the mean.
+"""Descent on the energy of adaptive TAP by the means of binary units.
 
-Such units have no tilt for arbitrary moments, so that the means alone are free. With v(m) their
-variances, -Q the quadratic form of the couplings and H the entropies of the units, the energy is
+The variance of a unit of two values follows from its mean, so that the means alone are free. With
+v(m) the variances, -Q the quadratic form of the couplings and H the entropies of the units, the
+energy is
 
     E(m) = -Q(m) - sum H(m) + max over t2 of [ln det A - sum t2 v(m)] / 2 + sum ln(e v(m)) / 2
 
-where A is the precision of the Gaussian with sites of precision t2: the energy of `descent` at
-v = v(m). The maximum is at the sites that give the Gaussian these variances; the problem is
+where A is the precision of the Gaussian with sites of precision t2: the energy of `moment_descent`
+at v = v(m). The maximum is at the sites that give the Gaussian these variances; the problem is
 concave and, in logarithms, close to a linear one whose matrix is R, the squared correlations. With
 u the derivative of ln v by m, the Hessian of E is
 
     A + diag(u) (R^-1 - 1) diag(u) / 2
 
-so that regular expectation propagation, whose step is A^-1, is lost where many units are
-correlated: R^-1 - 1 is then far from positive, and A does not know it.
+The parallel schedule, whose step is A^-1, does not converge where many units are correlated:
+R^-1 - 1 is then far from positive, and not a part of A.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from numpy.linalg import LinAlgError
 
-from fastmf.inference.ep.moment_descent import downhill
-from fastmf.inference.ep.sites import state_of, tilt
+from fastmf._common.linalg import Cholesky, cholesky, newton_step
+from fastmf.inference.ep.sites import state_of, tilted_units
 
-# Matrices of all units are made: beyond so many they are too large.
-MOST = 2500
-# Where the values of a unit are seen.
-FAR = 1e6
-# Share of the largest variance that all variances are raised by: below, those of the sites would be
-# lost in the rounding of their inverses.
-RAISED = 1e-10
+# Matrices of all units are made: for more units they are too large.
+MAX_UNITS = 2500
+# Linear tilt at which a unit has one of its two values.
+SATURATING_FIELD = 1e6
+# Largest error of the variance, in units of the squared distance of the values, of a binary unit.
+VARIANCE_TOLERANCE = 1e-9
+# Added to all variances, in units of the squared distance of the values: those of smaller ones
+# would be lost in the rounding of the inverses of sites.
+VARIANCE_FLOOR = 1e-10
+# Added to the diagonal of the squared correlations, so that they have an inverse.
+RIDGE = 1e-12
+# Smallest curvature, in units of the inverse variances, where the energy is not convex.
+MIN_CURVATURE = 0.01
 # Longest change of log-odds in a step.
-LONGEST = 2.0
-# Steps towards the sites that match the variances, how often correlations are computed anew, and
-# what the energy may be wrong by, as a share of the fall that is promised.
-MATCHING, RENEWED, WRONG = 60, 6, 1e-3
-HALVINGS = 30
+MAX_LOG_ODDS_STEP = 2.0
+# Steps towards the sites that match the variances, how often correlations are computed anew, the
+# error of the energy in units of its predicted decrease, and halvings of a step.
+MATCHING_STEPS, RENEWAL, ENERGY_TOLERANCE, MAX_HALVINGS = 60, 6, 1e-3, 30
 
 
-class Units(NamedTuple):
-    """Units of two values that couplings hold together.
+class BinaryUnits(NamedTuple):
+    """Units of two values and their couplings.
 
     Parameters
     ----------
-    problem : Problem
+    problem : EPProblem
     low, high : array of shape (n_units,)
         Their values.
     form : Dense
@@ -57,195 +63,220 @@ class Units(NamedTuple):
     form: object
 
 
-class Point(NamedTuple):
-    """Means, and sites that give the Gaussian the variances that go with them.
+class MatchingSites(NamedTuple):
+    """Sites that give the Gaussian wanted variances, or start the search for them.
 
     Parameters
     ----------
-    units : Units
+    precision : array of shape (n_units,)
+    marginal : array of shape (n_units,)
+        Variances of the Gaussian.
+    correlations : Cholesky
+        Of the squared correlations.
+    value : float
+        Half the log-determinant less half the product of precisions and variances, at its maximum.
+    """
+
+    precision: np.ndarray
+    marginal: np.ndarray
+    correlations: Cholesky
+    value: float
+
+
+class MeanPoint(NamedTuple):
+    """Means, and sites that give the Gaussian the variances that follow from them.
+
+    Parameters
+    ----------
+    units : BinaryUnits
     field : array of shape (n_units,)
         Tilt of each unit that gives it its mean.
     mean, var : array of shape (n_units,)
-    precision : array of shape (n_units,)
-        Of the sites.
-    marginal : array of shape (n_units,)
-        Variances of the Gaussian.
-    correlations : tuple
-        Factor of the squared correlations.
-    value, noise : float
-        The energy, and what rounding may do to it.
+    sites : MatchingSites
+    value, rounding_error : float
+        The energy and its rounding error, estimated.
     """
 
-    units: Units
+    units: BinaryUnits
     field: np.ndarray
     mean: np.ndarray
     var: np.ndarray
-    precision: np.ndarray
-    marginal: np.ndarray
-    correlations: tuple
+    sites: MatchingSites
     value: float
-    noise: float
+    rounding_error: float
 
     def state(self, problem):
-        """The state of regular expectation propagation at these sites."""
-        linear = self.precision * self.mean - self.pull()
-        return state_of(problem, np.stack([linear, self.precision]))
+        """The state of expectation propagation with these sites."""
+        precision = self.sites.precision
+        linear = precision * self.mean - self.coupling_field()
+        return state_of(problem, np.stack([linear, precision]))
 
-    def step(self, _, caution):
+    def step(self, _, levenberg):
         """Newton's step from here, with this parameter of Levenberg's."""
-        return Step(self, caution)
+        return MeanStep(self, levenberg)
 
-    def pull(self):
-        """Derivative of Q: what the units do to each other."""
+    def coupling_field(self):
+        """Derivative of Q by the means."""
         return self.units.form.field - self.units.form.precision @ self.mean
 
-    def slopes(self):
-        """Derivatives of ln v by the means."""
+    def log_variance_gradient(self):
+        """Derivatives u of ln v by the means."""
         return (self.units.low + self.units.high - 2 * self.mean) / self.var
 
     def gradient(self):
         """Derivative of the energy by the means."""
-        # Cavities of the Gaussian do not feel by how much their own variance is off.
-        cavity = 1 / self.marginal - self.precision
-        return self.field - self.pull() + self.slopes() * self.var * cavity / 2
+        # The cavity precision of the Gaussian is, to first order, free of errors of its variance.
+        cavity = 1 / self.sites.marginal - self.sites.precision
+        by_var = self.log_variance_gradient() * self.var * cavity / 2
+        return self.field - self.coupling_field() + by_var
 
 
 def first_point(problem, state):
-    """The point with the tilted means of a state; None if it is not for these units."""
+    """The point with the tilted means of a state; None if units are not binary, or too many."""
     n, zero = problem.side.n_units, np.zeros(problem.side.n_units)
-    if n > MOST:
+    if n > MAX_UNITS:
         return None
-    low, high = (tilt(problem, np.stack([zero + side, zero]))[0][0] for side in (-FAR, FAR))
-    (mean, var), _ = tilt(problem, np.stack([zero, zero]))
+    low, high = (
+        tilted_units(problem, np.stack([zero + field, zero]))[0][0]
+        for field in (-SATURATING_FIELD, SATURATING_FIELD)
+    )
+    (mean, var), _ = tilted_units(problem, np.stack([zero, zero]))
     size = (high - low) ** 2
-    if not (abs((mean - low) * (high - mean) - var) <= 1e-9 * size).all() or not size.all():
+    binary = abs((mean - low) * (high - mean) - var) <= VARIANCE_TOLERANCE * size
+    if not binary.all() or not size.all():
         return None
-    units = Units(problem, low, high, problem.side.dense())
+    units = BinaryUnits(problem, low, high, problem.side.dense())
     c1, c2 = state.cavity
     field = c1 - c2 * (low + high) / 2
     inverse = problem.side.inverse(state.site[1])
     if inverse is None:
         return None
-    correlations = _correlations(inverse)
-    return _point(units, field, state.site[1], state.gaussian[1], correlations, 0.0)
+    start = MatchingSites(state.site[1], state.gaussian[1], _correlations(inverse), np.nan)
+    return evaluate(units, field, start, 0.0)
 
 
 def _correlations(inverse):
-    """Factor of the squared correlations of a Gaussian."""
+    """Factorisation of the squared correlations of a Gaussian."""
     covariance = inverse.covariance(slice(None))
     scale = 1 / np.sqrt(covariance.diagonal())
     covariance *= scale[:, None]
     covariance *= scale
     np.square(covariance, out=covariance)
-    covariance.flat[:: len(scale) + 1] += 1e-12
-    return cho_factor(covariance, lower=True, overwrite_a=True, check_finite=False)
+    covariance.flat[:: len(scale) + 1] += RIDGE
+    return cholesky(covariance, overwrite=True)
 
 
-def _point(units, field, precision, marginal, correlations, fall):
-    """The point of these fields, its sites sought from others; None if they are not found."""
-    problem, form = units.problem, units.form
-    (mean, var), log_partition = tilt(problem, np.stack([field, 0 * field]))
-    var = var + RAISED * (units.high - units.low) ** 2
-    terms = np.stack([field * mean, -mean * (form.field - form.precision @ mean / 2), np.log(var)])
-    noise = 1e-15 * (abs(terms).sum() + abs(log_partition))
-    terms[2] = (terms[2] + 1) / 2
-    error = max(WRONG * fall, (0.1 * problem.tol) ** 2)
-    found = _matching(problem.side, form, var, precision, marginal, correlations, error, noise)
-    if found is None or not np.isfinite(terms).all():
-        return None
-    precision, marginal, correlations, gaussian = found
-    value = terms.sum() - log_partition + gaussian
-    return Point(units, field, mean, var, precision, marginal, correlations, value, noise)
+def evaluate(units, field, start, predicted_decrease):
+    """The point of these fields; None if no sites with its variances are found.
 
-
-def _matching(side, form, var, precision, marginal, correlations, error, noise):
-    """Precisions of sites that give the Gaussian these variances, from others.
-
-    Ends when less than `error` is to be gained, or no step gets nearer because of rounding, which
-    makes less than `noise`.
-
-    Returns
-    -------
-    tuple or None
-        Precisions, variances, factor of the squared correlations, and half the log-determinant
-        less the product of precisions and variances.
+    Parameters
+    ----------
+    units : BinaryUnits
+    field : array of shape (n_units,)
+    start : MatchingSites
+    predicted_decrease : float
+        Of the energy, which is computed more exactly than that.
     """
-    plain = -form.field
-    offset = len(var) * np.log(2 * np.pi) / 2
-
-    def evaluated(precision):
-        inverse = side.inverse(precision)
-        if inverse is None:
-            return None
-        moments = inverse.moments(plain)
-        value = offset - moments.log_partition - precision @ var / 2
-        return (inverse, moments.marginal[1], value) if np.isfinite(value) else None
-
-    start, before = evaluated(precision), np.inf
-    if start is None:
+    problem, form = units.problem, units.form
+    (mean, var), log_partition = tilted_units(problem, np.stack([field, 0 * field]))
+    var = var + VARIANCE_FLOOR * (units.high - units.low) ** 2
+    terms = np.stack([field * mean, -mean * (form.field - form.precision @ mean / 2), np.log(var)])
+    rounding = 1e-15 * (abs(terms).sum() + abs(log_partition))
+    terms[2] = (terms[2] + 1) / 2
+    error = max(ENERGY_TOLERANCE * predicted_decrease, (0.1 * problem.tol) ** 2)
+    sites = _matching_sites(units, var, start, error, rounding)
+    if sites is None or not np.isfinite(terms).all():
         return None
-    value = start[2]
-    for k in range(MATCHING):
+    value = terms.sum() - log_partition + sites.value
+    return MeanPoint(units, field, mean, var, sites, value, rounding)
+
+
+def _matching_sites(units, var, start, error, rounding):
+    """Sites that give the Gaussian these variances; None if they are not found.
+
+    Ends when the value is known to `error`, or rounding, of which `rounding` is an estimate, stops
+    its rise.
+    """
+    side, linear = units.problem.side, -units.form.field
+    precision, marginal, correlations, _ = start
+    point, last = _matching_value(side, linear, var, precision), np.inf
+    if point is None:
+        return None
+    value = point[2]
+    for k in range(MATCHING_STEPS):
         scale = np.sqrt(var * marginal)
-        rest = (marginal - var) / scale
-        step = cho_solve(correlations, rest, check_finite=False)
-        slope = step @ rest / 2
-        if slope <= error or before / 4 < slope <= noise:
-            # With what is left to gain, or points would seem lower the less they are known.
-            return precision, marginal, correlations, value + slope / 2
-        length, before = 1.0, slope
-        for _ in range(HALVINGS):
-            new = evaluated(precision + length * step / scale)
-            if new is not None and new[2] >= value + 1e-4 * length * slope - 1e-13 * abs(value):
+        difference = (marginal - var) / scale
+        step = correlations.solve(difference)
+        derivative = step @ difference / 2
+        if derivative <= error or last / 4 < derivative <= rounding:
+            # With the rise that is left to expect, or the energy would be lower the larger its
+            # error.
+            return MatchingSites(precision, marginal, correlations, value + derivative / 2)
+        length, last = 1.0, derivative
+        for _ in range(MAX_HALVINGS):
+            new = _matching_value(side, linear, var, precision + length * step / scale)
+            enough = value + 1e-4 * length * derivative - 1e-13 * abs(value)
+            if new is not None and new[2] >= enough:
                 break
             length /= 2
         else:
             return None
         precision = precision + length * step / scale
         inverse, marginal, value = new
-        if length < 1 or k % RENEWED == RENEWED - 1:
+        if length < 1 or k % RENEWAL == RENEWAL - 1:
             correlations = _correlations(inverse)
     return None
 
 
-class Step:
+def _matching_value(side, linear, var, precision):
+    """Inverse, variances and value of `MatchingSites` with these precisions; None if improper."""
+    inverse = side.inverse(precision)
+    if inverse is None:
+        return None
+    moments = inverse.moments(linear)
+    value = len(var) * np.log(2 * np.pi) / 2 - moments.log_partition - precision @ var / 2
+    return (inverse, moments.marginal[1], value) if np.isfinite(value) else None
+
+
+class MeanStep:
     """Newton's step on the energy from a point, with Levenberg's term in units of the variances.
 
     Parameters
     ----------
-    point : Point
-    caution : float
+    point : MeanPoint
+    levenberg : float
         Levenberg's parameter.
 
     Attributes
     ----------
-    slope : float
-        Derivative of the energy along the step.
+    point : MeanPoint
+        The same point, its sites computed anew.
+    derivative : float
+        Of the energy along the step.
     """
 
-    def __init__(self, point, caution):
+    def __init__(self, point, levenberg):
         units, n = point.units, len(point.mean)
-        correlations = _correlations(units.problem.side.inverse(point.precision))
-        # Known better than on the way here: with these correlations that costs little.
-        point = _point(units, point.field, point.precision, point.marginal, correlations, 0.0)
+        correlations = _correlations(units.problem.side.inverse(point.sites.precision))
+        # As exactly as can be: from here with these correlations that costs little.
+        start = point.sites._replace(correlations=correlations)
+        self.point = point = evaluate(units, point.field, start, 0.0)
         if point is None:
-            raise LinAlgError("the sites of the point are not to be had.")
-        self.point = point
+            raise LinAlgError("the sites of the point are not found.")
         scale = np.sqrt(point.var)
-        inverse = cho_solve(correlations, np.eye(n), check_finite=False)
-        inverse.flat[:: n + 1] -= 1
-        slopes, gradient = scale * point.slopes(), scale * point.gradient()
-        hessian = slopes[:, None] * inverse * (slopes / 2)
+        excess = correlations.solve(np.eye(n))
+        excess.flat[:: n + 1] -= 1
+        by_mean, gradient = scale * point.log_variance_gradient(), scale * point.gradient()
+        hessian = by_mean[:, None] * excess * (by_mean / 2)
         hessian += scale[:, None] * units.form.precision * scale
-        hessian.flat[:: n + 1] += point.precision * point.var + caution
-        longest = LONGEST / (units.high - units.low)
-        step = -downhill((hessian + hessian.T) / 2, gradient) / scale
+        hessian.flat[:: n + 1] += point.sites.precision * point.var + levenberg
+        longest = MAX_LOG_ODDS_STEP / (units.high - units.low)
+        step = newton_step(hessian, gradient, MIN_CURVATURE) / scale
         self.fields = np.clip(step, -longest, longest)
-        self.slope = gradient @ (scale * self.fields)
+        self.derivative = gradient @ (scale * self.fields)
 
     def at(self, length):
-        """The point at some length along the step; None if there is none."""
+        """The point at some length along the step; None if its sites are not found."""
         point = self.point
-        fall = -length * self.slope
-        return _point(point.units, point.field + length * self.fields, point.precision,
-                      point.marginal, point.correlations, fall)  # fmt: skip
+        field = point.field + length * self.fields
+        return evaluate(point.units, field, point.sites, -length * self.derivative)

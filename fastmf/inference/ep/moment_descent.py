@@ -7,42 +7,45 @@ units, under cavities c, have in common. For any such moments there is an energy
             + sum max over c of [c1 m - c2 (m^2 + v) / 2 - ln Zhat(c)] + sum ln(2 pi e v) / 2
 
 whose stationary points are the fixed points, with the value of the energy of the double loop there
-(`convergent`; it is the Gibbs free energy of Opper & Winther 2005). With the sites as variables the
-moments are those of the Gaussian, and the first maximum needs no search; the second is a search
-unit by unit. So one factorisation gives the energy exactly, without an inner loop, and descent is
-a matter of good directions:
+(`double_loop`; it is the Gibbs free energy of Opper & Winther 2005). Its derivatives are
+
+    by m:   t1 + c1 - (t2 + c2) m
+    by v:   (1 / v - t2 - c2) / 2
+
+With the sites as variables the moments are those of the Gaussian, and the first maximum needs no
+search; the second is a search unit by unit (`match_cavities`). So one factorisation gives the
+energy exactly, without an inner loop. The Hessian is
 
     by m:   X'X / s2 and a diagonal. All units together, by one more factorisation.
     by v:   with S the covariance, (S * S)^-1 / 2 and a diagonal. Off its diagonal, S * S matters
             for the most correlated units: those are taken together, the others one by one.
 
-This is how Seeger & Nickisch (2011) decouple means from variances, but in Newton's model instead of
-in nested loops. Levenberg's term, in units of the marginals' own curvature, keeps steps short where
-the model is poor. Units of which the variance follows from the mean (binary ones) have no tilt for
-arbitrary m and v: `two_valued` is for them.
+Decoupled means and variances are those of Seeger & Nickisch (2011), here in the quadratic model of
+Newton's method instead of in nested loops. Levenberg's term, in units of the marginals' own
+curvature, keeps steps short where the quadratic model is poor. For binary units, whose variance
+follows from the mean, no cavity gives arbitrary m and v: see `mean_descent`.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError
-from scipy.linalg.lapack import dposv
+from numpy.linalg import LinAlgError
 
-from fastmf.inference.ep.inner_loop import active_units, unit_curvature
-from fastmf.inference.ep.sites import per_unit, state_from
-from fastmf.inference.gaussian.side import Moments
+from fastmf._common.linalg import newton_step, solve_positive_definite
+from fastmf.inference.ep.curvature import active_units, unit_curvature
+from fastmf.inference.ep.sites import per_unit, state_with_moments
+from fastmf.inference.gaussian.side import GaussianMoments
 from fastmf.kernels.sites import match_cavities
 
-# Levenberg's parameter: at the start, and where it is given up.
-FIRST, LAST = 1.0, 1e8
-LENGTHS = 1.0, 0.3, 0.1
-# Smallest curvature, in units of the diagonal, where the model is not convex.
-FLATTEST = 0.01
-# So many times the estimated rounding of the energy, differences of it tell nothing.
-BLIND = 100
+# Smallest curvature, in units of the diagonal, where the energy is not convex.
+MIN_CURVATURE = 0.01
+# Added to the diagonal of the squared correlations, so that they have an inverse.
+RIDGE = 1e-12
+# Largest change of a variance in a step, in units of it, where units are taken one by one.
+MAX_RELATIVE_CHANGE = 2
 
 
-class Point(NamedTuple):
+class MomentPoint(NamedTuple):
     """Sites, the moments of the Gaussian, and cavities that give the units the same moments.
 
     Parameters
@@ -53,8 +56,8 @@ class Point(NamedTuple):
         Of the Gaussian.
     value : float
         The energy.
-    noise : float
-        What rounding may do to it.
+    rounding_error : float
+        Of the energy, estimated.
     """
 
     site: np.ndarray
@@ -63,24 +66,25 @@ class Point(NamedTuple):
     inverse: object
     log_partition: float
     value: float
-    noise: float
+    rounding_error: float
 
     @property
     def tilted(self):
-        """Moments of the units."""
+        """Moments of the units under their cavities."""
         return self.gaussian
 
     def state(self, problem):
-        """The state of regular expectation propagation at these sites."""
-        return state_from(problem, self.site, Moments(self.gaussian, self.log_partition))
+        """The state of expectation propagation with these sites."""
+        moments = GaussianMoments(self.gaussian, self.log_partition)
+        return state_with_moments(problem, self.site, moments)
 
-    def step(self, problem, caution):
+    def step(self, problem, levenberg):
         """Newton's step from here, with this parameter of Levenberg's."""
-        return Step(problem, self, caution)
+        return MomentStep(problem, self, levenberg)
 
 
 def first_point(problem, state):
-    """The point of a state; None if the units have no tilts with the moments of the Gaussian."""
+    """The point of a state; None if no cavities give the units the moments of the Gaussian."""
     return evaluate(problem, state.site, state.cavity)
 
 
@@ -93,9 +97,8 @@ def evaluate(problem, site, cavity):
     mean, var = moments.marginal
     if not (var > 0).all():
         return None
-    cavity, log_partition = cavity.copy(), np.empty(len(mean))
-    per_unit(match_cavities, problem, len(mean), problem.own, moments.marginal, None, cavity,
-             log_partition)  # fmt: skip
+    outputs = cavity, log_partition = cavity.copy(), np.empty(len(mean))
+    per_unit(match_cavities, problem, (problem.prior_precision, moments.marginal), outputs)
     second = (mean * mean + var) / 2
     terms = np.stack([*(site * [mean, -second]), *(cavity * [mean, -second]), -log_partition,
                       np.log(2 * np.pi * np.e * var) / 2])  # fmt: skip
@@ -103,76 +106,66 @@ def evaluate(problem, site, cavity):
     if not np.isfinite(value):
         return None
     sizes = abs(terms).sum() + abs(moments.log_partition) + abs(problem.side.constant)
-    noise = 1e-15 * sizes
-    return Point(site, moments.marginal, cavity, inverse, moments.log_partition, value, noise)
+    error = 1e-15 * sizes
+    return MomentPoint(site, moments.marginal, cavity, inverse, moments.log_partition, value, error)
 
 
-class Step:
+class MomentStep:
     """Newton's step on the energy from a point, with Levenberg's term.
 
     Parameters
     ----------
-    problem : Problem
-    point : Point
-    caution : float
+    problem : EPProblem
+    point : MomentPoint
+    levenberg : float
         Levenberg's parameter.
 
     Attributes
     ----------
-    slope : float
-        Derivative of the energy along the step, by the model.
+    derivative : float
+        Of the energy along the step.
     """
 
-    def __init__(self, problem, point, caution):
+    def __init__(self, problem, point, levenberg):
         (mean, var), (t1, t2), (c1, c2) = point.gaussian, point.site, point.cavity
-        self.problem, self.point, by_mean = problem, point, t1 + c1 - (t2 + c2) * mean
-        by_var = (1 / var - c2 - t2) / 2
-        first, mixed, second = unit_curvature(problem, point)
-        determinant = first * second - mixed * mixed
-        if not (determinant > 0).all():
-            raise LinAlgError("the curvature of a unit is lost in rounding.")
-        # Curvature of the units on their own by m, by m and v, and by v; that of S * S, the share
-        # of the Gaussian, is added to the last one unit by unit.
-        one = second / determinant - c2 + caution / var
-        both = mixed / determinant / 2
-        two = first / determinant / 4 + caution / (2 * var * var)
+        self.problem, self.point = problem, point
+        by_mean, by_var = t1 + c1 - (t2 + c2) * mean, (1 / var - c2 - t2) / 2
+        by_means, mixed, by_vars = _unit_hessian(problem, point, levenberg)
         active = active_units(problem, point)
         others = np.ones(len(mean), bool)
         others[active] = False
         # The others' variances are eliminated.
-        share = np.where(others, both / two, 0.0)
-        precision = np.maximum(one - share * both, t2)
-        right = share * by_var - by_mean
+        elimination = np.where(others, mixed / by_vars, 0.0)
+        precision = np.maximum(by_means - elimination * mixed, t2)
+        right = elimination * by_var - by_mean
         inverse = problem.side.inverse(precision)
         if inverse is None:
             raise LinAlgError("the Gaussian is not proper.")
         # Then the means, which leaves the active units' variances.
-        scale = 1 / np.sqrt(two[active])
-        unit = scale / var[active]
-        square = _squared(point.inverse.covariance(active), var[active])
-        model = unit[:, None] * _inverse(square) * unit / 2
-        model += np.diag(1 - unit * unit / 2)
-        pull = both[active] * scale
-        model -= pull[:, None] * inverse.covariance(active) * pull
-        start = inverse.solve(right)
-        wanted = -by_var[active] * scale - pull * start[active]
+        scale = 1 / np.sqrt(by_vars[active])
+        square = _squared_correlations(point.inverse.covariance(active), var[active])
+        coupling = mixed[active] * scale
+        model = _variance_model(square, scale / var[active])
+        model -= coupling[:, None] * inverse.covariance(active) * coupling
+        gradient = by_var[active] * scale + coupling * inverse.solve(right)[active]
         change = np.zeros(len(mean))
-        change[active] = scale * downhill((model + model.T) / 2, wanted)
-        right[active] -= both[active] * change[active]
+        change[active] = scale * newton_step(model, gradient, MIN_CURVATURE)
+        right[active] -= mixed[active] * change[active]
         means = inverse.solve(right)
-        rest = -(by_var + both * means) / two
-        # Nothing beyond a factor of three at a time: the model knows nothing of it.
-        change = np.where(others, np.clip(rest, -2 * var, 2 * var), change)
-        self.slope = by_mean @ means + by_var @ change
+        separate = -(by_var + mixed * means) / by_vars
+        # Longer steps are beyond the quadratic model.
+        longest = MAX_RELATIVE_CHANGE * var
+        change = np.where(others, np.clip(separate, -longest, longest), change)
+        self.derivative = by_mean @ means + by_var @ change
         self.means = means
         self.fields = right + (t2 - precision) * means
         self.relative = -change / var
-        self.relative[active] = _solve(square, self.relative[active])
+        self.relative[active] = solve_positive_definite(square, self.relative[active])
 
     def at(self, length):
         """The point at some length along the step; None outside the domain.
 
-        Precisions that fall do so exponentially: that of a unit on its own stays positive.
+        Precisions that fall do so exponentially: that of an uncoupled unit stays positive.
         """
         (mean, var), (t1, t2) = self.point.gaussian, self.point.site
         relative = length * self.relative
@@ -182,67 +175,33 @@ class Step:
         return evaluate(self.problem, site, self.point.cavity)
 
 
-def _squared(covariance, var):
-    """Squares of correlations, a little less than perfect."""
+def _unit_hessian(problem, point, levenberg):
+    """The units' part of the Hessian by m, by m and v, and by v, with Levenberg's term.
+
+    That of S * S, the part of the Gaussian, is in the last one unit by unit.
+    """
+    var, c2 = point.gaussian[1], point.cavity[1]
+    first, mixed, second = unit_curvature(problem, point)
+    determinant = first * second - mixed * mixed
+    if not (determinant > 0).all():
+        raise LinAlgError("the curvature of a unit is lost in rounding.")
+    return (
+        second / determinant - c2 + levenberg / var,
+        mixed / determinant / 2,
+        first / determinant / 4 + levenberg / (2 * var * var),
+    )
+
+
+def _squared_correlations(covariance, var):
+    """Squares of correlations, with a ridge."""
     square = covariance * covariance / (var[:, None] * var)
-    square.flat[:: len(var) + 1] += 1e-12
+    square.flat[:: len(var) + 1] += RIDGE
     return square
 
 
-def _solve(matrix, right):
-    """Solution with a positive definite matrix."""
-    _, solution, failed = dposv(matrix, right, lower=1)
-    if failed:
-        raise LinAlgError("the matrix is not positive definite.")
-    return solution
-
-
-def _inverse(matrix):
-    """Inverse of a positive definite matrix."""
-    return _solve(matrix, np.eye(len(matrix)))
-
-
-def downhill(model, right):
-    """Newton's step; with the moduli of the eigenvalues where the model is not convex."""
-    try:
-        return _solve(model, right)
-    except LinAlgError:
-        values, vectors = np.linalg.eigh(model)
-        return vectors @ (vectors.T @ right / np.maximum(abs(values), FLATTEST))
-
-
-def descend(problem, point, trace):
-    """Minimise the energy from a point: the last state, and whether it converged."""
-    caution, best = FIRST, None
-    for _ in range(problem.max_iter):
-        best = point.state(problem)
-        trace.add(best.residual(), lambda value=point.value: float(value))
-        if trace.residuals[-1] <= problem.tol:
-            return best, True
-        new = None
-        while new is None and caution < LAST:
-            new, caution = _advance(problem, point, caution, trace.residuals[-1])
-        if new is None:
-            break
-        point = new
-    return best, False
-
-
-def _advance(problem, point, caution, residual):
-    """The next point, None if there is none yet, and Levenberg's parameter from there on."""
-    try:
-        step = point.step(problem, caution)
-        point = step.point  # which it may know better
-    except (LinAlgError, ValueError):
-        return None, max(10 * caution, 1e-6)
-    for length, factor in zip(LENGTHS, (0.3, 2, 5), strict=True):
-        new = step.at(length)
-        if new is None:
-            continue
-        enough = point.value + 1e-4 * length * min(step.slope, 0.0) + point.noise
-        # At the end rounding hides by how much the energy falls.
-        blind = abs(step.slope) + abs(new.value - point.value) < BLIND * point.noise
-        if new.value <= enough or (blind and new.state(problem).residual() < 0.9 * residual):
-            # The parameter should vanish as fast as what is left.
-            return new, max(min(factor * caution, abs(step.slope)), 1e-12)
-    return None, max(10 * caution, 1e-6)
+def _variance_model(square, scale):
+    """The Hessian by scaled variances of the active units, of which the diagonal is about 1."""
+    inverse = solve_positive_definite(square, np.eye(len(square)))
+    model = scale[:, None] * inverse * scale / 2
+    model.flat[:: len(scale) + 1] += 1 - scale * scale / 2
+    return model

@@ -1,103 +1,125 @@
 """The parallel schedule of expectation propagation, for one problem or many in step.
 
-What decides on damping, retreat and the end is written once, as generators that ask for the state
-at some sites and are sent it, or None where the sites leave no proper Gaussian. `alone` answers one
-of them; `together` answers many at once, so that what their Gaussians share is computed once.
+An iteration computes the moments of the Gaussian with sites t, the cavities, and from the tilted
+moments the sites t' that would match them; the next sites are t + (1 - damping) (t' - t).
+
+The schedule is a generator that yields sites and is sent the state with these sites, or None where
+they leave no proper Gaussian. `run_one` runs one; `run_batch` runs many in step, so that the
+Gaussians of all rows are computed together.
 """
 
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
-from fastmf.inference.ep.sites import energy, state_from, state_of
+from fastmf.inference.ep.sites import energy, state_of, state_with_moments
+from fastmf.inference.gaussian.bipartite import Bipartite
 
-# Adaptive damping: where it starts, where it ends, and the iterations in which the residual must
-# have fallen to a new low.
-FIRST_DAMPING, STRONGEST_DAMPING, PATIENCE = 0.1, 0.95, 8
-HALVINGS = 30
+# Adaptive damping: the first and the strongest, and the iterations within which the residual must
+# have reached a new low.
+FIRST_DAMPING, MAX_DAMPING, PATIENCE = 0.1, 0.95, 8
+# A residual is a new low below this fraction of the last one.
+NEW_LOW = 0.95
+MAX_HALVINGS = 30
+# How often site precisions are doubled in search of a proper Gaussian, and from where on.
+MAX_DOUBLINGS, MIN_START_PRECISION = 60, 1e-3
 
 
-def alone(problem, course):
-    """What a course of one problem returns."""
-    answer = None
+def run_one(problem, schedule):
+    """Run the schedule of one problem; its return value."""
+    state = None
     try:
         while True:
-            answer = state_of(problem, course.send(answer))
+            state = state_of(problem, schedule.send(state))
     except StopIteration as end:
         return end.value
 
 
-def together(problems, courses):
-    """What the courses of many problems return; their sides are of one kind.
+def run_batch(problems, schedules):
+    """Run the schedules of many problems in step; their return values.
 
     Parameters
     ----------
-    problems : list of Problem
-        Whose sides share everything but their tilts.
-    courses : list of generators
+    problems : list of EPProblem
+        Their Gaussian sides differ in their tilts only.
+    schedules : list of generators
     """
     ended, active = [None] * len(problems), list(range(len(problems)))
-    answers = dict.fromkeys(active)
+    states = dict.fromkeys(active)
     while active:
         sites = {}
         for row in active:
             try:
-                sites[row] = courses[row].send(answers[row])
+                sites[row] = schedules[row].send(states[row])
             except StopIteration as end:
                 ended[row] = end.value
         active = list(sites)
         if active:
             moments = _moments([problems[row].side for row in active], list(sites.values()))
-            answers = {
-                row: state_from(problems[row], sites[row], of_row)
+            states = {
+                row: state_with_moments(problems[row], sites[row], of_row)
                 for row, of_row in zip(active, moments, strict=True)
             }
     return ended
 
 
 def _moments(sides, sites):
-    if hasattr(sides[0], "moments_of_rows"):
+    """Moments of the Gaussian of every row."""
+    if isinstance(sides[0], Bipartite):
         tilted = [site + side.tilt for side, site in zip(sides, sites, strict=True)]
         return sides[0].moments_of_rows(np.stack(tilted))
     return [side.moments(site) for side, site in zip(sides, sites, strict=True)]
 
 
-def sweeps(problem, state, damping, trace, patience=None):
-    """All sites at once: the fixed point, or the best state on the way.
+def parallel_sweeps(problem, state, damping, trace, max_raises=None):
+    """Generator: update all sites at once until Gaussian and tilted units agree.
 
-    Gives up after so many dampings without progress if `patience` is set.
+    Parameters
+    ----------
+    problem : EPProblem
+    state : EPState
+    damping : float or None
+        None: adaptive.
+    trace : EPTrace
+    max_raises : int, optional
+        End when the damping was raised more often, or long without a new low of the residual.
+
+    Returns
+    -------
+    tuple
+        The fixed point, or the state of the smallest residual; outcome code; "parallel".
     """
     adaptive = damping is None
-    share = FIRST_DAMPING if adaptive else damping
-    best, since, raised = np.inf, 0, 0
-    closest, least = state, np.inf
+    damping = FIRST_DAMPING if adaptive else damping
+    low, since_low, n_raises = np.inf, 0, 0
+    closest, smallest = state, np.inf
     for k in range(1, problem.max_iter + 1):
         residual = state.residual()
         trace.add(residual, lambda state=state: energy(problem, state))
         if residual <= problem.tol:
             return state, CONVERGED, "parallel"
-        if residual < least:
-            closest, least = state, residual
-        if residual < 0.95 * best:
-            best, since = residual, 0
+        if residual < smallest:
+            closest, smallest = state, residual
+        if residual < NEW_LOW * low:
+            low, since_low = residual, 0
         else:
-            since += 1
-        if since >= PATIENCE and adaptive and share < STRONGEST_DAMPING:
-            share, since, best = min((1 + share) / 2, STRONGEST_DAMPING), 0, residual
-            raised += 1
-        given_up = patience is not None and (raised > patience or since >= 4 * PATIENCE)
-        if given_up or k == problem.max_iter:
+            since_low += 1
+        if since_low >= PATIENCE and adaptive and damping < MAX_DAMPING:
+            damping, since_low, low = min((1 + damping) / 2, MAX_DAMPING), 0, residual
+            n_raises += 1
+        stuck = max_raises is not None and (n_raises > max_raises or since_low >= 4 * PATIENCE)
+        if stuck or k == problem.max_iter:
             break
-        new = yield from _step(state, share)
+        new = yield from _step(state, damping)
         if new is None:
             return closest, IMPROPER, "parallel"
         state = new
     return closest, OUT_OF_ITERATIONS, "parallel"
 
 
-def _step(state, share):
-    """A damped step, halved until it leaves a proper Gaussian; None if none does."""
-    length = 1 - share
-    for _ in range(HALVINGS):
+def _step(state, damping):
+    """Generator: a damped step, halved until it leaves a proper Gaussian; None if none does."""
+    length = 1 - damping
+    for _ in range(MAX_HALVINGS):
         new = yield state.site + length * (state.proposal - state.site)
         if new is not None:
             return new
@@ -106,18 +128,26 @@ def _step(state, share):
 
 
 def proper_start(site, mean):
-    """The state of these sites, made precise enough for a proper Gaussian if need be.
+    """Generator: the state with these sites, their precisions raised until A is positive definite.
 
     Parameters
     ----------
     site : array of shape (2, n_units)
     mean : array of shape (n_units,)
-        What added precision holds the units to.
+        Of the factors exp(-p (w - mean)^2 / 2) that are added.
+
+    Raises
+    ------
+    ValueError
+        If no precisions suffice.
     """
-    for _ in range(60):
+    for _ in range(MAX_DOUBLINGS):
         state = yield site
         if state is not None:
             return state
-        precision = np.maximum(2 * site[1], 1e-3)
+        precision = np.maximum(2 * site[1], MIN_START_PRECISION)
         site = np.stack([site[0] + (precision - site[1]) * mean, precision])
-    raise ValueError("the model has no Gaussian side that any sites make proper.")
+    raise ValueError(
+        "the model has no proper Gaussian side with any site precisions: make couplings smaller, "
+        "or values of X and y."
+    )

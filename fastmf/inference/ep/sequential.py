@@ -1,4 +1,8 @@
-"""Sequential expectation propagation: exact rank-one updates, put off a block at a time."""
+"""Sequential expectation propagation: exact rank-one updates, a block of units at a time.
+
+See `fastmf.kernels.sequential` for the equations. Kept are the covariance and means of the units,
+or with fewer rows than units B^-1 and B^-1 (y - X D t1).
+"""
 
 import numpy as np
 from scipy.linalg import inv
@@ -7,19 +11,20 @@ from fastmf.inference.ep.sites import energy, state_of
 from fastmf.inference.gaussian import Dense, LowRank
 from fastmf.kernels.product import pack
 from fastmf.kernels.sequential import BLOCK, downdate, project_block, visit_block
+from fastmf.kernels.sites import SiteSettings
 
 
-def sequential(problem, state, damping, trace):
-    """Sweeps over the sites, each update seen by the next: the last state, and if it converged."""
+def sequential_sweeps(problem, state, damping, trace):
+    """Sweep over the sites, each update seen by the next: the last state, and if it converged."""
     if not isinstance(problem.side, Dense | LowRank):
         raise ValueError("schedule 'sequential' is not available for layered models.")
-    site, share = state.site.copy(), 0.0 if damping is None else damping
+    site, damping = state.site.copy(), 0.0 if damping is None else damping
     for _ in range(problem.max_iter):
-        residual = _sweep(problem, share, site)
+        residual = _sweep(problem, damping, site)
         if residual is None:
             return state, False
         converged = False
-        if trace.wanted or residual <= problem.tol:
+        if trace.with_energies or residual <= problem.tol:
             new = state_of(problem, site.copy())
             state = state if new is None else new
             converged = new is not None and residual <= problem.tol >= state.residual()
@@ -32,31 +37,32 @@ def sequential(problem, state, damping, trace):
 
 
 def _sweep(problem, damping, site):
-    """Update all sites in place: the largest gap there was, None if there is no Gaussian."""
+    """Update all sites in place: the largest mismatch before an update, None without a Gaussian."""
     side, low_rank = problem.side, isinstance(problem.side, LowRank)
-    kept = (_data_covariance if low_rank else _covariance)(side, site)
+    kept = (_inverse_data_covariance if low_rank else _covariance)(side, site)
     if kept is None:
         return None
     matrix = pack(kept[0])
     n_panels, n, width = matrix.shape
     rows = np.zeros((BLOCK, BLOCK + n_panels * width))
-    vector, rates, gaps = np.zeros(rows.shape[1]), np.empty(BLOCK), np.empty(side.n_units)
+    vector = np.zeros(rows.shape[1])
     vector[BLOCK : BLOCK + n] = kept[1]
-    for first in range(0, side.n_units, BLOCK):
+    starts = range(0, side.n_units, BLOCK)
+    rates, mismatches = updates = np.zeros((2, len(starts) * BLOCK))
+    settings = SiteSettings(problem.prior_precision, damping, problem.min_site_precision)
+    for start in starts:
+        units = slice(start, start + BLOCK)
         if low_rank:
-            project_block(side.X, first, matrix, rows, vector)
+            project_block(side.X, start, matrix, rows, vector)
         else:
-            _take_block(slice(first, min(first + BLOCK, n)), matrix, rows, vector)
-        visit_block(
-            problem.prior, problem.own, first, low_rank, damping, problem.least, rows, vector, site,
-            gaps, rates,
-        )  # fmt: skip
-        downdate(rows, rates, matrix)
-    return float(gaps.max())
+            _copy_block(slice(start, min(start + BLOCK, n)), matrix, rows, vector)
+        visit_block(problem.prior, settings, start, low_rank, rows, vector, site, updates)
+        downdate(rows, rates[units], matrix)
+    return float(mismatches.max())
 
 
-def _take_block(units, matrix, rows, vector):
-    """What `project_block` does, where the matrix is of units itself."""
+def _copy_block(units, matrix, rows, vector):
+    """The rows of a block of units and their fields, where M is the covariance of the units."""
     n_block = units.stop - units.start
     rows[:n_block, BLOCK:] = matrix[:, units].swapaxes(0, 1).reshape(n_block, -1)
     for whole in (*rows[:n_block], vector):
@@ -64,24 +70,25 @@ def _take_block(units, matrix, rows, vector):
 
 
 def _covariance(side, site):
-    """What a sweep needs of a full matrix: the covariance, and the means."""
+    """Covariance and means of the units; None without a proper Gaussian."""
     covariance = side.covariance(site)
     return None if covariance is None else (covariance, covariance @ (side.field + site[0]))
 
 
-def _data_covariance(side, site):
-    """What a sweep needs of a linear model with few rows: B^-1, and B^-1 (y - X D t1)."""
-    # D has no room for a site of no precision at all; a negative one makes B indefinite.
+def _inverse_data_covariance(side, site):
+    """B^-1 and B^-1 (y - X D t1) of a linear model with few rows."""
+    # D is the inverse of the site precisions: none of them may be zero, and a negative one makes B
+    # indefinite.
     floor = 1e-3 * side.floor
     site[1] = np.where(abs(site[1]) < floor, floor, site[1])
     positive, negative = np.maximum(site[1], 0), np.flatnonzero(site[1] < 0)
     precision = np.where(site[1] > 0, positive, np.inf)
     B = side.data_covariance(precision)
-    rest = side.y - side.predict(site[0] / precision)
+    residual = side.y - side.predict(site[0] / precision)
     B = B + np.tril(B, -1).T
     if negative.size:
         columns = side.X[:, negative].astype(np.float64)
         B += (columns / site[1, negative]) @ columns.T
-        rest -= columns @ (site[0, negative] / site[1, negative])
+        residual -= columns @ (site[0, negative] / site[1, negative])
     inverse = inv(B)
-    return inverse, inverse @ rest
+    return inverse, inverse @ residual

@@ -1,44 +1,56 @@
-"""State and bookkeeping that all schedules of expectation propagation share."""
+"""The problem and the state of expectation propagation, which all schedules share.
+
+The sites t stand for the priors in a Gaussian, whose marginals have naturals V = t + c; the unit
+under its cavity c is the tilted unit. At a fixed point both have the same moments. The energy is
+
+    E = -ln Z(t) - sum ln Zhat(c) + sum ln Ztilde(t + c)
+
+with Z the integral of the Gaussian with sites, Zhat those of the tilted units, and Ztilde those of
+the marginals alone (Hernández-Lobato & Hernández-Lobato 2011, Eqs. 9-12).
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
-from fastmf.kernels.sites import UNITS, match_sites, tilt_sites
+from fastmf.inference.gaussian import gaussian_side
+from fastmf.kernels.sites import BLOCK_UNITS, SiteSettings, match_sites, tilt_sites
+from fastmf.priors._protocol import as_dtype
+from fastmf.priors.concatenated import concatenate
 
 
-class Problem(NamedTuple):
-    """What is to be solved, and how precisely.
+class EPProblem(NamedTuple):
+    """A Gaussian side with priors, and when to stop.
 
     Parameters
     ----------
-    side : Gaussian side
+    side : GaussianSide
         See `fastmf.inference.gaussian`.
     prior : unit prior
-    least : float
-        Smallest precision of a site, -inf for none.
+    min_site_precision : float
+        -inf for none.
     tol : float
     max_iter : int
     n_threads : int or None
-    own : array of shape (n_units,)
-        Inverse second moments of the uncoupled units; 1 where they do not exist.
+    prior_precision : array of shape (n_units,)
+        Inverse second moments of the units under their priors; 1 where they do not exist.
     evaluations : list of int
         [number of evaluations of the inner objective of the double loop so far].
     """
 
     side: object
     prior: tuple
-    least: float
+    min_site_precision: float
     tol: float
     max_iter: int
     n_threads: int | None
-    own: np.ndarray
+    prior_precision: np.ndarray
     evaluations: list
 
 
-class State(NamedTuple):
-    """Sites, and everything that follows from them.
+class EPState(NamedTuple):
+    """Sites, and all that follows from them.
 
     Parameters
     ----------
@@ -59,58 +71,70 @@ class State(NamedTuple):
     proposal: np.ndarray
 
     def residual(self):
-        """Largest difference between the two sides in a mean or a variance."""
-        return gap(self.gaussian, self.tilted)
+        """Largest difference of a mean or variance between the Gaussian and the tilted units."""
+        return mismatch(self.gaussian, self.tilted)
 
 
-class Trace:
+class EPTrace:
     """Residual and energy of every iteration."""
 
-    def __init__(self, wanted=True):
-        self.wanted, self.residuals, self.energies = wanted, [], []
+    def __init__(self, with_energies=True):
+        self.with_energies, self.residuals, self.energies = with_energies, [], []
 
     def add(self, residual, energy):
-        """Note an iteration; `energy` is a function, called if a history is wanted."""
+        """Add an iteration; `energy` is a function, called only if energies are kept."""
         self.residuals.append(residual)
-        if self.wanted:
+        if self.with_energies:
             self.energies.append(energy())
 
 
-def gap(moments, others):
+def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_threads=None):
+    """The problem of a model, in double precision."""
+    prior = concatenate([as_dtype(layer, np.float64) for layer in model.layers])
+    side = gaussian_side(model, n_threads)
+    zero = np.zeros(side.n_units)
+    mean, var = prior.moments(zero, zero)
+    second = mean * mean + var
+    exist = np.isfinite(second) & (second > 0)
+    prior_precision = 1 / np.where(exist, second, np.ones(side.n_units))
+    return EPProblem(
+        side, prior, min_site_precision, tol, max_iter, n_threads, prior_precision, evaluations=[0]
+    )
+
+
+def mismatch(moments, others):
     """Largest difference of a mean or variance; inf if one does not exist."""
     with np.errstate(invalid="ignore"):
         largest = float(abs(moments - others).max())
     return largest if largest < np.inf else np.inf
 
 
-def per_unit(kernel, problem, n_units, *arguments):
-    """Run a kernel over blocks of units; a None among the arguments becomes the queue."""
-    queue = np.zeros(1, np.int64)
-    arguments = tuple(queue if a is None else a for a in arguments)
-    n_workers = workers_for(-(-n_units // UNITS), 100 * n_units, problem.n_threads)
-    in_parallel(kernel, (problem.prior, *arguments), n_workers)
+def per_unit(kernel, problem, inputs, outputs):
+    """Run kernel(prior, *inputs, queue, *outputs) over blocks of units, in threads."""
+    n_units, queue = problem.side.n_units, np.zeros(1, np.int64)
+    n_workers = workers_for(-(-n_units // BLOCK_UNITS), 100 * n_units, problem.n_threads)
+    in_parallel(kernel, (problem.prior, *inputs, queue, *outputs), n_workers)
 
 
 def state_of(problem, site):
-    """Everything that follows from the sites; None if they leave no proper Gaussian."""
-    return state_from(problem, site, problem.side.moments(site))
+    """The state with these sites; None if they leave no proper Gaussian."""
+    return state_with_moments(problem, site, problem.side.moments(site))
 
 
-def state_from(problem, site, moments):
-    """The same, given the moments of the Gaussian."""
+def state_with_moments(problem, site, moments):
+    """The state with these sites, given the moments of the Gaussian; None if it is not proper."""
     if moments is None or not (moments.marginal[1] > 0).all():
         return None
-    cavity, tilted, proposal = np.empty((3, *site.shape))
-    out = None, cavity, tilted, proposal
-    per_unit(match_sites, problem, site.shape[1], problem.own, moments.marginal, site, 0.0,
-             problem.least, *out)  # fmt: skip
-    return State(site, moments.marginal, cavity, tilted, moments.log_partition, proposal)
+    outputs = cavity, tilted, proposal = np.empty((3, *site.shape))
+    settings = SiteSettings(problem.prior_precision, 0.0, problem.min_site_precision)
+    per_unit(match_sites, problem, (settings, moments.marginal, site), tuple(outputs))
+    return EPState(site, moments.marginal, cavity, tilted, moments.log_partition, proposal)
 
 
-def tilt(problem, cavity):
+def tilted_units(problem, cavity):
     """Moments of the units under their cavities, and the sum of their log-partitions."""
-    tilted, log_partition = np.empty(cavity.shape), np.empty(cavity.shape[1])
-    per_unit(tilt_sites, problem, cavity.shape[1], cavity, None, tilted, log_partition)
+    outputs = tilted, log_partition = np.empty(cavity.shape), np.empty(cavity.shape[1])
+    per_unit(tilt_sites, problem, (cavity,), outputs)
     return tilted, log_partition.sum()
 
 
@@ -122,20 +146,20 @@ def gaussian_log_partition(natural):
 
 def energy(problem, state):
     """-ln Z(t) - sum ln Zhat(c) + sum ln Ztilde(t + c): Eqs. 9-12 of the paper."""
-    _, units = tilt(problem, state.cavity)
-    joined = gaussian_log_partition(state.cavity + state.site)
-    value = joined - units - state.log_partition
+    _, units = tilted_units(problem, state.cavity)
+    marginals = gaussian_log_partition(state.cavity + state.site)
+    value = marginals - units - state.log_partition
     return float(value) if np.isfinite(value) else np.inf
 
 
 def first_sites(problem, mean, var, cavity=0.0):
     """Sites that give the units these moments under their cavities, and the means.
 
-    Where moments do not exist the sites have mean 0 and precision 1.
+    Where moments do not exist the marginals have mean 0 and precision 1.
     """
     mean, var = (np.broadcast_to(m, (problem.side.n_units,)) for m in (mean, var))
-    proper = np.isfinite(var) & (var > 0)
-    precision = np.where(proper, 1 / np.where(proper, var, 1.0), 1.0)
-    precision = np.maximum(np.minimum(precision, 1e6), problem.least)
-    mean = np.where(proper, mean, 0.0)
+    exist = np.isfinite(var) & (var > 0)
+    precision = np.where(exist, 1 / np.where(exist, var, 1.0), 1.0)
+    precision = np.maximum(np.minimum(precision, 1e6), problem.min_site_precision)
+    mean = np.where(exist, mean, 0.0)
     return np.stack([mean * precision, precision]) - cavity, mean

@@ -1,14 +1,13 @@
-"""The Gaussian side of expectation propagation: what couples the units.
+"""The Gaussian side of expectation propagation: the quadratic form that couples the units.
 
-A Gaussian side is a quadratic form -w'Pw/2 + h'w + constant. With sites exp(t1 w - t2 w^2 / 2) in
-place of the priors it becomes a Gaussian with precision A = P + diag(t2). All that the solvers ask
-of it is
+A Gaussian side is exp(-w'Pw / 2 + h'w + constant). With sites exp(t1 w - t2 w^2 / 2) in place of
+the priors it becomes a Gaussian with precision A = P + diag(t2). The solvers use
 
     side.n_units
-    side.inverse(t2)         A^-1, None if A is not positive definite, and of that
+    side.inverse(t2)         A^-1, None if A is not positive definite, with
 
-        inverse.moments(t1)         Moments of the Gaussian
-        inverse.covariance(units)   the block of some units
+        inverse.moments(t1)         moments of the Gaussian
+        inverse.covariance(units)   the covariance of some units
         inverse.solve(right)        the product with a vector
 
     side.moments(site), side.covariance(site, units)   both steps in one
@@ -25,15 +24,15 @@ from fastmf.inference.gaussian.dense import Dense
 from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.models import RBM, SparseLinearModel
 
-# Up to so many units, matrices of units are cheaper than anything cleverer, and more precise.
-SMALL = 64
+# Up to so many units matrices of units are cheaper than the Woodbury identity, and more precise.
+MAX_DENSE_UNITS = 64
 
 
 def gaussian_side(model, n_threads=None):
     """The Gaussian side of a model, of the kind that suits its shape."""
     if isinstance(model, SparseLinearModel):
         n, d = model.X.shape
-        if n < d and d > SMALL:
+        if n < d and d > MAX_DENSE_UNITS:
             return LowRank(model.X, model.y, model.noise_variance, n_threads)
         return Dense.of_regression(model.X, model.y, model.noise_variance)
     if isinstance(model, RBM):

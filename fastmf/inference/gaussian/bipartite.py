@@ -1,23 +1,32 @@
-"""The Gaussian side of machines of two layers, for one row of sites or many at once."""
+"""The Gaussian side of machines of two layers, for one row of sites or many at once.
+
+With couplings W between a large and a small layer of site precisions t2 and s2, everything follows
+from the Schur complement of the small layer
+
+    S = diag(s2) - W' diag(1 / t2) W
+
+whose inverse is the covariance of the small layer; A is positive definite if S is and t2 > 0.
+"""
 
 import copy
 from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import LinAlgError
 from scipy.linalg.blas import dsyrk, dtrmm, dtrmv
-from scipy.linalg.lapack import dpotri, dpotrs, dtrtri
 
+from fastmf._common.linalg import cholesky
 from fastmf.inference.gaussian.dense import Dense
-from fastmf.inference.gaussian.side import Moments, Side, cholesky
+from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide
 
-# Products of pairs of weights, which rows share, pay for being read from so many rows on, and up to
-# so many numbers: with 784 units up to 140, with 100 units up to 400 in the small layer.
-SHARED, KEPT = 12, 1 << 23
+# Products of pairs of weights, which all rows use, are kept from so many rows on, and up to so many
+# numbers: with 784 units up to 140, with 100 units up to 400 in the small layer.
+MIN_ROWS, MAX_PRODUCTS = 12, 1 << 23
 # Units of the small layer whose products make a block, and numbers that hold matrices of rows.
-BLOCK, ROOM = 10, 1 << 22
+BLOCK_UNITS, WORKSPACE = 10, 1 << 22
 
 
-class Bipartite(Side):
+class Bipartite(GaussianSide):
     """Couplings between two layers, by the Schur complement of the smaller one.
 
     Parameters
@@ -27,7 +36,7 @@ class Bipartite(Side):
     Attributes
     ----------
     tilt : array of shape (2, n_units)
-        A tilt exp(b w - a w^2 / 2) of each unit from outside, which is added to all sites.
+        A tilt exp(b w - a w^2 / 2) of each unit from outside, which is added to the sites.
     """
 
     def __init__(self, weights):
@@ -46,28 +55,25 @@ class Bipartite(Side):
         return other
 
     def dense(self):
-        """The same as a full matrix."""
+        """The same Gaussian side with a full matrix."""
         precision = np.diag(self.tilt[1])
         precision[self.large, self.small] = -self.weights
         precision[self.small, self.large] = -self.weights.T
         return Dense(precision, self.tilt[0], 0.0)
 
-    def inverse(self, precision):
-        """A^-1 with sites of these precisions; None if A is not positive definite."""
+    def _inverse(self, precision):
         precision = precision + self.tilt[1]
         t2, s2 = precision[self.large], precision[self.small]
         if not (t2 > 0).all():
-            return None
+            raise LinAlgError("a precision of the large layer is not positive.")
         schur = dsyrk(-1.0, (self.weights / np.sqrt(t2)[:, None]).T, lower=1)
         schur.flat[:: len(s2) + 1] += s2
-        factor, half_log_determinant = cholesky(schur)
-        if factor is None:
-            return None
-        whiten = dtrtri(factor, lower=1, overwrite_c=1)[0]
-        return BipartiteInverse(self, t2, whiten, half_log_determinant)
+        factor = cholesky(schur, overwrite=True)
+        half_log_determinant = factor.half_log_determinant
+        return BipartiteInverse(self, t2, factor.inverse_factor(True), half_log_determinant)
 
     def moments_of_rows(self, sites):
-        """The same for many rows: what their Schur complements share is computed for all at once.
+        """Moments of many rows of sites, whose Schur complements are computed together.
 
         Parameters
         ----------
@@ -76,12 +82,12 @@ class Bipartite(Side):
 
         Returns
         -------
-        list of (Moments or None)
+        list of (GaussianMoments or None)
         """
-        if len(sites) < SHARED or self.weights.size * self.weights.shape[1] / 2 > KEPT:
+        if len(sites) < MIN_ROWS or self.weights.size * self.weights.shape[1] / 2 > MAX_PRODUCTS:
             plain = self.tilted(np.zeros_like(self.tilt))
             return [plain.moments(site) for site in sites]
-        step = max(SHARED, ROOM // self.weights.shape[1] ** 2)
+        step = max(MIN_ROWS, WORKSPACE // self.weights.shape[1] ** 2)
         parts = [self._moments_of_rows(sites[k : k + step]) for k in range(0, len(sites), step)]
         return [moments for part in parts for moments in part]
 
@@ -100,12 +106,14 @@ class Bipartite(Side):
         half_log_determinant = np.empty(len(sites))
         for row, matrix in enumerate(schur):
             # In place: the upper triangle of the rows is the lower one of the columns.
-            factor, half_log_determinant[row] = cholesky(matrix.T)
-            if factor is None:
-                matrix[:], proper[row] = 0, False
+            try:
+                factor = cholesky(matrix.T, overwrite=True)
+            except LinAlgError:
+                matrix[:], proper[row], half_log_determinant[row] = 0, False, -np.inf
                 continue
-            mean[row] = dpotrs(factor, linear[row], lower=1)[0]
-            dpotri(factor, lower=1, overwrite_c=1)
+            half_log_determinant[row] = factor.half_log_determinant
+            mean[row] = factor.solve(linear[row])
+            factor.inverse_lower(overwrite=True)
         marginal[:, 0, self.small], marginal[:, 1, self.small] = mean, diagonal
         marginal[:, 0, self.large] = (t1 + mean @ self.weights.T) * var
         diagonal /= 2
@@ -113,8 +121,8 @@ class Bipartite(Side):
         log_partition = (t1 * t1 * var + np.log(var)).sum(1) / 2 + (linear * mean).sum(1) / 2
         log_partition += self.n_units * np.log(2 * np.pi) / 2 - half_log_determinant
         return [
-            Moments(of_row, float(value)) if good else None
-            for of_row, value, good in zip(marginal, log_partition, proper, strict=True)
+            GaussianMoments(of_row, float(value)) if exist else None
+            for of_row, value, exist in zip(marginal, log_partition, proper, strict=True)
         ]
 
     def mean_covariance(self, sites):
@@ -123,7 +131,7 @@ class Bipartite(Side):
         Parameters
         ----------
         sites : array of shape (n_rows, 2, n_units)
-            Each leaves a proper Gaussian; tilts from outside included.
+            With each of them A is positive definite; tilts from outside included.
 
         Returns
         -------
@@ -161,14 +169,14 @@ class BipartiteInverse(NamedTuple):
         """Means, variances and log-partition with sites of these linear coefficients."""
         side, t2, linear = self.side, self.precision, linear + self.side.tilt[0]
         t1 = linear[side.large]
-        mean, pull = self._solve(linear)
+        mean, whitened = self._solve(linear)
         var = np.empty(side.n_units)
         var[side.small] = np.einsum("ij,ij->j", self.whiten, self.whiten)
         across = dtrmm(1.0, self.whiten, side.weights.T, lower=1)
         var[side.large] = (1 + np.einsum("ij,ij->j", across, across) / t2) / t2
-        log_partition = (t1 * t1 / t2 - np.log(t2)).sum() / 2 + pull @ pull / 2
+        log_partition = (t1 * t1 / t2 - np.log(t2)).sum() / 2 + whitened @ whitened / 2
         log_partition += side.n_units * np.log(2 * np.pi) / 2 - self.half_log_determinant
-        return Moments(np.stack([mean, var]), log_partition)
+        return GaussianMoments(np.stack([mean, var]), log_partition)
 
     def solve(self, right):
         """The product with a vector."""
@@ -178,24 +186,24 @@ class BipartiteInverse(NamedTuple):
         """The product with a vector, and its whitened half."""
         side, t2, t1 = self.side, self.precision, right[self.side.large]
         solution = np.empty(side.n_units)
-        pull = dtrmv(self.whiten, right[side.small] + (t1 / t2) @ side.weights, lower=1)
-        solution[side.small] = dtrmv(self.whiten, pull, lower=1, trans=1)
+        whitened = dtrmv(self.whiten, right[side.small] + (t1 / t2) @ side.weights, lower=1)
+        solution[side.small] = dtrmv(self.whiten, whitened, lower=1, trans=1)
         solution[side.large] = (t1 + side.weights @ solution[side.small]) / t2
-        return solution, pull
+        return solution, whitened
 
     def covariance(self, units):
-        """The block of some units."""
+        """The covariance of some units."""
         side, t2 = self.side, self.precision
         half = np.empty((len(self.whiten), side.n_units))
         half[:, side.small] = self.whiten
         half[:, side.large] = (self.whiten @ side.weights.T) / t2
-        half, own = half[:, units], np.zeros(side.n_units)
-        own[side.large] = 1 / t2
-        return half.T @ half + np.diag(own[units])
+        half, diagonal = half[:, units], np.zeros(side.n_units)
+        diagonal[side.large] = 1 / t2
+        return half.T @ half + np.diag(diagonal[units])
 
 
 class _Products:
-    """Products of the columns of a matrix by twos, which all rows of sites weight differently.
+    """Products of pairs of columns of a matrix, which every row of sites sums with its own weights.
 
     Every pair is taken once, in blocks of columns with all that follow, so that sums over rows of
     the matrix, and over pairs, are products of large matrices.
@@ -212,10 +220,10 @@ class _Products:
         """First and last column of each block, and (n_large, pairs) products."""
         if self._blocks is None:
             w, (n, m) = self.weights, self.weights.shape
-            bounds = [slice(k, min(k + BLOCK, m)) for k in range(0, m, BLOCK)]
+            bounds = [slice(k, min(k + BLOCK_UNITS, m)) for k in range(0, m, BLOCK_UNITS)]
             self._blocks = [
-                (some, (w[:, some, None] * w[:, None, some.start :]).reshape(n, -1))
-                for some in bounds
+                (columns, (w[:, columns, None] * w[:, None, columns.start :]).reshape(n, -1))
+                for columns in bounds
             ]
         return self._blocks
 

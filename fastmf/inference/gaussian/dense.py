@@ -1,14 +1,20 @@
-"""The Gaussian side of few units, or of any couplings: a full matrix."""
+"""The Gaussian side of few units, or of any couplings: a full matrix.
+
+With P the couplings, h their linear term and sites (t1, t2), A = P + diag(t2) has the Cholesky
+factor L, and
+
+    covariance A^-1,  mean A^-1 (h + t1),  log-partition constant + (h + t1)'mean / 2 - sum ln L_ii
+"""
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotri, dpotrs
 
-from fastmf.inference.gaussian.side import Moments, Side, cholesky
+from fastmf._common.linalg import Cholesky, cholesky
+from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide
 
 
-class Dense(Side):
+class Dense(GaussianSide):
     """A full matrix of precisions: O(n_units^3).
 
     Parameters
@@ -24,7 +30,7 @@ class Dense(Side):
 
     @classmethod
     def of_regression(cls, X, y, noise_variance):
-        """That of a linear model, with matrices of units."""
+        """The Gaussian side of a linear model, with matrices of units."""
         X = X.astype(np.float64, copy=False)
         constant = y @ y / noise_variance + len(y) * np.log(2 * np.pi * noise_variance)
         return cls(X.T @ X / noise_variance, X.T @ y / noise_variance, -constant / 2)
@@ -38,12 +44,10 @@ class Dense(Side):
         precision = self.precision + np.diag(tilt[1]) if tilt[1].any() else self.precision
         return Dense(precision, self.field + tilt[0], self.constant)
 
-    def inverse(self, precision):
-        """A^-1 with sites of these precisions; None if A is not positive definite."""
+    def _inverse(self, precision):
         A = np.array(self.precision, order="F")
         A.flat[:: self.n_units + 1] += precision
-        factor, half_log_determinant = cholesky(A)
-        return None if factor is None else DenseInverse(self, factor, half_log_determinant)
+        return DenseInverse(self, cholesky(A, overwrite=True))
 
 
 class DenseInverse(NamedTuple):
@@ -52,35 +56,29 @@ class DenseInverse(NamedTuple):
     Parameters
     ----------
     side : Dense
-    factor : array of shape (n_units, n_units)
-        Lower Cholesky factor of A.
-    half_log_determinant : float
+    factor : Cholesky
         Of A.
     """
 
     side: Dense
-    factor: np.ndarray
-    half_log_determinant: float
+    factor: Cholesky
 
     def moments(self, linear):
         """Means, variances and log-partition with sites of these linear coefficients."""
         side, linear = self.side, self.side.field + linear
         mean = self.solve(linear)
-        var = dpotri(self.factor, lower=1)[0].diagonal()
-        log_partition = side.constant + linear @ mean / 2 - self.half_log_determinant
+        var = self.factor.inverse_lower().diagonal()
+        log_partition = side.constant + linear @ mean / 2 - self.factor.half_log_determinant
         log_partition += side.n_units * np.log(2 * np.pi) / 2
-        return Moments(np.stack([mean, var]), log_partition)
+        return GaussianMoments(np.stack([mean, var]), log_partition)
 
     def solve(self, right):
         """The product with a vector or matrix."""
-        return dpotrs(self.factor, right, lower=1)[0]
+        return self.factor.solve(right)
 
     def covariance(self, units):
-        """The block of some units."""
-        lower = dpotri(self.factor, lower=1)[0]
-        whole = lower + lower.T  # the upper triangle of `lower` is zero, as that of `factor`
-        whole.flat[:: len(whole) + 1] /= 2
-        return whole[units][:, units]
+        """The covariance of some units."""
+        return self.factor.inverse()[units][:, units]
 
     def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix."""

@@ -1,41 +1,46 @@
-"""The Gaussian side of a linear model with fewer rows than units."""
+"""The Gaussian side of a linear model with fewer rows than units, by the Woodbury identity.
+
+With D = diag(1 / t2) and B = s2 I + X D X', the covariance of the data,
+
+    A^-1 = D - D X' B^-1 X D
+"""
 
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import LinAlgError
 from scipy.linalg.blas import dtrmm, dtrmv
-from scipy.linalg.lapack import dtrtri
 
+from fastmf._common.linalg import cholesky
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.gaussian.dense import Dense
-from fastmf.inference.gaussian.side import Moments, Side, cholesky
+from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide
 from fastmf.kernels.linear_model import data_covariance, whitened_columns
 
-# Entries of X that are converted at a time.
+# Entries of X that are converted to double precision at a time.
 CHUNK = 1 << 16
-# Most shares of the columns of which products are summed apart: as many threads have work.
-SHARES = 8
-# Multiply-adds that cost as much as one of scalars.
-VECTOR = 8
-# A site of less precision than this share of that of the data is treated as low (see `LowRank`).
-# It is given at least so many times that to begin with.
-LOW, PROPER = 1e-6, 100
+# Largest number of parts of the columns whose products are summed separately, by that many threads.
+MAX_PARTS = 8
+# Multiply-adds of vectors that cost as much as one of scalars.
+VECTOR_SPEED = 8
+# A site has low precision (see `LowRank`) below this fraction of that of the data. It is given at
+# least so many times that in the first inverse.
+LOW_PRECISION, PROPER_FACTOR = 1e-6, 100
 
 
-class LowRank(Side):
+class LowRank(GaussianSide):
     """A linear model with fewer rows than units, by the Woodbury identity: O(n_units n_rows^2).
 
-    A = X'X / s2 + diag(t2) has the inverse D - D X' B^-1 X D with D = 1 / t2 and B = s2 I + X D X'.
-    Sites with t2 < floor, a millionth of the precision x'x / s2 that the data could give, would
-    make B ill-conditioned, or indefinite if negative. Their t2 is replaced by a proper precision p
-    and put right by a second update of rank k, their number:
+    Sites with t2 < floor, a millionth of the precision x'x / s2 of the data, would make B
+    ill-conditioned, or indefinite if negative. Their t2 is replaced by a proper precision p and
+    corrected by a second update of rank k, their number:
 
         A^-1 = A0^-1 + C S^-1 C',  C = columns of A0^-1,  S = 1 / (p - t2) - (A0^-1)_kk
 
-    so that A is positive definite if and only if S is, and all factorisations are Cholesky's.
-    Memory: X as it is, matrices of n_rows by n_rows (no more numbers than X, and no more than ten
-    of them), and a few vectors of length n_units.
+    so that A is positive definite if and only if S is. Memory: X as it is, matrices of n_rows by
+    n_rows (no more numbers than X, and no more than ten of them), and a few vectors of length
+    n_units.
 
     Parameters
     ----------
@@ -52,43 +57,48 @@ class LowRank(Side):
         width = max(64, CHUNK // self.n_rows // 64 * 64)
         bounds = [*range(0, self.n_units, width), self.n_units]
         self.chunks = [slice(*ends) for ends in pairwise(bounds)]
-        self._room = np.empty((self.n_rows, width))
+        self._workspace = np.empty((self.n_rows, width))
         squares = np.empty(self.n_units)
         for units in self.chunks:
             chunk = self.chunk(units)
             np.einsum("ij,ij->j", chunk, chunk, out=squares[units])
-        self.floor = LOW * squares / noise_variance
+        self.floor = LOW_PRECISION * squares / noise_variance
 
     def dense(self):
-        """The same with a matrix of units."""
+        """The same Gaussian side with a matrix of units."""
         return Dense.of_regression(self.X, self.y, self.noise_variance)
 
     def chunk(self, units):
         """Some columns of X in double precision."""
-        room = self._room[:, : units.stop - units.start]
-        np.copyto(room, self.X[:, units])
-        return room
+        columns = self._workspace[:, : units.stop - units.start]
+        np.copyto(columns, self.X[:, units])
+        return columns
 
     def data_covariance(self, precision):
-        """B of the proper sites, lower triangle."""
+        """The lower triangle of B, for sites of positive precisions."""
         n, d = self.n_rows, self.n_units
-        # Their number does not depend on that of the threads, nor does the result.
-        sums = np.empty((min(SHARES, d // (4 * n) + 1), n, n))
-        n_workers = workers_for(len(sums), n * n * d // 2 // VECTOR, self.n_threads)
+        # Their number does not depend on that of the threads: nor does the result.
+        sums = np.empty((min(MAX_PARTS, d // (4 * n) + 1), n, n))
+        n_workers = workers_for(len(sums), n * n * d // 2 // VECTOR_SPEED, self.n_threads)
         queue = np.zeros(1, np.int64)
         in_parallel(data_covariance, (self.X, 1 / np.sqrt(precision), queue, sums), n_workers)
         B = np.asfortranarray(sums.sum(0))
         B.flat[:: n + 1] += self.noise_variance
         return B
 
-    def whitened_columns(self, whiten, directions, z, pull):
-        """Sums of squares of the whitened columns of X, and their products with z; see there."""
+    def whitened_columns(self, whiten, directions, z, offset):
+        """Sums of squares of the whitened columns of X, and their products with z.
+
+        See `fastmf.kernels.linear_model.whitened_columns`.
+        """
         n, d = self.n_rows, self.n_units
         squares, products = np.empty((2, d))
-        n_workers = workers_for(d // 64 + 1, (n // 2 + len(pull)) * n * d // VECTOR, self.n_threads)
+        n_workers = workers_for(
+            d // 64 + 1, (n // 2 + len(offset)) * n * d // VECTOR_SPEED, self.n_threads
+        )
         matrices = (np.ascontiguousarray(matrix) for matrix in (whiten, directions))
         queue = np.zeros(1, np.int64)
-        arguments = self.X, *matrices, z, pull, queue, squares, products
+        arguments = self.X, *matrices, z, offset, queue, squares, products
         in_parallel(whitened_columns, arguments, n_workers)
         return squares, products
 
@@ -98,56 +108,49 @@ class LowRank(Side):
             return self.X @ w
         return sum(self.chunk(units) @ w[units] for units in self.chunks)
 
-    def project(self, rest):
-        """X' rest, likewise."""
+    def project(self, residual):
+        """X' residual, in double precision, without a copy of X."""
         if self.X.dtype == np.float64:
-            return rest @ self.X
-        return np.concatenate([rest @ self.chunk(units) for units in self.chunks])
+            return residual @ self.X
+        return np.concatenate([residual @ self.chunk(units) for units in self.chunks])
 
-    def inverse(self, precision):
-        """A^-1 with sites of these precisions; None if A is not positive definite."""
+    def _inverse(self, precision):
         units, proper = np.flatnonzero(precision < self.floor), precision
         if units.size:
             proper = precision.copy()
-            proper[units] = np.maximum(abs(precision[units]), PROPER * self.floor[units])
+            proper[units] = np.maximum(abs(precision[units]), PROPER_FACTOR * self.floor[units])
         if not (proper > 0).all():
-            return None
-        factor, half_log_determinant = cholesky(self.data_covariance(proper))
-        if factor is None:
-            return None
-        whiten = dtrtri(factor, lower=1, overwrite_c=1)[0]
-        low = None
+            raise LinAlgError("a precision is not positive.")
+        factor = cholesky(self.data_covariance(proper), overwrite=True)
+        half_log_determinant = factor.half_log_determinant
+        whiten, correction = factor.inverse_factor(overwrite=True), None
         if units.size:
-            low = self._correction(units, proper[units], precision[units], whiten)
-            if low is None:
-                return None
-        return Inverse(self, proper, whiten, half_log_determinant, low)
+            correction = self._correction(units, proper[units], precision[units], whiten)
+        return LowRankInverse(self, proper, whiten, half_log_determinant, correction)
 
     def _correction(self, units, p, t2, whiten):
-        """What the sites of low precision change; None if they leave no Gaussian."""
-        gap = p - t2
+        """The correction for units of precision t2 where p is in the first inverse."""
         columns = np.asarray(self.X[:, units], np.float64, order="F")
         columns = dtrmm(1.0, whiten, columns, lower=1) / p
         inverse = -columns.T @ columns
         inverse.flat[:: units.size + 1] += 1 / p
-        S = -inverse
-        S.flat[:: units.size + 1] += 1 / gap
-        factor, half_log_determinant = cholesky(np.asfortranarray(S))
-        if factor is None:
-            return None
-        whiten_low = dtrtri(factor, lower=1, overwrite_c=1)[0]
+        S = np.asfortranarray(-inverse)
+        S.flat[:: units.size + 1] += 1 / (p - t2)
+        factor = cholesky(S, overwrite=True)
+        half_log_determinant = factor.half_log_determinant
+        inverse_factor = factor.inverse_factor(overwrite=True)
         return Correction(
             units=units,
             columns=columns,
-            whiten=whiten_low,
-            directions=np.asfortranarray(whiten_low @ columns.T),
+            whiten=inverse_factor,
+            directions=np.asfortranarray(inverse_factor @ columns.T),
             inverse=inverse,
-            log_partition=-half_log_determinant - np.log(gap).sum() / 2,
+            log_partition=-half_log_determinant - np.log(p - t2).sum() / 2,
         )
 
 
 class Correction(NamedTuple):
-    """Update of rank k for the k sites of low precision.
+    """Update of rank k of the inverse for the k sites of low precision.
 
     Parameters
     ----------
@@ -157,11 +160,11 @@ class Correction(NamedTuple):
     whiten : array of shape (k, k)
         Inverse Cholesky factor of S.
     directions : array of shape (k, n_rows)
-        Products with the whitened columns of X make the update.
+        Their products with the whitened columns of X are subtracted.
     inverse : array of shape (k, k)
         The block of A0^-1.
     log_partition : float
-        To be added.
+        Its part of the log-partition.
     """
 
     units: np.ndarray
@@ -172,66 +175,68 @@ class Correction(NamedTuple):
     log_partition: float
 
 
-class Inverse(NamedTuple):
+class LowRankInverse(NamedTuple):
     """A^-1 of `LowRank`.
 
     Parameters
     ----------
     side : LowRank
     precision : array of shape (n_units,)
-        Those of the sites, made proper.
+        Of the sites in the first inverse.
     whiten : array of shape (n_rows, n_rows)
         Inverse Cholesky factor of B.
     half_log_determinant : float
         Of B.
-    low : Correction or None
+    correction : Correction or None
+        For the sites of low precision, if there are any.
     """
 
     side: LowRank
     precision: np.ndarray
     whiten: np.ndarray
     half_log_determinant: float
-    low: Correction | None
+    correction: Correction | None
 
     def moments(self, linear):
         """Means, variances and log-partition with sites of these linear coefficients."""
-        side, precision, low = self.side, self.precision, self.low
+        side, precision, low = self.side, self.precision, self.correction
         z = dtrmv(self.whiten, side.y - side.predict(linear / precision), lower=1)
         log_partition = (linear * linear / precision - np.log(precision / (2 * np.pi))).sum() / 2
         log_partition -= z @ z / 2 + self.half_log_determinant
         log_partition -= side.n_rows * np.log(2 * np.pi) / 2
-        directions, pull = np.empty((0, side.n_rows)), np.empty(0)
+        directions, offset = np.empty((0, side.n_rows)), np.empty(0)
         if low is not None:
             low_mean = linear[low.units] / precision[low.units] + low.columns.T @ z
-            directions, pull = low.directions, dtrmv(low.whiten, low_mean, lower=1)
-        squares, products = side.whitened_columns(self.whiten, directions, z, pull)
+            directions, offset = low.directions, dtrmv(low.whiten, low_mean, lower=1)
+        squares, products = side.whitened_columns(self.whiten, directions, z, offset)
         var = (1 - squares / precision) / precision
         mean = (linear + products) / precision
         if low is not None:
             half = low.whiten @ low.inverse
-            mean[low.units] = low_mean + half.T @ pull
+            mean[low.units] = low_mean + half.T @ offset
             var[low.units] = low.inverse.diagonal() + (half * half).sum(0)
-            log_partition += low.log_partition + pull @ pull / 2
-        return Moments(np.stack([mean, var]), log_partition)
+            log_partition += low.log_partition + offset @ offset / 2
+        return GaussianMoments(np.stack([mean, var]), log_partition)
 
     def solve(self, right):
         """The product with a vector."""
-        solution, low = self._solve_proper(right), self.low
+        solution, low = self._solve_proper(right), self.correction
         if low is not None:
-            pull = np.zeros(len(right))
-            pull[low.units] = low.whiten.T @ (low.whiten @ solution[low.units])
-            solution += self._solve_proper(pull)
+            change = np.zeros(len(right))
+            change[low.units] = low.whiten.T @ (low.whiten @ solution[low.units])
+            solution += self._solve_proper(change)
         return solution
 
     def _solve_proper(self, right):
-        along = dtrmv(self.whiten, self.side.predict(right / self.precision), lower=1)
-        pull = dtrmv(self.whiten, along, lower=1, trans=1)
-        return (right - self.side.project(pull)) / self.precision
+        """The product of the first inverse with a vector."""
+        whitened = dtrmv(self.whiten, self.side.predict(right / self.precision), lower=1)
+        residual = dtrmv(self.whiten, whitened, lower=1, trans=1)
+        return (right - self.side.project(residual)) / self.precision
 
     def covariance(self, units):
-        """The block of some units."""
+        """The covariance of some units."""
         units = np.arange(self.side.n_units)[units]
-        precision, low = self.precision[units], self.low
+        precision, low = self.precision[units], self.correction
         Y = self.whiten @ self.side.X[:, units] / precision
         covariance = np.diag(1 / precision) - Y.T @ Y
         if low is not None:
@@ -242,10 +247,10 @@ class Inverse(NamedTuple):
 
     def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix."""
-        scaled, low = rows / self.precision, self.low
-        along = self.whiten @ (self.side.X @ scaled.T)
-        var = np.einsum("ij,ij->i", rows, scaled) - (along * along).sum(0)
+        scaled, low = rows / self.precision, self.correction
+        whitened = self.whiten @ (self.side.X @ scaled.T)
+        var = np.einsum("ij,ij->i", rows, scaled) - (whitened * whitened).sum(0)
         if low is not None:
-            half = low.whiten @ (scaled[:, low.units].T - low.columns.T @ along)
+            half = low.whiten @ (scaled[:, low.units].T - low.columns.T @ whitened)
             var += (half * half).sum(0)
         return var

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf
+from numpy.linalg import LinAlgError
 
 
-class Moments(NamedTuple):
+class GaussianMoments(NamedTuple):
     """Moments of the Gaussian.
 
     Parameters
@@ -14,41 +14,50 @@ class Moments(NamedTuple):
     marginal : array of shape (2, n_units)
         Means and variances.
     log_partition : float
-        Log of the integral of everything, sites and constant included.
+        Log of the integral of the Gaussian, sites and constant included.
     """
 
     marginal: np.ndarray
     log_partition: float
 
 
-class Side:
-    """A quadratic form that couples units: subclasses say what its inverse is with sites."""
+class GaussianSide:
+    """A quadratic form that couples units; subclasses define its inverse with sites, `_inverse`."""
 
-    # What the log-partition is the difference of: its rounding counts.
+    # Added to the log-partition: where it is large, so is the rounding error.
     constant = 0.0
 
     def dense(self):
-        """The same as a full matrix of couplings."""
+        """The same Gaussian side with a full matrix of couplings."""
+        raise NotImplementedError
+
+    def _inverse(self, precision):
+        """A^-1 with sites of these precisions; LinAlgError if A is not positive definite."""
         raise NotImplementedError
 
     def inverse(self, precision):
         """A^-1 with sites of these precisions; None if A is not positive definite."""
-        raise NotImplementedError
+        try:
+            return self._inverse(precision)
+        except LinAlgError:
+            return None
 
     def moments(self, site):
-        """Means, variances and log-partition with these sites; None if there is no Gaussian."""
+        """Means, variances and log-partition with these sites; None if A is not positive definite.
+
+        Parameters
+        ----------
+        site : array of shape (2, n_units)
+            Linear coefficients and precisions.
+
+        Returns
+        -------
+        GaussianMoments or None
+        """
         inverse = self.inverse(site[1])
         return None if inverse is None else inverse.moments(site[0])
 
     def covariance(self, site, units=slice(None)):
-        """The covariance of some units with these sites; None if there is no Gaussian."""
+        """The covariance of some units with these sites; None if A is not positive definite."""
         inverse = self.inverse(site[1])
         return None if inverse is None else inverse.covariance(units)
-
-
-def cholesky(matrix):
-    """Lower factor, and half the log-determinant; (None, -inf) if not positive definite."""
-    factor, failed = dpotrf(matrix, lower=1, clean=1, overwrite_a=1)
-    if failed or not np.isfinite(diagonal := factor.diagonal()).all():
-        return None, -np.inf
-    return factor, np.log(diagonal).sum()

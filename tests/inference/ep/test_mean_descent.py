@@ -1,4 +1,4 @@
-"""Descent by the means of units of two values: its derivatives, and strong couplings."""
+"""Descent by the means of binary units: its derivatives, and strong couplings."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from scipy.special import expit
 
 import fastmf as mf
 from fastmf.inference.ep import mean_descent
-from fastmf.inference.ep.expectation_propagation import prepare, start_of
-from fastmf.inference.ep.sites import energy
+from fastmf.inference.ep.expectation_propagation import start_of
+from fastmf.inference.ep.sites import energy, problem_of
 
 
 def machine(prior, shape=(12, 8), strength=3.0, seed=0):
@@ -27,40 +27,40 @@ def wide():
 
 def somewhere(model):
     """A point that is no fixed point."""
-    task = prepare(model)
+    task = problem_of(model)
     return task, mean_descent.first_point(task, start_of(task))
 
 
 @pytest.mark.parametrize(
     "model", [machine(mf.Bernoulli, strength=0.5), machine(mf.Ising, strength=0.5), wide()]
 )
-def test_slope_is_the_derivative_of_the_energy(model):
+def test_the_derivative_of_a_step_is_that_of_the_energy(model):
     _, point = somewhere(model)
-    step = mean_descent.Step(point, 0.5)
+    step = mean_descent.MeanStep(point, 0.5)
     up, down = (step.at(s * 1e-5).value for s in (1, -1))
-    assert step.slope < -1e-3
-    np.testing.assert_allclose((up - down) / 2e-5, step.slope, rtol=1e-5)
+    assert step.derivative < -1e-3
+    np.testing.assert_allclose((up - down) / 2e-5, step.derivative, rtol=1e-5)
 
 
 def test_the_model_of_a_step_is_the_hessian():
     """The derivatives of the gradient by the means, the sites following them."""
     task, point = somewhere(machine(mf.Bernoulli, (3, 2), 0.5))
     right, h = np.arange(5) - 1.7, 5e-3
-    slopes, precision = point.slopes(), np.diag(point.precision) + point.units.form.precision
+    by_mean = point.log_variance_gradient()
+    precision = np.diag(point.sites.precision) + point.units.form.precision
     covariance = np.linalg.inv(precision)
     squares = covariance**2 / np.outer(point.var, point.var)
-    hessian = precision + slopes[:, None] * (np.linalg.inv(squares) - np.eye(5)) * slopes / 2
+    hessian = precision + by_mean[:, None] * (np.linalg.inv(squares) - np.eye(5)) * by_mean / 2
     ends = []
     for sign in (1, -1):
         mean = point.mean + sign * h * right
         fields = np.log(mean / (1 - mean)) - task.prior.field
-        guess = point.precision, point.marginal, point.correlations
-        ends.append(mean_descent._point(point.units, fields, *guess, 0.0).gradient())
+        ends.append(mean_descent.evaluate(point.units, fields, point.sites, 0.0).gradient())
     np.testing.assert_allclose((ends[0] - ends[1]) / (2 * h), hessian @ right, rtol=1e-3)
 
 
 @pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
-def test_strong_couplings_where_regular_iteration_never_settles(prior):
+def test_strong_couplings_where_the_parallel_schedule_does_not_converge(prior):
     model = machine(prior, (30, 20), 4.0)
     starts = np.random.default_rng(1).integers(0, 2, (2, 30)).astype(float)
     assert not mf.adaptive_tap(model, starts, schedule="parallel", max_iter=300).converged.all()
@@ -78,7 +78,7 @@ def test_strong_couplings_where_regular_iteration_never_settles(prior):
 
 
 def test_linear_models_of_more_units_than_rows():
-    """Where regular iteration never settles: a fixed point, by plain inverses."""
+    """Where the parallel schedule does not converge: a fixed point, by plain inverses."""
     model = wide()
     assert not mf.expectation_propagation(model, max_iter=300).converged
     for schedule in ("auto", "convergent"):
@@ -101,14 +101,14 @@ def test_energy_falls_to_that_of_the_fixed_point():
     np.testing.assert_allclose(-result.log_partition, result.energies[-1], atol=1e-4)
 
 
-def test_units_that_are_settled():
-    """Fields at which nothing is left of the variance."""
+def test_units_without_variance():
+    """Fields at which the variance vanishes in rounding."""
     rng = np.random.default_rng(0)
     weights, field = rng.normal(size=(10, 6)) * 3, np.r_[-400.0, 90.0, np.zeros(8)]
     model = mf.RBM(weights, mf.Bernoulli(field), mf.Bernoulli(np.zeros(6)))
     result = mf.adaptive_tap(model, schedule="convergent")
     assert result.converged
-    hidden = mf.Bernoulli(weights[1])  # what the settled units leave behind
+    hidden = mf.Bernoulli(weights[1])  # the field of the unit that is 1
     rest = mf.adaptive_tap(
         mf.RBM(weights[2:], mf.Bernoulli(field[2:]), hidden), schedule="convergent"
     )
@@ -116,7 +116,7 @@ def test_units_that_are_settled():
     np.testing.assert_allclose(result.log_partition, rest.log_partition + 90, atol=1e-4)
 
 
-def test_a_fully_visible_machine_takes_the_same_way():
+def test_a_fully_visible_machine_has_the_same_fixed_point():
     model = machine(mf.Bernoulli)
     couplings = np.zeros((20, 20))
     couplings[:12, 12:] = model.weights
@@ -127,10 +127,10 @@ def test_a_fully_visible_machine_takes_the_same_way():
     np.testing.assert_allclose(np.concatenate(one.mean), other.mean, atol=1e-6)
 
 
-def test_other_units_are_left_to_other_ways():
-    task = prepare(problem(20, 30, share=0.1)[0])
+def test_other_units_have_no_such_point():
+    task = problem_of(problem(20, 30, inclusion_probability=0.1)[0])
     assert mean_descent.first_point(task, start_of(task)) is None
     mixed = mf.RBM(np.eye(4), mf.Bernoulli(np.zeros(4)), mf.Gaussian(np.zeros(4), 2.0))
-    task = prepare(mixed)
+    task = problem_of(mixed)
     assert mean_descent.first_point(task, start_of(task)) is None
     assert np.isfinite(energy(task, start_of(task)))

@@ -1,0 +1,87 @@
+"""The result of expectation propagation, and how it is made of a state."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from fastmf._outcomes import BOUNDED, CONVERGED, MESSAGES, OUT_OF_ITERATIONS
+from fastmf.inference.ep.sites import energy
+from fastmf.inference.fixed_point import FixedPoint
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExpectationPropagation(FixedPoint):
+    """Result of `expectation_propagation`: a `FixedPoint` with the sites and the evidence.
+
+    Parameters
+    ----------
+    sites : array of shape (2, n_units)
+        Linear coefficients t1 and precisions t2 of the Gaussian factors exp(t1 w - t2 w^2 / 2) that
+        stand for the prior. Pass it as `init` to start from here.
+    log_evidence : float
+        `log_partition` with the prior normalised: the log-evidence of a linear model.
+    energies : array of shape (n_iter,), optional
+        Energy of every iteration (of every outer one for "convergent"), with history=True.
+    schedule : str
+        The schedule that found it: "convergent" if "auto" went on with that.
+    """
+
+    sites: np.ndarray | None = None
+    log_evidence: float = -np.inf
+    energies: np.ndarray | None = None
+    schedule: str = ""
+
+
+def result_of(problem, end, trace, history):
+    """The result with the state at which a schedule ended.
+
+    Parameters
+    ----------
+    problem : EPProblem
+    end : tuple of EPState, int and str
+        State, outcome code and the schedule that was run last.
+    trace : EPTrace
+    history : bool
+        Whether to return the residuals and energies of the trace.
+    """
+    state, outcome, schedule = end
+    log_partition = -energy(problem, state)
+    at_bound = np.isclose(state.proposal[1], problem.min_site_precision, rtol=1e-6).any()
+    if at_bound and outcome == OUT_OF_ITERATIONS and schedule != "convergent":
+        outcome = BOUNDED
+    zero = np.zeros(problem.side.n_units)
+    normaliser = problem.prior.log_partition(zero, zero).sum()
+    mean, var = state.tilted
+    exist = np.isfinite(mean) & np.isfinite(var)
+    mean, var = np.where(exist, state.tilted, state.gaussian)
+    return ExpectationPropagation(
+        mean=mean,
+        var=var,
+        b=state.cavity[0],
+        a=state.cavity[1],
+        log_partition=log_partition,
+        converged=outcome == CONVERGED,
+        n_iter=len(trace.residuals),
+        residual=state.residual(),
+        message=MESSAGES[outcome],
+        history=np.array(trace.residuals) if history else None,
+        sites=state.site,
+        log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
+        energies=np.array(trace.energies) if history else None,
+        schedule=schedule,
+    )
+
+
+def stacked_rows(rows):
+    """One result of many rows; histories of rows that ended earlier repeat their last value."""
+    columns = {}
+    n_iter = max(row.n_iter for row in rows)
+    for name in (f.name for f in fields(ExpectationPropagation)):
+        values = [getattr(row, name) for row in rows]
+        if values[0] is None:
+            columns[name] = None
+            continue
+        if name in ("history", "energies"):
+            values = [np.pad(v, (0, n_iter - len(v)), "edge") for v in values]
+        columns[name] = np.stack(values)
+    return ExpectationPropagation(**columns)

@@ -1,0 +1,84 @@
+"""The schedules of expectation propagation: what each of them runs.
+
+parallel      all sites from one Gaussian, then the next Gaussian; with adaptive damping.
+sequential    one site after another, the Gaussian updated after each.
+convergent    a few parallel steps, then descent on the energy.
+auto          parallel while the residual falls, then descent on the energy.
+
+Descent is by Newton's steps with Levenberg's term, on the energy as a function of the moments, or
+of the means alone for binary units; by the double loop for other units, and under a bound on site
+precisions.
+
+A schedule is a function of (problem, state, damping, trace) that returns the last state, an outcome
+code of `fastmf._outcomes`, and the name of the schedule that was run last.
+"""
+
+import numpy as np
+
+from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS, STALLED
+from fastmf.inference.ep import mean_descent, moment_descent
+from fastmf.inference.ep.double_loop import double_loop
+from fastmf.inference.ep.inner_loop import exhausted
+from fastmf.inference.ep.levenberg import descend
+from fastmf.inference.ep.parallel import parallel_sweeps, run_one
+from fastmf.inference.ep.sequential import sequential_sweeps
+from fastmf.inference.ep.sites import EPTrace
+
+# How often "auto" raises the damping of the parallel schedule before it goes on with descent.
+MAX_DAMPING_RAISES = 3
+# Descents, in the order in which they are tried: `first_point` gives None for other units.
+DESCENTS = (moment_descent, mean_descent)
+
+
+def parallel(problem, state, damping, trace):
+    """Update all sites at once in every iteration."""
+    return run_one(problem, parallel_sweeps(problem, state, damping, trace))
+
+
+def sequential(problem, state, damping, trace):
+    """Update one site after another, each seeing the newest values of the others."""
+    state, converged = sequential_sweeps(problem, state, damping, trace)
+    if converged:
+        return state, CONVERGED, "sequential"
+    done = len(trace.residuals) == problem.max_iter
+    return state, OUT_OF_ITERATIONS if done else IMPROPER, "sequential"
+
+
+def convergent(problem, state, damping, trace):
+    """Descend on the energy from where the parallel schedule first needs more damping."""
+    sweeps = parallel_sweeps(problem, state, damping, EPTrace(False), max_raises=1)
+    start, _, _ = run_one(problem, sweeps)
+    return descent(problem, start, damping, trace)
+
+
+def auto(problem, state, damping, trace):
+    """The parallel schedule as long as it makes progress, then descent on the energy."""
+    sweeps = parallel_sweeps(problem, state, damping, trace, MAX_DAMPING_RAISES)
+    end = run_one(problem, sweeps)
+    return end if end[1] == CONVERGED else descent(problem, end[0], damping, trace)
+
+
+def descent(problem, state, damping, trace):
+    """Descend on the energy from a state: the convergent schedule without parallel steps."""
+    descents = DESCENTS if problem.min_site_precision == -np.inf else ()
+    points = (of_units.first_point(problem, state) for of_units in descents)
+    point = next((point for point in points if point is not None), None)
+    n_before = len(trace.residuals)
+    if point is None:
+        end, converged = double_loop(problem, state, trace)
+    else:
+        end, converged = descend(problem, point, trace)
+    if converged:
+        return end, CONVERGED, "convergent"
+    done = len(trace.residuals) - n_before == problem.max_iter or exhausted(problem)
+    # Where rounding decides which moments exist, those of the last state may not.
+    end = end if end.residual() < np.inf else state
+    return end, OUT_OF_ITERATIONS if done else STALLED, "convergent"
+
+
+SCHEDULES = {
+    "parallel": parallel,
+    "sequential": sequential,
+    "convergent": convergent,
+    "auto": auto,
+}

@@ -1,0 +1,48 @@
+"""The Gaussian side of two layers, against that with a full matrix."""
+
+import numpy as np
+import pytest
+from kernel_cases.gaussian_sides import agree, sites
+
+from fastmf.inference.gaussian import Dense, bipartite
+from fastmf.inference.gaussian.bipartite import Bipartite
+
+
+@pytest.mark.parametrize("shape", [(8, 5), (5, 8)])
+def test_bipartite_is_dense(shape):
+    weights = np.random.default_rng(2).normal(size=shape) / 3
+    n_visible, n = shape[0], sum(shape)
+    couplings = np.zeros((n, n))
+    couplings[:n_visible, n_visible:] = weights
+    dense = Dense(-couplings - couplings.T, np.zeros(n), 0.0)
+    site = sites(n)
+    site[1] += 2
+    agree(Bipartite(weights).moments(site), dense.moments(site), 1e-11)
+
+
+@pytest.mark.parametrize("shape", [(30, 23), (23, 30)])
+def test_rows_are_computed_together_as_they_are_alone(monkeypatch, shape):
+    rng = np.random.default_rng(4)
+    weights, n_rows = rng.normal(size=shape) / 5, 30
+    monkeypatch.setattr(bipartite, "WORKSPACE", 13 * 23 * 23)  # several groups of rows
+    sites = np.stack([rng.normal(size=(n_rows, 53)), 3 + rng.gamma(2.0, size=(n_rows, 53))], 1)
+    sites[3, 1, 0], sites[5, 1, -1] = -1, 0.01  # no Gaussian
+    side = Bipartite(weights)
+    together = side.moments_of_rows(sites)
+    assert [row for row in range(n_rows) if together[row] is None] == [3, 5]
+    for site, moments in zip(sites, together, strict=True):
+        if moments is not None:
+            agree(moments, side.moments(site), 1e-11)
+            assert type(moments.log_partition) is float
+    proper = np.delete(sites, [3, 5], 0)
+    whole = [side.covariance(site, slice(None))[: shape[0], shape[0] :] for site in proper]
+    np.testing.assert_allclose(side.mean_covariance(proper), np.mean(whole, axis=0), atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(8, 5), (5, 8)])
+def test_a_tilt_from_outside_is_added_to_the_sites(shape):
+    side = Bipartite(np.random.default_rng(2).normal(size=shape) / 3)
+    site, tilt = sites(13) + [[0], [2]], sites(13)[:, ::-1]
+    tilted = side.tilted(tilt)
+    agree(tilted.moments(site), side.moments(site + tilt), 1e-12)
+    agree(tilted.dense().moments(site), side.moments(site + tilt), 1e-11)
