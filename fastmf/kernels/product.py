@@ -108,7 +108,7 @@ def _tile(n_tile_rows):
 
     @intrinsic
     def tile(typing_context, states, packed, out, position, single):
-        integers = types.UniTuple(types.intp, len(_Position._fields))
+        integers = types.UniTuple(types.intp, len(_Position.__annotations__))
         signature = types.void(states, packed, out, integers, types.boolean)
 
         def generate(context, builder, signature, arguments):
