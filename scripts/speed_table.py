@@ -29,7 +29,7 @@ from timing import (
 
 import fastmf as mf
 from fastmf._threads import in_parallel
-from fastmf.inference.mean_field._layout import rows_in_flight
+from fastmf.inference.mean_field._layout import rows_per_worker
 
 from kernel_cases import Size, case  # isort: skip  (found through timing)
 from kernel_cases.machines import rbm  # isort: skip
@@ -119,7 +119,7 @@ def one_sweep(n_hidden, dtype, repeats, n_sweeps=20):
 
     def ours():
         arguments = tap_arguments(
-            size, dtype, tol=0.0, max_iter=n_sweeps, rows_in_flight=rows_in_flight(100, THREADS)
+            size, dtype, tol=0.0, max_iter=n_sweeps, rows_per_worker=rows_per_worker(100, THREADS)
         )
         return timed(TAP.run, "compiled", arguments, THREADS) / n_sweeps
 
@@ -153,7 +153,7 @@ def sequential(n_hidden, dtype, repeats):
     size = Size(784, n_hidden, 100)
     model, n_sweeps = rbm(size, dtype), 3
     options = {"schedule": "sequential", "tol": 0.0, "max_iter": n_sweeps}
-    options["rows_in_flight"] = rows_in_flight(100, THREADS)
+    options["rows_per_worker"] = rows_per_worker(100, THREADS)
 
     def run(which):
         return timed(TAP.run, which, tap_arguments(size, dtype, **options), THREADS) / n_sweeps
