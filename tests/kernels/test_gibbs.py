@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from fastmf.gibbs import TwoValuedLayer, gibbs
-from fastmf.numpy_gibbs import gibbs as numpy_gibbs
 
 from fastmf._threads import in_parallel
+from fastmf.kernels.gibbs import TwoValuedLayer, gibbs
 from fastmf.kernels.product import pack
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Ising
+from fastmf.reference.gibbs import gibbs as numpy_gibbs
 from fastmf.reference.random import uniforms
 
 VALUES = {Bernoulli: (0.0, 1.0), Ising: (-1.0, 1.0)}

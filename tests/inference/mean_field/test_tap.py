@@ -361,7 +361,7 @@ def test_many_strong_couplings_converge():
     weights = 0.5 * rng.standard_normal((784, 16))
     model = mf.RBM(weights, mf.Bernoulli(-weights.sum(1) / 2), mf.Bernoulli(-weights.sum(0) / 2))
     data = (rng.random((30, 784)) < 0.5).astype(float)
-    options = {"acceleration": None, "free_energy": False}
+    options = {"acceleration": None, "log_partition": False}
     assert not mf.tap(model, data, damping=0.0, max_iter=300, **options).converged.any()
     result = mf.tap(model, data, log_partition=False)
     assert result.converged.all()
