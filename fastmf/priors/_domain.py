@@ -74,8 +74,11 @@ def binary_field(prior):
 
     Returns
     -------
-    field, constant : arrays of shape (n_units,)
+    field : array of shape (n_units,)
+    constant : array of shape (n_units,)
     """
+    if getattr(prior, "log_prob_is_linear", False):
+        return prior.field, np.zeros_like(prior.field)
     low, high = two_values(prior)
     at_low, at_high = (prior.log_prob(prior[0].dtype.type(x)) for x in (low, high))
     field = (at_high - at_low) / (high - low)

@@ -25,6 +25,7 @@ field and argument a scalar). A tilt for which the integral diverges has log-par
     support                       values of discrete units: a tuple if all units have the same ones,
                                   or a property with an array (n_values, n_units), each column
                                   ascending and padded with NaN
+    log_prob_is_linear            whether log_prob(x) is field x on the support (default: False)
     hidden_unit                   parameters of one hidden unit before learning, a tuple
 
 Fields named `lower`, `upper`, `precision` and `log_odds` mean what they do in `TruncatedGaussian`

@@ -28,6 +28,7 @@ class Bernoulli(NamedTuple):
     field: np.ndarray
 
     support = (0.0, 1.0)
+    log_prob_is_linear = True
     hidden_unit = (0.0,)
 
     def log_partition(self, b, a):
@@ -94,6 +95,7 @@ class Ising(NamedTuple):
     field: np.ndarray
 
     support = (-1.0, 1.0)
+    log_prob_is_linear = True
     hidden_unit = (0.0,)
 
     def log_partition(self, b, a):
