@@ -23,7 +23,8 @@ from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.mean_field._layout import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field.tap import tap
-from fastmf.models import DBM, RBM, BoltzmannMachine
+from fastmf.models import BoltzmannMachine
+from fastmf.models._layered import Layered
 
 
 def adaptive_tap(
@@ -83,7 +84,7 @@ def adaptive_tap(
     for binary units by their means (`fastmf.inference.ep.mean_descent`), at some fifty times the
     cost per iteration, of which ten to fifty are needed.
     """
-    if not isinstance(model, BoltzmannMachine | RBM | DBM):
+    if not isinstance(model, BoltzmannMachine | Layered):
         raise TypeError(
             f"model must be a BoltzmannMachine, RBM or DBM, got {type(model).__name__}."
         )
@@ -95,7 +96,7 @@ def adaptive_tap(
     start, tilt, single = _start_and_tilt(model, init, sites, field, precision, rng)
 
     # With its units in the order of the layout.
-    flat = model.bipartite() if isinstance(model, DBM) else model
+    flat = model.bipartite() if isinstance(model, Layered) else model
     common = problem_of(flat, -np.inf, *options)
     side = common.side
     problems = [common._replace(side=side.tilted(of_row), evaluations=[0]) for of_row in tilt]

@@ -45,7 +45,7 @@ MAX_LOG_ODDS_STEP = 2.0
 MATCHING_STEPS, RENEWAL, ENERGY_TOLERANCE, MAX_HALVINGS = 60, 6, 1e-3, 30
 
 
-class BinaryUnits(NamedTuple):
+class TwoValuedUnits(NamedTuple):
     """Units of two values and their couplings.
 
     Parameters
@@ -88,7 +88,7 @@ class MeanPoint(NamedTuple):
 
     Parameters
     ----------
-    units : BinaryUnits
+    units : TwoValuedUnits
     field : array of shape (n_units,)
         Tilt of each unit that gives it its mean.
     mean, var : array of shape (n_units,)
@@ -97,7 +97,7 @@ class MeanPoint(NamedTuple):
         The energy and its rounding error, estimated.
     """
 
-    units: BinaryUnits
+    units: TwoValuedUnits
     field: np.ndarray
     mean: np.ndarray
     var: np.ndarray
@@ -145,7 +145,7 @@ def first_point(problem, state):
     binary = abs((mean - low) * (high - mean) - var) <= VARIANCE_TOLERANCE * size
     if not binary.all() or not size.all():
         return None
-    units = BinaryUnits(problem, low, high, problem.side.dense())
+    units = TwoValuedUnits(problem, low, high, problem.side.dense())
     c1, c2 = state.cavity
     field = c1 - c2 * (low + high) / 2
     inverse = problem.side.inverse(state.site[1])
@@ -171,7 +171,7 @@ def evaluate(units, field, start, predicted_decrease):
 
     Parameters
     ----------
-    units : BinaryUnits
+    units : TwoValuedUnits
     field : array of shape (n_units,)
     start : MatchingSites
     predicted_decrease : float
