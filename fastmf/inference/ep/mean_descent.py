@@ -148,15 +148,24 @@ def first_point(problem, state):
     units = TwoValuedUnits(problem, low, high, problem.side.dense())
     c1, c2 = state.cavity
     field = c1 - c2 * (low + high) / 2
-    inverse = problem.side.inverse(state.site[1])
-    if inverse is None:
+    try:
+        correlations = _correlations(problem.side.inverse(state.site[1]))
+    except LinAlgError:
         return None
-    start = MatchingSites(state.site[1], state.gaussian[1], _correlations(inverse), np.nan)
+    start = MatchingSites(state.site[1], state.gaussian[1], correlations, np.nan)
     return evaluate(units, field, start, 0.0)
 
 
 def _correlations(inverse):
-    """Factorisation of the squared correlations of a Gaussian."""
+    """Factorisation of the squared correlations of a Gaussian, given as its `inverse`.
+
+    Raises
+    ------
+    LinAlgError
+        If the Gaussian is improper, or its correlations are not positive definite in rounding.
+    """
+    if inverse is None:
+        raise LinAlgError("the Gaussian is not proper.")
     covariance = inverse.covariance(slice(None))
     scale = 1 / np.sqrt(covariance.diagonal())
     covariance *= scale[:, None]
@@ -184,7 +193,10 @@ def evaluate(units, field, start, predicted_decrease):
     rounding = 1e-15 * (abs(terms).sum() + abs(log_partition))
     terms[2] = (terms[2] + 1) / 2
     error = max(ENERGY_TOLERANCE * predicted_decrease, (0.1 * problem.tol) ** 2)
-    sites = _matching_sites(units, var, start, error, rounding)
+    try:
+        sites = _matching_sites(units, var, start, error, rounding)
+    except LinAlgError:
+        return None
     if sites is None or not np.isfinite(terms).all():
         return None
     value = terms.sum() - log_partition + sites.value

@@ -116,6 +116,24 @@ def test_units_without_variance():
     np.testing.assert_allclose(result.log_partition, rest.log_partition + 90, atol=1e-4)
 
 
+@pytest.mark.parametrize("first_failure", [0, 1, 2])
+def test_correlations_lost_in_rounding_are_no_error(monkeypatch, first_failure):
+    """The descent ends where it is, or is left to the double loop; nothing is raised."""
+    correlations, calls = mean_descent._correlations, []
+
+    def failing(inverse):
+        calls.append(None)
+        if len(calls) > first_failure:
+            raise np.linalg.LinAlgError("not positive definite.")
+        return correlations(inverse)
+
+    monkeypatch.setattr(mean_descent, "_correlations", failing)
+    result = mf.adaptive_tap(machine(mf.Bernoulli), schedule="convergent", max_iter=20)
+    assert len(calls) > first_failure
+    assert np.isfinite(result.mean[0]).all() and np.isfinite(result.residual)
+    assert result.converged == (result.residual <= 1e-8)
+
+
 def test_a_fully_visible_machine_has_the_same_fixed_point():
     model = machine(mf.Bernoulli)
     couplings = np.zeros((20, 20))
