@@ -98,6 +98,7 @@ _HOME = {
     "annealed_importance_sampling": "evaluation",
     "log_partition_report": "evaluation",
     "pseudo_log_likelihood": "evaluation",
+    "warmup": "cli.warmup",
 }
 _SUBPACKAGES = ("datasets", "distributed", "evaluation", "plotting", "priors")
 # What every program needs; the rest is imported when first used.

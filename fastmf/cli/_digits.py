@@ -52,8 +52,8 @@ def experiment(*, seed=0, quick=False, quiet=False):
     -------
     Outcome
     """
+    from fastmf._compilation import announced, to_stderr
     from fastmf.datasets import load_digits
-    from fastmf.learning.training.compilation import announced, to_stderr
 
     digits, seconds = load_digits(), {}
     order = np.random.default_rng(seed).permutation(len(digits.X))
@@ -112,7 +112,7 @@ def _compile(X, compiling):
     if there is anything that is not in the cache.
     """
     from fastmf import GeneralizedRBM
-    from fastmf.learning.training.compilation import announced
+    from fastmf._compilation import announced
 
     machine = GeneralizedRBM(2, visible="truncated_gauss_bernoulli", n_epochs=1, n_threads=1)
     with announced("real-valued digits", show=lambda _: compiling.set()):

@@ -6,7 +6,7 @@ import sys
 import warnings
 
 import fastmf
-from fastmf.cli import demo, denoise, info, train
+from fastmf.cli import demo, denoise, info, train, warmup
 from fastmf.models._io import UnknownPrior
 
 DESCRIPTION = "Mean-field inference and learning in pairwise models (Boltzmann machines)."
@@ -16,18 +16,21 @@ examples:
   fastmf demo                                       see what it does, on digits that come with it
   fastmf train rbm images.npy --output model.npz    learn a restricted Boltzmann machine
   fastmf info model.npz                             say what is in a file
+  fastmf warmup                                     compile what the first calls would compile
   fastmf denoise model.npz noisy.npy --flip-probability 0.1 --output clean.npy
 
 DATA is a file of numbers, one sample per row: .npy, .npz (or .npz:KEY), .csv, or MNIST's IDX format
 (the last two perhaps .gz). `fastmf COMMAND --help` explains a command.
 
 exit codes: 0 done, 1 an error in data, model or options, 2 wrong usage, 130 interrupted.
-FASTMF_DEBUG=1 in the environment shows where an error comes from.
+FASTMF_DEBUG=1 in the environment shows where an error comes from; FASTMF_QUIET=1 leaves out
+messages about compilation.
 """
 
 # Errors in data, options and resources; any other error is a bug, and is shown with its traceback.
 _EXPECTED = (
     ValueError, TypeError, OSError, ImportError, FloatingPointError, MemoryError, UnknownPrior,
+    warmup.Failed,
 )  # fmt: skip
 
 
@@ -41,7 +44,7 @@ def parser():
     )
     main_parser.add_argument("--version", action="version", version=f"fastmf {fastmf.__version__}")
     commands = main_parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, train, denoise, info):
+    for command in (demo, train, denoise, info, warmup):
         command.add(commands)
     return main_parser
 

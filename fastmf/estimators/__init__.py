@@ -1,17 +1,23 @@
-"""scikit-learn estimators."""
+"""scikit-learn estimators, each imported when it is first used."""
 
-from fastmf.estimators.conditional_rbm import ConditionalRBM
-from fastmf.estimators.deep_boltzmann_machine import DeepBoltzmannMachine
-from fastmf.estimators.fully_visible import FullyVisibleBoltzmannMachine
-from fastmf.estimators.generalized_rbm import GeneralizedRBM
-from fastmf.estimators.spike_slab import SpikeSlabRegressor
-from fastmf.estimators.spike_slab_classifier import SpikeSlabClassifier
+from importlib import import_module
 
-__all__ = [
-    "ConditionalRBM",
-    "DeepBoltzmannMachine",
-    "FullyVisibleBoltzmannMachine",
-    "GeneralizedRBM",
-    "SpikeSlabClassifier",
-    "SpikeSlabRegressor",
-]
+# Estimator -> the module that defines it.
+_HOME = {
+    "ConditionalRBM": "conditional_rbm",
+    "DeepBoltzmannMachine": "deep_boltzmann_machine",
+    "FullyVisibleBoltzmannMachine": "fully_visible",
+    "GeneralizedRBM": "generalized_rbm",
+    "SpikeSlabClassifier": "spike_slab_classifier",
+    "SpikeSlabRegressor": "spike_slab",
+}
+
+__all__ = [*_HOME]
+
+
+def __getattr__(name):
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

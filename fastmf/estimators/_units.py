@@ -10,7 +10,8 @@ from fastmf.priors._domain import (
     describe_support,
     hidden_unit,
 )
-from fastmf.priors._protocol import REGISTRY, by_parts, is_unit_prior, repeated
+from fastmf.priors._protocol import by_parts, is_unit_prior, repeated
+from fastmf.priors._registry import REGISTRY
 
 
 def _class(name, spec):

@@ -4,7 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 import fastmf
 
@@ -72,3 +75,31 @@ def test_using_every_name_compiles_nothing_and_needs_no_extra():
     assert compiled == 0
     assert with_one_function > 0  # the count counts
     assert extras == []
+
+
+ESTIMATOR = """
+import json, sys, time
+import numba, numpy, scipy.linalg, sklearn.base
+before = set(sys.modules)
+start = time.process_time()
+import fastmf
+getattr(fastmf, sys.argv[1])
+seconds = time.process_time() - start
+print(json.dumps([seconds, sorted(set(sys.modules) - before)]))
+"""
+# What an estimator may import of scikit-learn and SciPy beyond the class it is derived from.
+LIGHT = {"sklearn.utils.multiclass", "sklearn.utils._unique"}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, part in fastmf._HOME.items() if part == "estimators"]
+)
+def test_estimators_import_little_more_than_their_base_class(name):
+    runs = [python(ESTIMATOR, name) for _ in range(3)]
+    assert min(seconds for seconds, _ in runs) < 1
+    imported = set(runs[0][1])
+    assert {m for m in imported if m.partition(".")[0] in ("sklearn", "scipy")} <= LIGHT
+    home = import_module(f"fastmf.{fastmf._HOME[name]}")._HOME
+    public = {f"fastmf.estimators.{module}" for module in home.values()}
+    assert f"fastmf.estimators.{home[name]}" in imported
+    assert len(public & imported) <= 2  # its own, and the one it is derived from

@@ -3,7 +3,8 @@
 import time
 from contextlib import contextmanager
 
-from fastmf.learning.training.compilation import announced, seconds_compiling, to_stderr
+from fastmf._compilation import announced, seconds_compiling, to_stderr
+from fastmf.models import CRBM
 
 
 class _Lines:
@@ -51,7 +52,7 @@ class _Bar(_Lines):
 
 @contextmanager
 def progress(total, initial, verbose, what):
-    """A bar over all batches of a run, and a line before kernels are compiled.
+    """A bar over all batches of a run; above it, a line if kernels are compiled.
 
     Parameters
     ----------
@@ -60,14 +61,14 @@ def progress(total, initial, verbose, what):
     verbose : int
         0 for silence.
     what : str
-        What kernels are compiled for; see `compilation.announced`.
+        What kernels are compiled for; see `_compilation.announced`.
 
     Yields
     ------
     object with methods update() and set_postfix_str(text)
     """
     if not verbose:
-        with announced(what, show=None):
+        with announced(what):
             yield _Silent()
         return
     try:
@@ -83,3 +84,10 @@ def progress(total, initial, verbose, what):
 
         with announced(what, show=write):
             yield _Bar(bar)
+
+
+def units_of(model):
+    """The units of a model in words, such as "Bernoulli x Bernoulli, float32"."""
+    if isinstance(model, CRBM):
+        return f"a conditional RBM, {model.dtype}"
+    return f"{' x '.join(type(prior).__name__ for prior in model.layers)}, {model.dtype}"

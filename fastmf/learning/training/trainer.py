@@ -13,8 +13,7 @@ import numpy as np
 from fastmf._common.arguments import count
 from fastmf.learning.training import checkpoint
 from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.compilation import units_of
-from fastmf.learning.training.progress import progress
+from fastmf.learning.training.progress import progress, units_of
 from fastmf.learning.training.settings import learning_rate
 
 

@@ -1,20 +1,15 @@
 import sys
 import time
 
+import numpy as np
 import pytest
 from new_kernels import compile_for, new_kernel
+from numba.core import event
 
-from fastmf.learning.training.progress import progress
-
-MODULE = """
-import numba
-
-def double(x):
-    return 2 * x
-
-double.__module__ = "fastmf.kernels.new"
-double = numba.njit(double, cache=True)
-"""
+from fastmf import _compilation
+from fastmf.learning.training.progress import progress, units_of
+from fastmf.models import CRBM, DBM, RBM
+from fastmf.priors import Bernoulli, Gaussian
 
 
 @pytest.mark.parametrize("method", ["update", "set_postfix_str"])
@@ -49,21 +44,40 @@ def test_compilation_in_another_thread_takes_no_more_than_has_passed(monkeypatch
         assert bar._bar.format_dict["elapsed"] >= 0
 
 
+def compile_slowly():
+    """What Numba tells its listeners of a kernel that takes long."""
+    with event.trigger_event("numba:compile", data={"dispatcher": new_kernel(), "args": ()}):
+        time.sleep(0.2)
+
+
 def test_lines_and_silence(capsys, monkeypatch, caplog):
+    monkeypatch.setattr(_compilation, "DELAY", 0.05)
+    monkeypatch.delenv("FASTMF_QUIET")
     with progress(10, 0, 1, "spins") as bar:
-        new_kernel()(1)
+        compile_slowly()
+        compile_slowly()
         bar.update()
-    assert "fastmf: compiling kernels for spins" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("fastmf: compiling kernels for spins") == 1
     monkeypatch.setitem(sys.modules, "tqdm", None)
     with progress(10, 0, 1, "spins") as bar:
-        new_kernel()(1)
+        compile_slowly()
         bar.update()
         bar.set_postfix_str("epoch 1")
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("fastmf: compiling kernels for spins") and second == "epoch 1"
     with caplog.at_level("INFO", "fastmf"), progress(10, 0, 0, "spins") as bar:
-        new_kernel()(1)
+        compile_slowly()
         bar.update()
         bar.set_postfix_str("epoch 1")
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err.count("\n") == 1  # of compilation only
     assert len(caplog.records) == 1
+
+
+def test_units_in_words():
+    below, above = Bernoulli(np.zeros(3)), Gaussian(np.zeros(2), np.ones(2))
+    weights = np.zeros((3, 2))
+    assert units_of(RBM(weights, below, above)) == "Bernoulli x Gaussian, float64"
+    deep = DBM((weights, weights.T), (below, above, below))
+    assert units_of(deep) == "Bernoulli x Gaussian x Bernoulli, float64"
+    conditional = CRBM(weights, np.zeros((3, 4)), np.zeros((2, 4)), np.zeros(3), np.zeros(2))
+    assert units_of(conditional) == "a conditional RBM, float64"

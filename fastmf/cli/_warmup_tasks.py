@@ -1,0 +1,281 @@
+"""The calls of `fastmf warmup`: each a few units and rows, for the sake of what they compile.
+
+As a program, `python -m fastmf.cli._warmup_tasks` runs the tasks whose names it reads from stdin,
+one a line, and answers each with a line: empty, or what went wrong.
+"""
+
+import sys
+import warnings
+from itertools import pairwise
+
+import numpy as np
+
+import fastmf as mf
+
+# Units of each layer, and rows.
+SIZES, N_ROWS = (4, 3, 2), 6
+DTYPES = ("float64", "float32")
+
+
+def prior(name, n, dtype="float64"):
+    """Units of the name of a prior, with parameters that suit everything."""
+    zeros, ones = np.zeros(n, dtype), np.ones(n, dtype)
+    fields = {
+        "Bernoulli": (zeros,),
+        "Ising": (zeros,),
+        "Binomial": (zeros, 2 * ones),
+        "Gaussian": (zeros, ones),
+        "TruncatedGaussian": (zeros, ones, zeros, ones),
+        "GaussBernoulli": (zeros, ones, zeros),
+        "TruncatedGaussBernoulli": (zeros, ones, zeros, zeros, ones),
+    }
+    return getattr(mf, name)(*fields[name])
+
+
+def layered(dtype="float64", visible="Bernoulli", hidden="Bernoulli", deep=False):
+    """A machine of two layers, or of three."""
+    names = (visible, hidden, hidden) if deep else (visible, hidden)
+    priors = tuple(prior(name, n, dtype) for name, n in zip(names, SIZES, strict=False))
+    weights = [np.full(shape, 0.1, dtype) for shape in pairwise(SIZES)]
+    return mf.DBM(tuple(weights), priors) if deep else mf.RBM(weights[0], *priors)
+
+
+def fully_visible(dtype="float64", name="Ising"):
+    """A machine without hidden units."""
+    couplings = np.full((4, 4), 0.1, dtype)
+    np.fill_diagonal(couplings, 0)
+    return mf.BoltzmannMachine(couplings, prior(name, 4, dtype))
+
+
+def binary_rows(dtype="float32", n=5):
+    """Rows of zeros and ones, in which every column has both."""
+    return (np.random.default_rng(0).random((20, n)) < 0.5).astype(dtype)
+
+
+def linear_model(dtype="float64", n_features=5):
+    """A sparse linear model with more features than samples, or fewer."""
+    X = np.random.default_rng(0).normal(size=(N_ROWS, n_features)).astype(dtype)
+    return mf.SparseLinearModel(X, X[:, 0], 0.1, prior("GaussBernoulli", n_features, dtype))
+
+
+# --- the standard set -----------------------------------------------------------------------------
+
+
+def tap(model, **options):
+    """Solve from a few rows of data, some of them clamped."""
+    rows = np.zeros((2, SIZES[0]), model.dtype)
+    mf.tap(model, rows, max_iter=2, **options)
+
+
+def belief_propagation(dtype="float64", **options):
+    """Solve for two rows of fields."""
+    mf.belief_propagation(layered(dtype), field=np.zeros((2, SIZES[0]), dtype), **options)
+
+
+def machine(estimator=None, X=None, noise=None, **options):
+    """Fit a machine of layers, and use it."""
+    X = binary_rows() if X is None else X
+    options = {"n_epochs": 1, "random_state": 0, **options}
+    fitted = (estimator or mf.GeneralizedRBM)(**options).fit(X, validation_data=X)
+    fitted.transform(X)
+    fitted.score_samples(X)
+    fitted.denoise(X, **(noise or {"flip_probability": 0.1}), n_starts=2)
+    fitted.sample(2, n_sweeps=1, random_state=0)
+
+
+def rbm(**options):
+    """Fit a `GeneralizedRBM`, and use it."""
+    machine(n_components=3, **options)
+
+
+def pixels(dtype="float32"):
+    """The same with spike-and-slab pixels, as in `fastmf demo`."""
+    X = binary_rows(dtype) * np.linspace(0.2, 1, 20, dtype=dtype)[:, None]
+    rbm(X=X, visible="truncated_gauss_bernoulli", noise={"noise_variance": 0.1})
+
+
+def deep(**options):
+    """Fit a `DeepBoltzmannMachine`, pre-training included."""
+    machine(mf.DeepBoltzmannMachine, n_components=(3, 2), pretraining_epochs=1, **options)
+
+
+def conditional(dtype="float32", **options):
+    """Fit a `ConditionalRBM`, and predict."""
+    X = binary_rows(dtype)
+    fitted = mf.ConditionalRBM(3, n_epochs=1, random_state=0, **options).fit(X, X)
+    fitted.predict(X)
+    if options.get("objective") != "logistic":  # which has no hidden units
+        mf.belief_propagation(fitted.model_.given(X[0]))
+
+
+def regression(dtype="float64", **options):
+    """Fit a `SpikeSlabRegressor`, with more features than samples and with fewer."""
+    for n_features in (2, 9):
+        X = np.random.default_rng(0).normal(size=(6, n_features)).astype(dtype)
+        mf.SpikeSlabRegressor(**options).fit(X, X[:, 0]).predict(X, return_std=True)
+
+
+def classification(dtype="float64", **options):
+    """Fit a `SpikeSlabClassifier`."""
+    for n_features in (2, 9):
+        X = np.random.default_rng(0).normal(size=(6, n_features)).astype(dtype)
+        mf.SpikeSlabClassifier(**options).fit(X, np.arange(6) % 2).predict_proba(X)
+
+
+def spins(**options):
+    """Fit a `FullyVisibleBoltzmannMachine`, and test couplings."""
+    X = 2 * binary_rows(n=3) - 1
+    fitted = mf.FullyVisibleBoltzmannMachine(l2=0.1, **options).fit(X)
+    fitted.score_samples(X)
+    fitted.covariance()
+    fitted.sample(2, n_sweeps=1, random_state=0)
+
+
+def spins_with_errors():
+    """The same, for whose estimates there are standard errors."""
+    X = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1])).reshape(3, -1).T
+    X = np.concatenate([X, X[:5]])
+    fitted = mf.FullyVisibleBoltzmannMachine().fit(X)
+    fitted.standard_errors()
+    fitted.test_couplings()
+
+
+# The longest first; neighbours have little code in common.
+STANDARD = {
+    "tap": lambda: tap(layered()),
+    "belief_propagation": belief_propagation,
+    "FullyVisibleBoltzmannMachine, bslm": lambda: spins(solver="bslm"),
+    "GeneralizedRBM": rbm,
+    "SpikeSlabClassifier": classification,
+    "ConditionalRBM": conditional,
+    "GeneralizedRBM, spike-and-slab pixels": pixels,
+    "FullyVisibleBoltzmannMachine": spins_with_errors,
+    "DeepBoltzmannMachine": deep,
+    "relaxed_bp": lambda: mf.relaxed_bp(layered(), max_iter=2),
+    "SpikeSlabRegressor": regression,
+    "adaptive_tap": lambda: mf.adaptive_tap(fully_visible(), max_iter=2),
+    "tap, float32": lambda: tap(layered("float32")),
+    "expectation_propagation": lambda: mf.expectation_propagation(linear_model(), max_iter=3),
+    "tap, fully visible": lambda: tap(fully_visible()),
+    "tap, deep": lambda: tap(layered(deep=True)),
+    "tap, fully visible, sequential": lambda: tap(fully_visible(), schedule="sequential"),
+    "tap, clamped": lambda: tap(layered(), clamp=np.array([0, np.nan, 1, np.nan])),
+}
+
+
+# --- everything -----------------------------------------------------------------------------------
+
+
+def _evaluation(dtype):
+    model = layered(dtype)
+    mf.annealed_importance_sampling(model, n_chains=2, n_steps=3, rng=0)
+    mf.log_partition_report(model, rng=0, n_chains=2, n_steps=3)
+    mf.pseudo_log_likelihood(model, np.zeros((2, SIZES[0]), dtype))
+
+
+def _one_large_row(dtype):
+    model = mf.RBM(
+        np.zeros((900, 300), dtype), prior("Bernoulli", 900, dtype), prior("Bernoulli", 300, dtype)
+    )
+    mf.belief_propagation(model, max_iter=2, n_threads=2)
+
+
+def _large_moments(name, dtype):
+    n = 1 << 15
+    units, b = prior(name, n, dtype), np.zeros(n, dtype)
+    units.moments(b, b)
+    units.log_partition(b, b)
+
+
+def _of_type(dtype):
+    """What there is for every type of floating-point numbers."""
+    for name in ("Bernoulli", "Ising", "Binomial", "Gaussian", "TruncatedGaussian",
+                 "GaussBernoulli", "TruncatedGaussBernoulli"):  # fmt: skip
+        yield f"tap, {name}", lambda name=name: tap(layered(dtype, name))
+        yield f"relaxed_bp, {name}", lambda name=name: mf.relaxed_bp(layered(dtype, name))
+        yield f"adaptive_tap, {name}", lambda name=name: mf.adaptive_tap(layered(dtype, name))
+        yield f"moments, {name}", lambda name=name: _large_moments(name, dtype)
+    for order in (1, 3):
+        yield f"tap, order {order}", lambda order=order: tap(layered(dtype), order=order)
+    for schedule in ("blocked", "sequential"):
+        for shape in ("fully visible", "layers", "deep"):
+            model = fully_visible(dtype) if shape == "fully visible" else layered(
+                dtype, deep=shape == "deep"
+            )  # fmt: skip
+            yield f"tap, {shape}, {schedule}", lambda m=model, s=schedule: tap(m, schedule=s)
+    for algorithm in ("sum", "max", "mixed"):
+        yield (
+            f"belief_propagation, {algorithm}",
+            lambda a=algorithm: belief_propagation(dtype, algorithm=a),
+        )
+    yield "belief_propagation, pairs", lambda: belief_propagation(dtype, pairwise=True)
+    yield "belief_propagation, one large row", lambda: _one_large_row(dtype)
+    yield (
+        "belief_propagation, decoding",
+        lambda: belief_propagation(dtype, algorithm="max", polish=True, n_restarts=2, rng=0),
+    )
+    for schedule in ("parallel", "sequential", "convergent"):
+        yield (
+            f"expectation_propagation, {schedule}",
+            lambda s=schedule: [
+                mf.expectation_propagation(linear_model(dtype, n), schedule=s) for n in (3, 9)
+            ],
+        )
+        yield (
+            f"adaptive_tap, fully visible, {schedule}",
+            lambda s=schedule: mf.adaptive_tap(fully_visible(dtype), schedule=s),
+        )
+    yield "evaluation", lambda: _evaluation(dtype)
+    yield from _estimators(dtype)
+
+
+def _estimators(dtype):
+    X = binary_rows(dtype)
+    for gradient in ("tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"):
+        yield f"GeneralizedRBM, {gradient}", lambda g=gradient: rbm(X=X, gradient=g)
+    for hidden in ("ising", "gaussian", "gauss_bernoulli"):
+        yield f"GeneralizedRBM, {hidden} units", lambda h=hidden: rbm(X=X, hidden=h)
+    yield "GeneralizedRBM, spike-and-slab pixels", lambda: pixels(dtype)
+    yield "DeepBoltzmannMachine", lambda: deep(X=X)
+    for objective in ("likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm"):
+        yield (
+            f"ConditionalRBM, {objective}",
+            lambda o=objective: conditional(dtype, objective=o),
+        )
+    yield "ConditionalRBM, mean field", lambda: conditional(dtype, inference="mean_field")
+    yield "SpikeSlabRegressor", lambda: regression(dtype)
+    yield "SpikeSlabClassifier", lambda: classification(dtype)
+
+
+def everything():
+    """All tasks of `fastmf warmup --all`, by name."""
+    tasks = dict(STANDARD)
+    for of_types in zip(*map(_of_type, DTYPES), strict=True):
+        for (name, task), dtype in zip(of_types, DTYPES, strict=True):
+            tasks[f"{name}, {dtype}"] = task
+    for solver in ("newton", "lbfgs", "bslm", "gradient"):
+        name = f"FullyVisibleBoltzmannMachine, {solver}"
+        tasks.setdefault(name, lambda solver=solver: spins(solver=solver))
+    return tasks
+
+
+def run(task):
+    """Run a task, whose results nobody wants; what went wrong, in a line."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # two sweeps do not converge
+        try:
+            task()
+        except Exception as error:  # the other tasks are worth the while
+            return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return ""
+
+
+def main():
+    """Run the tasks whose names are read from stdin, and answer each with a line."""
+    tasks = everything()
+    for line in sys.stdin:
+        print(run(tasks[line.rstrip("\n")]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+import threading
+
+import pytest
+
+import fastmf as mf
+from fastmf import _cache
+from fastmf.cli import _warmup_tasks, main, warmup
+
+
+@pytest.fixture
+def few_tasks(monkeypatch):
+    """Answers of workers in the place of compilation."""
+    tasks = {name: None for name in "abcdefgh"}
+    monkeypatch.setattr(_warmup_tasks, "STANDARD", tasks)
+    monkeypatch.setattr(_warmup_tasks, "everything", lambda: tasks | {"more": None})
+    monkeypatch.setattr(
+        warmup, "_WORKER", "import sys\nfor line in sys.stdin: print('', flush=True)"
+    )
+
+
+def test_every_standard_task_runs():
+    failed = {name: _warmup_tasks.run(task) for name, task in _warmup_tasks.STANDARD.items()}
+    assert {name: error for name, error in failed.items() if error} == {}
+
+
+@pytest.mark.slow
+def test_every_task_runs():
+    failed = {name: _warmup_tasks.run(task) for name, task in _warmup_tasks.everything().items()}
+    assert {name: error for name, error in failed.items() if error} == {}
+
+
+def test_names_are_unique_lines():
+    tasks = _warmup_tasks.everything()
+    assert set(_warmup_tasks.STANDARD) < set(tasks)
+    assert all("\n" not in name and name.isascii() for name in tasks)
+    half = [name for name in tasks if name.endswith("float64")]
+    assert {name.replace("float64", "float32") for name in half} <= set(tasks)
+
+
+def test_the_function_returns_seconds(few_tasks, capsys):
+    assert 0 < mf.warmup(n_processes=3, verbose=False) < 60
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("options, total", [([], 8), (["--all"], 9)])
+def test_the_command_shows_progress(few_tasks, capsys, options, total):
+    assert main(["warmup", "-j", "2", *options]) == 0
+    shown = capsys.readouterr()
+    assert f"{total}/{total}" in shown.err
+    assert shown.out.startswith(f"kernels are in {_cache.FOLDER}, ")
+
+
+def test_without_tqdm_there_are_lines(few_tasks, capsys, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "tqdm", None)
+    mf.warmup(n_processes=1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"fastmf: compiled {k + 1}/8: {name}" for k, name in enumerate("abcdefgh")]
+
+
+def test_what_goes_wrong_is_said_and_the_rest_is_done(few_tasks, monkeypatch):
+    worker = "import sys\nfor x in sys.stdin: print('bad' if x == 'c\\n' else '', flush=True)"
+    monkeypatch.setattr(warmup, "_WORKER", worker)
+    with pytest.raises(RuntimeError, match="1 of 8 tasks failed: c: bad"):
+        mf.warmup(verbose=False)
+
+
+def test_a_worker_that_dies_does_not_hang(few_tasks, monkeypatch, capsys):
+    monkeypatch.setattr(warmup, "_WORKER", "import sys; sys.stdin.readline(); sys.exit(3)")
+    assert main(["warmup", "-q"]) == 1
+    assert "8 of 8 tasks failed: a: the process has ended" in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_the_workers(few_tasks, monkeypatch):
+    monkeypatch.setattr(warmup, "_WORKER", "import time; time.sleep(1000)")
+    begun, started = [], threading.Event()
+
+    class Interrupted(threading.Thread):
+        def join(self, timeout=None):
+            if not started.is_set():
+                started.set()
+                raise KeyboardInterrupt
+            super().join(timeout)
+
+    worker = warmup._worker
+    monkeypatch.setattr(warmup, "_worker", lambda: begun.append(worker()) or begun[-1])
+    monkeypatch.setattr(warmup.threading, "Thread", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        mf.warmup(n_processes=2, verbose=False)
+    assert len(begun) == 2 and all(process.poll() is not None for process in begun)
+
+
+def test_real_workers_find_the_package(monkeypatch):
+    name = "expectation_propagation"
+    monkeypatch.setattr(_warmup_tasks, "STANDARD", {name: _warmup_tasks.STANDARD[name]})
+    assert mf.warmup(n_processes=1, verbose=False) > 0
+
+
+def test_a_task_that_fails_gives_a_line():
+    def fail():
+        raise ValueError("two\nlines")
+
+    assert _warmup_tasks.run(fail) == "ValueError: two lines"
+
+
+def test_bad_arguments(monkeypatch, capsys):
+    with pytest.raises(ValueError, match="n_processes"):
+        mf.warmup(n_processes=0)
+    monkeypatch.setattr(_cache, "FOLDER", None)
+    assert main(["warmup"]) == 1
+    assert "set NUMBA_CACHE_DIR" in capsys.readouterr().err
