@@ -18,7 +18,7 @@ NAMES = [
     "tap.tap-ten_sweeps",
     "tap.tap-sequential",
     "tap.tap-fast",
-    "free_energy.free_energy-tap",
+    "product.multiply-rbm",
     "gibbs.gibbs-block",
     "annealed.annealed-forward",
     "statistics.conditional_moments-hidden",
