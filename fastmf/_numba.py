@@ -1,30 +1,28 @@
-"""The interface to Numba: compilation and its cache, unit priors inside kernels, intrinsics.
+"""The interface to Numba: compiled kernels, calls by address, intrinsics.
 
-`kernel` compiles a function and caches it in a folder named after a fingerprint of the package's
-sources: later processes load the compiled code, and an edit of a source invalidates it. `unit` and
-`compile_methods` let kernels call the methods of a NamedTuple of per-unit arrays (a unit prior):
-`unit(prior, i)` is the same NamedTuple with the i-th entry of every field, and its methods, written
-once for NumPy arrays, compile for the scalars. The intrinsics at the end are a fused multiply-add
-and conversions between a float and its bits, for the polynomials of `fastmf.special`.
+A `kernel` is compiled for the types of its arguments. What differs from one unit prior to another
+is not part of these types: a kernel calls a prior's functions by their addresses, which it finds in
+an array (`address_of`, `call`). So a solver is compiled once for each floating type, and a prior's
+functions, or the matrix product, once for all solvers. `unit` and `compile_methods` compile the
+methods of a NamedTuple of per-unit arrays (a unit prior), written once for NumPy arrays, for
+scalars.
 """
 
-import hashlib
+import ctypes
 import inspect
-import os
-import shutil
-import tempfile
-import time
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
 import numba
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  Numba would import it in the middle of the first call
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.typing.templates import infer_global, make_intrinsic_template
 from numba.extending import intrinsic, overload_method
+from numba.np.arrayobj import populate_array
+
+from fastmf import _cache
+from fastmf import _compilation as _compilation  # tells users when something is compiled
 
 # Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
@@ -33,177 +31,50 @@ REORDER = {"reassoc", "contract", "nsz", "arcp"}
 INNER = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
 
-# --- compilation and its cache ------------------------------------------------------------------
-
-
-def _fingerprint():
-    """Hash of every source file that compiled code can depend on."""
-    package = Path(__file__).parent
-    # Numba empties an index written by another version: two environments with one home folder
-    # would delete each other's entries at every start.
-    digest = hashlib.sha256(numba.__version__.encode())
-    files = [*package.glob("*.py"), *package.glob("priors/*.py"), *package.glob("kernels/*.py")]
-    for file in sorted(files):
-        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _user_cache():
-    base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "fastmf"
-
-
-def _temporary_cache():
-    if not hasattr(os, "getuid"):  # Windows, where every user has a temporary folder of their own
-        return Path(tempfile.gettempdir()) / "fastmf"
-    folder = Path(tempfile.gettempdir()) / f"fastmf-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    # Compiled code is loaded from the folder, so that its owner could run any code as this user.
-    if folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user")
-    return folder
-
-
-def _cache_folder():
-    """Folder of code compiled from the present sources; those unused for a month are removed."""
-    name = _fingerprint()
-    for parent in (_user_cache, _temporary_cache):
-        try:
-            folder = parent() / name
-            folder.mkdir(parents=True, exist_ok=True)
-            os.utime(folder)
-        except (OSError, RuntimeError):  # not writable, or a user without a home
-            continue
-        _remove_unused(folder.parent)
-        return str(folder)
-    return None
-
-
-def _remove_unused(parent):
-    try:
-        for old in parent.iterdir():
-            if time.time() - old.stat().st_mtime > 30 * 86400:
-                shutil.rmtree(old, ignore_errors=True)
-    except OSError:  # another process has removed it
-        pass
-
-
-_CACHE_FOLDER = _cache_folder()
-_STARTED = time.time()
-
-
-def _classes(type_):
-    """The NamedTuple classes inside a Numba type."""
-    if isinstance(type_, types.BaseNamedTuple):
-        yield type_.instance_class
-    for inner in getattr(type_, "types", ()):
-        yield from _classes(inner)
-
-
-def _outside_classes(signature):
-    """The NamedTuple classes, and their bases, of a signature that are not this package's own."""
-    found = {c for argument in signature for type_ in _classes(argument) for c in type_.__mro__}
-    found -= {object, tuple}
-    return {c for c in found if c.__module__.partition(".")[0] != __name__.partition(".")[0]}
-
-
-def _cacheable(class_):
-    """Whether other processes can import the class, from the same source as this process."""
-    if class_.__module__ == "__main__" or "<locals>" in class_.__qualname__:
-        return False
-    try:
-        return Path(inspect.getfile(class_)).stat().st_mtime < _STARTED
-    except (OSError, TypeError):
-        return False
-
-
-def _source_of_module(class_):
-    return Path(inspect.getfile(class_)).read_bytes()
-
-
-class _SourceAwareCache(FunctionCache):
-    """Numba's cache, with separate files for users' priors, named after the priors' sources.
-
-    Numba identifies a NamedTuple by its name only, so that an edit of its methods would not
-    invalidate an entry. A class that another process cannot import (defined in a script or in a
-    function) is not cached: no process would find the entry again. Neither is a class whose file
-    has changed since this process started, as in a notebook: the entry would hold the old methods
-    under the name of the new source. Modules that a prior's module imports are not part of the
-    name.
-    """
-
-    @contextmanager
-    def _own_file(self, sig):
-        """Context in which entries with a class from outside the package have a separate file.
-
-        In the common file they would make it unreadable for every process that cannot import the
-        class. Numba holds a lock around all uses of the cache.
-        """
-        outside = sorted(_outside_classes(sig), key=lambda c: (c.__module__, c.__qualname__))
-        if not outside:
-            yield
-            return
-        digest = hashlib.sha256(b"\0".join(map(_source_of_module, outside)))
-        digest.update(repr([(c.__module__, c.__qualname__) for c in outside]).encode())
-        common = self._cache_file
-        self._cache_file = IndexDataCacheFile(
-            cache_path=self._cache_path,
-            filename_base=f"{self._impl.filename_base}-{digest.hexdigest()[:16]}",
-            source_stamp=self._impl.locator.get_source_stamp(),
-        )
-        try:
-            yield
-        finally:
-            self._cache_file = common
-
-    def load_overload(self, sig, target_context):
-        if all(map(_cacheable, _outside_classes(sig))):
-            with self._own_file(sig):
-                return super().load_overload(sig, target_context)
-        return None
-
-    def save_overload(self, sig, data):
-        if all(map(_cacheable, _outside_classes(sig))):
-            with self._own_file(sig):
-                super().save_overload(sig, data)
-
-
-def kernel(function=None, *, fastmath=False, inner=False, inline=False):
+def kernel(function=None, *, fastmath=False, name="", **kind):
     """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
 
     Parameters
     ----------
     fastmath : False or set of str
         `REORDER`, for functions whose result may differ in the last bits between builds.
+    name : str or None
+        Tells it from other functions of the same name in the cache; None to keep it out of it.
     inner : bool
-        Whether only other kernels call it. There is no wrapper for calls from Python, and
-        references to arrays are not counted, which would take an eighth of the time that a
-        mean-field sweep spends outside its products: an inner kernel makes views of arrays, but no
-        arrays.
+        Whether only other kernels call it. There is no wrapper for calls from Python.
     inline : bool
-        Whether it is also inlined into its callers, which pays for short loops: a call pushes seven
-        words for each array.
+        Whether it is also inlined into its callers, which pays for short loops.
+    merged : bool
+        Whether its text is made part of its callers' before they are compiled, so that nothing of
+        it is compiled or optimised twice; its own `fastmath` does not count then. For what one
+        kernel calls in one place.
+    by_address : bool
+        Whether kernels call it by its address (see `call`).
+    views : bool
+        Whether it makes views of arrays, but no arrays, so that references to them need not be
+        counted. Inner, inline and merged kernels never make arrays.
     """
     if function is None:
-        return lambda f: kernel(f, fastmath=fastmath, inner=inner, inline=inline)
-    inner = inner or inline
+        return lambda f: kernel(f, fastmath=fastmath, name=name, **kind)
+    unknown = set(kind) - {"inner", "inline", "merged", "by_address", "views"}
+    if unknown:
+        raise TypeError(f"kernel has no options {sorted(unknown)}.")
+    kind = {key for key, value in kind.items() if value}
+    within = bool(kind & {"inner", "inline", "merged"})
     dispatcher = numba.njit(
         function,
         nogil=True,
         error_model="numpy",
         fastmath=fastmath,
-        no_cpython_wrapper=inner,
-        no_cfunc_wrapper=True,
-        _nrt=not inner,
-        forceinline=inline,
+        no_cpython_wrapper=within or "by_address" in kind,
+        no_cfunc_wrapper="by_address" not in kind,
+        forceinline="inline" in kind,
+        inline="always" if "merged" in kind else "never",
+        _nrt=not (within or "views" in kind),
     )
-    if _CACHE_FOLDER is not None and not numba.config.DISABLE_JIT:
-        configured = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = _CACHE_FOLDER
-        try:
-            dispatcher._cache = _SourceAwareCache(function)
-        finally:
-            numba.config.CACHE_DIR = configured
+    cached = name is not None and "merged" not in kind and _cache.FOLDER is not None
+    if cached and not numba.config.DISABLE_JIT:
+        dispatcher._cache = _cache.Cache(dispatcher, name)
     return dispatcher
 
 
@@ -220,6 +91,276 @@ def emitted(function):
         return define
 
     return register
+
+
+# --- calls by address -----------------------------------------------------------------------------
+
+# Python functions by the numbers that stand for their addresses where nothing is compiled.
+_FUNCTIONS: dict[int, Callable] = {}
+
+
+def address_of(function, *arguments):
+    """Address of a function of kernel(by_address=True), compiled for arguments of such types.
+
+    Parameters
+    ----------
+    function : kernel
+    *arguments : Numba types
+        Integers int64; arrays C-contiguous if they have one dimension, of any layout otherwise.
+    """
+    if numba.config.DISABLE_JIT:
+        _FUNCTIONS[id(function)] = function
+        return id(function)
+    function.compile(types.void(*arguments))
+    compiled = function.overloads[arguments]
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
+
+
+def call(address, arguments):
+    """Call the function at an address, which returns nothing, with a tuple of arguments."""
+    _FUNCTIONS[int(address)](*arguments)
+
+
+def _canonical(given):
+    """The type as which an argument is passed to a function that is called by its address."""
+    if isinstance(given, types.Array):
+        wanted = given.copy(layout="C" if given.ndim == 1 else "A", readonly=False)
+        if wanted.layout == "C" != given.layout:
+            raise TypeError("a function that is called by its address takes contiguous arrays")
+        return wanted
+    return types.int64 if isinstance(given, types.Integer) else given
+
+
+def _emit_call(context, builder, address, given, values):
+    """Emit a call with values of the given Numba types."""
+    passed = [_canonical(type_) for type_ in given]
+    values = [context.cast(builder, *item) for item in zip(values, given, passed, strict=True)]
+    function = ir.FunctionType(
+        context.get_value_type(types.none), [context.get_value_type(type_) for type_ in passed]
+    )
+    builder.call(builder.inttoptr(address, function.as_pointer()), values)
+    return context.get_dummy_value()
+
+
+@emitted(call)
+def _call(typing_context, address, arguments):
+    def generate(context, builder, signature, values):
+        items = cgutils.unpack_tuple(builder, values[1])
+        return _emit_call(context, builder, values[0], arguments.types, items)
+
+    return types.void(types.int64, arguments), generate
+
+
+def calls(entry=None, parameters=None):
+    """Decorator: in kernels, call the function at an address, with the same arguments.
+
+    Parameters
+    ----------
+    entry : int, optional
+        The first argument is an array with the address there; by default it is the address. It is
+        not passed on.
+    parameters : int, optional
+        Of the array, the entry that is passed on in its place.
+    """
+
+    def decorate(function):
+        def by_address(typing_context, table, *others):
+            given = others if parameters is None else (types.int64, *others)
+
+            def generate(context, builder, signature, values):
+                address, *passed = values
+                if entry is not None:
+                    data = context.make_array(table)(context, builder, address).data
+                    places = (entry, parameters)[: 1 + len(given) - len(others)]
+                    places = [context.get_constant(types.intp, place) for place in places]
+                    address, *more = (builder.load(builder.gep(data, [k])) for k in places)
+                    passed = more + passed
+                return _emit_call(context, builder, address, given, passed)
+
+            return types.void(table, *map(types.unliteral, others)), generate
+
+        # Numba reads the names of the arguments.
+        context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        arguments = inspect.signature(function).parameters.values()
+        by_address.__signature__ = inspect.Signature([context, *arguments])
+        emitted(function)(by_address)
+        return function
+
+    return decorate
+
+
+def view(address, shape, like):
+    """The C-contiguous array at an address, of the type of the array `like`."""
+    kind = np.ctypeslib.as_ctypes_type(like.dtype)
+    pointer = ctypes.cast(int(address), ctypes.POINTER(kind))
+    return np.ctypeslib.as_array(pointer, shape)
+
+
+@emitted(view)
+def _view(typing_context, address, shape, like):
+    result = types.Array(like.dtype, len(shape), "C")
+
+    def generate(context, builder, signature, values):
+        sizes = cgutils.unpack_tuple(builder, values[1])
+        return array_at(context, builder, result, values[0], sizes)
+
+    return result(types.int64, types.UniTuple(types.intp, len(shape)), like), generate
+
+
+def array_at(context, builder, type_, address, sizes):
+    """Emit a C-contiguous array of a Numba type at an address, of sizes that are LLVM integers."""
+    array = context.make_array(type_)(context, builder)
+    n_bytes = context.get_abi_sizeof(context.get_data_type(type_.dtype))
+    item = context.get_constant(types.intp, n_bytes)
+    strides = [item]
+    for size in reversed(sizes[1:]):
+        strides.insert(0, builder.mul(strides[0], size))
+    pointer = context.get_data_type(type_.dtype).as_pointer()
+    populate_array(
+        array,
+        data=builder.inttoptr(address, pointer),
+        shape=sizes,
+        strides=strides,
+        itemsize=item,
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+def row(array, start, n):
+    """The `n` entries of the last axis of a C-contiguous array from the indices `start` on.
+
+    Without the checks of a slice, which take longer to compile than the loops that follow.
+    """
+    *axes, first = start
+    return array[tuple(axes)][first : first + n]
+
+
+@emitted(row)
+def _row(typing_context, array, start, n):
+    if array.layout != "C" or len(start) != array.ndim:
+        raise TypeError("row takes a C-contiguous array and an index for each of its axes")
+    result = types.Array(array.dtype, 1, "C")
+
+    def generate(context, builder, signature, values):
+        indices = cgutils.unpack_tuple(builder, values[1])
+        pointer = _entry(context, builder, array, values[0], indices)
+        address = builder.ptrtoint(pointer, cgutils.intp_t)
+        return array_at(context, builder, result, address, [values[2]])
+
+    return result(array, types.UniTuple(types.intp, array.ndim), types.intp), generate
+
+
+def copy_row(old, source, new, target, n_planes):
+    """Copy the first planes of one row of a state to a row of another, of the same type and width.
+
+    Parameters
+    ----------
+    old, new : C-contiguous arrays of shape (planes, rows, units)
+    source, target : int
+        The rows.
+    n_planes : int
+    """
+    new[:n_planes, target] = old[:n_planes, source]
+
+
+@emitted(copy_row)
+def _copy_row(typing_context, old, source, new, target, n_planes):
+    def generate(context, builder, signature, values):
+        n_units = context.make_array(old)(context, builder, values[0]).shape
+        n_units = builder.extract_value(n_units, 2)
+        size = context.get_abi_sizeof(context.get_data_type(old.dtype))
+        with cgutils.for_range(builder, values[4]) as loop:
+            zero = context.get_constant(types.intp, 0)
+            entries = [
+                _entry(context, builder, old, array, [loop.index, row_, zero])
+                for array, row_ in ((values[2], values[3]), (values[0], values[1]))
+            ]
+            cgutils.raw_memcpy(builder, *entries, n_units, size)
+        return context.get_dummy_value()
+
+    if old != new or old.layout != "C":
+        raise TypeError("copy_row takes two C-contiguous arrays of one type")
+    integer = types.intp
+    return types.void(old, integer, new, integer, integer), generate
+
+
+def _entry(context, builder, type_, array, indices):
+    """Emit a pointer to an entry of a C-contiguous array."""
+    whole = context.make_array(type_)(context, builder, array)
+    position = context.get_constant(types.intp, 0)
+    sizes = cgutils.unpack_tuple(builder, whole.shape)
+    for index, size in zip(indices, sizes, strict=True):
+        position = builder.add(builder.mul(position, size), index)
+    return builder.gep(whole.data, [position])
+
+
+def scatter(numbers, array, start, step):
+    """Write a tuple of numbers to entries start, start + step, ... of a one-dimensional array."""
+    array[start : start + step * len(numbers) : step] = numbers
+
+
+@emitted(scatter)
+def _scatter(typing_context, numbers, array, start, step):
+    def generate(context, builder, signature, values):
+        position = values[2]
+        for number in cgutils.unpack_tuple(builder, values[0]):
+            builder.store(number, _entry(context, builder, array, values[1], [position]))
+            position = builder.add(position, values[3])
+        return context.get_dummy_value()
+
+    if any(number != array.dtype for number in numbers):
+        raise TypeError("scatter takes numbers of the type of the array")
+    return types.void(numbers, array, types.intp, types.intp), generate
+
+
+def gathered(class_, array, start, step):
+    """A NamedTuple of the entries start, start + step, ... of a one-dimensional array."""
+    return class_(*array[start : start + step * len(class_.__annotations__) : step])
+
+
+@emitted(gathered)
+def _gathered(typing_context, class_, array, start, step):
+    class_ = class_.instance_class
+    result = types.NamedTuple([array.dtype] * len(class_.__annotations__), class_)
+
+    def generate(context, builder, signature, values):
+        numbers, position = [], values[2]
+        for _ in class_.__annotations__:
+            numbers.append(builder.load(_entry(context, builder, array, values[1], [position])))
+            position = builder.add(position, values[3])
+        return context.make_tuple(builder, result, numbers)
+
+    return result(types.NamedTupleClass(class_), array, types.intp, types.intp), generate
+
+
+def _of_two(function, predicate):
+    @emitted(function)
+    def of_two(typing_context, x, y):
+        common = typing_context.unify_types(types.unliteral(x), types.unliteral(y))
+
+        def generate(context, builder, signature, values):
+            x, y = values
+            compare = (
+                builder.fcmp_ordered if isinstance(common, types.Float) else builder.icmp_signed
+            )
+            return builder.select(compare(predicate, x, y), x, y)
+
+        return common(common, common), generate
+
+
+def smaller(x, y):
+    """The smaller of two numbers; the second if they cannot be compared."""
+    return x if x < y else y
+
+
+def larger(x, y):
+    """The larger of two numbers; the second if they cannot be compared."""
+    return x if x > y else y
+
+
+_of_two(smaller, "<")
+_of_two(larger, ">")
 
 
 # --- unit priors inside kernels -----------------------------------------------------------------
@@ -333,51 +474,6 @@ def _fetch_and_increment(typing_context, counter):
         return builder.atomic_rmw("add", array.data, one, "monotonic")
 
     return types.int64(counter), generate
-
-
-def call_on(function, items, which, arguments):
-    """Return `function(items[which], *arguments)`, where the items may be of different types."""
-    return function(items[which], *arguments)
-
-
-@emitted(call_on)
-def _call_on(typing_context, function, items, which, arguments):
-    calls = [function.get_call_type(typing_context, (i, *arguments), {}) for i in items]
-
-    def generate(context, builder, signature, values):
-        _, items_, which_, arguments_ = values
-        given = cgutils.unpack_tuple(builder, arguments_)
-        blocks = [builder.append_basic_block("item") for _ in calls]
-        end = builder.append_basic_block("end")
-        switch = builder.switch(which_, blocks[-1])
-        results = []
-        for k, (call, block) in enumerate(zip(calls, blocks, strict=True)):
-            switch.add_case(ir.Constant(which_.type, k), block)
-            builder.position_at_end(block)
-            item = builder.extract_value(items_, k)
-            value = context.get_function(function, call)(builder, [item, *given])
-            results.append((value, builder.block))
-            builder.branch(end)
-        builder.position_at_end(end)
-        result = builder.phi(results[0][0].type)
-        for value, block in results:
-            result.add_incoming(value, block)
-        return result
-
-    return calls[0].return_type(function, items, types.intp, arguments), generate
-
-
-def not_inlined():
-    """Compile the calling kernel once, as a function that all its callers call."""
-
-
-@emitted(not_inlined)
-def _not_inlined(typing_context):
-    def generate(context, builder, signature, arguments):
-        builder.function.attributes.add("noinline")
-        return context.get_dummy_value()
-
-    return types.void(), generate
 
 
 def widest_vectors():

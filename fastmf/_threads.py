@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from functools import cache
 
 import numba
-from numba.core.errors import TypingError
 
 # Order of a matrix from which its factorisation is faster with several threads of BLAS.
 MIN_THREADED_ORDER = 1000
@@ -127,23 +126,15 @@ def in_parallel(kernel, arguments, n_workers):
         Takes tasks through `fetch_and_increment` until none is left.
     arguments : tuple
     n_workers : int
-
-    Raises
-    ------
-    TypeError
-        If Numba cannot compile the kernel for a user's own prior.
     """
     futures = [_pool().submit(kernel, *arguments) for _ in range(n_workers - 1)]
     try:
         kernel(*arguments)
-    except TypingError as error:
-        raise TypeError(
-            "no code can be compiled for these unit priors: the methods of one's own must keep to "
-            "what Numba knows, such as the functions of NumPy and fastmf.special."
-        ) from error
-    for future in futures:
-        if not future.cancel():
-            future.result()
+    finally:
+        # The arguments may hold addresses of what the caller frees when this returns.
+        failures = [future.exception() for future in futures if not future.cancel()]
+    for failure in filter(None, failures):
+        raise failure
 
 
 def workers_for(n_tasks, work, n_threads=None):

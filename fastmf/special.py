@@ -11,7 +11,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from fastmf._numba import INNER, bits_to_float, float_to_bits, fma
+from fastmf._numba import INNER, bits_to_float, emitted, float_to_bits, fma, larger, smaller
 
 # Arguments outside these bounds are clipped: the exponential would overflow or be subnormal.
 _EXP_RANGE = {np.float64: (-708.0, 709.0), np.float32: (-87.0, 88.0)}
@@ -22,9 +22,14 @@ def where(condition, x, y):
     return np.where(condition, x, y)
 
 
-@overload(where, jit_options=INNER)
-def _where(condition, x, y):
-    return lambda condition, x, y: x if condition else y
+@emitted(where)
+def _where(typing_context, condition, x, y):
+    common = typing_context.unify_types(types.unliteral(x), types.unliteral(y))
+
+    def generate(context, builder, signature, values):
+        return builder.select(*values)
+
+    return common(types.boolean, common, common), generate
 
 
 def constant(value, like):
@@ -32,11 +37,19 @@ def constant(value, like):
     return value
 
 
-@overload(constant, jit_options=INNER)
-def _constant(value, like):
-    if like == types.float32:
-        return lambda value, like: np.float32(value)
-    return lambda value, like: float(value)
+@emitted(constant)
+def _constant(typing_context, value, like):
+    return _converted(types.float32 if like == types.float32 else types.float64, value, like)
+
+
+def _converted(wanted, value, *others):
+    """An intrinsic that converts a number to another type."""
+    given = types.unliteral(value)
+
+    def generate(context, builder, signature, values):
+        return context.cast(builder, values[0], given, wanted)
+
+    return wanted(given, *others), generate
 
 
 def clip(x, lower, upper):
@@ -54,9 +67,9 @@ def widen(x):
     return np.asarray(x, dtype=np.float64)
 
 
-@overload(widen, jit_options=INNER)
-def _widen(x):
-    return lambda x: float(x)
+@emitted(widen)
+def _widen(typing_context, x):
+    return _converted(types.float64, x)
 
 
 def narrow(x, like):
@@ -65,11 +78,9 @@ def narrow(x, like):
         return np.asarray(x).astype(like.dtype)
 
 
-@overload(narrow, jit_options=INNER)
-def _narrow(x, like):
-    if like == types.float32:
-        return lambda x, like: np.float32(x)
-    return lambda x, like: float(x)
+@emitted(narrow)
+def _narrow(typing_context, x, like):
+    return _converted(types.float32 if like == types.float32 else types.float64, x, like)
 
 
 def two_sum(x, y):
@@ -125,7 +136,8 @@ def _exp(x):
         c0, c1, c2, c3, c4, c5, c6, c7 = (f(1.0 / math.factorial(k)) for k in range(8))
 
         def single(x):
-            x = min(max(x, low), high)
+            # In this order NaN stays NaN.
+            x = smaller(high, larger(low, x))
             t = fma(x, inverse_ln2, magic)
             n = t - magic
             r = fma(n, -ln2_low, fma(n, -ln2_high, x))
@@ -143,7 +155,7 @@ def _exp(x):
     )
 
     def double(x):
-        x = min(max(float(x), low), high)
+        x = smaller(high, larger(low, float(x)))
         t = fma(x, inverse_ln2, magic)
         n = t - magic
         r = fma(n, -ln2_low, fma(n, -ln2_high, x))

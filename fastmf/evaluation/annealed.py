@@ -9,7 +9,7 @@ from fastmf._common.arguments import count, rows
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.kernels.annealed import TASK_ROWS, AnnealedPath, annealed
-from fastmf.kernels.product import pack
+from fastmf.kernels.product import pack, product_address
 from fastmf.models import RBM
 from fastmf.models._layered import check_layered
 from fastmf.priors import Bernoulli
@@ -225,6 +225,7 @@ def _walk(model, base, betas, v, rng, n_threads):
             *(-c for c in base),
             *(prior.field + c for prior, c in zip(model.layers, base, strict=True)),
             betas=betas,
+            product=product_address(v.dtype),
         )
         arguments = (
             *(pack(model.weights), pack(model.transposed), path),

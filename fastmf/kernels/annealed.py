@@ -33,6 +33,8 @@ class AnnealedPath(NamedTuple):
         Log-odds at beta = 0.
     betas : float64 array of shape (n_steps + 1,)
         Rising or falling.
+    product : int
+        Address of the compiled product of matrices, for the conditional log-odds.
     """
 
     visible_shift: np.ndarray
@@ -40,6 +42,7 @@ class AnnealedPath(NamedTuple):
     visible_base: np.ndarray
     hidden_base: np.ndarray
     betas: np.ndarray
+    product: int
 
 
 class AnnealedRows(NamedTuple):
@@ -86,12 +89,10 @@ def _draw(key, base, shift, beta, uniforms, out):
 
 
 @kernel(inner=True)
-def _fill_shifts(states, couplings, shift, shifts):
+def _fill_shifts(address, states, couplings, shift, shifts):
     """Set the rows of shifts to shift + states @ couplings."""
-    n_units, width = shift.shape[0], couplings.shape[2]
-    start = np.int64(0)
-    for panel in range(couplings.shape[0]):
-        product(states, states.shape[0], start, couplings, panel, shifts, panel * width, n_units)
+    n_units = shift.shape[0]
+    product(address, states, states.shape[0], np.int64(0), couplings, shifts, n_units)
     for r in range(states.shape[0]):
         for i in range(n_units):
             shifts[r, i] += shift[i]
@@ -103,7 +104,7 @@ def _step(to_hidden, to_visible, path, seed, step, rows):
     n_visible, n_hidden = rows.v.shape[1], rows.h.shape[1]
     dtype, change = rows.v.dtype.type, path.betas[step] - path.betas[step - 1]
     old, new = dtype(path.betas[step - 1]), dtype(path.betas[step])
-    _fill_shifts(rows.v, to_hidden, path.hidden_shift, rows.shifts)
+    _fill_shifts(path.product, rows.v, to_hidden, path.hidden_shift, rows.shifts)
     for r in range(rows.v.shape[0]):
         shift, v_r = rows.shifts[r, :n_hidden], rows.v[r]
         linear = 0.0
@@ -116,7 +117,7 @@ def _step(to_hidden, to_visible, path, seed, step, rows):
         )
         key = row_key(seed, 2 * step, rows.first + r)
         _draw(key, path.hidden_base, shift, new, rows.uniforms, rows.h[r])
-    _fill_shifts(rows.h, to_visible, path.visible_shift, rows.shifts)
+    _fill_shifts(path.product, rows.h, to_visible, path.visible_shift, rows.shifts)
     for r in range(rows.v.shape[0]):
         key = row_key(seed, 2 * step + 1, rows.first + r)
         shift = rows.shifts[r, :n_visible]

@@ -10,7 +10,7 @@ fields,
 
 from typing import NamedTuple
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel
+from fastmf._numba import REORDER, fetch_and_increment, kernel, row, smaller
 
 # Rows of the matrix in one task of a worker.
 TASK_ROWS = 24
@@ -35,12 +35,13 @@ class AscentStep(NamedTuple):
     l1: float
 
 
-@kernel(inline=True, fastmath=REORDER)
-def _ascend_row(weights, gradient, velocity, settings, below, above, out):
+@kernel(merged=True)
+def _ascend_row(parts, settings, below, above, out):
     """Update the couplings of one unit.
 
     Returns the inner product of their gradient with the offsets above, and their squared norm.
     """
+    weights, gradient, velocity = parts
     dtype = weights.dtype.type
     rate, momentum = dtype(settings.rate), dtype(settings.momentum)
     l2, l1 = dtype(settings.l2), dtype(settings.l1)
@@ -61,7 +62,7 @@ def _ascend_row(weights, gradient, velocity, settings, below, above, out):
     return gradient_dot, squared_norm
 
 
-@kernel
+@kernel(fastmath=REORDER, views=True)
 def ascend(weights, gradient, velocity, settings, centring, queue, out, row_sums):
     """Take one step of gradient ascent with momentum, weight decay and centring.
 
@@ -81,14 +82,14 @@ def ascend(weights, gradient, velocity, settings, centring, queue, out, row_sums
         Filled with the inner products of the gradient with the offsets above, and with the squared
         norms of the rows of `out`.
     """
-    n_below = weights.shape[0]
-    below, above = centring
-    while True:
+    n_below, n = weights.shape
+    (below, above), first = centring, fetch_and_increment(queue) * TASK_ROWS
+    while first < n_below:
+        for i in range(first, smaller(first + TASK_ROWS, n_below)):
+            parts = row(weights, (i, 0), n), row(gradient, (i, 0), n), row(velocity, (i, 0), n)
+            of_below = below[0, i], below[1, i]
+            of_above = row(above, (0, 0), n), row(above, (1, 0), n)
+            target = row(out, (i, 0), n)
+            sums = _ascend_row(parts, settings, of_below, of_above, target)
+            row_sums[0, i], row_sums[1, i] = sums
         first = fetch_and_increment(queue) * TASK_ROWS
-        if first >= n_below:
-            break
-        for i in range(first, min(first + TASK_ROWS, n_below)):
-            row_sums[0, i], row_sums[1, i] = _ascend_row(
-                *(weights[i], gradient[i], velocity[i], settings),
-                *((below[0, i], below[1, i]), (above[0], above[1]), out[i]),
-            )

@@ -65,6 +65,9 @@ class BPSettings(NamedTuple):
     flush_every, log_every : int
         Number of visible units after which the products of messages to the hidden units are moved
         to float64, and after which their logarithm is taken. The second is a multiple of the first.
+    block, bethe, finish, objective, receive, log_products, visible_beliefs, hidden_beliefs,
+    add_softplus : int
+        Addresses of the functions of `fastmf.kernels.bp_blocks`, 0 of those that are not called.
     """
 
     algorithm: int
@@ -76,6 +79,15 @@ class BPSettings(NamedTuple):
     max_factors: int
     flush_every: int
     log_every: int
+    block: int = 0
+    bethe: int = 0
+    finish: int = 0
+    objective: int = 0
+    receive: int = 0
+    log_products: int = 0
+    visible_beliefs: int = 0
+    hidden_beliefs: int = 0
+    add_softplus: int = 0
 
 
 class BPRecord(NamedTuple):
@@ -117,7 +129,10 @@ class BPRecord(NamedTuple):
 
 
 class BPWorkspaces(NamedTuple):
-    """Results of the blocks of a sweep, one set for each worker (or one for a shared row).
+    """Results of the blocks of a sweep, and the buffers that this needs.
+
+    The first five have one entry for each worker, or a single one for a shared row; the buffers
+    have one for each worker.
 
     Parameters
     ----------
@@ -129,30 +144,14 @@ class BPWorkspaces(NamedTuple):
         Sums over the units decoded as 1 of their couplings; max-product only.
     change, decoded_field : float64 array of shape (n_workspaces, n_blocks)
         Largest change of a belief; sum of the fields of the units decoded as 1.
-    """
-
-    beliefs: np.ndarray
-    message_sums: np.ndarray
-    decoded_sums: np.ndarray
-    change: np.ndarray
-    decoded_field: np.ndarray
-
-
-class BPWorkspace(NamedTuple):
-    """One entry of `BPWorkspaces`, and the buffers of one worker.
-
-    Parameters
-    ----------
-    beliefs, message_sums, decoded_sums, change, decoded_field
-        As in `BPWorkspaces`, without the first axis.
-    received : array of shape (TILE_UNITS, n_padded)
+    received : array of shape (n_workers, TILE_UNITS, n_padded)
         Messages to a tile of visible units.
-    tile : float64 array of shape (4, TILE_UNITS)
-        Log-odds, P and Q of these units, and the changes of their beliefs.
-    product : array of shape (n_padded,)
+    tile : float64 array of shape (n_workers, 5, TILE_UNITS)
+        Of these units log-odds, P, Q, the changes of their beliefs, and logarithms of products.
+    product : array of shape (n_workers, n_padded)
         Products of messages to the hidden units (sums, for max-product).
-    product64 : float64 array of shape (n_padded,)
-        Products of those products.
+    product64 : float64 array of shape (n_workers, n_padded)
+        Products of those products; changes of the beliefs of the hidden units.
     """
 
     beliefs: np.ndarray
@@ -164,20 +163,3 @@ class BPWorkspace(NamedTuple):
     tile: np.ndarray
     product: np.ndarray
     product64: np.ndarray
-
-
-class HiddenState(NamedTuple):
-    """Hidden units of one row of the local search, given its visible units.
-
-    Parameters
-    ----------
-    log_odds, p, q : float64 array of shape (n_hidden,)
-        Log-odds of the hidden units, and the probabilities of 1 and 0 that they give.
-    factors : float64 array of shape (n_hidden,)
-        Buffer.
-    """
-
-    log_odds: np.ndarray
-    p: np.ndarray
-    q: np.ndarray
-    factors: np.ndarray

@@ -7,7 +7,7 @@ import numpy as np
 from fastmf._numba import fetch_and_increment, kernel
 from fastmf.kernels.product import product
 from fastmf.kernels.random import row_key, uniform
-from fastmf.priors._protocol import tilted_moments
+from fastmf.priors._compiled import tilted_moments
 
 # Rows of one task; they share a pass over the couplings.
 TASK_ROWS = 24
@@ -18,46 +18,46 @@ class TwoValuedLayer(NamedTuple):
 
     Parameters
     ----------
-    prior : unit prior
+    units : Units
     couplings : array of shape (n_panels, n_source, panel_width)
         Packed couplings from the other layer to this one.
     low, high : float
         The two values of the units.
     """
 
-    prior: tuple
+    units: np.ndarray
     couplings: np.ndarray
     low: float
     high: float
 
 
 @kernel(inner=True)
-def _sample_layer(layer, source, counter, fields, scratch, out):
+def _sample_layer(address, layer, source, counter, fields, scratch, out):
     """Draw one layer of a few rows given the other.
 
     `counter` holds seed, step and first row, from which the random numbers are made.
     """
     n_rows, n_units = out.shape
-    n_panels, _, width = layer.couplings.shape
     start = np.int64(0)
-    for panel in range(n_panels):
-        product(source, n_rows, start, layer.couplings, panel, fields, panel * width, n_units)
+    product(address, source, n_rows, start, layer.couplings, fields, n_units)
     seed, step, first_row = counter
     low, high = layer.low, layer.high
     zero, mean, var = scratch[0, :n_units], scratch[1, :n_units], scratch[2, :n_units]
     for r in range(n_rows):
-        tilted_moments(layer.prior, start, fields[r][:n_units], zero, mean, var)
+        tilted_moments(layer.units, start, fields[r][:n_units], zero, mean, var)
         key, out_r = row_key(seed, step, first_row + r), out[r]
         for i in range(n_units):
             out_r[i] = high if low + (high - low) * uniform(key, i) < mean[i] else low
 
 
 @kernel
-def gibbs(visible, hidden, seed, n_sweeps, v, h, queue):
+def gibbs(address, visible, hidden, seed, n_sweeps, v, h, queue):
     """Sample hidden units given visible ones and back, `n_sweeps` times for each row in the queue.
 
     Parameters
     ----------
+    address : int
+        Of the compiled product.
     visible, hidden : TwoValuedLayer
     seed : uint64
     n_sweeps : int
@@ -76,7 +76,7 @@ def gibbs(visible, hidden, seed, n_sweeps, v, h, queue):
         v_rows, h_rows = v[first:last], h[first:last]
         for sweep in range(n_sweeps):
             counter = (seed, 2 * sweep + 1, first)
-            _sample_layer(hidden, v_rows, counter, fields, scratch, h_rows)
+            _sample_layer(address, hidden, v_rows, counter, fields, scratch, h_rows)
             counter = (seed, 2 * sweep + 2, first)
-            _sample_layer(visible, h_rows, counter, fields, scratch, v_rows)
+            _sample_layer(address, visible, h_rows, counter, fields, scratch, v_rows)
         first = fetch_and_increment(queue) * TASK_ROWS

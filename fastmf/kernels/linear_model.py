@@ -8,7 +8,7 @@ once for `product`, in double precision whatever the type of X, and its products
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, kernel
+from fastmf._numba import fetch_and_increment, kernel, smaller
 from fastmf.kernels.product import panel_width, product
 
 WIDTH = panel_width(np.float64)
@@ -20,11 +20,13 @@ PANELS, ROWS = 4, 16
 
 
 @kernel
-def data_covariance(X, scale, queue, sums):
+def data_covariance(address, X, scale, queue, sums):
     """Products of all rows of X, its columns scaled.
 
     Parameters
     ----------
+    address : int
+        Of the compiled product.
     X : array of shape (n_rows, n_units)
     scale : array of shape (n_units,)
     queue : int64 array of shape (1,)
@@ -44,17 +46,17 @@ def data_covariance(X, scale, queue, sums):
         total[:] = 0
         end = (part + 1) * n_units // n_parts
         for start in range(part * n_units // n_parts, end, COLUMNS):
-            n_here = min(COLUMNS, end - start)
+            n_here = smaller(COLUMNS, end - start)
             _scale_columns(X, scale, start, n_here, scaled, packed)
             for panel in range(n_panels):
                 first = panel * WIDTH
-                product(
-                    scaled[first:], n_rows - first, 0, packed[:, :n_here], panel, tile, 0, n_rows
-                )
+                columns = packed[panel : panel + 1, :n_here]
+                n_here_rows = n_rows - first
+                product(address, scaled[first:], n_here_rows, 0, columns, tile, n_here_rows)
                 _add_lower(tile, first, total)
 
 
-@kernel(inner=True)
+@kernel(merged=True)
 def _scale_columns(X, scale, start, n_columns, scaled, packed):
     """Scale some columns of X, as they are and packed for `product`."""
     for i in range(X.shape[0]):
@@ -65,11 +67,11 @@ def _scale_columns(X, scale, start, n_columns, scaled, packed):
             panel[k, i % WIDTH] = here[k]
 
 
-@kernel(inner=True)
+@kernel(merged=True)
 def _add_lower(tile, first, total):
     """Add a panel of products, from row and column `first` on, to a lower triangle."""
     n_rows = total.shape[0]
-    for i in range(first, min(first + WIDTH, n_rows)):
+    for i in range(first, smaller(first + WIDTH, n_rows)):
         for c in range(i - first + 1):
             total[i, first + c] += tile[i - first, c]
     for i in range(first + WIDTH, n_rows):
@@ -79,11 +81,13 @@ def _add_lower(tile, first, total):
 
 
 @kernel
-def whitened_columns(X, whiten, directions, z, offset, queue, squares, products):
+def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
     """Sums of squares of the whitened columns of X and their products with a vector.
 
     Parameters
     ----------
+    address : int
+        Of the compiled product.
     X : array of shape (n_rows, n_units)
     whiten : array of shape (n_rows, n_rows)
         Lower triangular factor W.
@@ -93,9 +97,10 @@ def whitened_columns(X, whiten, directions, z, offset, queue, squares, products)
     offset : array of shape (n_directions,)
     queue : int64 array of shape (1,)
         Next panels of columns to be done; shared by all threads that call this.
-    squares, products : array of shape (n_units,)
+    out : array of shape (2, n_units)
         Filled with |W x|^2 - |U W x|^2 and z'W x - offset'U W x for every column x.
     """
+    squares, products = out[0], out[1]
     n_rows, n_units = X.shape
     n_directions, width = len(offset), PANELS * WIDTH
     packed = np.zeros((PANELS, n_rows, WIDTH))
@@ -104,23 +109,19 @@ def whitened_columns(X, whiten, directions, z, offset, queue, squares, products)
         first = fetch_and_increment(queue) * width
         if first >= n_units:
             break
-        last = min(first + width, n_units)
+        last = smaller(first + width, n_units)
         n_panels = -(-(last - first) // WIDTH)
         pack_columns(X[:, first:last], packed)
         for row in range(0, n_rows, ROWS):
-            end = min(row + ROWS, n_rows)
-            states, rows, out = whiten[row:end], packed[:, :end], white[row:end]
-            for panel in range(n_panels):
-                product(states, end - row, 0, rows, panel, out, panel * WIDTH, last - first)
+            end = smaller(row + ROWS, n_rows)
+            states, rows, out = whiten[row:end], packed[:n_panels, :end], white[row:end]
+            product(address, states, end - row, 0, rows, out, last - first)
         squares[first:last] = 0
         products[first:last] = 0
         _add(white, z, 1, squares[first:last], products[first:last])
         if n_directions:
             pack_columns(white[:, : last - first], packed)
-            for panel in range(n_panels):
-                product(
-                    directions, n_directions, 0, packed, panel, along, panel * WIDTH, last - first
-                )
+            product(address, directions, n_directions, 0, packed[:n_panels], along, last - first)
             _add(along, offset, -1, squares[first:last], products[first:last])
 
 

@@ -1,18 +1,21 @@
 """Arguments of the mean-field kernels: layers, settings, external tilts, records.
 
-The state of a model is one array of all its units, layer after layer. A `Layer` says where its
-units are, which units they are coupled to, and holds the couplings packed for `product`. A sweep is
-a list of blocks (layer, first panel, last panel), updated one after another from the newest state
-of the units that they are coupled to. An RBM swept hidden layer first and a fully visible machine
-swept block by block, or unit by unit, differ only in this list.
+The state of a model is one array of all its units, layer after layer. A table of layers says where
+the units of each are, which units they are coupled to, and where in memory its packed couplings and
+the functions of its units are: so kernels are the same for all kinds of units and any number of
+layers. A sweep is a list of blocks (layer, first panel, last panel), updated one after another from
+the newest state of the units that they are coupled to. An RBM swept hidden layer first and a fully
+visible machine swept block by block, or unit by unit, differ only in this list.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._numba import kernel
-from fastmf.priors._protocol import third_cumulants
+from fastmf._numba import kernel, view
+from fastmf.kernels.product import product_address
+from fastmf.priors._compiled import AddressTable, units_of
+from fastmf.priors._protocol import has_third_cumulant
 
 # Oscillations are detected from the residuals of windows of this many sweeps.
 WINDOW_SWEEPS = 16
@@ -49,6 +52,55 @@ class Layer(NamedTuple):
     cubes: np.ndarray
 
 
+# The columns of a table of layers: first those of a table of units (`fastmf.priors._compiled`),
+# then these; of couplings, and after them of their squares and cubes, the addresses.
+N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(4, 11)
+PRODUCT = COUPLINGS + 3
+
+
+class Layers(AddressTable):
+    """The layers of a model: for kernels a table of numbers, otherwise also a tuple.
+
+    Parameters
+    ----------
+    layers : list of Layer
+
+    Attributes
+    ----------
+    of_model : tuple of Layer
+    units : tuple of Units
+        The table of the units of each layer.
+    """
+
+    def __new__(cls, layers):
+        """Fill the table, and keep the layers."""
+        units = tuple(units_of(la.prior, la.couplings.dtype, _functions(la)) for la in layers)
+        rows = []
+        for layer, of_layer in zip(layers, units, strict=True):
+            n_panels, n_source, width = layer.couplings.shape
+            sizes = layer.n_units, layer.start, layer.source, n_source, n_panels, width
+            powers = (power.ctypes.data for power in layer[4:])
+            rows.append([*of_layer, *sizes, *powers, product_address(layer.couplings.dtype)])
+        return super().__new__(cls, rows, (tuple(layers), units))
+
+    of_model = property(lambda self: self.owners[0])
+    units = property(lambda self: self.owners[1])
+
+
+def _functions(layer):
+    """Names of the functions of its units that solvers of this order need."""
+    third = len(layer.cubes) > 0 and has_third_cumulant(layer.prior)
+    return ("moments", "third_cumulants") if third else ("moments",)
+
+
+@kernel(merged=True)
+def packed_couplings(layer, power, first, last, like):
+    """Some panels of the couplings (power 0), their squares or their cubes."""
+    n_source, width = layer[N_SOURCE], layer[WIDTH]
+    panel = n_source * width * like.itemsize
+    return view(layer[COUPLINGS + power] + first * panel, (last - first, n_source, width), like)
+
+
 class TapSettings(NamedTuple):
     """Options of a TAP solve.
 
@@ -59,6 +111,8 @@ class TapSettings(NamedTuple):
     tol : float
         Residual at which a row has converged: the largest change of a mean, before damping.
     max_iter : int
+    update : int
+        Address of the compiled update of a block: see `fastmf.kernels.tap.update_address`.
     damping : float
         Weight of the old mean; the smallest one if `adaptive`.
     adaptive : bool
@@ -76,11 +130,14 @@ class TapSettings(NamedTuple):
     half_sweep_done : bool
         Whether the start is data and the moments of the first layer in the sweep given these data:
         that layer is then skipped in the first sweep. Its tilts are in the record.
+    zero_variance : bool
+        Whether all variances of the start are zero, so that there are no Onsager terms yet.
     """
 
     order: int
     tol: float
     max_iter: int
+    update: int
     damping: float = 0.0
     adaptive: bool = True
     onsager_every: int = 1
@@ -89,6 +146,7 @@ class TapSettings(NamedTuple):
     rows_per_worker: int = 1
     resolution: float = 2.0**-52
     half_sweep_done: bool = False
+    zero_variance: bool = False
 
 
 class Tilt(NamedTuple):
@@ -96,8 +154,8 @@ class Tilt(NamedTuple):
 
     Parameters
     ----------
-    field, precision : array of shape (n_rows, n_units), (1, n_units) or (0, n_units)
-        Tilt exp(field x - precision x^2 / 2) of each unit; no rows for none.
+    field, precision : array of shape (n_rows, n_units) or (1, n_units)
+        Tilt exp(field x - precision x^2 / 2) of each unit.
     clamped : bool array of the same shapes
         Units that stay at their starting mean and variance.
     """
@@ -127,25 +185,3 @@ class MeanFieldRecord(NamedTuple):
     n_iter: np.ndarray
     residual: np.ndarray
     history: np.ndarray
-
-
-class TapProblem(NamedTuple):
-    """What is the same in all steps of a TAP solve.
-
-    Parameters
-    ----------
-    settings : TapSettings
-    tilt : Tilt
-    record : MeanFieldRecord
-    """
-
-    settings: TapSettings
-    tilt: Tilt
-    record: MeanFieldRecord
-
-
-@kernel(inner=True)
-def start_third(layer, mean, third, scratch):
-    """Third cumulants of the units of one layer, from the means of all layers."""
-    units = slice(layer.start, layer.start + layer.n_units)
-    third_cumulants(layer.prior, np.int64(0), mean[units], third[units], scratch)

@@ -8,15 +8,17 @@ emitted as LLVM vectors because LLVM keeps the accumulators of no loop nest in r
 """
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import llvmlite.binding
+import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
-from fastmf._numba import INNER, not_inlined
+from fastmf._numba import address_of, call, calls, fetch_and_increment, kernel, larger, smaller
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
@@ -24,6 +26,8 @@ _WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
 VECTOR_BYTES = 64 if _WIDE else 32
 TILE_VECTORS = 3
 TILE_ROWS = 8 if _WIDE else 4
+# Rows of one task of a worker.
+TASK_ROWS = 24
 # Rows of a panel (24 KiB) that stay in the first-level cache while all tiles are computed.
 CHUNK_ROWS = 24 * 1024 // (TILE_VECTORS * VECTOR_BYTES)
 
@@ -73,15 +77,31 @@ def fill_panels(matrix, panels):
         panels[n_whole, :, rest:] = 0
 
 
-def product(states, n_rows, source, packed, panel, out, column, n_columns):
-    """Set out[:n_rows, column:column + width] to states[:n_rows, source:] times one panel.
+@calls()
+def product(address, states, n_rows, source, packed, out, n_columns):
+    """Set the first `n_rows` rows of `out` to those of states[:, source:] times packed couplings.
 
-    Whole vectors of padding, after `n_columns` columns of all panels together, are left out.
+    Parameters
+    ----------
+    address : int
+        Of the compiled product: see `product_address`.
+    states : array of shape (n_states, n_units)
+    n_rows, source : int
+    packed : array of shape (n_panels, n_source, panel_width)
+    out : array of shape (n_states, n_panels * panel_width)
+        Filled; whole vectors of padding, from column `n_columns` on, are left out.
+    n_columns : int
+        Columns of the couplings.
     """
-    panel_of_couplings = packed[panel, :, : n_columns - panel * packed.shape[2]]
-    n_source, width = panel_of_couplings.shape
-    rows = states[:n_rows, source : source + n_source]
-    out[:n_rows, column : column + width] = rows @ panel_of_couplings
+    call(address, (states, n_rows, source, packed, out, n_columns))
+
+
+@cache
+def product_address(dtype):
+    """Address of the compiled product of matrices of a type."""
+    matrix, panels = (types.Array(numba.from_dtype(np.dtype(dtype)), n, "A") for n in (2, 3))
+    integer = types.int64
+    return address_of(_product, matrix, integer, integer, panels, matrix, integer)
 
 
 class _Position(NamedTuple):
@@ -256,30 +276,65 @@ _two_rows = _tile(2)
 _one_row = _tile(1)
 
 
-@overload(product, jit_options=INNER | {"_nrt": False})
-def _product(states, n_rows, source, packed, panel, out, column, n_columns):
-    lanes = VECTOR_BYTES // (packed.dtype.bitwidth // 8)
-
-    def tiled(states, n_rows, source, packed, panel, out, column, n_columns):
-        not_inlined()
-        n_source, width = packed.shape[1:]
+def _multiply(states, n_rows, source, packed, out, n_columns):
+    """`product`, tile by tile."""
+    n_source, width = packed.shape[1:]
+    lanes = width // TILE_VECTORS
+    n_chunks = larger(1, -(-n_source // CHUNK_ROWS))
+    for k in range(packed.shape[0] * n_chunks):
+        panel, first = k // n_chunks, k % n_chunks * CHUNK_ROWS
+        last, column = smaller(first + CHUNK_ROWS, n_source), panel * width
         # A panel that has a vector or more of padding is multiplied vector by vector.
-        n_here = n_columns - panel * width
+        n_here = n_columns - column
         narrow = n_here <= width - lanes
-        for first in range(0, max(n_source, 1), CHUNK_ROWS):
-            last = min(first + CHUNK_ROWS, n_source)
-            for skip in range(0, n_here if narrow else 1, lanes):
-                row = 0
-                while row + TILE_ROWS <= n_rows:
-                    position = (row, source, panel, skip, first, last, column)
-                    _full_tile(states, packed, out, position, narrow)
-                    row += TILE_ROWS
-                while row + 2 <= n_rows:
-                    position = (row, source, panel, skip, first, last, column)
-                    _two_rows(states, packed, out, position, narrow)
-                    row += 2
-                if row < n_rows:
-                    position = (row, source, panel, skip, first, last, column)
-                    _one_row(states, packed, out, position, narrow)
+        for skip in range(0, n_here if narrow else 1, lanes):
+            row = 0
+            while row + TILE_ROWS <= n_rows:
+                position = (row, source, panel, skip, first, last, column)
+                _full_tile(states, packed, out, position, narrow)
+                row += TILE_ROWS
+            while row + 2 <= n_rows:
+                position = (row, source, panel, skip, first, last, column)
+                _two_rows(states, packed, out, position, narrow)
+                row += 2
+            if row < n_rows:
+                position = (row, source, panel, skip, first, last, column)
+                _one_row(states, packed, out, position, narrow)
 
-    return tiled
+
+def _multiply_in_numpy(states, n_rows, source, packed, out, n_columns):
+    n_panels, n_source, width = packed.shape
+    rows = states[:n_rows, source : source + n_source]
+    for panel in range(n_panels):
+        column = panel * width
+        n_here = min(width, n_columns - column)
+        out[:n_rows, column : column + n_here] = rows @ packed[panel, :, :n_here]
+
+
+_product = kernel(_multiply_in_numpy if numba.config.DISABLE_JIT else _multiply, by_address=True)
+
+
+@kernel(views=True)
+def multiply(address, states, source, packed, n_columns, queue, out):
+    """Rows of states times packed couplings, for the rows in the queue.
+
+    Parameters
+    ----------
+    address : int
+        Of the compiled product.
+    states : array of shape (n_rows, n_units)
+    source : int
+        The first of the units that the couplings belong to.
+    packed : array of shape (n_panels, n_source, panel_width)
+    n_columns : int
+        Columns of the couplings.
+    queue : int64 array of shape (1,)
+        Next group of rows not taken yet; shared by all threads that call this.
+    out : array of shape (n_rows, n_panels * panel_width)
+        Filled, but for whole vectors of padding.
+    """
+    first = fetch_and_increment(queue) * TASK_ROWS
+    while first < states.shape[0]:
+        n_rows = smaller(TASK_ROWS, states.shape[0] - first)
+        product(address, states[first:], n_rows, source, packed, out[first:], n_columns)
+        first = fetch_and_increment(queue) * TASK_ROWS

@@ -14,14 +14,25 @@ fills the matrix (units, sources) of the messages that the layer sends. The laye
 turns; a layer coupled to itself is updated twice in a sweep.
 """
 
+from functools import cache
 from typing import NamedTuple
 
+import numba
 import numpy as np
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel, not_inlined
+from fastmf._numba import (
+    REORDER,
+    address_of,
+    call,
+    fetch_and_increment,
+    kernel,
+    larger,
+    row,
+    smaller,
+)
 from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.mean_field_types import MAX_DAMPING, WINDOW_SWEEPS
-from fastmf.priors._protocol import tilted_log_partition, tilted_moments
+from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 from fastmf.special import constant
 
 # Sources whose messages are computed together, so that transposing them writes whole cache lines.
@@ -33,13 +44,13 @@ class LayerView(NamedTuple):
 
     Parameters
     ----------
-    prior : unit prior
+    units : Units
     couplings : array of shape (n_source, n_units)
     start, source : int
         Position of the layer's first unit, and of the first unit that it is coupled to.
     """
 
-    prior: tuple
+    units: np.ndarray
     couplings: np.ndarray
     start: int
     source: int
@@ -53,6 +64,7 @@ class RelaxedBPSettings(NamedTuple):
     tol: float
     max_iter: int
     resolution: float
+    update: int
 
 
 class RelaxedBPRow(NamedTuple):
@@ -60,36 +72,28 @@ class RelaxedBPRow(NamedTuple):
 
     Parameters
     ----------
-    incoming, outgoing : array of shape (2, n_messages)
+    messages : array of shape (4, n_messages)
         Means and variances of the messages into the first layer of a sweep, and of those from it.
     state : array of shape (4, n_units)
         Mean, variance, and damped tilts b and a.
     tilt : array of shape (2, n_units)
         Tilts b and a of the newest messages, undamped.
-    external : tuple of two arrays of shape (n_units,)
+    external : array of shape (2, n_units)
         Field and precision.
     scratch : array of shape (4, n_units)
     tile : array of shape (2, TILE_SOURCES, n_units)
         Means and variances of messages before they are transposed.
+    measures : float64 array of shape (2,)
+        Of the last update: the largest change of a mean, and 1 if all moments are finite.
     """
 
-    incoming: np.ndarray
-    outgoing: np.ndarray
+    messages: np.ndarray
     state: np.ndarray
     tilt: np.ndarray
-    external: tuple
+    external: np.ndarray
     scratch: np.ndarray
     tile: np.ndarray
-
-
-@kernel(inline=True)
-def _transpose_into(rows, out, first):
-    """Set columns of `out`, from `first` on, to the rows."""
-    n, m = rows.shape
-    for j in range(m):
-        out_j = out[j, first : first + n]
-        for i in range(n):
-            out_j[i] = rows[i, j]
+    measures: np.ndarray
 
 
 @kernel(inline=True, fastmath=REORDER)
@@ -110,153 +114,174 @@ def _cavities(w, mean, var, b, a, cavity_b, cavity_a):
         cavity_a[i] = a[i] + w[i] * w[i] * var[i]
 
 
-@kernel(inline=True)
-def _update_marginals(layer, damping, row):
-    """Marginal moments of a layer, and its damped tilts, unless moments do not exist.
-
-    Returns the largest change of a mean, and whether all moments are finite.
-    """
-    first, last = layer.start, layer.start + layer.couplings.shape[1]
-    new_b, new_a = row.tilt[0, first:last], row.tilt[1, first:last]
-    new_mean, new_var = row.scratch[0, : last - first], row.scratch[1, : last - first]
-    mean, var = row.state[0, first:last], row.state[1, first:last]
-    b, a = row.state[2, first:last], row.state[3, first:last]
-    tilted_moments(layer.prior, np.int64(0), new_b, new_a, new_mean, new_var)
-    change, finite = 0 * b[0], True
-    for i in range(last - first):
-        change = max(change, abs(new_mean[i] - mean[i]))
+@kernel(merged=True)
+def _update_marginals(layer, damping, work):
+    """Marginal moments of a layer, and its damped tilts, unless moments do not exist."""
+    first, n = layer.start, layer.couplings.shape[1]
+    new_b, new_a = row(work.tilt, (0, first), n), row(work.tilt, (1, first), n)
+    new_mean, new_var = row(work.scratch, (0, 0), n), row(work.scratch, (1, 0), n)
+    mean, var = row(work.state, (0, first), n), row(work.state, (1, first), n)
+    b, a = row(work.state, (2, first), n), row(work.state, (3, first), n)
+    tilted_moments(layer.units, 0, new_b, new_a, new_mean, new_var)
+    change, finite, old = 0 * mean[0], True, mean.dtype.type(damping)
+    for i in range(n):
+        change = larger(change, abs(new_mean[i] - mean[i]))
         finite = finite and np.isfinite(new_mean[i]) and np.isfinite(new_var[i])
+    work.measures[0], work.measures[1] = change, finite
     if finite:
-        for i in range(last - first):
-            mean[i] = new_mean[i]
-            var[i] = new_var[i]
-            b[i] = damping * b[i] + (1 - damping) * new_b[i]
-            a[i] = damping * a[i] + (1 - damping) * new_a[i]
-    return change, finite
+        new = 1 - old
+        for i in range(n):
+            mean[i], var[i] = new_mean[i], new_var[i]
+            b[i] = old * b[i] + new * new_b[i]
+            a[i] = old * a[i] + new * new_a[i]
 
 
-@kernel(inner=True)
-def _update_layer(layer, incoming, outgoing, damping, row):
+@kernel(merged=True)
+def _send_tile(work, outgoing, start, n_here, shape):
+    """Transpose the messages to some sources, `n_here` from `start` on, into those of the layer."""
+    n_source, n = shape
+    for k in range(2 * n):
+        plane, j = k // n, k % n
+        out = row(work.messages, (outgoing + plane, j * n_source + start), n_here)
+        for i in range(n_here):
+            out[i] = work.tile[plane, i, j]
+
+
+@kernel(by_address=True, views=True)
+def _update_layer(layer, incoming, damping, work):
     """Update marginals and messages of one layer, unless moments do not exist.
 
-    Returns the largest change of a mean, and whether all moments are finite.
+    `incoming` is the plane of the means of the messages into the layer; `work.measures` is filled.
     """
-    not_inlined()
-    change, finite = _update_marginals(layer, damping, row)
-    if not finite:
-        return change, False
-    n_source, n_units = layer.couplings.shape
-    size = n_source * n_units
-    mean = incoming[0, :size].reshape(n_source, n_units)
-    var = incoming[1, :size].reshape(n_source, n_units)
-    out_mean = outgoing[0, :size].reshape(n_units, n_source)
-    out_var = outgoing[1, :size].reshape(n_units, n_source)
-    first, last = layer.start, layer.start + n_units
-    b, a = row.state[2, first:last], row.state[3, first:last]
-    cavity_b, cavity_a = row.scratch[2, :n_units], row.scratch[3, :n_units]
-    field, precision = row.external
+    _update_marginals(layer, damping, work)
+    if work.measures[1] == 0:
+        return
+    n_source, n = layer.couplings.shape
+    outgoing = 2 - incoming
+    b, a = row(work.state, (2, layer.start), n), row(work.state, (3, layer.start), n)
+    cavity_b, cavity_a = row(work.scratch, (2, 0), n), row(work.scratch, (3, 0), n)
     for start in range(0, n_source, TILE_SOURCES):
-        n_here = min(TILE_SOURCES, n_source - start)
+        n_here = smaller(TILE_SOURCES, n_source - start)
         for r in range(n_here):
             k, source = start + r, layer.source + start + r
-            w, mean_r, var_r = (
-                layer.couplings[k],
-                row.tile[0, r, :n_units],
-                row.tile[1, r, :n_units],
+            w = row(layer.couplings, (k, 0), n)
+            mean, var = (
+                row(work.messages, (incoming, k * n), n),
+                row(work.messages, (incoming + 1, k * n), n),
             )
-            _cavities(w, mean[k], var[k], b, a, cavity_b, cavity_a)
-            tilted_moments(layer.prior, np.int64(0), cavity_b, cavity_a, mean_r, var_r)
-            sum_b, sum_a = _tilt_of_messages(w, mean_r, var_r)
-            row.tilt[0, source] = field[source] + sum_b
-            row.tilt[1, source] = precision[source] + sum_a
-        _transpose_into(row.tile[0, :n_here, :n_units], out_mean, start)
-        _transpose_into(row.tile[1, :n_here, :n_units], out_var, start)
-    return change, True
+            _cavities(w, mean, var, b, a, cavity_b, cavity_a)
+            new_mean, new_var = row(work.tile, (0, r, 0), n), row(work.tile, (1, r, 0), n)
+            tilted_moments(layer.units, 0, cavity_b, cavity_a, new_mean, new_var)
+            sum_b, sum_a = _tilt_of_messages(w, new_mean, new_var)
+            work.tilt[0, source] = work.external[0, source] + sum_b
+            work.tilt[1, source] = work.external[1, source] + sum_a
+        _send_tile(work, outgoing, start, n_here, layer.couplings.shape)
 
 
-@kernel(inner=True)
-def _bethe_terms(layer, incoming, row):
+@cache
+def update_address(dtype):
+    """Address of the compiled update of a layer, for a floating type."""
+    wide, tile = np.zeros((0, 0), dtype), np.zeros((0, 0, 0), dtype)
+    layer = LayerView(np.zeros(0, np.int64), wide, 0, 0)
+    work = RelaxedBPRow(wide, wide, wide, wide, wide, tile, np.zeros(0))
+    return address_of(_update_layer, *map(numba.typeof, (layer, 0, 0.0, work)))
+
+
+@kernel(merged=True)
+def _bethe_terms(layer, incoming, work):
     """Terms of a layer in the Bethe log-partition (Eq. 65), at undamped tilts."""
-    not_inlined()
-    n_source, n_units = layer.couplings.shape
-    size = n_source * n_units
-    mean = incoming[0, :size].reshape(n_source, n_units)
-    var = incoming[1, :size].reshape(n_source, n_units)
-    first, last = layer.start, layer.start + n_units
-    b, a = row.tilt[0, first:last], row.tilt[1, first:last]
-    cavity_b, cavity_a = row.scratch[2, :n_units], row.scratch[3, :n_units]
-    whole = tilted_log_partition(layer.prior, np.int64(0), b, a)
-    total = whole
+    n_source, n = layer.couplings.shape
+    b, a = row(work.tilt, (0, layer.start), n), row(work.tilt, (1, layer.start), n)
+    cavity_b, cavity_a = row(work.scratch, (2, 0), n), row(work.scratch, (3, 0), n)
+    terms, total, whole = row(work.scratch, (0, 0), n), 0.0, 0.0
+    tilted_log_partition(layer.units, 0, b, a, terms)
+    for i in range(n):
+        whole += terms[i]
     for k in range(n_source):
-        _cavities(layer.couplings[k], mean[k], var[k], b, a, cavity_b, cavity_a)
-        cavity = tilted_log_partition(layer.prior, np.int64(0), cavity_b, cavity_a)
-        total -= 0.5 * (whole - cavity)
-    return total
+        mean, var = (
+            row(work.messages, (incoming, k * n), n),
+            row(work.messages, (incoming + 1, k * n), n),
+        )
+        w = row(layer.couplings, (k, 0), n)
+        _cavities(w, mean, var, b, a, cavity_b, cavity_a)
+        tilted_log_partition(layer.units, 0, cavity_b, cavity_a, terms)
+        for i in range(n):
+            total += terms[i]
+    return whole - 0.5 * (n_source * whole - total)
 
 
-@kernel(inner=True)
-def _start_row(layer, index, record, row):
+@kernel(merged=True)
+def _bethe(layers, settings, work):
+    """The Bethe log-partition of a row."""
+    total = 0.0
+    for k in range(2):
+        total += _bethe_terms(layers[k], 2 * k, work)
+        if k == 0:
+            call(settings.update, (layers[0], 0, 0.0, work))
+    # A layer that is updated twice is counted twice.
+    return total if layers[0].start != layers[1].start else 0.5 * total
+
+
+@kernel(merged=True)
+def _start_row(layer, index, record, work):
     """Start: the messages into a layer are the moments of the units that send them."""
-    field, precision = row.external
-    n_source, n_units = layer.couplings.shape
-    for i in range(row.state.shape[1]):
-        row.tilt[0, i], row.tilt[1, i] = field[i], precision[i]
+    n_source, n = layer.couplings.shape
+    for i in range(work.state.shape[1]):
+        for plane in range(2):
+            work.tilt[plane, i] = work.external[plane, i]
         for plane in range(4):
-            row.state[plane, i] = record.state[plane, index, i]
+            work.state[plane, i] = record.state[plane, index, i]
+    b, a = row(work.tilt, (0, layer.start), n), row(work.tilt, (1, layer.start), n)
     for k in range(n_source):
-        w, source = layer.couplings[k], layer.source + k
+        w, source = row(layer.couplings, (k, 0), n), layer.source + k
         m, v = record.state[0, index, source], record.state[1, index, source]
-        for i in range(n_units):
-            row.incoming[0, k * n_units + i], row.incoming[1, k * n_units + i] = m, v
-            row.tilt[0, layer.start + i] += w[i] * m
-            row.tilt[1, layer.start + i] -= w[i] * w[i] * v
+        mean, var = row(work.messages, (0, k * n), n), row(work.messages, (1, k * n), n)
+        for i in range(n):
+            mean[i], var[i] = m, v
+            b[i] += w[i] * m
+            a[i] -= w[i] * w[i] * v
 
 
-@kernel(inner=True)
-def _sweep(first, second, damping, row):
-    """Update both layers; returns the largest change of a mean, and whether moments are finite."""
-    change, finite = _update_layer(first, row.incoming, row.outgoing, damping, row)
-    if finite:
-        second_change, finite = _update_layer(second, row.outgoing, row.incoming, damping, row)
-        change = max(change, second_change)
-    return change, finite
-
-
-@kernel(inner=True)
-def _status(change, finite, sweep, settings, mean):
+@kernel(merged=True)
+def _status(work, sweep, settings):
     """Whether a row has ended after so many sweeps, and how."""
-    scale = 0 * change
-    for i in range(mean.shape[0]):
-        scale = max(scale, abs(mean[i]))
-    if not finite:
+    change, scale = work.measures[0], 0.0
+    for i in range(work.state.shape[1]):
+        scale = larger(scale, abs(work.state[0, i]))
+    if work.measures[1] == 0:
         return DIVERGED
-    if change <= max(settings.tol, 4 * settings.resolution * scale):
+    if change <= larger(settings.tol, 4 * settings.resolution * scale):
         return CONVERGED
     return OUT_OF_ITERATIONS if sweep == settings.max_iter else RUNNING
 
 
-@kernel(inner=True)
-def _iterate_row(first, second, settings, index, record, row):
+@kernel(merged=True)
+def _iterate_row(layers, settings, index, record, work):
     """Sweep a row until it ends, and store it; returns its status."""
-    dtype = record.state.dtype
-    status, sweep, damping = RUNNING, 0, dtype.type(settings.damping)
-    min_change, last_min_change, change = np.inf, np.inf, 0 * row.state[0, 0]
+    status, sweep, damping = RUNNING, np.int64(0), settings.damping
+    min_change, last_min_change, change = np.inf, np.inf, 0.0
     while status == RUNNING:
-        # Before the first sweep there are no old tilts.
-        damping_here = damping if sweep > 0 else 0 * damping
-        change, finite = _sweep(first, second, damping_here, row)
+        change = 0.0
+        for k in range(2):
+            # Before the first sweep there are no old tilts.
+            old = damping if sweep > 0 else 0.0
+            call(settings.update, (layers[k], 2 * k, old, work))
+            change = larger(change, work.measures[0])
+            if work.measures[1] == 0:
+                break
+        work.measures[0] = change
         if len(record.history):
             record.history[index, sweep] = change
         sweep += 1
-        status = _status(change, finite, sweep, settings, row.state[0])
-        min_change = min(min_change, change)
+        status = _status(work, sweep, settings)
+        min_change = smaller(min_change, change)
         if sweep % WINDOW_SWEEPS == 0:
             if settings.adaptive and min_change > 0.7 * last_min_change:
-                damping = min((1 + damping) / 2, dtype.type(MAX_DAMPING))
+                damping = smaller((1 + damping) / 2, MAX_DAMPING)
             last_min_change, min_change = min_change, np.inf
     for plane in range(4):
-        for i in range(row.state.shape[1]):
-            record.state[plane, index, i] = row.state[plane, i]
+        for i in range(work.state.shape[1]):
+            record.state[plane, index, i] = work.state[plane, i]
     record.status[index], record.n_iter[index], record.residual[index] = status, sweep, change
     return status
 
@@ -278,22 +303,19 @@ def relaxed_bp(first, second, settings, field, precision, queue, record, log_par
     log_partition : float64 array of shape (n_rows,)
         Filled with the Bethe estimate.
     """
-    n_rows, n_units = record.state.shape[1:]
-    dtype = record.state.dtype
-    n_messages = first.couplings.size
-    incoming, outgoing = np.zeros((2, n_messages), dtype), np.zeros((2, n_messages), dtype)
-    state = np.zeros((4, n_units), dtype)
-    tilt, scratch = np.zeros((2, n_units), dtype), np.zeros((4, n_units), dtype)
-    tile = np.zeros((2, TILE_SOURCES, n_units), dtype)
+    n_units, layers = record.state.shape[2], (first, second)
+    # One array for all: each is compiled again for another number of axes.
+    memory = np.empty((2 * TILE_SOURCES + 12, n_units), record.state.dtype)
+    messages = np.empty((4, first.couplings.size), record.state.dtype)
+    tile = memory[: 2 * TILE_SOURCES].reshape((2, TILE_SOURCES, n_units))
+    state, scratch = memory[-12:-8], memory[-8:-4]
+    work = RelaxedBPRow(messages, state, memory[-4:-2], memory[-2:], scratch, tile, np.zeros(2))
     index = fetch_and_increment(queue)
-    while index < n_rows:
-        external = field[index % len(field)], precision[index % len(precision)]
-        row = RelaxedBPRow(incoming, outgoing, state, tilt, external, scratch, tile)
-        _start_row(first, index, record, row)
-        if _iterate_row(first, second, settings, index, record, row) != DIVERGED:
-            total = _bethe_terms(first, incoming, row)
-            _update_layer(first, incoming, outgoing, dtype.type(0), row)
-            total += _bethe_terms(second, outgoing, row)
-            # A layer that is updated twice is counted twice.
-            log_partition[index] = total if first.start != second.start else 0.5 * total
+    while index < record.state.shape[1]:
+        for i in range(n_units):
+            work.external[0, i] = field[index % len(field), i]
+            work.external[1, i] = precision[index % len(precision), i]
+        _start_row(first, index, record, work)
+        if _iterate_row(layers, settings, index, record, work) != DIVERGED:
+            log_partition[index] = _bethe(layers, settings, work)
         index = fetch_and_increment(queue)

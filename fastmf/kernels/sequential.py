@@ -16,11 +16,11 @@ the vector and subtracted from the rows after it; M itself is changed once per b
 
 import numpy as np
 
-from fastmf._numba import kernel
+from fastmf._numba import kernel, larger, smaller
 from fastmf.kernels.linear_model import WIDTH, pack_columns
 from fastmf.kernels.product import product
 from fastmf.kernels.sites import new_site
-from fastmf.priors._protocol import tilted_moments
+from fastmf.priors._compiled import tilted_moments
 
 # Units of a block: whole panels of every machine.
 BLOCK = 24
@@ -30,11 +30,13 @@ MIN_RELATIVE_PRECISION = 1e-7
 
 
 @kernel
-def project_block(X, start, matrix, rows, vector):
+def project_block(address, X, start, matrix, rows, vector):
     """The rows of a block of units of a linear model, and their fields.
 
     Parameters
     ----------
+    address : int
+        Of the compiled product.
     X : array of shape (n_rows, n_units)
     start : int
         First unit of the block.
@@ -57,19 +59,17 @@ def project_block(X, start, matrix, rows, vector):
             for c in range(WIDTH):
                 field[c] += g * x[c]
                 target[c, i] = x[c]
-    for panel in range(n_panels):
-        product(turned, BLOCK, 0, matrix, panel, rows, BLOCK + panel * WIDTH, n_panels * WIDTH)
-    for panel in range(len(columns)):
-        product(rows, BLOCK, BLOCK, columns, panel, rows, panel * WIDTH, BLOCK)
+    product(address, turned, BLOCK, 0, matrix, rows[:, BLOCK:], n_panels * WIDTH)
+    product(address, rows, BLOCK, BLOCK, columns, rows, BLOCK)
 
 
 @kernel
-def visit_block(prior, settings, start, low_rank, rows, vector, site, updates):
+def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
     """Update the sites of a block of units one after another, each seeing the newest values.
 
     Parameters
     ----------
-    prior : unit prior
+    units : Units
     settings : SiteSettings
     start : int
         First unit of the block.
@@ -94,17 +94,17 @@ def visit_block(prior, settings, start, low_rank, rows, vector, site, updates):
     """
     b, a, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
     updates[:, start : start + BLOCK] = 0
-    for k in range(min(BLOCK, site.shape[1] - start)):
+    for k in range(smaller(BLOCK, site.shape[1] - start)):
         i, row = start + k, rows[k]
         _subtract_earlier(rows, updates[0, start:], k)
         q, u, old = row[k], vector[k], (site[0, i], site[1, i])
         proper, marginal, cavity = _marginal_and_cavity(low_rank, q, u, old)
         b[0], a[0] = cavity
-        tilted_moments(prior, i, b, a, mean, var)
+        tilted_moments(units, i, b, a, mean, var)
         updates[1, i] = np.inf
         if not (proper and np.isfinite(mean[0]) and var[0] < np.inf):
             continue
-        updates[1, i] = max(abs(mean[0] - marginal[0]), abs(var[0] - marginal[1]))
+        updates[1, i] = larger(abs(mean[0] - marginal[0]), abs(var[0] - marginal[1]))
         new = new_site(settings, i, (mean[0], var[0]), cavity, old)
         proper, new, rate, step = _change(low_rank, q, u, cavity[1], old, new)
         if proper:
@@ -155,11 +155,13 @@ def _change(low_rank, q, u, cavity_precision, old, new):
 
 
 @kernel
-def downdate(rows, rates, matrix):
+def downdate(address, rows, rates, matrix):
     """Subtract from M the change by a block of units: sum_k rates_k z_k z_k'.
 
     Parameters
     ----------
+    address : int
+        Of the compiled product.
     rows : array of shape (BLOCK, BLOCK + n_panels * width)
     rates : array of shape (BLOCK,)
     matrix : array of shape (n_panels, n, width)
@@ -177,7 +179,8 @@ def downdate(rows, rates, matrix):
                 turned[first + c, k] = z[c]
     for panel in range(n_panels):
         first = panel * WIDTH
-        product(turned[first:], n - first, 0, scaled, panel, tile, 0, n_panels * WIDTH)
+        z = scaled[panel : panel + 1]
+        product(address, turned[first:], n - first, 0, z, tile, WIDTH)
         lower = matrix[panel, first:]
         for i in range(n - first):
             row, change = lower[i], tile[i]
@@ -193,7 +196,7 @@ def _mirror(matrix, panel):
     first = panel * WIDTH
     for other in range(panel + 1, n_panels):
         upper, start = matrix[other, first : first + WIDTH], other * WIDTH
-        for i in range(min(WIDTH, n - start)):
+        for i in range(smaller(WIDTH, n - start)):
             row = matrix[panel, start + i]
             for c in range(WIDTH):
                 upper[c, i] = row[c]

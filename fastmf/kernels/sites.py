@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, kernel
-from fastmf.priors._protocol import tilted_log_partition, tilted_moments
+from fastmf._numba import fetch_and_increment, kernel, larger, smaller
+from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 
 # Units that a worker takes at a time.
 BLOCK_UNITS = 256
@@ -64,12 +64,12 @@ class TiltedUnit(NamedTuple):
 
 
 @kernel
-def tilt_sites(prior, cavity, queue, tilted, log_partition):
+def tilt_sites(units, cavity, queue, tilted, log_partition):
     """Moments and log-partition of every unit under the tilt of its cavity.
 
     Parameters
     ----------
-    prior : unit prior
+    units : Units
     cavity : array of shape (2, n_units)
         Tilt exp(c1 w - c2 w^2 / 2).
     queue : int64 array of shape (1,)
@@ -84,21 +84,19 @@ def tilt_sites(prior, cavity, queue, tilted, log_partition):
         first = fetch_and_increment(queue) * BLOCK_UNITS
         if first >= n_units:
             break
-        last = min(first + BLOCK_UNITS, n_units)
+        last = smaller(first + BLOCK_UNITS, n_units)
         b, a = cavity[0, first:last], cavity[1, first:last]
-        tilted_moments(prior, first, b, a, tilted[0, first:last], tilted[1, first:last])
-        for i in range(first, last):
-            one = slice(i, i + 1)
-            log_partition[i] = tilted_log_partition(prior, i, cavity[0, one], cavity[1, one])
+        tilted_moments(units, first, b, a, tilted[0, first:last], tilted[1, first:last])
+        tilted_log_partition(units, first, b, a, log_partition[first:last])
 
 
 @kernel
-def match_sites(prior, settings, gaussian, site, queue, cavity, tilted, proposal):
+def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal):
     """New sites that give each unit the moments of its prior under the cavity.
 
     Parameters
     ----------
-    prior : unit prior
+    units : Units
     settings : SiteSettings
     gaussian : array of shape (2, n_units)
         Means and variances of the Gaussian that has the sites in place of the prior.
@@ -115,13 +113,13 @@ def match_sites(prior, settings, gaussian, site, queue, cavity, tilted, proposal
         first = fetch_and_increment(queue) * BLOCK_UNITS
         if first >= n_units:
             break
-        last = min(first + BLOCK_UNITS, n_units)
+        last = smaller(first + BLOCK_UNITS, n_units)
         for i in range(first, last):
             precision = 1 / gaussian[1, i]
             cavity[0, i] = gaussian[0, i] * precision - site[0, i]
             cavity[1, i] = precision - site[1, i]
         mean, var = tilted[0, first:last], tilted[1, first:last]
-        tilted_moments(prior, first, cavity[0, first:last], cavity[1, first:last], mean, var)
+        tilted_moments(units, first, cavity[0, first:last], cavity[1, first:last], mean, var)
         for i in range(first, last):
             t1, t2 = site[0, i], site[1, i]
             if np.isfinite(tilted[0, i]) and tilted[1, i] < np.inf:
@@ -135,8 +133,10 @@ def new_site(settings, i, tilted, cavity, site):
     """The site (t1, t2) of unit i that gives it the tilted mean and variance, damped."""
     (mean, var), (c1, c2), (t1, t2) = tilted, cavity, site
     damping = settings.damping
-    precision = min(1 / var, MAX_RELATIVE_PRECISION * max(abs(c2), settings.prior_precision[i]))
-    precision = c2 + max(precision - c2, settings.min_precision)
+    precision = smaller(
+        1 / var, MAX_RELATIVE_PRECISION * larger(abs(c2), settings.prior_precision[i])
+    )
+    precision = c2 + larger(precision - c2, settings.min_precision)
     return (
         (1 - damping) * (mean * precision - c1) + damping * t1,
         (1 - damping) * (precision - c2) + damping * t2,
@@ -144,12 +144,12 @@ def new_site(settings, i, tilted, cavity, site):
 
 
 @kernel
-def match_cavities(prior, prior_precision, marginal, queue, cavity, log_partition):
+def match_cavities(units, prior_precision, marginal, queue, cavity, log_partition):
     """Cavities under which the units have given means and variances.
 
     Parameters
     ----------
-    prior : unit prior
+    units : Units
     prior_precision : array of shape (n_units,)
         Inverse second moments of the units under their priors alone: the scale of each.
     marginal : array of shape (2, n_units)
@@ -173,42 +173,42 @@ def match_cavities(prior, prior_precision, marginal, queue, cavity, log_partitio
         first = fetch_and_increment(queue) * BLOCK_UNITS
         if first >= n_units:
             break
-        for i in range(first, min(first + BLOCK_UNITS, n_units)):
+        for i in range(first, smaller(first + BLOCK_UNITS, n_units)):
             wanted = marginal[0, i], marginal[1, i]
             unit.b[0], unit.a[0] = cavity[0, i], cavity[1, i]
-            _start(prior, i, unit, wanted)
-            matched = _match(prior, i, prior_precision[i], wanted, unit, differences)
+            _start(units, i, unit, wanted)
+            matched = _match(units, i, prior_precision[i], wanted, unit, differences)
             cavity[0, i], cavity[1, i] = unit.b[0], unit.a[0]
             log_partition[i] = unit.log_z[0] if matched else np.nan
 
 
 @kernel(inline=True)
-def _tilt(prior, i, unit):
+def _tilt(units, i, unit):
     """Moments and log-partition of unit i under its tilt."""
-    tilted_moments(prior, i, unit.b, unit.a, unit.mean, unit.var)
-    unit.log_z[0] = tilted_log_partition(prior, i, unit.b, unit.a)
+    tilted_moments(units, i, unit.b, unit.a, unit.mean, unit.var)
+    tilted_log_partition(units, i, unit.b, unit.a, unit.log_z)
 
 
 @kernel(inline=True)
-def _start(prior, i, unit, wanted):
+def _start(units, i, unit, wanted):
     """Tilt unit i; by the naturals of the moments wanted where it has no moments as it is."""
     mean, var = wanted
-    _tilt(prior, i, unit)
+    _tilt(units, i, unit)
     exist = np.isfinite(unit.log_z[0]) and np.isfinite(unit.mean[0])
     if not (exist and 0 < unit.var[0] < np.inf):
         unit.b[0], unit.a[0] = mean / var, 1 / var
-        _tilt(prior, i, unit)
+        _tilt(units, i, unit)
 
 
 @kernel(inline=True)
 def _mismatch(unit, wanted):
     """Largest relative difference between the moments of a unit and those wanted."""
     mean, var = wanted
-    return max(abs(unit.mean[0] - mean) / np.sqrt(var), abs(unit.var[0] - var) / var)
+    return larger(abs(unit.mean[0] - mean) / np.sqrt(var), abs(unit.var[0] - var) / var)
 
 
 @kernel(inline=True)
-def _match(prior, i, prior_precision, wanted, unit, differences):
+def _match(units, i, prior_precision, wanted, unit, differences):
     """Newton's method from the tilt of unit i; whether its moments are those wanted."""
     matched = False
     for _ in range(MAX_STEPS):
@@ -216,29 +216,29 @@ def _match(prior, i, prior_precision, wanted, unit, differences):
         matched = mismatch <= ACCEPTED_MISMATCH
         if mismatch <= GOAL_MISMATCH or not mismatch < np.inf:
             break
-        step = _step(prior, i, prior_precision, wanted, unit, differences)
-        if not _search(prior, i, wanted, unit, step, mismatch):
+        step = _step(units, i, prior_precision, wanted, unit, differences)
+        if not _search(units, i, wanted, unit, step, mismatch):
             break
     return matched
 
 
 @kernel(inline=True)
-def _step(prior, i, prior_precision, wanted, unit, differences):
+def _step(units, i, prior_precision, wanted, unit, differences):
     """Newton's step of the tilt, and the derivative of the objective along it."""
     (m, v), mean, var = wanted, unit.mean[0], unit.var[0]
     none, up, down = differences[0], differences[1], differences[2]
     # Covariance of (w - mean, -(w - mean)^2 / 2), and the gradient likewise centred.
     weak = 1 / (abs(unit.a[0]) + 1e-12)
-    scale = min((unit.b[0] * weak) ** 2 + weak, 100 * (1 / prior_precision + mean**2 + var))
+    scale = smaller((unit.b[0] * weak) ** 2 + weak, 100 * (1 / prior_precision + mean**2 + var))
     h, centre = 1e-3 / np.sqrt(scale), unit.b[0]
     unit.b[0] = centre + h
-    tilted_moments(prior, i, unit.b, unit.a, none, up)
+    tilted_moments(units, i, unit.b, unit.a, none, up)
     unit.b[0] = centre - h
-    tilted_moments(prior, i, unit.b, unit.a, none, down)
+    tilted_moments(units, i, unit.b, unit.a, none, down)
     unit.b[0] = centre
     mixed = -(up[0] - down[0]) / (4 * h)
     square = ((up[0] - 2 * var + down[0]) / h**2 + 2 * var**2) / 4
-    square = max(square, (1 + 1e-6) * mixed**2 / var)
+    square = larger(square, (1 + 1e-6) * mixed**2 / var)
     error = m - mean
     second = -(error * error + v - var) / 2
     determinant = var * square - mixed**2
@@ -248,14 +248,14 @@ def _step(prior, i, prior_precision, wanted, unit, differences):
 
 
 @kernel(inline=True)
-def _search(prior, i, wanted, unit, step, mismatch):
+def _search(units, i, wanted, unit, step, mismatch):
     """Line search along a step; whether one of the trials is better, else the unit is as it was."""
     m, v = wanted
     b, a, (step1, step2, derivative) = unit.b[0], unit.a[0], step
     value, length = b * m - a * (m * m + v) / 2 - unit.log_z[0], 1.0
     for _ in range(MAX_TRIALS):
         unit.b[0], unit.a[0] = b + length * step1, a + length * step2
-        _tilt(prior, i, unit)
+        _tilt(units, i, unit)
         new = unit.b[0] * m - unit.a[0] * (m * m + v) / 2 - unit.log_z[0]
         enough = value + 1e-4 * length * derivative
         better = new >= enough or _mismatch(unit, wanted) < mismatch / 2
@@ -263,5 +263,5 @@ def _search(prior, i, wanted, unit, step, mismatch):
             return True
         length /= 3
     unit.b[0], unit.a[0] = b, a
-    unit.log_z[0] = tilted_log_partition(prior, i, unit.b, unit.a)
+    tilted_log_partition(units, i, unit.b, unit.a, unit.log_z)
     return False

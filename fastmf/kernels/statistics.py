@@ -6,21 +6,23 @@ on the same cores cost each other more than the products themselves.
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, kernel
+from fastmf._numba import fetch_and_increment, kernel, smaller
 from fastmf.kernels.product import product
-from fastmf.priors._protocol import tilted_moments
+from fastmf.priors._compiled import tilted_moments
 
 # Rows, or visible units, of one task of a worker.
 TASK_ROWS = 24
 
 
 @kernel
-def conditional_moments(prior, couplings, states, queue, b, mean, var):
+def conditional_moments(units, address, couplings, states, queue, b, mean, var):
     """Moments of the units of one layer, given the states of the other.
 
     Parameters
     ----------
-    prior : unit prior
+    units : Units
+    address : int
+        Of the compiled product.
     couplings : array of shape (n_panels, n_source, panel_width)
         Packed couplings from the other layer to this one.
     states : array of shape (n_rows, n_source)
@@ -31,26 +33,22 @@ def conditional_moments(prior, couplings, states, queue, b, mean, var):
     """
     n_rows, n_units = mean.shape
     n_panels, _, width = couplings.shape
-    products = np.zeros((TASK_ROWS, n_panels * width), mean.dtype)
+    products = np.empty((TASK_ROWS, n_panels * width), mean.dtype)
     zero = np.zeros(n_units, mean.dtype)
     start = np.int64(0)
-    while True:
-        first = fetch_and_increment(queue) * TASK_ROWS
-        if first >= n_rows:
-            break
-        n_here = min(TASK_ROWS, n_rows - first)
-        for panel in range(n_panels):
-            product(
-                states[first:], n_here, start, couplings, panel, products, panel * width, n_units
-            )
+    first = fetch_and_increment(queue) * TASK_ROWS
+    while first < n_rows:
+        n_here = smaller(TASK_ROWS, n_rows - first)
+        product(address, states[first:], n_here, start, couplings, products, n_units)
         for r in range(n_here):
             b_r, products_r = b[first + r], products[r]
-            for i in range(b_r.shape[0]):
+            for i in range(n_units):
                 b_r[i] = products_r[i]
-            tilted_moments(prior, start, b_r, zero, mean[first + r], var[first + r])
+            tilted_moments(units, start, b_r, zero, mean[first + r], var[first + r])
+        first = fetch_and_increment(queue) * TASK_ROWS
 
 
-@kernel(inner=True)
+@kernel(merged=True)
 def _add_coefficient(products, weights, first_power, out):
     """Set out to products for the first power, otherwise to out * weights + products."""
     for r in range(out.shape[0]):
@@ -64,11 +62,13 @@ def _add_coefficient(products, weights, first_power, out):
 
 
 @kernel
-def pair_averages(lefts, rights, ends, weights, queue, out):
+def pair_averages(address, lefts, rights, ends, weights, queue, out):
     """Polynomial in the weights, entry by entry; the coefficients are sums of products of units.
 
     Parameters
     ----------
+    address : int
+        Of the compiled product.
     lefts : array of shape (n_rows, n_left)
         The rows of all coefficients, that of the highest power first.
     rights : array of shape (n_panels, n_rows, panel_width)
@@ -81,19 +81,16 @@ def pair_averages(lefts, rights, ends, weights, queue, out):
     """
     n_left, n_right = weights.shape
     n_panels, _, width = rights.shape
-    products = np.zeros((TASK_ROWS, n_panels * width), weights.dtype)
+    products = np.empty((TASK_ROWS, n_panels * width), weights.dtype)
     start = np.int64(0)
-    while True:
-        first = fetch_and_increment(queue) * TASK_ROWS
-        if first >= n_left:
-            break
-        n_here = min(TASK_ROWS, n_left - first)
+    first = fetch_and_increment(queue) * TASK_ROWS
+    while first < n_left:
+        n_here = smaller(TASK_ROWS, n_left - first)
         units = slice(first, first + n_here)
         begin = start
         for k in range(len(ends)):
             left, right = lefts[begin : ends[k], units].T, rights[:, begin : ends[k]]
             begin = ends[k]
-            for panel in range(n_panels):
-                column = panel * width
-                product(left, n_here, start, right, panel, products, column, n_right)
+            product(address, left, n_here, start, right, products, n_right)
             _add_coefficient(products, weights[units], k == 0, out[units])
+        first = fetch_and_increment(queue) * TASK_ROWS

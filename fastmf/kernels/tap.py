@@ -7,10 +7,14 @@ With symmetric couplings W (0 within a layer), the means m and variances v of al
     (m, v) = moments(b + field, a + precision)          of prior(x) exp(b x - a x^2 / 2)
 
 a block of units at a time, from the newest values of the others. The log-partition of a fixed point
-is in `fastmf.kernels.free_energy`. Rows are independent: each worker iterates a few of them and,
-when one has ended, loads the next, so that the result of a row depends on nothing but the row.
+is in `fastmf.inference.mean_field.free_energy`. Rows are independent: each worker iterates a few of
+them and, when one has ended, loads the next, so that the result of a row depends on nothing but the
+row.
 """
 
+from functools import cache
+
+import numba
 import numpy as np
 from numba.core import types
 from numba.extending import overload
@@ -18,32 +22,55 @@ from numba.extending import overload
 from fastmf._numba import (
     INNER,
     REORDER,
+    address_of,
     bits_to_float,
-    call_on,
+    call,
+    copy_row,
     fetch_and_increment,
     float_to_bits,
     kernel,
-    not_inlined,
+    larger,
+    row,
+    smaller,
 )
 from fastmf._outcomes import RUNNING
-from fastmf.kernels.mean_field_types import TapProblem, start_third, third_cumulants
+from fastmf.kernels.mean_field_types import (
+    N_UNITS,
+    PRODUCT,
+    SOURCE,
+    START,
+    WIDTH,
+    TapSettings,
+    Tilt,
+    packed_couplings,
+)
 from fastmf.kernels.product import product
 from fastmf.kernels.tap_rows import (
+    ACCELERATED,
+    DAMPING,
+    INFINITE,
+    LAST_MIN_RESIDUAL,
     MEAN,
-    SLOT,
+    MIN_RESIDUAL,
+    MOMENTUM,
+    OSCILLATING,
+    RESIDUAL,
+    ROW,
+    SCALE,
+    SLOT_SIZE,
+    SQUARED_CHANGE,
     STEP,
+    STEP_DOT,
+    SWEEP,
     THIRD,
     VAR,
     A,
     ActiveRows,
     B,
     assess_row,
-    load_row,
-    move_row,
-    start_sweep,
-    store_row,
 )
-from fastmf.priors._protocol import tilted_moments
+from fastmf.priors._compiled import third_cumulants, tilted_moments
+from fastmf.special import where
 
 # --- some units of one row ----------------------------------------------------------------------
 
@@ -71,273 +98,224 @@ def _of_bits_compiled(bits, like):
     return lambda bits, like: bits_to_float(bits)
 
 
-@kernel(inline=True, fastmath=REORDER)
-def _relax(mean, var, step, new_mean, new_var, step_sizes, momentum):
-    """Move means and variances towards new values, by a step size between 0 and 1 for each unit.
+@kernel(inner=True, fastmath=REORDER)
+def _relax(state, new, clamped, slot):
+    """Move means and variances towards new values, and measure the change.
 
-    Returns the largest change of a mean before damping, the largest absolute mean, the squared norm
-    of the damped change, and its inner product with the last step, of which the mean has already
-    moved on by the factor `momentum`.
+    The step size of a unit is 1 - damping, divided, in rows that are accelerated or oscillate, by
+    1 - a v / 2: so the Onsager term is that of the average of the old and the new mean, to first
+    order. That of the old mean makes rows oscillate, and then momentum does not help. The mean has
+    already moved on by momentum times the last step. Without moments nothing is changed.
     """
+    (mean, var, step, a), (new_mean, new_var) = state, new
+    number = mean.dtype.type
     # Not 0: in Numba an integer would make float64 of what follows.
-    squared_change = step_dot = mean.dtype.type(0)
-    residual = scale = _magnitude_bits(squared_change)
-    for i in range(mean.shape[0]):
+    zero, one = number(0), number(1)
+    missing, n = zero, mean.shape[0]
+    for i in range(n):
+        new_mean[i] = where(clamped[i], mean[i], new_mean[i])
+        new_var[i] = where(clamped[i], var[i], new_var[i])
+        # 0, unless one of them is infinite or NaN.
+        missing += zero * new_mean[i] + zero * new_var[i]
+    if missing != 0:
+        slot[INFINITE] = 1
+        return
+    undamped, momentum = number(1 - slot[DAMPING]), number(slot[MOMENTUM])
+    half = number(0.5 if slot[ACCELERATED] + slot[OSCILLATING] > 0 else 0)
+    squared_change = step_dot = zero
+    residual = scale = _magnitude_bits(zero)
+    for i in range(n):
         change = new_mean[i] - mean[i]
-        residual = max(residual, _magnitude_bits(change))
-        scale = max(scale, _magnitude_bits(new_mean[i]))
-        change = step_sizes[i] * change
+        residual = larger(residual, _magnitude_bits(change))
+        scale = larger(scale, _magnitude_bits(new_mean[i]))
+        step_size = undamped / (one - half * (a[i] * new_var[i]))
+        change = step_size * change
         squared_change += change * change
         step_dot += change * step[i]
         step[i] = change + momentum * step[i]
         mean[i] += change
-        var[i] += step_sizes[i] * (new_var[i] - var[i])
-    return _of_bits(residual, step_dot), _of_bits(scale, step_dot), squared_change, step_dot
+        var[i] += step_size * (new_var[i] - var[i])
+    slot[RESIDUAL] = larger(slot[RESIDUAL], _of_bits(residual, step_dot))
+    slot[SCALE] = larger(slot[SCALE], _of_bits(scale, step_dot))
+    slot[SQUARED_CHANGE] += squared_change
+    slot[STEP_DOT] += step_dot
 
 
-@kernel(inline=True, fastmath=REORDER)
-def _is_finite(mean, var):
-    zero = mean.dtype.type(0)
-    total = zero
-    for i in range(mean.shape[0]):
-        # 0, unless one of them is infinite or NaN.
-        total += zero * mean[i] + zero * var[i]
-    return total == 0
-
-
-@kernel(inner=True)
-def _update_units(layer, active, s, units, fresh, problem):
+@kernel(merged=True)
+def _update_units(layer, active, slot, units, fresh, order, tilt):
     """New moments of some units of one row.
 
-    `units` holds the position of the first one in the layer, their number and the column of their
-    products. The Onsager terms are recomputed if `fresh`.
+    `units` holds slot, number of the first unit in the layer, number of units, and the column of
+    their products. The Onsager terms are recomputed if `fresh`.
     """
-    not_inlined()
-    first, n_units, offset = units
-    settings, tilt, record = problem.settings, problem.tilt, problem.record
-    here = slice(layer.start + first, layer.start + first + n_units)
-    there = slice(offset, offset + n_units)
-    mean, var, a = active.state[MEAN, s, here], active.state[VAR, s, here], active.state[A, s, here]
-    fields, onsager = active.products[0, s, there], active.products[1, s, there]
-    new_mean, new_var = active.scratch[0, :n_units], active.scratch[1, :n_units]
-    step_sizes = active.scratch[3, :n_units]
-    slot = active.slots[s]
-    row = slot["row"]
-    b = record.state[B, row, here]
-
-    if settings.order >= 2 and fresh:
-        for i in range(n_units):
+    s, first, n, column = units
+    here, index = layer[START] + first, np.int64(slot[ROW])
+    state, products, scratch = active.state, active.products, active.scratch
+    mean, a = row(state, (MEAN, s, here), n), row(state, (A, s, here), n)
+    new_mean, new_var = row(scratch, (0, 0), n), row(scratch, (1, 0), n)
+    b, total_a = row(state, (B, s, here), n), row(scratch, (2, 0), n)
+    external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), here), n)
+    precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), here), n)
+    field = row(products, (0, s, column), n)
+    if fresh:
+        onsager = row(products, (1, s, column), n)
+        for i in range(n):
             a[i] = -onsager[i]
-    for i in range(n_units):
-        b[i] = fields[i] + a[i] * mean[i]
-    if settings.order == 3:
-        cubic, derivative = active.products[2, s, there], step_sizes
+    for i in range(n):
+        b[i] = field[i] + a[i] * mean[i] + external[i]
+        total_a[i] = a[i] + precision[i]
+    if order == 3:
+        cubic, derivative = row(products, (2, s, column), n), row(scratch, (3, 0), n)
         # The cumulants themselves are not needed: the new means will overwrite them.
-        third_cumulants(layer.prior, first, mean, new_mean, derivative)
-        for i in range(n_units):
+        third_cumulants(layer, first, mean, new_mean, derivative)
+        for i in range(n):
             b[i] += cubic[i] * derivative[i] / 6
-    if tilt.field.shape[0] > 0:
-        field = tilt.field[min(row, tilt.field.shape[0] - 1), here]
-        for i in range(n_units):
-            b[i] += field[i]
-    total_a = a
-    if tilt.precision.shape[0] > 0:
-        precision = tilt.precision[min(row, tilt.precision.shape[0] - 1), here]
-        total_a = active.scratch[2, :n_units]
-        for i in range(n_units):
-            total_a[i] = a[i] + precision[i]
-    tilted_moments(layer.prior, first, b, total_a, new_mean, new_var)
-    if tilt.clamped.shape[0] > 0:
-        clamped = tilt.clamped[min(row, tilt.clamped.shape[0] - 1), here]
-        for i in range(n_units):
-            if clamped[i]:
-                new_mean[i], new_var[i] = mean[i], var[i]
-    if not _is_finite(new_mean, new_var):
-        slot["finite"] = 0
-        return
-
-    step_sizes[:] = 1 - slot["damping"]
-    if slot["accelerated"] == 1 or slot["oscillating"] == 1:
-        # Half-implicit: the Onsager term of the average of the old and the new mean, to first
-        # order. That of the old mean makes rows oscillate, and then momentum does not help.
-        for i in range(n_units):
-            step_sizes[i] /= 1 - a[i] * new_var[i] / 2
-    momentum, step = mean.dtype.type(slot["momentum"]), active.state[STEP, s, here]
-    residual, scale, squared_change, step_dot = _relax(
-        mean, var, step, new_mean, new_var, step_sizes, momentum
-    )
-    slot["residual"] = max(slot["residual"], residual)
-    slot["scale"] = max(slot["scale"], scale)
-    slot["squared_change"] += squared_change
-    slot["step_dot"] += step_dot
-    if settings.order == 3:
-        third_cumulants(layer.prior, first, mean, active.state[THIRD, s, here], step_sizes)
-
-
-@kernel(inner=True)
-def _propagate_change(layer, active, s, panel, i, old, fresh, settings):
-    """Add to the products of the later units of a block what unit i has changed by.
-
-    `old` holds mean, variance and third cumulant of the unit when the products were computed.
-    """
-    not_inlined()
-    width = layer.couplings.shape[2]
-    here = layer.start + panel * width + i
-    source = here - layer.source
-    mean, var, third = old
-    change = active.state[MEAN, s, here] - mean
-    for j in range(i + 1, width):
-        active.products[0, s, j] += layer.couplings[panel, source, j] * change
-    if settings.order >= 2 and fresh:
-        change = active.state[VAR, s, here] - var
-        for j in range(i + 1, width):
-            active.products[1, s, j] += layer.squares[panel, source, j] * change
-    if settings.order == 3:
-        change = active.state[THIRD, s, here] - third
-        for j in range(i + 1, width):
-            active.products[2, s, j] += layer.cubes[panel, source, j] * change
+    tilted_moments(layer, first, b, total_a, new_mean, new_var)
+    clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), here), n)
+    var, step = row(state, (VAR, s, here), n), row(state, (STEP, s, here), n)
+    _relax((mean, var, step, a), (new_mean, new_var), clamped, slot)
+    if order == 3:
+        third_cumulants(layer, first, mean, row(state, (THIRD, s, here), n), new_mean)
 
 
 # --- a block of units of all active rows --------------------------------------------------------
 
 
-@kernel(inner=True)
-def _update_block(layer, active, n_active, panels, rows_due, problem):
+@kernel(merged=True)
+def _propagate_change(layer, active, s, panel, i, old, order, fresh):
+    """Add to the products of the later units of a block what unit i has changed by.
+
+    `old` holds mean, variance and third cumulant of the unit when the products were computed.
+    """
+    width = layer[WIDTH]
+    here = layer[START] + panel * width + i
+    for power in range(order):
+        if power == 1 and not fresh:
+            continue
+        change = active.state[THIRD if power == 2 else power, s, here] - old[power]
+        packed = packed_couplings(layer, power, panel, panel + 1, active.products)
+        couplings = row(packed, (0, here - layer[SOURCE], 0), width)
+        products = row(active.products, (power, s, 0), width)
+        for j in range(i + 1, width):
+            products[j] += couplings[j] * change
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def _update_block(layer, panels, rows, active, settings, tilt):
     """Update one block of units, the `panels` (first, last) of a layer, in all active rows.
 
-    Onsager terms are recomputed in the rows that are due, all of them in the range `rows_due` of
-    (first slot, number of slots).
+    `rows` holds the number of active rows and the first one whose Onsager terms are recomputed.
     """
-    not_inlined()
-    settings, width = problem.settings, layer.couplings.shape[2]
-    first_panel, last_panel = panels
-    source, n = layer.source, layer.n_units
-    state, products = active.state, active.products
-    first_due, n_due = rows_due
-    due_vars, due_products = state[VAR][first_due:], products[1][first_due:]
-    for panel in range(first_panel, last_panel):
-        column = (panel - first_panel) * width
-        product(state[MEAN], n_active, source, layer.couplings, panel, products[0], column, n)
-        if n_due > 0:
-            product(due_vars, n_due, source, layer.squares, panel, due_products, column, n)
-        if settings.order == 3:
-            product(state[THIRD], n_active, source, layer.cubes, panel, products[2], column, n)
-    first = first_panel * width
-    n_units = min(last_panel * width, layer.n_units) - first
-    at_once = np.int64(1) if settings.one_by_one else n_units
+    n_active, first_due = rows
+    width, last = layer[WIDTH], panels[1]
+    first = panels[0] * width
+    n, n_columns = smaller(last * width, layer[N_UNITS]) - first, layer[N_UNITS] - first
+    for power in range(settings.order):
+        begin = first_due if power == 1 else 0
+        if begin < n_active:
+            states, out = active.state[THIRD if power == 2 else power], active.products[power]
+            packed = packed_couplings(layer, power, panels[0], last, out)
+            n_rows, states, out = n_active - begin, states[begin:], out[begin:]
+            product(layer[PRODUCT], states, n_rows, layer[SOURCE], packed, out, n_columns)
+    at_once = 1 if settings.one_by_one else n
+    old = row(active.scratch, (4, 0), 3)
     for s in range(n_active):
-        fresh = n_due > 0 and active.slots[s]["fresh"] == 1
-        for i in range(0, n_units, at_once):
-            here = layer.start + first + i
-            third = state[THIRD, s, here] if settings.order == 3 else state[MEAN, s, here]
-            old = state[MEAN, s, here], state[VAR, s, here], third
-            _update_units(layer, active, s, (first + i, at_once, i), fresh, problem)
+        slot = row(active.slots, (0, s, 0), SLOT_SIZE)
+        fresh = settings.order >= 2 and s >= first_due
+        for i in range(0, n, at_once):
+            for power in range(settings.order):
+                plane = THIRD if power == 2 else power
+                old[power] = active.state[plane, s, layer[START] + first + i]
+            units = s, first + i, at_once, i
+            _update_units(layer, active, slot, units, fresh, settings.order, tilt)
             if settings.one_by_one:
-                _propagate_change(layer, active, s, first_panel, i, old, fresh, settings)
+                _propagate_change(layer, active, s, panels[0], i, old, settings.order, fresh)
 
 
 # --- whole solves -------------------------------------------------------------------------------
 
 
-@kernel(inner=True)
-def _load_rows(layers, active, n_active, queue, problem):
+@kernel(merged=True)
+def _load_rows(layers, active, n_active, queue, settings, record):
     """Fill free slots with rows from the queue.
 
     Returns the number of active rows, and whether the queue may hold more rows.
     """
-    not_inlined()
-    settings, record = problem.settings, problem.record
     while n_active < settings.rows_per_worker:
-        row = fetch_and_increment(queue)
-        if row >= record.state.shape[1]:
+        index = fetch_and_increment(queue)
+        if index >= record.state.shape[1]:
             return n_active, False
-        load_row(active, n_active, row, settings, record)
-        if settings.order == 3:
-            mean, third = active.state[MEAN, n_active], active.state[THIRD, n_active]
-            for k in range(len(layers)):
-                call_on(start_third, layers, k, (mean, third, active.scratch[0]))
+        copy_row(record.state, index, active.state, n_active, 4)
+        step = row(active.state, (STEP, n_active, 0), active.state.shape[2])
+        for i in range(step.shape[0]):
+            step[i] = 0
+        slot = row(active.slots, (0, n_active, 0), SLOT_SIZE)
+        for k in range(SLOT_SIZE):
+            slot[k] = 0
+        slot[ROW], slot[DAMPING] = index, settings.damping
+        slot[MIN_RESIDUAL] = slot[LAST_MIN_RESIDUAL] = np.inf
+        for k in range(layers.shape[0] if settings.order == 3 else 0):
+            n, start = layers[k, N_UNITS], layers[k, START]
+            mean = row(active.state, (MEAN, n_active, start), n)
+            third = row(active.state, (THIRD, n_active, start), n)
+            third_cumulants(layers[k], 0, mean, third, row(active.scratch, (0, 0), n))
         n_active += 1
     return n_active, True
 
 
-@kernel(inner=True)
-def _sweep(layers, blocks, active, n_active, all_fresh, problem):
-    """Update all blocks once in all active rows."""
-    not_inlined()
-    settings = problem.settings
-    first_due, n_due, zero_variance = start_sweep(active, n_active, all_fresh)
-    if settings.order < 2:
-        n_due = 0
-    zero_variance = zero_variance and len(layers) > 1
-    for k in range(blocks.shape[0]):
-        # With zero variances there are no Onsager terms to compute in the first layer.
-        zero_variance = zero_variance and blocks[k, 0] == blocks[0, 0]
-        if zero_variance and settings.half_sweep_done:
-            continue
-        rows_due = (first_due, 0 if zero_variance else n_due)
-        panels = (blocks[k, 1], blocks[k, 2])
-        arguments = (active, n_active, panels, rows_due, problem)
-        call_on(_update_block, layers, blocks[k, 0], arguments)
-
-
-@kernel(inner=True)
-def _store_ended_rows(active, n_active, n_before, problem):
+@kernel(merged=True)
+def _store_ended_rows(active, phase, n_active, n_before, settings, record):
     """Store the rows that have ended and close the gaps they leave.
 
     The rows loaded last stay in the last slots, from `n_before` on. Returns the new `n_active` and
     `n_before`.
     """
-    not_inlined()
-    s = np.int64(0)
+    s = np.int64(0)  # an integer of Python would be compiled for twice
     while s < n_active:
-        status = assess_row(active, s, problem.settings, problem.record)
+        slot = row(active.slots, (0, s, 0), SLOT_SIZE)
+        fresh = phase == 0 or (phase == 1 and s >= n_before)
+        status = assess_row(active, s, slot, fresh, settings, record)
         if status == RUNNING:
             s += 1
             continue
-        store_row(active, s, status, problem.tilt, problem.record)
+        index = np.int64(slot[ROW])
+        copy_row(active.state, s, record.state, index, 4)
+        record.status[index], record.n_iter[index] = status, np.int64(slot[SWEEP])
+        record.residual[index] = slot[RESIDUAL]
         gap = s
         if s < n_before:
             n_before -= 1
             gap = n_before
-            move_row(active, gap, s)
         n_active -= 1
-        move_row(active, n_active, gap)
+        for source, target in ((gap, s), (n_active, gap)):
+            if source != target:
+                copy_row(active.slots, source, active.slots, target, 1)
+                copy_row(active.state, source, active.state, target, active.state.shape[0])
     return n_active, n_before
 
 
-@kernel
-def tap(layers, blocks, max_columns, settings, tilt, workspaces, queue, record):
+@kernel(fastmath=REORDER, views=True)
+def tap(layers, blocks, settings, tilt, workers, queue, record):
     """Take rows from the queue and iterate them to fixed points of the mean-field equations.
 
     Parameters
     ----------
-    layers : tuple of Layer
+    layers : Layers
     blocks : int64 array of shape (n_blocks, 3)
         One sweep: layer, first panel and last panel of each block of units, in order.
-    max_columns : int
-        Columns of the widest block.
     settings : TapSettings
     tilt : Tilt
-    workspaces : array of shape (n_workers, 4, rows_per_worker, n_units), 5 planes for order 3
-        State of the active rows of each thread that calls this; a thread beyond them returns at
-        once.
+    workers : ActiveRows
+        Memory of each thread that calls this, along a first axis; a thread beyond returns at once.
     queue : int64 array of shape (2,)
-        Next row and next workspace not taken yet; shared by all threads.
+        Next row and next worker not taken yet; shared by all threads that call this.
     record : MeanFieldRecord
-        Starts on entry, results on exit.
+        Starts on entry, results on exit. The tilts are zero on entry.
     """
-    n_units, dtype = record.state.shape[2], record.state.dtype
-    n_slots = settings.rows_per_worker
-    workspace = fetch_and_increment(queue[1:])
-    if workspace >= workspaces.shape[0]:
+    w = fetch_and_increment(queue[1:])
+    if w >= workers.state.shape[0]:
         return
-    active = ActiveRows(
-        np.zeros(n_slots, SLOT),
-        workspaces[workspace],
-        np.empty((3, n_slots, max_columns), dtype),
-        np.empty((4, max(max_columns, n_units)), dtype),
-    )
-    problem = TapProblem(settings, tilt, record)
+    active = ActiveRows(workers.slots[w], workers.state[w], workers.products[w], workers.scratch[w])
     n_active = n_before = phase = np.int64(0)
     more_rows = True
     while more_rows or n_active > 0:
@@ -346,10 +324,36 @@ def tap(layers, blocks, max_columns, settings, tilt, workspaces, queue, record):
         if phase == 0:
             n_before = n_active
             if more_rows:
-                n_active, more_rows = _load_rows(layers, active, n_active, queue, problem)
+                n_active, more_rows = _load_rows(layers, active, n_active, queue, settings, record)
         if n_active == 0:
             phase = np.int64(0)
             continue
-        _sweep(layers, blocks, active, n_active, phase == 0, problem)
-        n_active, n_before = _store_ended_rows(active, n_active, n_before, problem)
+        # In their second sweep the Onsager terms of the rows loaded last are recomputed too: in the
+        # first the variances may have been zero, and rows iterated without any Onsager term may
+        # reach other fixed points.
+        first_due = n_active if phase > 1 else phase * n_before
+        skipped = layers.shape[0] > 1 and active.slots[0, 0, SWEEP] == 0
+        for k in range(blocks.shape[0]):
+            # With zero variances there are no Onsager terms to compute in the first layer, as long
+            # as no other one has been updated.
+            skipped = skipped and blocks[k, 0] == blocks[0, 0]
+            if skipped and settings.half_sweep_done:
+                continue
+            due = n_active if skipped and settings.zero_variance else first_due
+            layer, panels = layers[blocks[k, 0]], (blocks[k, 1], blocks[k, 2])
+            call(settings.update, (layer, panels, (n_active, due), active, settings, tilt))
+        n_active, n_before = _store_ended_rows(active, phase, n_active, n_before, settings, record)
         phase = (phase + 1) % settings.onsager_every
+
+
+@cache
+def update_address(dtype):
+    """Address of the compiled update of a block of units, for a floating type."""
+    none, wide = (np.zeros((0,) * n, dtype) for n in (2, 3))
+    index = np.zeros(0, np.int64)
+    arguments = (
+        *(index, (0, 0), (0, 0)),
+        *(ActiveRows(np.zeros((0, 0, 0)), wide, wide, none), TapSettings(2, 0.0, 1, 0)),
+        Tilt(none, none, none.astype(bool)),
+    )
+    return address_of(_update_block, *map(numba.typeof, arguments))

@@ -4,12 +4,12 @@ import numpy as np
 
 from fastmf.priors._protocol import (
     as_dtype,
-    built_in,
     has_log_prob,
     is_unit_prior,
     n_units,
     with_arrays,
 )
+from fastmf.priors._registry import built_in
 
 
 def shared_matrix(name, value):

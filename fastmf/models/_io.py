@@ -9,13 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from fastmf.priors import Concatenated
-from fastmf.priors._protocol import (
-    REGISTRY,
-    USER_REGISTRY,
-    field_names,
-    is_concatenated,
-    parts_of,
-)
+from fastmf.priors._protocol import field_names, is_concatenated, parts_of
+from fastmf.priors._registry import REGISTRY, USER_REGISTRY
 
 MODELS: dict[str, type] = {}
 

@@ -1,6 +1,6 @@
 """Unit priors: the one-dimensional distributions of the units of every model."""
 
-from fastmf.priors._protocol import register
+from fastmf.priors._registry import register
 from fastmf.priors.binary import Bernoulli, Ising
 from fastmf.priors.binomial import Binomial
 from fastmf.priors.concatenated import Concatenated

@@ -33,140 +33,7 @@ and `TruncatedGaussBernoulli`: `_domain` derives bounds and largest variances fr
 package `priors` looks at fields; all others call the functions here and in `_domain`.
 """
 
-import functools
-
 import numpy as np
-from numba.core import types
-from numba.extending import overload
-
-from fastmf._numba import INNER, REORDER, compile_methods, unit, widest_vectors
-
-compile_methods("log_partition", "moments")
-compile_methods("third_cumulant", tilted=False)
-
-# The priors of this package by their names, and users' own by the names of their classes.
-REGISTRY: dict[str, type] = {}
-USER_REGISTRY: dict[str, type] = {}
-
-
-def unit_prior(name):
-    """Class decorator: register a prior under `name`, and check and broadcast its parameters."""
-
-    def decorate(class_):
-        REGISTRY[name] = class_
-        plain_new = class_.__new__
-
-        @functools.wraps(plain_new)  # Numba reads the signature
-        def checked_new(cls, *args, **kwargs):
-            fields = plain_new(cls, *args, **kwargs)
-            prior = cls._make(_per_unit(cls.__name__, fields._asdict()))
-            getattr(prior, "_check", lambda: None)()
-            return prior
-
-        class_.__new__ = checked_new
-        class_.sample = accepts_seeds(class_.sample)
-        for method in ("log_partition", "moments", "log_prob", "sample"):
-            setattr(class_, method, accepts_lists(getattr(class_, method)))
-        return class_
-
-    return decorate
-
-
-def register(class_):
-    """Class decorator: let models with this prior of one's own be saved, loaded and resumed.
-
-    A file holds the name of the class and its fields, never code: whoever loads the file has to
-    import the module where the class is defined and registered.
-
-    Parameters
-    ----------
-    class_ : class
-        A NamedTuple of per-unit arrays; it replaces an earlier one of the same name.
-
-    Returns
-    -------
-    class
-        The same.
-
-    Raises
-    ------
-    TypeError
-        If it is not such a class.
-    ValueError
-        If its name is that of a prior of this package.
-    """
-    if not (isinstance(class_, type) and issubclass(class_, tuple) and hasattr(class_, "_fields")):
-        raise TypeError(f"register takes a class derived from NamedTuple, got {class_!r:.60}.")
-    if class_.__name__ in REGISTRY:
-        raise ValueError(f"a prior named {class_.__name__} exists already; choose another name.")
-    USER_REGISTRY[class_.__name__] = class_
-    return class_
-
-
-def accepts_lists(method):
-    """Decorator: the method takes lists of numbers too."""
-
-    def array(x):
-        return np.asarray(x) if isinstance(x, list | tuple) else x
-
-    @functools.wraps(method)  # kernels compile the wrapped method
-    def checked(self, *args, **kwargs):
-        return method(self, *map(array, args), **{k: array(x) for k, x in kwargs.items()})
-
-    return checked
-
-
-def accepts_seeds(sample):
-    """Decorator: the method `sample` takes a seed in place of a generator too."""
-
-    @functools.wraps(sample)
-    def seeded(self, b, a, rng):
-        return sample(self, b, a, np.random.default_rng(rng))
-
-    return seeded
-
-
-def _per_unit(class_name, fields):
-    """The fields as contiguous arrays of one shape (n_units,) and one floating type."""
-    arrays = {}
-    for name, value in fields.items():
-        try:
-            array = np.asarray(value)
-            if array.dtype.kind not in "fiub":
-                raise TypeError
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"{class_name}: {name} must be a number or an array of numbers, "
-                f"got {type(value).__name__}."
-            ) from None
-        if array.ndim > 1:
-            raise ValueError(
-                f"{class_name}: {name} must have shape (n_units,), got shape {array.shape}."
-            )
-        arrays[name] = array
-    # Python numbers take the floating type of the arrays given with them.
-    typed = [v.dtype for k, v in arrays.items() if isinstance(fields[k], (np.ndarray, np.generic))]
-    dtype = np.float32 if typed and all(d == np.float32 for d in typed) else np.float64
-    try:
-        shape = np.broadcast_shapes((1,), *(v.shape for v in arrays.values()))
-    except ValueError:
-        shapes = ", ".join(f"{k} {v.shape}" for k, v in arrays.items())
-        raise ValueError(f"{class_name}: the parameters differ in length: {shapes}.") from None
-    if shape == (0,):
-        raise ValueError(f"{class_name}: a prior needs at least one unit.")
-    for name, array in arrays.items():
-        if np.isnan(array).any():
-            raise ValueError(f"{class_name}: {name} contains NaN.")
-        if name not in ("lower", "upper") and not np.isfinite(array).all():
-            raise ValueError(f"{class_name}: {name} contains an infinity.")
-        # A copy, as the prior must not change with the caller's array, nor be read-only like it.
-        yield np.array(np.broadcast_to(array, shape), dtype=dtype, order="C")
-
-
-def floating_type(X):
-    """float32 for float32 data, float64 for all other."""
-    return np.float32 if X.dtype == np.float32 else np.float64
-
 
 # --- units and fields ---------------------------------------------------------------------------
 
@@ -175,11 +42,6 @@ def is_unit_prior(value):
     """Whether a value is a unit prior: an instance with the two required methods."""
     required = ("_fields", "log_partition", "moments")
     return not isinstance(value, type) and all(hasattr(value, name) for name in required)
-
-
-def built_in(prior):
-    """Whether a prior is of a class of this package, itself and not a subclass."""
-    return type(prior) in REGISTRY.values()
 
 
 def n_units(prior):
@@ -298,10 +160,10 @@ def project(prior):
 
 def precomputed(prior):
     """The prior in the form that kernels tilt: all that does not depend on the tilt computed."""
-    return prior.precomputed() if _offers(type(prior), "precomputed") else prior
+    return prior.precomputed() if offers(type(prior), "precomputed") else prior
 
 
-def _offers(class_, name, of="moments"):
+def offers(class_, name, of="moments"):
     """Whether a class has an optional method, and no subclass has replaced the method `of`.
 
     An optional method computes the same as `of` in another way, and is wrong for a subclass with
@@ -338,82 +200,9 @@ def contains(prior, x):
     return prior.log_prob(x) > -np.inf
 
 
-# --- one row of a layer -------------------------------------------------------------------------
-
-
-def tilted_moments(prior, start, b, a, mean, var):
-    """Fill `mean` and `var` for the units `start`, `start + 1`, ... tilted by `b` and `a`."""
-    mean[:], var[:] = take(prior, slice(start, start + b.shape[0])).moments(b, a)
-
-
-def tilted_log_partition(prior, start, b, a):
-    """Sum of the log-partitions of the units `start`, `start + 1`, ... tilted by `b` and `a`."""
-    return take(prior, slice(start, start + b.shape[0])).log_partition(b, a).sum()
-
-
 def has_third_cumulant(prior):
     """Whether the third cumulant of the units is known as a function of the mean."""
     return hasattr(prior, "third_cumulant")
-
-
-def third_cumulants(prior, start, mean, cumulant, derivative):
-    """Fill third cumulants of the units `start`, ... as functions of the means, and derivatives."""
-    if has_third_cumulant(prior):
-        units = take(prior, slice(start, start + mean.shape[0]))
-        cumulant[:], derivative[: mean.shape[0]] = units.third_cumulant(mean)
-
-
-# The methods of a user's own prior may allocate arrays, which the kernels that call them do not.
-_OPTIONS = INNER | {"_nrt": True}
-
-
-@overload(tilted_moments, jit_options=_OPTIONS)
-def _tilted_moments(prior, start, b, a, mean, var):
-    if not isinstance(prior, types.BaseNamedTuple):
-        return None
-    if _offers(prior.instance_class, "_tilted_moments"):
-        return prior.instance_class._tilted_moments(prior)
-
-    def one_by_one(prior, start, b, a, mean, var):
-        widest_vectors()
-        for i in range(b.shape[0]):
-            mean[i], var[i] = unit(prior, start + i).moments(b[i], a[i])
-
-    return one_by_one
-
-
-@overload(tilted_log_partition, jit_options=_OPTIONS | {"fastmath": REORDER})
-def _tilted_log_partition(prior, start, b, a):
-    if not isinstance(prior, types.BaseNamedTuple):
-        return None
-    if _offers(prior.instance_class, "_tilted_log_partition", of="log_partition"):
-        return prior.instance_class._tilted_log_partition(prior)
-
-    def one_by_one(prior, start, b, a):
-        widest_vectors()
-        total = 0.0
-        for i in range(b.shape[0]):
-            total += unit(prior, start + i).log_partition(b[i], a[i])
-        return total
-
-    return one_by_one
-
-
-@overload(third_cumulants, jit_options=INNER)
-def _third_cumulants(prior, start, mean, cumulant, derivative):
-    if not has_third_cumulant(prior.instance_class):
-
-        def none(prior, start, mean, cumulant, derivative):
-            for i in range(mean.shape[0]):
-                cumulant[i], derivative[i] = 0, 0
-
-        return none
-
-    def one_by_one(prior, start, mean, cumulant, derivative):
-        for i in range(mean.shape[0]):
-            cumulant[i], derivative[i] = unit(prior, start + i).third_cumulant(mean[i])
-
-    return one_by_one
 
 
 # --- derivatives --------------------------------------------------------------------------------
@@ -426,16 +215,16 @@ def gradient(prior, b, a, mean=None, var=None):
     without a `gradient` of its own is differentiated numerically.
     """
     class_ = type(prior)
-    if mean is not None and _offers(class_, "moment_gradient"):
+    if mean is not None and offers(class_, "moment_gradient"):
         return prior.moment_gradient(mean, var)
-    if _offers(class_, "gradient", of="log_partition"):
+    if offers(class_, "gradient", of="log_partition"):
         return prior.gradient(b, a)
     return _numerical_gradient(prior, lambda p: p.log_partition(b, a))
 
 
 def log_prob_gradient(prior, x):
     """Derivatives of `prior.log_prob(x)` by each parameter, as the same NamedTuple."""
-    if _offers(type(prior), "log_prob_gradient", of="log_prob"):
+    if offers(type(prior), "log_prob_gradient", of="log_prob"):
         return prior.log_prob_gradient(x)
     if not has_log_prob(prior):
         raise TypeError(

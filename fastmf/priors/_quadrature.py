@@ -11,16 +11,28 @@ ends, at the antimode, or where the exponent has dropped by `MAX_DROP`. The mome
 panels are combined as those of a mixture, without cancellation.
 
 The same text runs on NumPy arrays and, compiled, on scalars. Its three steps are separate because
-a loop over many units is fastest with the units innermost in each step (`tilted_moments`).
+a loop over many units is fastest with the units innermost in each step (`integrate_block`).
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from numba.core import types
 from numba.extending import register_jitable
 
-from fastmf._numba import INNER, REORDER, widest_vectors
-from fastmf.special import clip, exp, exp_of_small, log, two_product, two_sum, where, widen
+from fastmf._numba import (
+    INNER,
+    REORDER,
+    address_of,
+    calls,
+    gathered,
+    kernel,
+    row,
+    scatter,
+    widest_vectors,
+)
+from fastmf.special import clip, exp, exp_of_small, log, two_product, two_sum, where
 
 # Densities below exp(-MAX_DROP) of the maximum are left out: less than 1e-11 of a variance.
 MAX_DROP = 33.0
@@ -179,6 +191,17 @@ def panels(field, precision, lower, upper, b, a):
     )
 
 
+class Sums(NamedTuple):
+    """Integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1], for both panels."""
+
+    m0: float
+    m1: float
+    m2: float
+    n0: float
+    n1: float
+    n2: float
+
+
 @_inlined
 def _add_node(k, linear, quadratic, m0, m1, m2):
     """Add node k of the integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1]."""
@@ -188,13 +211,13 @@ def _add_node(k, linear, quadratic, m0, m1, m2):
 
 @register_jitable(**INNER, fastmath=REORDER)
 def sums_over(p):
-    """Integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1], for both panels."""
+    """The sums over all nodes."""
     m0 = m1 = m2 = 0.0 * p.linear1
     n0 = n1 = n2 = 0.0 * p.linear2
     for k in range(len(NODES)):
         m0, m1, m2 = _add_node(k, p.linear1, p.quadratic1, m0, m1, m2)
         n0, n1, n2 = _add_node(k, p.linear2, p.quadratic2, n0, n1, n2)
-    return m0, m1, m2, n0, n1, n2
+    return Sums(m0, m1, m2, n0, n1, n2)
 
 
 @_inlined
@@ -246,56 +269,82 @@ def log_integral(field, precision, lower, upper, b, a):
     return exponent + log(mass)
 
 
-# --- many units at once ---------------------------------------------------------------------------
+# --- many units at once, inside kernels -----------------------------------------------------------
 
-# Units per block, and the size of the block's workspace: 19 numbers per unit, within the L1 cache.
+# Units per block, and the numbers kept of each, so that they stay in the L1 cache: the arguments of
+# `integrate`, its results, the panels of a unit and the sums over its nodes.
 BLOCK_UNITS = 64
-WORKSPACE_SIZE = 19 * BLOCK_UNITS
+ARGUMENTS, RESULTS, PANELS, SUMS, _END = (k * BLOCK_UNITS for k in (0, 6, 10, 23, 29))
+EXPONENTS, MASSES, MEANS, VARIANCES = (k * BLOCK_UNITS for k in (6, 7, 8, 9))
+MEMORY_SIZE = _END
 # Nodes added at a time, so that a unit's sums stay in registers.
 NODES_PER_PASS = 5
 
 
-@register_jitable(**INNER)
-def prepare_block(prior, start, b, a, workspace):
-    """The first two steps of `integrate` for up to BLOCK_UNITS units of a prior from `start` on."""
-    widest_vectors()
-    n = b.shape[0]
-    units = slice(start, start + n)
-    field, precision = prior.field[units], prior.precision[units]
-    lower, upper = prior.lower[units], prior.upper[units]
+@calls()
+def integrate_block(address, memory, n):
+    """`integrate` for up to BLOCK_UNITS units, for kernels.
+
+    Parameters
+    ----------
+    address : int
+        Of the compiled function: see `block_address`.
+    memory : float64 array of shape (MEMORY_SIZE,)
+        From ARGUMENTS on, BLOCK_UNITS entries each, those of `integrate`. Filled, from RESULTS on,
+        with exponents, masses, means and variances.
+    n : int
+        Number of units.
+    """
+
+
+@kernel(merged=True)
+def integrate_units(prior, start, b, a, first, n, memory):
+    """`integrate_block` for units of a prior, `n` from the tilt number `first` on.
+
+    The prior has fields field, precision, lower, upper and quadrature; its unit `start` belongs to
+    the first tilt.
+    """
+    u, i0 = BLOCK_UNITS, start + first
     for i in range(n):
-        p = panels(
-            widen(field[i]),
-            widen(precision[i]),
-            widen(lower[i]),
-            widen(upper[i]),
-            widen(b[i]),
-            widen(a[i]),
-        )
-        workspace[i] = p.linear1
-        workspace[i + BLOCK_UNITS] = p.quadratic1
-        workspace[i + 2 * BLOCK_UNITS] = p.linear2
-        workspace[i + 3 * BLOCK_UNITS] = p.quadratic2
-        workspace[i + 4 * BLOCK_UNITS] = p.reach1
-        workspace[i + 5 * BLOCK_UNITS] = p.reach2
-        workspace[i + 6 * BLOCK_UNITS] = p.weight1
-        workspace[i + 7 * BLOCK_UNITS] = p.weight2
-        workspace[i + 8 * BLOCK_UNITS] = p.position1
-        workspace[i + 9 * BLOCK_UNITS] = p.position2
-        workspace[i + 10 * BLOCK_UNITS] = p.anchor
-        workspace[i + 11 * BLOCK_UNITS] = p.excess
-        workspace[i + 12 * BLOCK_UNITS] = p.exponent
+        memory[i], memory[i + u] = prior.field[i0 + i], prior.precision[i0 + i]
+        memory[i + 2 * u], memory[i + 3 * u] = prior.lower[i0 + i], prior.upper[i0 + i]
+        memory[i + 4 * u], memory[i + 5 * u] = b[first + i], a[first + i]
+    integrate_block(prior.quadrature[0], memory, n)
+
+
+def address_per_unit(n):
+    """Field of `n` units with the address that `integrate_units` needs."""
+    return np.full(n, block_address(), np.int64)
+
+
+@cache
+def block_address():
+    """Address of the compiled `integrate_block`."""
+    return address_of(_integrate_block, types.Array(types.float64, 1, "C"), types.int64)
+
+
+@kernel(by_address=True, views=True)
+def _integrate_block(memory, n):
+    widest_vectors()
+    x, kept = row(memory, (ARGUMENTS,), 6 * BLOCK_UNITS), row(memory, (PANELS,), 13 * BLOCK_UNITS)
+    u = BLOCK_UNITS
+    for i in range(n):
+        p = panels(x[i], x[i + u], x[i + 2 * u], x[i + 3 * u], x[i + 4 * u], x[i + 5 * u])
+        scatter(p, kept, i, u)
     for panel in range(2):
-        inputs, outputs = 2 * panel * BLOCK_UNITS, (13 + 3 * panel) * BLOCK_UNITS
-        linear = workspace[inputs : inputs + n]
-        quadratic = workspace[inputs + BLOCK_UNITS : inputs + BLOCK_UNITS + n]
-        m0 = workspace[outputs : outputs + n]
-        m1 = workspace[outputs + BLOCK_UNITS : outputs + BLOCK_UNITS + n]
-        m2 = workspace[outputs + 2 * BLOCK_UNITS : outputs + 2 * BLOCK_UNITS + n]
+        linear, quadratic = row(kept, (2 * panel * u,), n), row(kept, ((2 * panel + 1) * u,), n)
+        first = SUMS + 3 * panel * u
+        m0, m1 = row(memory, (first,), n), row(memory, (first + u,), n)
+        m2 = row(memory, (first + 2 * u,), n)
         for i in range(n):
             m0[i], m1[i], m2[i] = 0.0, 0.0, 0.0
-        for first in range(0, len(NODES), NODES_PER_PASS):
-            _add_nodes(first, linear, quadratic, m0, m1, m2)
+        for node in range(0, len(NODES), NODES_PER_PASS):
+            _add_nodes(node, linear, quadratic, m0, m1, m2)
+    sums, out = row(memory, (SUMS,), 6 * u), row(memory, (RESULTS,), 4 * u)
+    for i in range(n):
+        p = gathered(Panels, kept, i, u)
+        merged = _merge(p, gathered(Sums, sums, i, u))
+        scatter((p.exponent, *merged), out, i, u)
 
 
 @register_jitable(**INNER, fastmath=REORDER)
@@ -307,33 +356,3 @@ def _add_nodes(first, linear, quadratic, m0, m1, m2):
         for k in range(NODES_PER_PASS):
             sums = _add_node(first + k, linear[i], quadratic[i], sums[0], sums[1], sums[2])
         m0[i], m1[i], m2[i] = sums
-
-
-@_inlined
-def finish_block(workspace, i):
-    """The last step of `integrate`, for the i-th unit of the block."""
-    p = Panels(
-        workspace[i],
-        workspace[i + BLOCK_UNITS],
-        workspace[i + 2 * BLOCK_UNITS],
-        workspace[i + 3 * BLOCK_UNITS],
-        workspace[i + 4 * BLOCK_UNITS],
-        workspace[i + 5 * BLOCK_UNITS],
-        workspace[i + 6 * BLOCK_UNITS],
-        workspace[i + 7 * BLOCK_UNITS],
-        workspace[i + 8 * BLOCK_UNITS],
-        workspace[i + 9 * BLOCK_UNITS],
-        workspace[i + 10 * BLOCK_UNITS],
-        workspace[i + 11 * BLOCK_UNITS],
-        workspace[i + 12 * BLOCK_UNITS],
-    )
-    sums = (
-        workspace[i + 13 * BLOCK_UNITS],
-        workspace[i + 14 * BLOCK_UNITS],
-        workspace[i + 15 * BLOCK_UNITS],
-        workspace[i + 16 * BLOCK_UNITS],
-        workspace[i + 17 * BLOCK_UNITS],
-        workspace[i + 18 * BLOCK_UNITS],
-    )
-    mass, mean, variance = _merge(p, sums)
-    return p.exponent, mass, mean, variance

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.priors._protocol import floating_type, unit_prior
+from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, exp, log_2_cosh, sigmoid_pair, softplus, where
 
 # Largest log-odds that learning keeps: beyond, the gradient vanishes and fields no longer change.

@@ -8,7 +8,7 @@ import numpy as np
 from numba.extending import overload, register_jitable
 
 from fastmf._numba import INNER
-from fastmf.priors._protocol import floating_type, unit_prior
+from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import clip, exp, log, narrow, sigmoid_pair, softplus, where, widen
 

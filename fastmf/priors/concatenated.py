@@ -3,18 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba.core import types
-from numba.extending import overload
 
-from fastmf._numba import INNER, call_on, kernel
 from fastmf.priors import _protocol
-from fastmf.priors._protocol import (
-    REGISTRY,
-    accepts_lists,
-    accepts_seeds,
-    tilted_log_partition,
-    tilted_moments,
-)
+from fastmf.priors._registry import REGISTRY, accepts_lists, accepts_seeds
 
 
 class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
@@ -140,26 +131,6 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
             yield part, *(x if all_ else x[..., start:stop] for x, all_ in pieces)
             start = stop
 
-    @staticmethod
-    def _tilted_moments(prior):
-        def part_by_part(prior, start, b, a, mean, var):
-            first = np.int64(0)
-            for k in range(len(prior.parts)):
-                first = call_on(_moments, prior.parts, k, (first, start, b, a, mean, var))
-
-        return part_by_part
-
-    @staticmethod
-    def _tilted_log_partition(prior):
-        def part_by_part(prior, start, b, a):
-            first, total = np.int64(0), 0.0
-            for k in range(len(prior.parts)):
-                first, more = call_on(_log_partition, prior.parts, k, (first, start, b, a))
-                total += more
-            return total
-
-        return part_by_part
-
 
 REGISTRY["concatenated"] = Concatenated
 
@@ -177,38 +148,3 @@ def _join(pieces):
     pieces = list(pieces)
     rows = np.broadcast_shapes(*(p.shape[:-1] for p in pieces))
     return np.concatenate([np.broadcast_to(p, rows + p.shape[-1:]) for p in pieces], axis=-1)
-
-
-# --- inside kernels -------------------------------------------------------------------------------
-
-
-def _n_units(part):
-    return _protocol.n_units(part)
-
-
-@overload(_n_units, jit_options=INNER)
-def _n_units_compiled(part):
-    position = next(k for k, t in enumerate(part.types) if isinstance(t, types.Array))
-    return lambda part: part[position].shape[0]
-
-
-@kernel(inner=True)
-def _moments(part, first, start, b, a, mean, var):
-    """Fill in the moments of the units `first`, ... of a part; returns the number of the next."""
-    last = first + _n_units(part)
-    begin, end = max(first, start), min(last, start + b.shape[0])
-    if begin < end:
-        here = slice(begin - start, end - start)
-        tilted_moments(part, begin - first, b[here], a[here], mean[here], var[here])
-    return last
-
-
-@kernel(inner=True)
-def _log_partition(part, first, start, b, a):
-    """The number of the unit after a part, and the sum of the log-partitions of its units."""
-    last = first + _n_units(part)
-    begin, end = max(first, start), min(last, start + b.shape[0])
-    if begin >= end:
-        return last, 0.0
-    here = slice(begin - start, end - start)
-    return last, tilted_log_partition(part, begin - first, b[here], a[here])

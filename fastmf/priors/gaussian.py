@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.priors._protocol import floating_type, unit_prior
+from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, log, where
 
 # Smallest precision of unbounded units during learning.

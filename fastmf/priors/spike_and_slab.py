@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from fastmf._numba import INNER, widest_vectors
+from fastmf._numba import INNER, smaller
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit
-from fastmf.priors._protocol import floating_type, unit_prior
+from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.priors.gaussian import Gaussian
 from fastmf.priors.truncated_gaussian import TruncatedGaussian, check_slab
@@ -254,7 +254,8 @@ class TruncatedGaussBernoulli(NamedTuple):
     def precomputed(self):
         """The same prior with the integral of its slab, which is half the cost of every tilt."""
         weight = np.require(_log_weight(self), np.float64, ["C", "W"])
-        return PrecomputedTruncatedGaussBernoulli(*self[:2], weight, *self[3:])
+        address = _quadrature.address_per_unit(len(self.field))
+        return CompiledTruncatedGaussBernoulli(*self[:2], weight, *self[3:], address)
 
     def slab(self):
         """The slab as a prior of its own, without its normalisation."""
@@ -284,7 +285,7 @@ class TruncatedGaussBernoulli(NamedTuple):
         return cls(*(np.asarray(p, dtype=floating_type(X)) for p in (*fitted, lower, upper)))
 
 
-class PrecomputedTruncatedGaussBernoulli(NamedTuple):
+class CompiledTruncatedGaussBernoulli(NamedTuple):
     """A `TruncatedGaussBernoulli` with the integral of its slab, as kernels receive it.
 
     Parameters
@@ -292,6 +293,8 @@ class PrecomputedTruncatedGaussBernoulli(NamedTuple):
     field, precision, lower, upper : array of shape (n_units,)
     log_weight : float64 array of shape (n_units,)
         Log-odds of a non-zero value less the log of the slab's integral.
+    quadrature : int64 array of shape (n_units,)
+        Address of the compiled quadrature.
     """
 
     field: np.ndarray
@@ -299,6 +302,7 @@ class PrecomputedTruncatedGaussBernoulli(NamedTuple):
     log_weight: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+    quadrature: np.ndarray
 
     def log_partition(self, b, a):
         """That of the `TruncatedGaussBernoulli`."""
@@ -309,11 +313,32 @@ class PrecomputedTruncatedGaussBernoulli(NamedTuple):
         return _moments(self, self.log_weight, b, a)
 
     @staticmethod
-    def _tilted_moments(prior):
-        return _moments_by_blocks
+    def moments_of_units(prior, start, b, a, mean, var):
+        """The moments of many units at once, inside kernels."""
+        memory = np.empty(_quadrature.MEMORY_SIZE)
+        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
+            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
+            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
+            for i in range(n):
+                integral = memory[_quadrature.EXPONENTS + i] + log(memory[_quadrature.MASSES + i])
+                mean[first + i], var[first + i] = _mixture(
+                    prior.log_weight[start + first + i] + integral,
+                    memory[_quadrature.MEANS + i],
+                    memory[_quadrature.VARIANCES + i],
+                )
+
+    @staticmethod
+    def log_partition_of_units(prior, start, b, a, out):
+        """The log-partitions of many units at once, inside kernels."""
+        memory = np.empty(_quadrature.MEMORY_SIZE)
+        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
+            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
+            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
+            for i in range(n):
+                integral = memory[_quadrature.EXPONENTS + i] + log(memory[_quadrature.MASSES + i])
+                out[first + i] = softplus(prior.log_weight[start + first + i] + integral)
 
 
-@register_jitable(**INNER)
 def _log_weight(prior):
     """Log-odds of the slab less the log of its integral."""
     zero = 0.0 * widen(prior.field)
@@ -324,7 +349,6 @@ def _log_weight(prior):
     return widen(prior.log_odds) - slab
 
 
-@register_jitable(**INNER)
 def _tilted_truncated(prior, log_weight, b, a):
     """Log-odds of the slab under the tilt, and the slab's mean and variance."""
     exponent, mass, mean, variance = _quadrature.integrate(
@@ -334,28 +358,13 @@ def _tilted_truncated(prior, log_weight, b, a):
     return log_weight + (exponent + log(mass)), mean, variance
 
 
-@register_jitable(**INNER)
 def _log_partition(prior, log_weight, b, a):
     log_odds, _, _ = _tilted_truncated(prior, log_weight, b, a)
     return narrow(softplus(log_odds), prior.field + b + a)
 
 
-@register_jitable(**INNER)
 def _moments(prior, log_weight, b, a):
     log_odds, mean, variance = _tilted_truncated(prior, log_weight, b, a)
     mean, variance = _mixture(log_odds, mean, variance)
     like = prior.field + b + a
     return narrow(mean, like), narrow(variance, like)
-
-
-def _moments_by_blocks(prior, start, b, a, mean, var):
-    widest_vectors()
-    workspace = np.empty(_quadrature.WORKSPACE_SIZE)
-    for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
-        last = min(first + _quadrature.BLOCK_UNITS, b.shape[0])
-        tilts = b[first:last], a[first:last]
-        _quadrature.prepare_block(prior, start + first, *tilts, workspace)
-        for i in range(last - first):
-            exponent, mass, slab_mean, slab_variance = _quadrature.finish_block(workspace, i)
-            log_odds = prior.log_weight[start + first + i] + (exponent + log(mass))
-            mean[first + i], var[first + i] = _mixture(log_odds, slab_mean, slab_variance)

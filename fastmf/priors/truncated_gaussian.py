@@ -1,15 +1,16 @@
 """Truncated Gaussian units: bounded, rectified or unbounded."""
 
+import inspect
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._numba import widest_vectors
+from fastmf._numba import smaller
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit, project_precision
-from fastmf.priors._protocol import floating_type, unit_prior
+from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors._sampling import draw
-from fastmf.special import narrow, widen
+from fastmf.special import log, narrow, widen
 
 
 def check_slab(class_name, field, precision, lower, upper):
@@ -151,17 +152,53 @@ class TruncatedGaussian(NamedTuple):
         """Truncated Gaussians with the same bounds, fitted to the columns."""
         return self.from_data(X, self.lower, self.upper)
 
+    def precomputed(self):
+        """The same prior in the form that kernels tilt."""
+        return CompiledTruncatedGaussian(*self, _quadrature.address_per_unit(len(self.field)))
+
+
+class CompiledTruncatedGaussian(NamedTuple):
+    """A `TruncatedGaussian` as kernels receive it.
+
+    Parameters
+    ----------
+    field, precision, lower, upper : array of shape (n_units,)
+    quadrature : int64 array of shape (n_units,)
+        Address of the compiled quadrature.
+    """
+
+    field: np.ndarray
+    precision: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    quadrature: np.ndarray
+
+    def log_partition(self, b, a):
+        """That of the `TruncatedGaussian`."""
+        return inspect.unwrap(TruncatedGaussian.log_partition)(self, b, a)
+
+    def moments(self, b, a):
+        """Those of the `TruncatedGaussian`."""
+        return inspect.unwrap(TruncatedGaussian.moments)(self, b, a)
+
     @staticmethod
-    def _tilted_moments(prior):
-        return _moments_by_blocks
+    def moments_of_units(prior, start, b, a, mean, var):
+        """The moments of many units at once, inside kernels."""
+        memory = np.empty(_quadrature.MEMORY_SIZE)
+        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
+            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
+            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
+            for i in range(n):
+                mean[first + i] = memory[_quadrature.MEANS + i]
+                var[first + i] = memory[_quadrature.VARIANCES + i]
 
-
-def _moments_by_blocks(prior, start, b, a, mean, var):
-    widest_vectors()
-    workspace = np.empty(_quadrature.WORKSPACE_SIZE)
-    for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
-        last = min(first + _quadrature.BLOCK_UNITS, b.shape[0])
-        tilts = b[first:last], a[first:last]
-        _quadrature.prepare_block(prior, start + first, *tilts, workspace)
-        for i in range(last - first):
-            _, _, mean[first + i], var[first + i] = _quadrature.finish_block(workspace, i)
+    @staticmethod
+    def log_partition_of_units(prior, start, b, a, out):
+        """The log-partitions of many units at once, inside kernels."""
+        memory = np.empty(_quadrature.MEMORY_SIZE)
+        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
+            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
+            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
+            for i in range(n):
+                mass = memory[_quadrature.MASSES + i]
+                out[first + i] = memory[_quadrature.EXPONENTS + i] + log(mass)

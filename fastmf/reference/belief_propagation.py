@@ -161,7 +161,8 @@ def _bethe_block(problem, row, units, messages, record):
     r = _sum_to_visible(problem.exponentials[units], messages[units], record.hidden[row])
     log_odds = fields + np.log(r).sum(1, dtype=float)
     p, q = (x.astype(r.dtype)[:, None] for x in sigmoid_pair(log_odds))
-    return softplus(log_odds).sum() + np.log(q + p / r).sum(dtype=float)
+    total = softplus(log_odds).sum() + np.log(q + p / r).sum(dtype=float)
+    return total + (softplus(record.hidden[row]).sum() if units.start == 0 else 0)
 
 
 def belief_propagation(settings, problem, messages, record, workspaces, queue):
@@ -179,7 +180,7 @@ def belief_propagation(settings, problem, messages, record, workspaces, queue):
             change = _finish_sweep(settings, problem, row, record, workspace)
             _assess_row(settings, row, change, record)
         if settings.algorithm == SUM_PRODUCT:
-            record.bethe[row] = softplus(record.hidden[row]).sum() + sum(
+            record.bethe[row] = sum(
                 _bethe_block(problem, row, units, row_messages, record) for units in _blocks(record)
             )
 
@@ -201,23 +202,17 @@ def conclude_sweep(settings, problem, record, workspaces):
         workspace = _workspace(workspaces, 0)
         _assess_row(settings, 0, _finish_sweep(settings, problem, 0, record, workspace), record)
     else:
-        total = workspaces.decoded_field[0].sum()
-        record.bethe[0] = softplus(record.hidden[0]).sum() + total
+        record.bethe[0] = workspaces.decoded_field[0].sum()
 
 
 def exponentials(weights, factor, queue, out):
-    """exp(factor * weights), and 1 for the padding."""
+    """exp(factor * weights)."""
     m = weights.shape[1]
     np.exp(weights.astype(out.dtype) * out.dtype.type(factor), out=out[:, :m])
-    out[:, m:] = 1
 
 
-def pair_beliefs(problem, messages, record, scales, queue, out):
+def pair_beliefs(problem, messages, beliefs, scales, queue, out):
     """Probabilities that both units of a pair are 1: P e^W p / (s q + e^W p)."""
-    out[:] = 0
-    for row, scale in enumerate(scales):
-        p, q = sigmoid_pair(record.hidden[row].astype(out.dtype))
+    for row, (p, q, scale) in enumerate(zip(*beliefs, scales, strict=True)):
         both = problem.exponentials * p
-        p_visible = sigmoid(record.visible[row].astype(out.dtype))[:, None]
-        probability = p_visible * both / (messages[row] * q + both)
-        out[min(row, len(out) - 1)] += out.dtype.type(scale) * probability
+        out[min(row, len(out) - 1)] += scale[:, None] * both / (messages[row] * q + both)

@@ -4,9 +4,10 @@ import numpy as np
 
 from fastmf.reference.product import unpacked
 from fastmf.reference.random import uniforms
+from fastmf.reference.units import moments
 
 
-def gibbs(visible, hidden, seed, n_sweeps, v, h, queue):
+def gibbs(address, visible, hidden, seed, n_sweeps, v, h, queue):
     """Sample hidden units given visible ones and back, `n_sweeps` times for each row."""
     zero = v.dtype.type(0)
     for sweep in range(n_sweeps):
@@ -15,7 +16,7 @@ def gibbs(visible, hidden, seed, n_sweeps, v, h, queue):
             (2 * sweep + 2, h, visible, v),
         ):
             fields = source @ unpacked(layer.couplings, out.shape[1])
-            mean = layer.prior.moments(fields, zero)[0]
+            mean = moments(layer.units.prior, fields, zero)[0]
             width = layer.high - layer.low
             below = layer.low + width * uniforms(seed, step, out.shape) < mean
             out[:] = np.where(below, layer.high, layer.low)

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def data_covariance(X, scale, queue, sums):
+def data_covariance(address, X, scale, queue, sums):
     """Products of all rows of X, its columns scaled."""
     n_units = X.shape[1]
     for part, total in enumerate(sums):
@@ -13,9 +13,9 @@ def data_covariance(X, scale, queue, sums):
         np.copyto(total, np.tril(scaled @ scaled.T))
 
 
-def whitened_columns(X, whiten, directions, z, offset, queue, squares, products):
+def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
     """Sums of squares of the whitened columns of X and their products with a vector."""
     white = whiten @ X
     along = directions @ white
-    np.copyto(squares, np.einsum("ij,ij->j", white, white) - np.einsum("ij,ij->j", along, along))
-    np.copyto(products, z @ white - offset @ along)
+    out[0] = np.einsum("ij,ij->j", white, white) - np.einsum("ij,ij->j", along, along)
+    out[1] = z @ white - offset @ along

@@ -30,9 +30,9 @@ def _climb_row(joint, weights, fields, visible, log_odds):
     return n_rejected >= len(visible)
 
 
-def climb(joint, problem, max_factors, visible, objective, optimal, queue):
+def climb(settings, problem, workspaces, visible, objective, optimal, queue):
     """Flip visible units, one after another, while that raises the objective."""
-    weights = problem.weights
+    joint, weights = settings.joint, problem.weights
     for row, v in enumerate(visible):
         fields = problem.visible_field[min(row, len(problem.visible_field) - 1)]
         hidden_field = problem.hidden_field[min(row, len(problem.hidden_field) - 1)]

@@ -7,7 +7,7 @@ import numpy as np
 from fastmf.special import log_2_cosh, sigmoid, softplus
 
 
-def residuals(products, field, states, weights, queue, out, value):
+def residuals(products, field, states, weights, workspaces, queue, out, value):
     """Residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods."""
     t = -2 * states * (products + field)
     value[:] = -weights * softplus(t).sum(1)
@@ -64,7 +64,7 @@ def _sweep(data, settings, J, h, eta):
             tanh[j], tanh[k] = np.tanh(eta[j]), np.tanh(eta[k])
 
 
-def bslm(data, settings, queue, couplings, field, history, n_iter):
+def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
     """Coordinate-wise maximisation of the penalised log-pseudo-likelihood from several starts."""
     for s, (J, h, values) in enumerate(zip(couplings, field, history, strict=True)):
         n_iter[s] = -settings.max_iter

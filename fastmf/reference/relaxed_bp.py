@@ -14,6 +14,8 @@ where index ij is the message from i to j. The messages into a layer are arrays 
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS
+from fastmf.reference.units import log_partition as log_partition_of
+from fastmf.reference.units import moments
 
 # As in `fastmf.kernels.mean_field_types`, which a reference does not import.
 WINDOW_SWEEPS, MAX_DAMPING = 16, 0.97
@@ -33,20 +35,23 @@ def _cavities(layer, mean, var, b, a):
 def _update(layer, messages, external, damping, state):
     units = slice(layer.start, layer.start + layer.couplings.shape[1])
     b, a = _tilts(layer, *messages, external)
-    mean, var = layer.prior.moments(b, a)
+    mean, var = moments(layer.units.prior, b, a)
     change = abs(mean - state[0, units]).max()
     if not np.isfinite([mean, var]).all():
         return messages, change, False
     state[:2, units] = mean, var
     state[2:, units] = damping * state[2:, units] + (1 - damping) * np.stack([b, a])
-    outgoing = layer.prior.moments(*_cavities(layer, *messages, *state[2:, units]))
+    outgoing = moments(layer.units.prior, *_cavities(layer, *messages, *state[2:, units]))
     return np.stack([x.T for x in outgoing]), change, True
 
 
 def _bethe_terms(layer, messages, external):
     b, a = _tilts(layer, *messages, external)
-    whole = layer.prior.log_partition(b, a).sum(dtype=np.float64)
-    cavities = layer.prior.log_partition(*_cavities(layer, *messages, b, a)).sum(dtype=np.float64)
+    cavity_tilts = _cavities(layer, *messages, b, a)
+    whole, cavities = (
+        log_partition_of(layer.units.prior, *tilts).sum(dtype=np.float64)
+        for tilts in ((b, a), cavity_tilts)
+    )
     return whole - 0.5 * (len(layer.couplings) * whole - cavities)
 
 

@@ -5,11 +5,12 @@ import numpy as np
 from fastmf.priors._protocol import take
 from fastmf.reference.product import unpacked
 from fastmf.reference.sites import new_sites
+from fastmf.reference.units import moments
 
 BLOCK = 24
 
 
-def project_block(X, start, matrix, rows, vector):
+def project_block(address, X, start, matrix, rows, vector):
     """The rows of a block of units of a linear model, and their fields."""
     n, x = len(X), X[:, start : start + BLOCK]
     n_block = x.shape[1]
@@ -20,7 +21,7 @@ def project_block(X, start, matrix, rows, vector):
     vector[:n_block] = vector[BLOCK : BLOCK + n] @ x
 
 
-def visit_block(prior, settings, start, low_rank, rows, vector, site, updates):
+def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
     """Update the sites of a block of units one after another, each seeing the newest values."""
     rates, mismatches = updates[:, start : start + BLOCK]
     rates[:], mismatches[:] = 0, 0
@@ -29,7 +30,7 @@ def visit_block(prior, settings, start, low_rank, rows, vector, site, updates):
         rows[k] -= (rates[:k] * rows[:k, k]) @ rows[:k]
         q, u, old = rows[k, k], vector[k], site[:, start + k]
         proper, marginal, cavity = marginal_and_cavity(low_rank, q, u, old)
-        tilted = np.stack(take(prior, i).moments(*cavity[:, None]))
+        tilted = np.stack(moments(take(units.prior, i), *cavity[:, None]))
         prior_precision, *options = settings
         exist, new = new_sites(prior_precision[i], *options, cavity[:, None], tilted, site[:, i])
         mismatches[k] = np.inf
@@ -67,7 +68,7 @@ def change_of(low_rank, q, u, cavity_precision, old, new):
     return proper, np.array([new1, new2]), rate, shift - rate * (u + shift * q)
 
 
-def downdate(rows, rates, matrix):
+def downdate(address, rows, rates, matrix):
     """Subtract from M the change by a block of units: sum_k rates_k z_k z_k'."""
     n_panels, n, width = matrix.shape
     z = rows[:, BLOCK:]

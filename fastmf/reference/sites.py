@@ -2,30 +2,33 @@
 
 import numpy as np
 
+from fastmf.reference.units import log_partition as log_partition_of
+from fastmf.reference.units import moments
+
 MAX_RELATIVE_PRECISION = 1e9
 
 
-def tilt_sites(prior, cavity, queue, tilted, log_partition):
+def tilt_sites(units, cavity, queue, tilted, log_partition):
     """Moments and log-partition of every unit under the tilt of its cavity."""
-    tilted[:] = prior.moments(*cavity)
-    log_partition[:] = prior.log_partition(*cavity)
+    tilted[:] = moments(units.prior, *cavity)
+    log_partition[:] = log_partition_of(units.prior, *cavity)
 
 
-def match_sites(prior, settings, gaussian, site, queue, cavity, tilted, proposal):
+def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal):
     """New sites that give each unit the moments of its prior under the cavity."""
     precision = 1 / gaussian[1]
     cavity[:] = gaussian[0] * precision - site[0], precision - site[1]
-    tilted[:] = prior.moments(*cavity)
+    tilted[:] = moments(units.prior, *cavity)
     _, proposal[:] = new_sites(*settings, cavity, tilted, site)
 
 
-def match_cavities(prior, prior_precision, marginal, queue, cavity, log_partition):
+def match_cavities(units, prior_precision, marginal, queue, cavity, log_partition):
     """Cavities under which the units have given means and variances."""
     m, v = marginal
 
     def at(b, a):
-        mean, var = prior.moments(b, a)
-        log_z = prior.log_partition(b, a)
+        mean, var = moments(units.prior, b, a)
+        log_z = log_partition_of(units.prior, b, a)
         mismatch = np.maximum(abs(mean - m) / np.sqrt(v), abs(var - v) / v)
         exist = np.isfinite(mismatch) & np.isfinite(log_z) & (var > 0)
         value = np.where(exist, b * m - a * (m * m + v) / 2 - log_z, -np.inf)
@@ -41,7 +44,7 @@ def match_cavities(prior, prior_precision, marginal, queue, cavity, log_partitio
         weak = 1 / (abs(a) + 1e-12)
         scale = np.minimum((b * weak) ** 2 + weak, 100 * (1 / prior_precision + mean**2 + var))
         h = 1e-3 / np.sqrt(scale)
-        up, down = prior.moments(b + h, a)[1], prior.moments(b - h, a)[1]
+        up, down = (moments(units.prior, b + step, a)[1] for step in (h, -h))
         mixed = -(up - down) / (4 * h)
         square = ((up - 2 * var + down) / h**2 + 2 * var**2) / 4
         square = np.maximum(square, (1 + 1e-6) * mixed**2 / var)
@@ -65,7 +68,7 @@ def match_cavities(prior, prior_precision, marginal, queue, cavity, log_partitio
         if not length.any():
             break
     cavity[:] = b, a
-    log_partition[:] = np.where(at(b, a)[2] <= 1e-7, prior.log_partition(b, a), np.nan)
+    log_partition[:] = np.where(at(b, a)[2] <= 1e-7, log_partition_of(units.prior, b, a), np.nan)
 
 
 def new_sites(prior_precision, damping, min_precision, cavity, tilted, site):

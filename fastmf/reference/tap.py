@@ -7,7 +7,7 @@ With symmetric couplings W (0 within a layer), the means m and variances v of al
     (m, v) = moments(b + field, a + precision)          of prior(x) exp(b x - a x^2 / 2)
 
 and a sweep updates one layer, or some units of it, after another from the newest values of the
-others. The log-partition of a fixed point is in `fastmf.reference.free_energy`.
+others. The log-partition of a fixed point is in `fastmf.inference.mean_field.free_energy`.
 """
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from fastmf._outcomes import CONVERGED, CYCLING, DIVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.priors._protocol import take
 from fastmf.reference.product import unpacked
+from fastmf.reference.units import moments
 
 # As in `fastmf.kernels.mean_field_types`, which a reference does not import.
 WINDOW_SWEEPS = 16
@@ -57,9 +58,9 @@ class ActiveRows:
                 setattr(self, name, part[rows])
 
 
-def tap(layers, blocks, max_columns, settings, tilt, workspaces, queue, record):
+def tap(layers, blocks, settings, tilt, workers, queue, record):
     """Iterate every row of `record` to a fixed point of the mean-field equations."""
-    rows = ActiveRows(settings, tilt, record)
+    layers, rows = layers.of_model, ActiveRows(settings, tilt, record)
     if settings.order == 3:
         for layer in layers:
             units = slice(layer.start, layer.start + layer.n_units)
@@ -127,13 +128,11 @@ def _update(layer, matrices, rows, bounds, fresh, settings):
     if settings.order == 3:
         cubic = rows.third[:, source] @ cubes[:, first:last]
         b += cubic * prior.third_cumulant(mean)[1] / 6
-    if len(rows.field):
-        b += rows.field[:, units]
-    tilt_a = a + rows.precision[:, units] if len(rows.precision) else a
-    new_mean, new_var = prior.moments(b, tilt_a)
-    if len(rows.clamped):
-        clamped = rows.clamped[:, units]
-        new_mean, new_var = np.where(clamped, mean, new_mean), np.where(clamped, var, new_var)
+    b += rows.field[:, units]
+    tilt_a = a + rows.precision[:, units]
+    new_mean, new_var = moments(prior, b, tilt_a)
+    clamped = rows.clamped[:, units]
+    new_mean, new_var = np.where(clamped, mean, new_mean), np.where(clamped, var, new_var)
 
     ok = np.isfinite(new_mean).all(1) & np.isfinite(new_var).all(1)
     rows.finite &= ok
@@ -207,8 +206,6 @@ def _store(rows, status, record):
     index = rows.index[ended]
     for part, values in zip(record.state, (rows.mean, rows.var, rows.b, rows.a), strict=True):
         part[index] = values[ended]
-    if len(rows.precision):
-        record.state[3, index] += rows.precision[ended]
     record.status[index] = status[ended]
     record.n_iter[index] = rows.sweep[ended]
     record.residual[index] = rows.residual[ended]

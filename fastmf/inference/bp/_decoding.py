@@ -5,7 +5,7 @@ import numpy as np
 from fastmf._common.arguments import generator
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels.bp_types import BPProblem, BPRecord
-from fastmf.kernels.local_search import climb
+from fastmf.kernels.local_search import ClimbSettings, climb
 
 # The bound is valid after any number of power iterations.
 MAX_POWER_ITERATIONS = 200
@@ -53,10 +53,12 @@ def polish_rows(options, units, settings, problem, record):
         visible_field=problem.visible_field,
         hidden_field=np.ascontiguousarray(problem.hidden_field[:, :m]),
     )
-    optimal, queue = np.zeros(n_rows, bool), np.zeros(1, np.int64)
+    optimal, queue = np.zeros(n_rows, bool), np.zeros(2, np.int64)
+    n_workers = workers_for(n_rows, 20 * n_rows * n * m, options.n_threads)
+    climbing = ClimbSettings(joint, settings.max_factors, 1 + abs(weights).sum(1))
+    workspaces = np.empty((n_workers, 3, m))
     outcome = record.best, record.objective, optimal
-    arguments = joint, problem, settings.max_factors, *outcome, queue
-    in_parallel(climb, arguments, workers_for(n_rows, 20 * n_rows * n * m, options.n_threads))
+    in_parallel(climb, (climbing, problem, workspaces, *outcome, queue), n_workers)
     return optimal
 
 

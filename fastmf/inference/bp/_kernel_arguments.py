@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import belief_propagation as bp_kernels
-from fastmf.kernels import bp_types
+from fastmf.kernels import bp_blocks, bp_types
 from fastmf.kernels.bp_types import BPProblem, BPRecord, BPSettings, BPWorkspaces
 
 # Largest |weight| of {0, 1} units for which all ratios are normal numbers of the type.
@@ -96,17 +96,18 @@ def _settings(options, units, dtype):
     max_weight = max(0.1, units.max_weight)
     flush_every = max(1, int(MAX_LOG_PRODUCT[dtype] / max_weight))
     max_factors = max(1, int(MAX_LOG_PRODUCT[np.dtype(np.float64)] / max_weight))
-    rounding_error = np.finfo(dtype).eps * np.sqrt(max(units.model.weights.shape))
+    rounding_error = float(np.finfo(dtype).eps * np.sqrt(max(units.model.weights.shape)))
     return BPSettings(
         algorithm=options.kernel_algorithm,
         adaptive=options.damping is None and options.algorithm != "mixed",
-        tol=max(options.tol, rounding_error) if options.tol else -1.0,
+        tol=float(max(options.tol, rounding_error)) if options.tol else -1.0,
         rounding_error=rounding_error if options.tol else -1.0,
-        max_iter=options.max_iter,
+        max_iter=int(options.max_iter),
         grouped=4 * max_weight < MAX_LOG_PRODUCT[dtype],
         max_factors=max_factors,
         flush_every=flush_every,
         log_every=max_factors // flush_every * flush_every,
+        **bp_blocks.addresses(options.kernel_algorithm, dtype),
     )
 
 
@@ -125,6 +126,7 @@ def _problem(options, units, dtype):
         np.multiply(units.model.weights, factor, out=weights[:, :m], casting="same_kind")
     if options.algorithm != "max":
         exponentials = np.empty((n, n_padded), dtype)
+        exponentials[:, m:] = 1
         queue = np.zeros(1, np.int64)
         n_workers = workers_for(-(-n // bp_types.BLOCK_UNITS), 4 * n * m, options.n_threads)
         arguments = units.model.weights, float(units.factor), queue, exponentials
@@ -132,7 +134,8 @@ def _problem(options, units, dtype):
     hidden_field = np.full((len(units.fields[1]), n_padded), PADDING_FIELD)
     hidden_field[:, :m] = units.fields[1]
     row_sums = weights.sum(1, dtype=np.float64) if options.algorithm == "mixed" else np.zeros(0)
-    return BPProblem(weights, exponentials, row_sums, units.fields[0], hidden_field)
+    visible_field = np.ascontiguousarray(units.fields[0])
+    return BPProblem(weights, exponentials, row_sums, visible_field, hidden_field)
 
 
 def _record(n_rows, n, n_padded, options):
@@ -153,10 +156,10 @@ def _record(n_rows, n, n_padded, options):
     )
 
 
-def new_workspaces(n_workspaces, record, dtype, algorithm):
-    """Workspaces of the kernels for the rows of a record."""
+def new_workspaces(n_workspaces, record, dtype, algorithm, n_workers=None):
+    """Workspaces of the kernels for the rows of a record; by default each has a worker."""
     n_blocks = -(-record.visible.shape[1] // bp_types.BLOCK_UNITS)
-    n_padded = record.hidden.shape[1]
+    n_padded, n_workers = record.hidden.shape[1], n_workers or n_workspaces
     n_decoded = n_blocks if algorithm == bp_types.MAX_PRODUCT else 0
     return BPWorkspaces(
         beliefs=np.zeros((n_workspaces, 3, n_padded), dtype),
@@ -164,4 +167,8 @@ def new_workspaces(n_workspaces, record, dtype, algorithm):
         decoded_sums=np.zeros((n_workspaces, n_decoded, n_padded)),
         change=np.zeros((n_workspaces, n_blocks)),
         decoded_field=np.zeros((n_workspaces, n_blocks)),
+        received=np.zeros((n_workers, bp_types.TILE_UNITS, n_padded), dtype),
+        tile=np.zeros((n_workers, 5, bp_types.TILE_UNITS)),
+        product=np.zeros((n_workers, n_padded), dtype),
+        product64=np.zeros((n_workers, n_padded)),
     )

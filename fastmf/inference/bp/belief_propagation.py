@@ -234,16 +234,16 @@ def _solve(settings, problem, messages, record, layout, n_threads):
 
 def _solve_shared(settings, problem, messages, record, n_threads):
     """Iterate a single row, each sweep shared between the threads."""
-    workspaces = new_workspaces(1, record, messages.dtype, settings.algorithm)
-    n_blocks, work = workspaces.change.shape[1], record.visible.size * record.hidden.size * 10
-    n_workers = workers_for(n_blocks, work, n_threads)
+    n_blocks = -(-record.visible.shape[1] // bp_types.BLOCK_UNITS)
+    n_workers = workers_for(n_blocks, record.visible.size * record.hidden.size * 10, n_threads)
+    workspaces = new_workspaces(1, record, messages.dtype, settings.algorithm, n_workers)
     log_odds = record.hidden[0]
     workspaces.beliefs[0] = *sigmoid_pair(log_odds), log_odds
-    queue = np.zeros(1, np.int64)
+    queue = np.zeros(2, np.int64)
     arguments = settings, problem, messages, record, workspaces, queue
 
     def sweep():
-        queue[0] = 0
+        queue[:] = 0
         in_parallel(bp_kernels.sweep_blocks, arguments, n_workers)
         bp_kernels.conclude_sweep(settings, problem, record, workspaces)
 
@@ -295,10 +295,12 @@ def _pairwise(options, units, problem, messages, record):
     n_rows, (n, m) = len(record.visible), units.model.weights.shape
     mean = options.pairwise == "mean"
     out = np.zeros((1 if mean else n_rows, n, messages.shape[2]), messages.dtype)
-    scales = np.full(n_rows, 1 / n_rows if mean else 1.0)
+    beliefs = np.stack(sigmoid_pair(record.hidden)).astype(messages.dtype, copy=False)
+    scales = sigmoid_pair(record.visible)[0] * (1 / n_rows if mean else 1.0)
     n_tasks = -(-n // bp_types.PAIR_BLOCK_UNITS)
     n_workers = workers_for(n_tasks, 10 * messages.size, options.n_threads)
-    arguments = problem, messages, record, scales, np.zeros(1, np.int64), out
+    scales = scales.astype(messages.dtype, copy=False)
+    arguments = problem, messages, beliefs, scales, np.zeros(1, np.int64), out
     in_parallel(bp_kernels.pair_beliefs, arguments, n_workers)
     out = out[:, :, :m]
     if units.factor != 1:

@@ -9,7 +9,7 @@ from scipy.linalg import inv
 
 from fastmf.inference.ep.sites import energy, state_of
 from fastmf.inference.gaussian import Dense, LowRank
-from fastmf.kernels.product import pack
+from fastmf.kernels.product import pack, product_address
 from fastmf.kernels.sequential import BLOCK, downdate, project_block, visit_block
 from fastmf.kernels.sites import SiteSettings
 
@@ -50,14 +50,15 @@ def _sweep(problem, damping, site):
     starts = range(0, side.n_units, BLOCK)
     rates, mismatches = updates = np.zeros((2, len(starts) * BLOCK))
     settings = SiteSettings(problem.prior_precision, damping, problem.min_site_precision)
+    address = product_address(np.float64)
     for start in starts:
         units = slice(start, start + BLOCK)
         if low_rank:
-            project_block(side.X, start, matrix, rows, vector)
+            project_block(address, side.X, start, matrix, rows, vector)
         else:
             _copy_block(slice(start, min(start + BLOCK, n)), matrix, rows, vector)
-        visit_block(problem.prior, settings, start, low_rank, rows, vector, site, updates)
-        downdate(rows, rates[units], matrix)
+        visit_block(problem.units, settings, start, low_rank, rows, vector, site, updates)
+        downdate(address, rows, rates[units], matrix)
     return float(mismatches.max())
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.kernels.sites import BLOCK_UNITS, SiteSettings, match_sites, tilt_sites
+from fastmf.priors._compiled import Units, units_of
 from fastmf.priors._protocol import as_dtype
 from fastmf.priors.concatenated import concatenate
 
@@ -28,6 +29,8 @@ class EPProblem(NamedTuple):
     side : GaussianSide
         See `fastmf.inference.gaussian`.
     prior : unit prior
+    units : Units
+        Table of its units, for kernels.
     min_site_precision : float
         -inf for none.
     tol : float
@@ -41,6 +44,7 @@ class EPProblem(NamedTuple):
 
     side: object
     prior: tuple
+    units: Units
     min_site_precision: float
     tol: float
     max_iter: int
@@ -97,8 +101,17 @@ def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_thr
     second = mean * mean + var
     exist = np.isfinite(second) & (second > 0)
     prior_precision = 1 / np.where(exist, second, np.ones(side.n_units))
+    units = units_of(prior, np.float64, ("moments", "log_partition"))
     return EPProblem(
-        side, prior, min_site_precision, tol, max_iter, n_threads, prior_precision, evaluations=[0]
+        side,
+        prior,
+        units,
+        min_site_precision,
+        tol,
+        max_iter,
+        n_threads,
+        prior_precision,
+        evaluations=[0],
     )
 
 
@@ -110,10 +123,10 @@ def mismatch(moments, others):
 
 
 def per_unit(kernel, problem, inputs, outputs):
-    """Run kernel(prior, *inputs, queue, *outputs) over blocks of units, in threads."""
+    """Run kernel(units, *inputs, queue, *outputs) over blocks of units, in threads."""
     n_units, queue = problem.side.n_units, np.zeros(1, np.int64)
     n_workers = workers_for(-(-n_units // BLOCK_UNITS), 100 * n_units, problem.n_threads)
-    in_parallel(kernel, (problem.prior, *inputs, queue, *outputs), n_workers)
+    in_parallel(kernel, (problem.units, *inputs, queue, *outputs), n_workers)
 
 
 def state_of(problem, site):

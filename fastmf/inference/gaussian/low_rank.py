@@ -17,6 +17,7 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.gaussian.dense import Dense
 from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide
 from fastmf.kernels.linear_model import data_covariance, whitened_columns
+from fastmf.kernels.product import product_address
 
 # Entries of X that are converted to double precision at a time.
 CHUNK = 1 << 16
@@ -81,7 +82,8 @@ class LowRank(GaussianSide):
         sums = np.empty((min(MAX_PARTS, d // (4 * n) + 1), n, n))
         n_workers = workers_for(len(sums), n * n * d // 2 // VECTOR_SPEED, self.n_threads)
         queue = np.zeros(1, np.int64)
-        in_parallel(data_covariance, (self.X, 1 / np.sqrt(precision), queue, sums), n_workers)
+        arguments = product_address(np.float64), self.X, 1 / np.sqrt(precision), queue, sums
+        in_parallel(data_covariance, arguments, n_workers)
         B = np.asfortranarray(sums.sum(0))
         B.flat[:: n + 1] += self.noise_variance
         return B
@@ -92,15 +94,16 @@ class LowRank(GaussianSide):
         See `fastmf.kernels.linear_model.whitened_columns`.
         """
         n, d = self.n_rows, self.n_units
-        squares, products = np.empty((2, d))
+        out = np.empty((2, d))
         n_workers = workers_for(
             d // 64 + 1, (n // 2 + len(offset)) * n * d // VECTOR_SPEED, self.n_threads
         )
         matrices = (np.ascontiguousarray(matrix) for matrix in (whiten, directions))
         queue = np.zeros(1, np.int64)
-        arguments = self.X, *matrices, z, offset, queue, squares, products
+        address = product_address(np.float64)
+        arguments = address, self.X, *matrices, z, offset, queue, out
         in_parallel(whitened_columns, arguments, n_workers)
-        return squares, products
+        return out
 
     def predict(self, w):
         """X w, in double precision, without a copy of X."""

@@ -4,7 +4,7 @@ import weakref
 
 import numpy as np
 
-from fastmf.kernels.mean_field_types import Layer
+from fastmf.kernels.mean_field_types import Layer, Layers
 from fastmf.kernels.product import TILE_ROWS, empty_panels, pack, panel_width
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
@@ -30,7 +30,7 @@ class Layout:
 
     Attributes
     ----------
-    layers : tuple of Layer
+    layers : Layers
     blocks : int64 array of shape (n_blocks, 3)
         One sweep: layer, first panel and last panel of each block of units, in order.
     max_columns : int
@@ -52,9 +52,10 @@ class Layout:
             )
         n_panels = int((self.blocks[:, 2] - self.blocks[:, 1]).max())
         self.max_columns = n_panels * panel_width(model.dtype)
-        self.bounds = [slice(la.start, la.start + la.n_units) for la in self.layers]
+        layers = self.layers.of_model
+        self.bounds = [slice(la.start, la.start + la.n_units) for la in layers]
         self.n_units = max(units.stop for units in self.bounds)
-        self.n_couplings = sum(la.couplings.shape[1] * la.n_units for la in self.layers)
+        self.n_couplings = sum(la.couplings.shape[1] * la.n_units for la in layers)
 
     def _layered(self, priors, weights, order, schedule):
         """A chain of layers, the even ones stored before the odd ones.
@@ -74,7 +75,7 @@ class Layout:
             source = starts[k - 1] if below else starts[k + 1]
             bounds = sizes[k], int(starts[k]), int(source)
             layers.append(Layer(precomputed(prior), *bounds, *_powers(couplings, order)))
-        self.layers = tuple(layers)
+        self.layers = Layers(layers)
         step = BLOCK_PANELS if schedule == "blocked" else 1
         pieces = [[(k, *v) for v in _pieces(layer, step)] for k, layer in enumerate(layers)]
         blocks = [v for of_layer in pieces[1::2] + pieces[::2] for v in of_layer]
@@ -87,10 +88,11 @@ class Layout:
 
     def _fully_visible(self, model, order, schedule):
         prior, powers = precomputed(model.prior), _powers(model.couplings, order)
-        self.layers = (Layer(prior, model.n_units, 0, 0, *powers),)
+        layer = Layer(prior, model.n_units, 0, 0, *powers)
+        self.layers = Layers([layer])
         self.one_by_one = schedule == "sequential"
         step = 1 if self.one_by_one else max(1, BLOCK_UNITS // panel_width(model.dtype))
-        blocks = [(0, *v) for v in _pieces(self.layers[0], step)]
+        blocks = [(0, *v) for v in _pieces(layer, step)]
         self.blocks = np.array(blocks, dtype=np.int64)
 
     def join(self, parts, whole):

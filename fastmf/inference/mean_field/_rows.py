@@ -60,7 +60,7 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
     state = np.zeros((4, n_rows or 1, layout.n_units), dtype)
     layout.join(mean, state[0])
     layout.join(var, state[1])
-    if tilt.clamped.size:
+    if tilt.clamped.any():
         # Clamped units have no variance, also where a mask clamps a start that has one.
         state[1][np.broadcast_to(tilt.clamped, state[1].shape)] = 0
     return state, tilt, n_rows
@@ -91,9 +91,9 @@ def _start(model, init, arrays, rng, clamped):
 
 
 def _tilt_rows(layout, parts, n_rows, dtype):
-    """The parts of all layers in one array, with no, one, or `n_rows` rows."""
+    """The parts of all layers in one array, with one or `n_rows` rows."""
     if all(part is None for part in parts):
-        return np.zeros((0, layout.n_units), dtype)
+        return np.zeros((1, layout.n_units), dtype)
     has_rows = any(part is not None and part.ndim == 2 for part in parts)
     return layout.join(parts, np.zeros((n_rows if has_rows else 1, layout.n_units), dtype))
 

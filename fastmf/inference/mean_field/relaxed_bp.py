@@ -18,9 +18,10 @@ from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.kernels.relaxed_bp import LayerView, RelaxedBPSettings
+from fastmf.kernels.relaxed_bp import LayerView, RelaxedBPSettings, update_address
 from fastmf.kernels.relaxed_bp import relaxed_bp as solve_rows
 from fastmf.models._layered import Layered
+from fastmf.priors._compiled import units_of
 
 
 def relaxed_bp(
@@ -93,15 +94,21 @@ def relaxed_bp(
         tol=tol,
         max_iter=max_iter,
         resolution=float(np.finfo(dtype).eps),
-    )
-    external = (
-        part if len(part) else np.zeros((1, layout.n_units), dtype)
-        for part in (tilt.field, tilt.precision)
+        update=update_address(dtype),
     )
     log_partition = np.full(len(record.status), -np.inf)
     work = 100 * len(log_partition) * layout.n_couplings
     n_workers = workers_for(len(log_partition), work, n_threads)
-    arguments = first, second, settings, *external, np.zeros(1, np.int64), record, log_partition
+    arguments = (
+        first,
+        second,
+        settings,
+        tilt.field,
+        tilt.precision,
+        np.zeros(1, np.int64),
+        record,
+        log_partition,
+    )
     in_parallel(solve_rows, arguments, n_workers)
     record.status[~np.isfinite(log_partition)] = DIVERGED
     log_partition[record.status == DIVERGED] = -np.inf
@@ -115,8 +122,12 @@ def _layer_views(model):
         model = model.bipartite()
         n = model.n_visible
         return (
-            LayerView(model.hidden, model.weights, n, 0),
-            LayerView(model.visible, model.transposed, 0, n),
+            LayerView(_units(model.hidden, model.dtype), model.weights, n, 0),
+            LayerView(_units(model.visible, model.dtype), model.transposed, 0, n),
         )
-    layer = LayerView(model.prior, model.couplings, 0, 0)
+    layer = LayerView(_units(model.prior, model.dtype), model.couplings, 0, 0)
     return layer, layer
+
+
+def _units(prior, dtype):
+    return units_of(prior, dtype, ("moments", "log_partition"))

@@ -10,6 +10,8 @@ and, at a solution, log Z = sum_i [log Z_i - b m + a (m^2 + v) / 2] + sum_(i,j) 
 W^2 v_i v_j / 2 + W^3 k_i k_j / 6], with each pair once and the terms of the order asked for.
 """
 
+import math
+
 import numpy as np
 
 from fastmf._common import arguments as check
@@ -19,9 +21,11 @@ from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import layout_of, rows_per_worker
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.kernels.free_energy import free_energy as log_partition_of_rows
+from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.kernels.mean_field_types import TapSettings, Tilt
 from fastmf.kernels.tap import tap as solve_rows
+from fastmf.kernels.tap import update_address
+from fastmf.kernels.tap_rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant
 
 # Sweeps of a row before it may be accelerated. The first sweep from data has no variances; rows of
@@ -123,16 +127,18 @@ def tap(
     check.one_of("schedule", schedule, ("blocked", "sequential"))
     check.one_of("acceleration", acceleration, tuple(ACCELERATION_DELAYS))
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
+    onsager_every = check.count("onsager_every", onsager_every)
+    layout = _layout(model, order, schedule)
     settings = TapSettings(
         order=order,
         damping=0.0 if damping is None else damping,
         adaptive=damping is None,
         tol=tol,
         max_iter=max_iter,
-        onsager_every=check.count("onsager_every", onsager_every),
+        update=update_address(model.dtype),
+        onsager_every=onsager_every,
         accelerate_after=ACCELERATION_DELAYS[acceleration],
     )
-    layout = _layout(model, order, schedule)
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
 
     record = record_from(state, max_iter, history)
@@ -166,9 +172,15 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
     fields, mean, var = hidden
     for k, parts in enumerate([(X, mean), (None, var), (None, fields)]):
         layout.join(parts, state[k])
-    none = np.zeros((0, layout.n_units), model.dtype)
+    none = np.zeros((1, layout.n_units), model.dtype)
     record = record_from(state, n_sweeps, False)
-    settings = TapSettings(order=order, tol=1e-8, max_iter=n_sweeps, half_sweep_done=True)
+    settings = TapSettings(
+        order=order,
+        tol=1e-8,
+        max_iter=n_sweeps,
+        update=update_address(model.dtype),
+        half_sweep_done=True,
+    )
     _solve(layout, record, Tilt(none, none, none.astype(bool)), settings, n_threads)
     return result(layout, record, None, single=False)
 
@@ -192,24 +204,27 @@ def _solve(layout, record, tilt, settings, n_threads):
         one_by_one=layout.one_by_one,
         rows_per_worker=rows_per_worker(n_rows, n_workers),
         resolution=float(np.finfo(dtype).eps),
+        zero_variance=not settings.half_sweep_done and not record.state[1].any(),
     )
-    shape = n_workers, 5 if settings.order == 3 else 4, settings.rows_per_worker, n_units
-    with borrowed(shape, dtype) as workspaces:
-        arguments = (
-            *(layout.layers, layout.blocks, layout.max_columns, settings, tilt, workspaces),
-            *(np.zeros(2, np.int64), record),
-        )
+    shapes = worker_shapes(settings, n_units, layout.max_columns)
+    sizes = [n_workers * math.prod(shape) for shape in shapes]
+    with borrowed((sum(sizes),), dtype) as memory:
+        parts = np.split(memory, np.cumsum(sizes[:-1]))
+        parts = [p.reshape(n_workers, *shape) for p, shape in zip(parts, shapes, strict=True)]
+        slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
+        queue, workers = np.zeros(2, np.int64), ActiveRows(slots, *parts)
+        arguments = layout.layers, layout.blocks, settings, tilt, workers, queue, record
         in_parallel(solve_rows, arguments, n_workers)
+    if tilt.precision.any():
+        record.state[3] += tilt.precision
     return n_workers
 
 
 def _log_partition(model, layout, record, tilt, order, n_workers):
     """Log-partition of every row; rows where it is not finite are marked as diverged."""
-    values = np.zeros(len(record.status))
-    arguments = layout.layers, record.state, order, tilt, np.zeros(1, np.int64), values
-    in_parallel(log_partition_of_rows, arguments, n_workers)
+    values = log_partition_of_rows(model, layout, record.state, order, tilt, n_workers)
     record.status[~np.isfinite(values)] = DIVERGED
-    if tilt.clamped.size:
+    if tilt.clamped.any():
         values += _clamped_terms(model, layout, record, tilt)
     values[record.status == DIVERGED] = -np.inf
     return values
@@ -219,11 +234,7 @@ def _clamped_terms(model, layout, record, tilt):
     """Terms of the clamped units in the log-partition: their priors and external tilts."""
     clamped = np.broadcast_to(tilt.clamped, record.state[0].shape)
     x = record.state[0].astype(np.float64)
-    terms = np.zeros(x.shape)
-    if tilt.field.size:
-        terms += tilt.field * x
-    if tilt.precision.size:
-        terms -= tilt.precision * x * x / 2
+    terms = tilt.field * x - tilt.precision * x * x / 2
     for prior, units in zip(model.layers, layout.bounds, strict=True):
         if clamped[:, units].any():
             if not has_log_prob(prior):

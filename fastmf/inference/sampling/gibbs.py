@@ -6,6 +6,7 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import layout_of
 from fastmf.kernels.gibbs import TASK_ROWS, TwoValuedLayer
 from fastmf.kernels.gibbs import gibbs as gibbs_kernel
+from fastmf.kernels.product import product_address
 from fastmf.priors._domain import two_values
 from fastmf.priors._protocol import sample
 
@@ -38,13 +39,13 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
         queue = np.zeros(1, np.int64)
         work = 2 * n_sweeps * len(v) * model.weights.size
         n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
+        table = layout_of(model, 1, "blocked").layers
         layers = [
-            TwoValuedLayer(prior, layer.couplings, *pair)
-            for prior, layer, pair in zip(
-                model.layers, layout_of(model, 1, "blocked").layers, values, strict=True
-            )
+            TwoValuedLayer(units, layer.couplings, *map(float, pair))
+            for units, layer, pair in zip(table.units, table.of_model, values, strict=True)
         ]
-        in_parallel(gibbs_kernel, (*layers, seed, n_sweeps, v, h, queue), n_workers)
+        address = product_address(model.dtype)
+        in_parallel(gibbs_kernel, (address, *layers, seed, n_sweeps, v, h, queue), n_workers)
         return v, h
     zero = model.dtype.type(0)
     for _ in range(n_sweeps):

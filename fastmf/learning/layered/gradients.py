@@ -22,7 +22,7 @@ from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field._layout import layout_of
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels import statistics
-from fastmf.kernels.product import empty_panels, fill_panels
+from fastmf.kernels.product import empty_panels, fill_panels, product_address
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
@@ -63,7 +63,8 @@ def pair_averages(weights, terms, n_threads=None):
             lefts[rows] = visible
             fill_panels(hidden, rights[:, rows])
             rights[:, rows] *= dtype.type(scale / len(visible))
-        arguments = lefts, rights, np.array(ends), weights, np.zeros(1, np.int64), out
+        address = product_address(dtype)
+        arguments = address, lefts, rights, np.array(ends), weights, np.zeros(1, np.int64), out
         in_parallel(statistics.pair_averages, arguments, n_workers)
     return out
 
@@ -87,8 +88,9 @@ def conditional_moments(model, X, order=2, n_threads=None):
     b, mean, var = np.empty((3, len(X), weights.shape[1]), model.dtype)
     n_workers = workers_for(len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size, n_threads)
     queue = np.zeros(1, np.int64)
-    hidden = layout_of(model, order, "blocked").layers[1]
-    arguments = hidden.prior, hidden.couplings, X, queue, b, mean, var
+    layers = layout_of(model, order, "blocked").layers
+    couplings, address = layers.of_model[1].couplings, product_address(model.dtype)
+    arguments = layers.units[1], address, couplings, X, queue, b, mean, var
     in_parallel(statistics.conditional_moments, arguments, n_workers)
     return b, mean, var
 

@@ -19,7 +19,7 @@ from scipy.linalg import blas
 
 from fastmf._common.linalg import symmetrize
 from fastmf._threads import computed_once, in_parallel, workers_for
-from fastmf.kernels import pseudo_likelihood as compiled
+from fastmf.kernels import pseudo_likelihood as pl_kernels
 from fastmf.learning.pseudo_likelihood.pair_sums import ProductSums
 
 # Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
@@ -102,12 +102,13 @@ class PseudoLikelihood:
         products = states @ couplings
         value = np.empty(len(states))
         # A tanh and a softplus take the time of some six multiply-adds each.
-        n_tasks = -(-len(states) // compiled.TASK_ROWS)
+        n_tasks = -(-len(states) // pl_kernels.TASK_ROWS)
         n_workers = workers_for(n_tasks, 12 * products.size, self.n_threads)
-        queue = np.zeros(1, np.int64)
+        memory = np.empty((n_workers, 6, pl_kernels.TASK_ROWS * self.n_units))
+        queue = np.zeros(2, np.int64)
         in_parallel(
-            compiled.residuals,
-            (products, field, states, weights, queue, products, value),
+            pl_kernels.residuals,
+            (products, field, states, weights, memory, queue, products, value),
             n_workers,
         )
         return products, value
@@ -265,7 +266,9 @@ class PseudoLikelihood:
         states, residuals = self.rows.states[rows], self._residuals_at(parameters, rows)
         residuals = residuals / np.sqrt(self.weights[rows, None])
         scores = np.empty((len(states), self.n_parameters))
-        n_tasks = -(-len(states) // compiled.TASK_ROWS)
+        n_tasks = -(-len(states) // pl_kernels.TASK_ROWS)
         n_workers = workers_for(n_tasks, 2 * scores.size, self.n_threads)
-        in_parallel(compiled.scores, (states, residuals, np.zeros(1, np.int64), scores), n_workers)
+        in_parallel(
+            pl_kernels.scores, (states, residuals, np.zeros(1, np.int64), scores), n_workers
+        )
         return scores

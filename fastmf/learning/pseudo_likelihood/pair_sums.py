@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
-from fastmf.kernels import pseudo_likelihood as compiled
+from fastmf.kernels import pseudo_likelihood as pl_kernels
 
 # Rows from which tables of four units by four, with 256 entries, take less time than smaller ones.
 _MIN_ROWS_OF_FOUR = 1000
@@ -65,7 +65,7 @@ class ProductSums:
             n_workers = workers_for(len(first), values.size * len(first), self.n_threads)
             queue = np.zeros(1, np.int64)
             arguments = self.codes, n_codes, first, second, values, queue, sums
-            in_parallel(compiled.pair_tables, arguments, n_workers)
+            in_parallel(pl_kernels.pair_tables, arguments, n_workers)
             found = (self._cross_products @ sums).reshape(-1, size, size, n_columns)
             g, h = columns[first][:, :, None], columns[second][:, None, :]
             out[g, h] = found

@@ -6,7 +6,8 @@ import numpy as np
 from scipy import optimize
 
 from fastmf._threads import in_parallel, workers_for
-from fastmf.kernels import pseudo_likelihood as compiled
+from fastmf.kernels import pseudo_likelihood as pl_kernels
+from fastmf.kernels.bslm_types import BSLMData, BSLMSettings, bslm_workspaces
 from fastmf.learning.pseudo_likelihood.coordinates import Coordinates, SeparateCoordinates
 
 MAX_ITER = {"bslm": 10_000, "gradient": 10_000, "lbfgs": 1000}
@@ -52,16 +53,21 @@ def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ITER["bs
     couplings, field = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
     history = np.empty((len(starts), max_iter + 1))
     n_iter = np.zeros(len(starts), np.int64)
-    data = compiled.BSLMData(
-        np.ascontiguousarray(objective.rows.states.T), objective.weights, objective.mean,
-        objective.second, float(objective.total),
+    data = BSLMData(
+        np.ascontiguousarray(objective.rows.states.T),
+        np.ascontiguousarray(objective.rows.states.T.astype(np.int8)), objective.weights,
+        objective.mean, objective.second, float(objective.total),
     )  # fmt: skip
-    settings = compiled.BSLMSettings(
-        float(step), float(l1), float(objective.l2), float(tol), int(max_iter)
-    )
-    arguments = data, settings, np.zeros(1, np.int64), couplings, field, history, n_iter
+    settings = BSLMSettings(
+        float(step), float(l1), float(objective.l2), float(tol), int(max_iter),
+        *pl_kernels.bslm_addresses(),
+    )  # fmt: skip
     work = len(starts) * 100 * objective.rows.states.size * objective.n_units
-    in_parallel(compiled.bslm, arguments, workers_for(len(starts), work, objective.n_threads))
+    n_workers = workers_for(len(starts), work, objective.n_threads)
+    workspaces = bslm_workspaces(n_workers, *data.states.shape)
+    queue = np.zeros(2, np.int64)
+    arguments = data, settings, workspaces, queue, couplings, field, history, n_iter
+    in_parallel(pl_kernels.bslm, arguments, n_workers)
     return [
         Fit(objective.packed(J, h), list(values[1 : abs(n) + 1]), bool(n > 0))
         for J, h, values, n in zip(couplings, field, history, n_iter, strict=True)

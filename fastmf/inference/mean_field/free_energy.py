@@ -1,0 +1,116 @@
+"""The mean-field log-partition (minus the free energy) of given means and variances.
+
+With b and a as in `fastmf.kernels.tap`, before external tilts are added,
+
+    log Z = sum_i [log Z_i(b + field, a + precision) - b m + a (m^2 + v) / 2]
+            + sum_(i,j) [W m_i m_j + W^2 v_i v_j / 2 + W^3 k_i k_j / 6]
+
+where the second sum has each pair once, and its three terms are those of order 1, 2 and 3.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from fastmf._threads import in_parallel, workers_for
+from fastmf.kernels.product import multiply, product_address
+
+# Entries of the arrays of some rows that are taken together, so that they stay in the cache.
+BLOCK_SIZE = 1 << 17
+
+
+def log_partition_of_rows(model, layout, state, order, tilt, n_threads=None):
+    """Mean-field log-partition of each row, and the tilts of its units.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    layout : Layout
+    state : array of shape (4, n_rows, n_units)
+        Mean and variance on entry; on exit also the tilts b and a, external ones included.
+    order : {1, 2, 3}
+    tilt : Tilt
+    n_threads : int or None
+
+    Returns
+    -------
+    float64 array of shape (n_rows,)
+        Clamped units have pair terms only.
+    """
+    n_rows, n_units = state.shape[1:]
+    step = max(1, BLOCK_SIZE // n_units)
+    starts, out = deque(range(0, n_rows, step)), np.empty(n_rows)
+
+    def take_blocks():
+        while True:
+            try:
+                first = starts.popleft()
+            except IndexError:
+                return
+            rows = slice(first, first + step)
+            here = tilt._make(part[rows] if len(part) > 1 else part for part in tilt)
+            with np.errstate(invalid="ignore", over="ignore"):
+                out[rows] = _of_block(model, layout, state[:, rows], order, here)
+
+    n_workers = workers_for(len(starts), 100 * n_rows * n_units, n_threads)
+    in_parallel(take_blocks, (), n_workers)
+    return out
+
+
+def _of_block(model, layout, state, order, tilt):
+    mean, var = state[:2]
+    total = np.zeros(len(mean))
+    third = np.empty_like(mean) if order == 3 else None
+    for prior, units in zip(model.layers if order == 3 else (), layout.bounds, strict=False):
+        third[:, units] = prior.third_cumulant(mean[:, units])[0]
+    for layer, prior, units in zip(
+        layout.layers.of_model, model.layers, layout.bounds, strict=True
+    ):
+        m, v, b_layer, a_layer = (part[:, units] for part in state)
+        fields = _products(mean, layer, layer.couplings)
+        a_layer[:] = 0
+        if order >= 2:
+            np.negative(_products(var, layer, layer.squares), out=a_layer)
+        np.multiply(a_layer, m, out=b_layer)
+        b_layer += fields
+        # Half of the pairs' terms and the terms -b m + a (m^2 + v) / 2 of the units, put together.
+        total += _sum(a_layer, v) / 4 - _sum(m, b_layer) / 2
+        if order == 3:
+            cubic = _products(third, layer, layer.cubes)
+            more = cubic * (prior.third_cumulant(m)[1] / 6)
+            total += _sum(third[:, units], cubic) / 12 - _sum(m, more)
+            b_layer += more
+        total += _units_alone(prior, (m, v, b_layer, a_layer), tilt, units)
+    return total
+
+
+def _products(states, layer, packed):
+    """Rows of states times the packed couplings to the units of a layer."""
+    n_panels, _, width = packed.shape
+    out = np.empty((len(states), n_panels * width), states.dtype)
+    queue = np.zeros(1, np.int64)
+    multiply(product_address(states.dtype), states, layer.source, packed, layer.n_units, queue, out)
+    return out[:, : layer.n_units]
+
+
+def _units_alone(prior, state, tilt, units):
+    """Log-partitions of the units; adds their external tilts to b and a.
+
+    Clamped units have none, and their terms -b m + a (m^2 + v) / 2 are taken back.
+    """
+    m, v, b, a = state
+    clamped = np.broadcast_to(tilt.clamped[:, units], m.shape)
+    some = tilt.clamped.any()
+    taken_back = np.where(clamped, a * (m * m + v) / 2 - b * m, 0).sum(1) if some else 0
+    for natural, external in ((b, tilt.field), (a, tilt.precision)):
+        if external.any():
+            natural += external[:, units]
+    own = prior.log_partition(b, a)
+    if some:
+        own = np.where(clamped, 0, own)
+    return own.sum(1, dtype=np.float64) - taken_back
+
+
+def _sum(x, y):
+    """Sums over the units of each row, in double precision."""
+    return np.einsum("ij,ij->i", x, y, dtype=np.float64)

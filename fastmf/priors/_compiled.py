@@ -1,0 +1,357 @@
+"""The functions of unit priors that kernels call by address, and the tables with the addresses.
+
+For the units `start`, `start + 1`, ... of a layer, as many as there are tilts or means,
+
+    moments(parameters, start, b, a, mean, var)               fill in the tilted moments
+    log_partition(parameters, start, b, a, out)               fill in the log-partitions
+    third_cumulants(parameters, start, mean, cumulant, derivative)
+
+where `parameters` is the address of an array with the addresses of the prior's fields. A table of
+units holds that address and those of the functions. Kernels call them through `tilted_moments`,
+`tilted_log_partition` and `third_cumulants` below, whatever kind of units there are.
+"""
+
+import ctypes
+import functools
+import itertools
+from functools import cache
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.core.errors import TypingError
+from numba.extending import intrinsic
+
+from fastmf import _cache
+from fastmf._numba import (
+    REORDER,
+    address_of,
+    array_at,
+    call,
+    calls,
+    compile_methods,
+    fetch_and_increment,
+    kernel,
+    unit,
+    view,
+    widest_vectors,
+)
+from fastmf._threads import in_parallel, workers_for
+from fastmf.priors._protocol import is_concatenated, n_units, offers, precomputed, with_arrays
+
+compile_methods("log_partition", "moments")
+compile_methods("third_cumulant", tilted=False)
+
+# The entries of a table of units; the address of a function that was not asked for is 0.
+PARAMETERS, MOMENTS, LOG_PARTITION, THIRD_CUMULANTS = range(4)
+FUNCTIONS = {
+    "moments": MOMENTS,
+    "log_partition": LOG_PARTITION,
+    "third_cumulants": THIRD_CUMULANTS,
+}
+# The number of the unit after a part, in the table of parts of a concatenated prior.
+END = len(FUNCTIONS) + 1
+
+
+class AddressTable(np.ndarray):
+    """An int64 array of addresses, which keeps alive what they point to.
+
+    Parameters
+    ----------
+    entries : nested list of int
+    owners : object
+        What owns the memory; it is the attribute `owners` of the table.
+    """
+
+    def __new__(cls, entries, owners):
+        table = np.array(entries, dtype=np.int64).view(cls)
+        table.owners = owners
+        return table
+
+    def __array_finalize__(self, whole):
+        self.owners = getattr(whole, "owners", None)
+
+
+# --- inside kernels -------------------------------------------------------------------------------
+
+
+@calls(MOMENTS, PARAMETERS)
+def tilted_moments(units, start, b, a, mean, var):
+    """Fill `mean` and `var` for the units `start`, `start + 1`, ... tilted by `b` and `a`."""
+    call(units[MOMENTS], (units[PARAMETERS], start, b, a, mean, var))
+
+
+@calls(LOG_PARTITION, PARAMETERS)
+def tilted_log_partition(units, start, b, a, out):
+    """Fill in the log-partitions of the units `start`, `start + 1`, ... tilted by `b` and `a`."""
+    call(units[LOG_PARTITION], (units[PARAMETERS], start, b, a, out))
+
+
+@calls(THIRD_CUMULANTS, PARAMETERS)
+def third_cumulants(units, start, mean, cumulant, derivative):
+    """Fill third cumulants of the units `start`, ... as functions of the means, and derivatives."""
+    call(units[THIRD_CUMULANTS], (units[PARAMETERS], start, mean, cumulant, derivative))
+
+
+# --- functions of one class of units --------------------------------------------------------------
+
+
+def moments_one_by_one(prior, start, b, a, mean, var):
+    """The moments of each unit, by the prior's own method."""
+    for i in range(b.shape[0]):
+        mean[i], var[i] = unit(prior, start + i).moments(b[i], a[i])
+
+
+def _log_partition_one_by_one(prior, start, b, a, out):
+    for i in range(b.shape[0]):
+        out[i] = unit(prior, start + i).log_partition(b[i], a[i])
+
+
+def _third_cumulants_one_by_one(prior, start, mean, cumulant, derivative):
+    for i in range(mean.shape[0]):
+        cumulant[i], derivative[i] = unit(prior, start + i).third_cumulant(mean[i])
+
+
+def _fields(class_, dtypes):
+    """Function for kernels: the prior with n units whose fields' addresses are at an address."""
+
+    def fields(parameters, n):
+        address = ctypes.c_int64.from_address(int(parameters))
+        addresses = np.ctypeslib.as_array(ctypes.pointer(address), (len(dtypes),))
+        return class_._make(
+            view(a, (n,), np.empty(0, dtype)) for a, dtype in zip(addresses, dtypes, strict=True)
+        )
+
+    if numba.config.DISABLE_JIT:
+        return fields
+    arrays = [types.Array(numba.from_dtype(dtype), 1, "C") for dtype in dtypes]
+    prior = types.NamedTuple(arrays, class_)
+
+    @intrinsic
+    def emitted_fields(typing_context, parameters, n):
+        def generate(context, builder, signature, values):
+            pointer = builder.inttoptr(values[0], context.get_value_type(types.int64).as_pointer())
+            fields = []
+            for k, type_ in enumerate(arrays):
+                entry = builder.gep(pointer, [context.get_constant(types.intp, k)])
+                fields.append(array_at(context, builder, type_, builder.load(entry), [values[1]]))
+            return context.make_tuple(builder, prior, fields)
+
+        return prior(types.int64, types.intp), generate
+
+    return emitted_fields
+
+
+@cache
+def _address(class_, name, dtype, field_dtypes):
+    """Address of a function of one class of units, for tilts and fields of these types."""
+    fields = _fields(class_, field_dtypes)
+    key = _cache.name_of(class_)
+    key = key and f"{key}-{dtype}-{'-'.join(map(str, field_dtypes))}"
+    at_once = f"{name}_of_units"
+    own = offers(class_, at_once, of=name)
+    fill = kernel(getattr(class_, at_once) if own else _ONE_BY_ONE[name], merged=True)
+    try:
+        return address_of(_FACTORIES[name](fields, fill, key), *_signature(name, dtype))
+    except TypingError as error:
+        raise TypeError(
+            f"no code can be compiled for units of {class_.__name__}: the methods of a prior of "
+            "one's own must keep to what Numba knows, such as the functions of NumPy and "
+            "fastmf.special."
+        ) from error
+
+
+def _signature(name, dtype):
+    """Numba types of the arguments of a function of units."""
+    vector = types.Array(numba.from_dtype(dtype), 1, "C")
+    return types.int64, types.int64, *[vector] * (4 if name == "moments" else 3)
+
+
+def _moments(fields, fill, key):
+    @kernel(by_address=True, name=key)
+    def moments(parameters, start, b, a, mean, var):
+        widest_vectors()
+        fill(fields(parameters, start + b.shape[0]), start, b, a, mean, var)
+
+    return moments
+
+
+def _log_partition(fields, fill, key):
+    @kernel(by_address=True, fastmath=REORDER, name=key)
+    def log_partition(parameters, start, b, a, out):
+        widest_vectors()
+        fill(fields(parameters, start + b.shape[0]), start, b, a, out)
+
+    return log_partition
+
+
+def _third_cumulants(fields, fill, key):
+    @kernel(by_address=True, name=key)
+    def third_cumulants(parameters, start, mean, cumulant, derivative):
+        fill(fields(parameters, start + mean.shape[0]), start, mean, cumulant, derivative)
+
+    return third_cumulants
+
+
+_ONE_BY_ONE = {
+    "moments": moments_one_by_one,
+    "log_partition": _log_partition_one_by_one,
+    "third_cumulants": _third_cumulants_one_by_one,
+}
+_FACTORIES = {
+    "moments": _moments,
+    "log_partition": _log_partition,
+    "third_cumulants": _third_cumulants,
+}
+
+
+# --- several kinds of units in one layer ----------------------------------------------------------
+
+
+@kernel(merged=True)
+def _parts(parameters):
+    """The table of parts of a concatenated prior: the entries of each, and where it ends."""
+    n_parts = view(parameters, (1,), _NUMBERS)[0]
+    return view(parameters + 8, (n_parts, END + 1), _NUMBERS)
+
+
+@kernel(by_address=True)
+def _moments_of_parts(parameters, start, b, a, mean, var):
+    parts, first = _parts(parameters), np.int64(0)
+    for k in range(parts.shape[0]):
+        begin, end = max(first, start), min(parts[k, END], start + b.shape[0])
+        if begin < end:
+            i, j = begin - start, end - start
+            tilted_moments(parts[k], begin - first, b[i:j], a[i:j], mean[i:j], var[i:j])
+        first = parts[k, END]
+
+
+@kernel(by_address=True)
+def _log_partition_of_parts(parameters, start, b, a, out):
+    parts, first = _parts(parameters), np.int64(0)
+    for k in range(parts.shape[0]):
+        begin, end = max(first, start), min(parts[k, END], start + b.shape[0])
+        if begin < end:
+            i, j = begin - start, end - start
+            tilted_log_partition(parts[k], begin - first, b[i:j], a[i:j], out[i:j])
+        first = parts[k, END]
+
+
+_NUMBERS = np.empty(0, np.int64)
+_OF_PARTS = {"moments": _moments_of_parts, "log_partition": _log_partition_of_parts}
+
+
+# --- tables of units ------------------------------------------------------------------------------
+
+
+class Units(AddressTable):
+    """What kernels need to know of the units of a layer: see the entries above."""
+
+    @property
+    def prior(self):
+        """The prior that the table describes, in the form that kernels tilt."""
+        return self.owners[0]
+
+
+def units_of(prior, dtype, names=("moments",)):
+    """The table of a prior's units, with the functions of these names compiled.
+
+    Parameters
+    ----------
+    prior : unit prior
+    dtype : numpy dtype
+        Of tilts and moments.
+    names : tuple of str
+        Of "moments", "log_partition" and "third_cumulants".
+
+    Raises
+    ------
+    TypeError
+        If Numba cannot compile the methods of a user's own prior.
+    """
+    prior, dtype = precomputed(prior), np.dtype(dtype)
+    if is_concatenated(prior):
+        parts = [units_of(part, dtype, names) for part in prior.parts]
+        ends = np.cumsum([n_units(part) for part in prior.parts])
+        rows = [[*part, end] for part, end in zip(parts, ends, strict=True)]
+        parameters = AddressTable([len(parts), *itertools.chain(*rows)], parts)
+        addresses = [address_of(_OF_PARTS[name], *_signature(name, dtype)) for name in names]
+    else:
+        fields = [np.ascontiguousarray(field) for field in with_arrays(prior)]
+        parameters = AddressTable([field.ctypes.data for field in fields], fields)
+        dtypes = tuple(field.dtype for field in fields)
+        addresses = [_address(type(prior), name, dtype, dtypes) for name in names]
+    entries = [parameters.ctypes.data, 0, 0, 0]
+    for name, address in zip(names, addresses, strict=True):
+        entries[FUNCTIONS[name]] = address
+    return Units(entries, (prior, parameters))
+
+
+# --- public methods on large arrays ---------------------------------------------------------------
+
+# From so many units on NumPy takes longer than to load compiled code.
+LARGE = 1 << 15
+# Units of one task of a thread.
+TASK_UNITS = 1 << 12
+
+
+@kernel
+def _fill_rows(units, moments, b, a, queue, out):
+    """Moments, or log-partitions, of rows of units.
+
+    Parameters
+    ----------
+    units : Units
+    moments : bool
+    b : array of shape (n_rows, n_units)
+    a : array of shape (n_rows, n_units) or (1, n_units)
+    queue : int64 array of shape (1,)
+    out : array of shape (2, n_rows, n_units), or (1, n_rows, n_units)
+    """
+    n_rows, n_units = b.shape
+    n_tasks = -(-n_units // TASK_UNITS)
+    task = fetch_and_increment(queue)
+    while task < n_rows * n_tasks:
+        row, start = task // n_tasks, task % n_tasks * TASK_UNITS
+        here = slice(start, min(start + TASK_UNITS, n_units))
+        b_row, a_row = b[row, here], a[min(row, a.shape[0] - 1), here]
+        if moments:
+            tilted_moments(units, start, b_row, a_row, out[0, row, here], out[1, row, here])
+        else:
+            tilted_log_partition(units, start, b_row, a_row, out[0, row, here])
+        task = fetch_and_increment(queue)
+
+
+def compiled_if_large(class_, name):
+    """The method "moments" or "log_partition" of a class, which calls kernels for large arrays."""
+    method = getattr(class_, name)
+
+    @functools.wraps(method)  # kernels compile the wrapped method
+    def of_arrays(self, b, a):
+        if type(self) is not class_ or not _suits(self, b, a):
+            return method(self, b, a)
+        shape, n_units = b.shape, b.shape[-1]
+        b = np.ascontiguousarray(b).reshape(-1, n_units)
+        a = np.asarray(a, b.dtype)
+        a = np.ascontiguousarray(np.broadcast_to(a, (1, n_units) if a.ndim < 2 else shape))
+        alike = self._make(np.broadcast_to(f, (n_units,)) for f in self)
+        units = units_of(alike, b.dtype, (name,))
+        out = np.empty((2 if name == "moments" else 1, *b.shape), b.dtype)
+        arguments = units, name == "moments", b, a.reshape(-1, n_units), np.zeros(1, np.int64), out
+        in_parallel(_fill_rows, arguments, workers_for(b.size // TASK_UNITS + 1, 100 * b.size))
+        out = out.reshape(-1, *shape)
+        return tuple(out) if name == "moments" else out[0]
+
+    return of_arrays
+
+
+def _suits(prior, b, a):
+    """Whether tilts are many, and as kernels take them."""
+    if not isinstance(b, np.ndarray) or b.size < LARGE or numba.config.DISABLE_JIT:
+        return False
+    dtypes = {b.dtype, *(np.asarray(field).dtype for field in prior)}
+    dtypes |= {a.dtype} if isinstance(a, np.ndarray | np.generic) else set()
+    shapes_suit = len(prior[0]) in (1, b.shape[-1]) and (
+        np.ndim(a) == 0 or (np.shape(a)[-1:] == b.shape[-1:] and np.ndim(a) <= b.ndim)
+    )
+    return len(dtypes) == 1 and b.dtype in (np.float32, np.float64) and shapes_suit
