@@ -8,15 +8,13 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
-import numba
 import numpy as np
 import pytest
 import threadpoolctl
 from everywhere import solution
 
 import fastmf as mf
-from fastmf._numba import kernel
-from fastmf._threads import MIN_THREADED_ORDER, _blas, computed_once, in_parallel, one_blas_thread
+from fastmf._threads import MIN_THREADED_ORDER, _blas, computed_once, one_blas_thread
 
 TIMEOUT = 120
 
@@ -119,17 +117,6 @@ def test_one_thread_of_openmp(expected, tmp_path):
     assert found.returncode == 0, found.stderr
     with np.load(tmp_path / "numbers.npz") as numbers:
         assert {name: array.tobytes() for name, array in numbers.items()} == expected
-
-
-@kernel
-def stuck(x):
-    return x.no_such_attribute
-
-
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
-def test_priors_that_do_not_compile_are_a_type_error():
-    with pytest.raises(TypeError, match="what Numba knows"):
-        in_parallel(stuck, (np.zeros(3),), 1)
 
 
 def blas_threads():

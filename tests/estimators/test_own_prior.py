@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.priors import _protocol
+from fastmf.priors import _registry
 from fastmf.special import exp, log
 
 
@@ -31,7 +31,7 @@ class ThreeLevels(NamedTuple):
 
 
 def test_it_is_learned_resumed_and_saved(tmp_path, monkeypatch):
-    monkeypatch.setitem(_protocol.USER_REGISTRY, "ThreeLevels", ThreeLevels)
+    monkeypatch.setitem(_registry.USER_REGISTRY, "ThreeLevels", ThreeLevels)
     rng = np.random.default_rng(0)
     X = rng.choice([-1.0, 0.0, 1.0], size=(200, 4), p=[0.1, 0.3, 0.6])
     X[:, 1] = X[:, 0]

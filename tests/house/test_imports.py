@@ -13,12 +13,14 @@ PACKAGE = Path(fastmf.__file__).parent
 # Part of the package -> the parts it may import. An arrow is enough: what can be reached by arrows
 # may be imported too, except from `reference`, which must not meet what it is there to check.
 ARROWS = {
-    "_numba": (),
+    "_cache": (),
+    "_compilation": ("_cache",),
+    "_numba": ("_cache", "_compilation"),
     "_threads": (),
     "_common": (),
     "_outcomes": (),
     "special": ("_numba",),
-    "priors": ("special",),
+    "priors": ("special", "_threads"),
     "kernels": ("priors", "_outcomes"),
     "models": ("priors",),
     "inference": ("kernels", "models", "_common", "_threads"),

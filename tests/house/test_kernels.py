@@ -10,7 +10,7 @@ import fastmf
 
 PACKAGE = Path(fastmf.__file__).parent
 
-# The files whose text names the cache folder: see `fastmf._numba._fingerprint`.
+# The files whose text names the cache folder: see `fastmf._cache._fingerprint`.
 WATCHED = {"_numba.py", "special.py", "priors", "kernels"}
 
 
@@ -28,7 +28,8 @@ def functions(path, wanted=lambda node: True):
 def is_kernel(node):
     """Whether a function is compiled for use from outside, not only by other kernels."""
     decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
-    return any(re.match(r"kernel(?!.*\bin(ner|line)=True)", d) for d in decorators)
+    within = r"\b(inner|inline|merged|by_address)=True"
+    return any(re.match(rf"kernel(?!.*{within})", d) for d in decorators)
 
 
 def lonely(package):
@@ -51,7 +52,16 @@ def unwatched(package):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         names |= {node.name for node in ast.walk(tree) if isinstance(node, ast.alias)}
-        if names & {"njit", "jit", "vectorize", "guvectorize", "overload", "kernel"}:
+        if names & {
+            "njit",
+            "jit",
+            "vectorize",
+            "guvectorize",
+            "overload",
+            "intrinsic",
+            "emitted",
+            "kernel",
+        }:
             yield str(path.relative_to(package))
 
 
@@ -80,6 +90,8 @@ def test_a_lonely_kernel_is_found(tmp_path, reference, n_lonely):
         "@kernel\ndef sweep(mean, var): pass\n"
         "@kernel(fastmath=REORDER)\ndef residual(mean, tol=1e-8): pass\n"
         "@kernel(inner=True)\ndef _helper(x): pass\n"
+        "@kernel(by_address=True, fastmath=REORDER)\ndef _update(x): pass\n"
+        "@kernel(merged=True)\ndef load_row(x): pass\n"
         "def prepare(x): pass\n"
     )
     if reference is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fastmf
-from fastmf.priors._protocol import REGISTRY
+from fastmf.priors._registry import REGISTRY
 
 PACKAGE = Path(fastmf.__file__).parent
 

@@ -19,6 +19,7 @@ FAMILIES = (
     "belief_propagation",
     "linear_model",
     "local_search",
+    "product",
     "pseudo_likelihood",
     "relaxed_bp",
     "sequential",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf.kernels.annealed import AnnealedPath
-from fastmf.kernels.product import pack
+from fastmf.kernels.product import pack, product_address
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, rbm
 
@@ -15,7 +15,7 @@ def annealed_arguments(size, dtype, rows=None, *, betas=(0, 0.25, 0.5, 0.75, 1))
     rng = np.random.default_rng(3)
     bases = [rng.normal(size=n).astype(dtype) for n in model.weights.shape]
     shifts = [prior.field - base for prior, base in zip(model.layers, bases, strict=True)]
-    path = AnnealedPath(*shifts, *bases, np.array(betas, float))
+    path = AnnealedPath(*shifts, *bases, np.array(betas, float), product_address(dtype))
     return (
         *(pack(model.weights), pack(model.transposed), path),
         *(np.uint64(7), v, np.zeros((len(v), size.n_hidden), dtype)),

@@ -48,7 +48,7 @@ def shared_arguments(size, dtype, rows=None, status=RUNNING, **options):
     workspaces.beliefs[0, :2] = sigmoid_pair(record.hidden[0])
     workspaces.beliefs[0, 2] = record.hidden[0]
     workspaces.message_sums[0, :, : size.n_hidden] = rng.normal(size=size.n_hidden)
-    return settings, problem, messages, record, workspaces, queue[:1]
+    return settings, problem, messages, record, workspaces, queue
 
 
 def conclusion_arguments(*arguments, **options):
@@ -64,9 +64,10 @@ def pair_arguments(size, dtype, rows=None, mean=False):
     rng = np.random.default_rng(8)
     messages[:] = problem.exponentials ** rng.random(problem.exponentials.shape).astype(dtype)
     record.visible[:] = rng.normal(size=size.n_visible)
-    scales = np.full(len(messages), 0.5)
+    scales = 0.5 * sigmoid_pair(record.visible)[0].astype(dtype)
+    beliefs = np.stack(sigmoid_pair(record.hidden)).astype(dtype)
     out = np.zeros((1, *messages.shape[1:]) if mean else messages.shape, dtype)
-    return problem, messages, record, scales, queue[:1], out
+    return problem, messages, beliefs, scales, queue[:1], out
 
 
 def exponential_arguments(size, dtype, rows=None):

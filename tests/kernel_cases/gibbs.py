@@ -3,7 +3,8 @@
 import numpy as np
 
 from fastmf.kernels.gibbs import TwoValuedLayer
-from fastmf.kernels.product import pack
+from fastmf.kernels.product import pack, product_address
+from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, rbm
 
@@ -13,15 +14,19 @@ def gibbs_arguments(size, dtype, rows=None, *, n_sweeps=3):
     model = rbm(size, dtype)
     v = data(model, size.n_rows)[chosen(rows, size.n_rows)]
     matrices = pack(model.transposed), pack(model.weights)
+    layers = (
+        TwoValuedLayer(units_of(p, dtype), w, *p.support)
+        for p, w in zip(model.layers, matrices, strict=True)
+    )
     return (
-        *(TwoValuedLayer(p, w, *p.support) for p, w in zip(model.layers, matrices, strict=True)),
+        *(product_address(dtype), *layers),
         *(np.uint64(7), n_sweeps, v, np.zeros((len(v), size.n_hidden), dtype)),
         np.zeros(1, np.int64),
     )
 
 
 def _chains(arguments):
-    return {"v": arguments[4], "h": arguments[5]}
+    return {"v": arguments[5], "h": arguments[6]}
 
 
 CASES = [

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf.kernels.product import product_address
 from kernel_cases.case import Case, chosen
 
 CLOSE = {"float64": 1e-10, "float32": 1e-10}
@@ -19,7 +20,8 @@ def covariance_arguments(size, dtype, rows=None):
     rng, X = design(size, dtype)
     X, scale = X[chosen(rows, len(X))], rng.gamma(2.0, size=X.shape[1])
     X.flags.writeable = False  # like that of a model
-    return X, scale, np.zeros(1, np.int64), np.full((3, len(X), len(X)), np.nan)
+    sums = np.full((3, len(X), len(X)), np.nan)
+    return product_address(float), X, scale, np.zeros(1, np.int64), sums
 
 
 def covariance_results(arguments):
@@ -36,13 +38,14 @@ def whitened_arguments(size, dtype, rows=None):
     X = np.ascontiguousarray(X[:, chosen(rows, X.shape[1])])
     X.flags.writeable = False
     z, offset = rng.normal(size=n), rng.normal(size=k)
-    return X, whiten, directions, z, offset, np.zeros(1, np.int64), *np.zeros((2, X.shape[1]))
+    address, queue = product_address(float), np.zeros(1, np.int64)
+    return address, X, whiten, directions, z, offset, queue, np.zeros((2, X.shape[1]))
 
 
 CASES = [
     Case("linear_model.data_covariance", "three_shares", covariance_arguments, covariance_results,
          CLOSE, large=True, any_rows=False),
     Case("linear_model.whitened_columns", "with_directions", whitened_arguments,
-         lambda arguments: dict(zip(("squares", "products"), arguments[-2:], strict=True)), CLOSE,
+         lambda arguments: dict(zip(("squares", "products"), arguments[-1], strict=True)), CLOSE,
          large=True),
 ]  # fmt: skip

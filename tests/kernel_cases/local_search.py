@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf.kernels.bp_types import BPProblem
+from fastmf.kernels.local_search import ClimbSettings
 from kernel_cases.case import Case, chosen, with_options
 
 
@@ -19,7 +20,9 @@ def climb_arguments(size, dtype, rows=None, joint=False):
     fields = visible_field.astype(dtype), hidden_field.astype(dtype)
     problem = BPProblem(weights, exponentials, weights.sum(1), *fields)
     outcome = visible, np.zeros(len(rows)), np.zeros(len(rows), bool)
-    return joint, problem, max_factors, *outcome, np.zeros(1, np.int64)
+    settings = ClimbSettings(joint, max_factors, 1 + abs(weights).sum(1))
+    workspaces = np.empty((8, 3, size.n_hidden))
+    return settings, problem, workspaces, *outcome, np.zeros(2, np.int64)
 
 
 def of_climb(arguments):

@@ -3,17 +3,17 @@
 import numpy as np
 
 from fastmf._numba import fetch_and_increment, kernel
-from fastmf.priors._protocol import tilted_moments
+from fastmf.priors._compiled import tilted_moments, units_of
 
 
-@kernel
-def moments_of_rows(prior, b, a, mean, var, queue):
+@kernel(name=None)
+def moments_of_rows(units, b, a, mean, var, queue):
     """Means and variances of rows of tilted units, computed as `tap` computes them."""
     while True:
         row = fetch_and_increment(queue)
         if row >= b.shape[0]:
             break
-        tilted_moments(prior, 0, b[row], a[row], mean[row], var[row])
+        tilted_moments(units, 0, b[row], a[row], mean[row], var[row])
 
 
 def moments_arguments(prior, n_rows):
@@ -21,4 +21,4 @@ def moments_arguments(prior, n_rows):
     rng = np.random.default_rng(4)
     shape = n_rows, len(prior[0])
     b, a = rng.normal(size=shape) * 10, rng.normal(size=shape) * 10
-    return prior, b, a, np.zeros(shape), np.zeros(shape), np.zeros(1, np.int64)
+    return units_of(prior, float), b, a, np.zeros(shape), np.zeros(shape), np.zeros(1, np.int64)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fastmf.kernels.pseudo_likelihood import BSLMData, BSLMSettings
+from fastmf.kernels.bslm_types import BSLMData, BSLMSettings, bslm_workspaces
+from fastmf.kernels.pseudo_likelihood import TASK_ROWS, bslm_addresses
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import boltzmann_machine, data
 
@@ -17,7 +18,8 @@ def residual_arguments(size, dtype, rows=None):
     weights = np.random.default_rng(2).random(size.n_rows).astype(dtype)
     return (
         *(products[wanted], machine.prior.field, states[wanted], weights[wanted]),
-        np.zeros(1, np.int64),
+        np.empty((8, 6, TASK_ROWS * products.shape[1]), dtype),
+        np.zeros(2, np.int64),
         *(np.zeros_like(products[wanted]), np.zeros_like(weights[wanted])),
     )
 
@@ -62,9 +64,10 @@ def bslm_arguments(
     mean, second = weights @ states, states.T @ (weights[:, None] * states)
     columns = np.ascontiguousarray(states.T)
     return (
-        BSLMData(columns, weights, mean, second, float(n_data)),
-        BSLMSettings(step, l1, l2, 1e-3, n_iter),
-        np.zeros(1, np.int64),
+        BSLMData(columns, columns.astype(np.int8), weights, mean, second, float(n_data)),
+        BSLMSettings(step, l1, l2, 1e-3, n_iter, *bslm_addresses()),
+        bslm_workspaces(8, *columns.shape),
+        np.zeros(2, np.int64),
         *(upper + upper.transpose(0, 2, 1), field, np.zeros((len(starts), n_iter + 1))),
         np.zeros(len(starts), np.int64),
     )

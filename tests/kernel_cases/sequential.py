@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from fastmf.kernels.product import pack
+from fastmf.kernels.product import pack, product_address
 from fastmf.kernels.sequential import BLOCK
 from fastmf.kernels.sites import SiteSettings
+from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, with_options
 from kernel_cases.sites import machine
 
@@ -40,7 +41,7 @@ def project_arguments(size, dtype, rows=None):
     n_panels, n, width = matrix.shape
     rows = np.full((BLOCK, BLOCK + n_panels * width), 9.0)
     vector = np.concatenate([np.full(BLOCK, 9.0), vector, np.zeros(n_panels * width - n)])
-    return X, 3, matrix, rows, vector
+    return product_address(float), X, 3, matrix, rows, vector
 
 
 def visit_arguments(size, dtype, rows=None, low_rank=True):
@@ -51,7 +52,7 @@ def visit_arguments(size, dtype, rows=None, low_rank=True):
     vector = np.concatenate([X.T @ vector, vector])
     settings = SiteSettings(0.5 + 0 * site[0], 0.1, -np.inf)
     updates = np.full((2, 2 * BLOCK), 9.0)
-    return prior, settings, START, low_rank, rows, vector, site, updates
+    return units_of(prior, float), settings, START, low_rank, rows, vector, site, updates
 
 
 def visit_results(arguments):
@@ -68,12 +69,12 @@ def downdate_arguments(size, dtype, rows=None):
     n_panels, n, width = matrix.shape
     rows = np.zeros((BLOCK, BLOCK + n_panels * width))
     rows[:, : BLOCK + n] = rng.normal(size=(BLOCK, BLOCK + n))
-    return rows, rng.normal(size=BLOCK), matrix
+    return product_address(float), rows, rng.normal(size=BLOCK), matrix
 
 
 CASES = [
     Case("sequential.project_block", "few_rows", project_arguments,
-         lambda arguments: {"rows": arguments[3][None], "vector": arguments[4][None]}, CLOSE,
+         lambda arguments: {"rows": arguments[4][None], "vector": arguments[5][None]}, CLOSE,
          large=True, dtypes=("float64",)),
     *(
         Case("sequential.visit_block", name, with_options(visit_arguments, low_rank=low_rank),
@@ -81,5 +82,5 @@ CASES = [
         for name, low_rank in (("covariance", False), ("data_covariance", True))
     ),
     Case("sequential.downdate", "few_rows", downdate_arguments,
-         lambda arguments: {"matrix": arguments[2][None]}, CLOSE, large=True, dtypes=("float64",)),
+         lambda arguments: {"matrix": arguments[3][None]}, CLOSE, large=True, dtypes=("float64",)),
 ]  # fmt: skip

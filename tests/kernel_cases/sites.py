@@ -4,9 +4,15 @@ import numpy as np
 
 from fastmf.kernels.sites import SiteSettings
 from fastmf.priors import GaussBernoulli
+from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, chosen, with_options
 
 CLOSE = {"float64": 1e-10}
+
+
+def table(prior):
+    """The table of the prior's units."""
+    return units_of(prior, float, ("moments", "log_partition"))
 
 
 def machine(size, rows):
@@ -25,14 +31,15 @@ def machine(size, rows):
 def tilt_arguments(size, dtype, rows=None):
     """Arguments of `tilt_sites`."""
     prior, gaussian, _ = machine(size, rows)
-    return prior, 4 * gaussian, np.zeros(1, np.int64), np.zeros_like(gaussian), gaussian[0] * 0
+    filled = np.zeros_like(gaussian), gaussian[0] * 0
+    return table(prior), 4 * gaussian, np.zeros(1, np.int64), *filled
 
 
 def match_arguments(size, dtype, rows=None, min_precision=-np.inf):
     """Arguments of `match_sites`."""
     prior, gaussian, site = machine(size, rows)
     return (
-        prior,
+        table(prior),
         SiteSettings(0.5 + 0 * site[0], 0.3, min_precision),
         gaussian,
         site,
@@ -47,7 +54,7 @@ def cavity_arguments(size, dtype, rows=None):
     tilt = np.stack([gaussian[0] / 2, gaussian[1] * 4])
     wanted = np.stack(prior.moments(*tilt))
     cavity = np.stack([0.5 * tilt[0], tilt[1] * 1.5])
-    return prior, 0.5 + 0 * site[0], wanted, np.zeros(1, np.int64), cavity, 0 * site[0]
+    return table(prior), 0.5 + 0 * site[0], wanted, np.zeros(1, np.int64), cavity, 0 * site[0]
 
 
 CASES = [

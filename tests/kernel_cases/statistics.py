@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fastmf.kernels.product import pack
+from fastmf.kernels.product import pack, product_address
+from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, rbm
 
@@ -12,7 +13,10 @@ def conditional_arguments(size, dtype, rows=None):
     model = rbm(size, dtype)
     states = data(model, size.n_rows)[chosen(rows, size.n_rows)]
     filled = np.zeros((3, len(states), size.n_hidden), dtype)
-    return model.hidden, pack(model.weights), states, np.zeros(1, np.int64), *filled
+    return (
+        *(units_of(model.hidden, dtype), product_address(dtype), pack(model.weights), states),
+        *(np.zeros(1, np.int64), *filled),
+    )
 
 
 def pair_arguments(size, dtype, rows=None):
@@ -25,7 +29,8 @@ def pair_arguments(size, dtype, rows=None):
     weights = np.array(model.weights[units])
     weights.flags.writeable = False  # like a model's
     return (
-        *(np.ascontiguousarray(lefts), pack(rights / rights.dtype.type(size.n_rows)), ends),
+        *(product_address(dtype), np.ascontiguousarray(lefts)),
+        *(pack(rights / rights.dtype.type(size.n_rows)), ends),
         *(weights, np.zeros(1, np.int64), np.zeros_like(weights)),
     )
 

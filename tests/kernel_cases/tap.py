@@ -1,9 +1,11 @@
-"""Cases of `tap` and `free_energy`."""
+"""Cases of `tap`."""
 
 import numpy as np
 
 from fastmf.inference.mean_field._layout import Layout
 from fastmf.kernels.mean_field_types import MeanFieldRecord, TapSettings, Tilt
+from fastmf.kernels.tap import update_address
+from fastmf.kernels.tap_rows import SLOT_SIZE, ActiveRows, worker_shapes
 from kernel_cases.case import Case, chosen, with_options
 from kernel_cases.machines import boltzmann_machine, data, rbm
 
@@ -26,14 +28,15 @@ def _tilt(layout, size, dtype, tilted, clamped, rows):
     parts = []
     for part, wanted in zip(whole, (tilted, tilted, clamped), strict=True):
         kind = bool if part.dtype == bool else dtype
-        parts.append(part[rows if wanted else slice(0)].astype(kind))
+        part = part[rows] if wanted else np.zeros((1, layout.n_units))
+        parts.append(part.astype(kind))
     if tilted == "alike":
         parts[:2] = (part[:1] for part in (whole[0].astype(dtype), whole[1].astype(dtype)))
     return Tilt(*parts)
 
 
 # No test or benchmark has more workers.
-N_WORKSPACES = 16
+N_WORKERS = 16
 
 
 def tap_arguments(
@@ -54,12 +57,6 @@ def tap_arguments(
     options = {**OPTIONS, **options}
     layout = Layout(model, options["order"], schedule)
     rows = chosen(rows, size.n_rows)
-    limits = np.finfo(dtype)
-    settings = TapSettings(
-        **options,
-        one_by_one=layout.one_by_one,
-        resolution=float(limits.eps),
-    )
     record = MeanFieldRecord(
         state=np.zeros((4, len(rows), layout.n_units), dtype),
         status=np.zeros(len(rows), np.int64),
@@ -69,22 +66,25 @@ def tap_arguments(
     )
     start = data(model, size.n_rows) if start is None else start
     record.state[0, :, layout.bounds[0]] = start[rows]
+    settings = TapSettings(
+        **options,
+        one_by_one=layout.one_by_one,
+        resolution=float(np.finfo(dtype).eps),
+        zero_variance=True,  # the starts are data
+        update=update_address(dtype),
+    )
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
-    planes = 5 if settings.order == 3 else 4
-    workspaces = np.full(
-        (N_WORKSPACES, planes, settings.rows_per_worker, layout.n_units), np.nan, dtype
-    )
-    queue = np.zeros(2, np.int64)
     return (
-        layout.layers,
-        layout.blocks,
-        layout.max_columns,
-        settings,
-        tilt,
-        workspaces,
-        queue,
-        record,
+        *(layout.layers, layout.blocks, settings, tilt, _workers(layout, settings, dtype)),
+        *(np.zeros(2, np.int64), record),
     )
+
+
+def _workers(layout, settings, dtype):
+    shapes = worker_shapes(settings, layout.n_units, layout.max_columns)
+    slots = np.full((N_WORKERS, 1, settings.rows_per_worker, SLOT_SIZE), np.nan)
+    parts = (np.full((N_WORKERS, *shape), np.nan, dtype) for shape in shapes)
+    return ActiveRows(slots, *parts)
 
 
 def _record(arguments):
@@ -97,40 +97,11 @@ def _record(arguments):
     return found
 
 
-def free_energy_arguments(
-    size, dtype, rows=None, *, machine=rbm, order=2, tilted=False, clamped=False
-):
-    """Arguments of `free_energy`: random states, not fixed points."""
-    model = machine(size, dtype)
-    layout = Layout(model, order, "blocked")
-    rows = chosen(rows, size.n_rows)
-    state = np.zeros((4, size.n_rows, layout.n_units), dtype)
-    rng = np.random.default_rng(3)
-    state[0] = rng.random(state[0].shape)
-    state[1] = state[0] * (1 - state[0])
-    state = np.ascontiguousarray(state[:, rows])
-    tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
-    queue = np.zeros(1, np.int64)
-    return layout.layers, state, order, tilt, queue, np.zeros(len(rows))
-
-
-def _log_partition(arguments):
-    state, out = arguments[1], arguments[-1]
-    return {"log_partition": out, "b": state[2], "a": state[3]}
-
-
 def _tap(name, large=False, dtypes=("float64", "float32"), close=None, **options):
     close = close or {"float64": 1e-9, "float32": 2e-4}
     counts = ("status", "n_iter")
     build = with_options(tap_arguments, **options)
     return Case("tap.tap", name, build, _record, close, counts, large, dtypes=dtypes)
-
-
-def _free_energy(name, large=False, dtypes=("float64", "float32"), **options):
-    build = with_options(free_energy_arguments, **options)
-    close = {"float64": 1e-9, "float32": 1e-3}
-    return Case("free_energy.free_energy", name, build, _log_partition, close, (), large,
-                dtypes=dtypes)  # fmt: skip
 
 
 strong_rbm = with_options(rbm, patterns=0.0, noise=7.0)
@@ -162,9 +133,4 @@ CASES = [
          dtypes=("float64",)),
     _tap("fully_visible_oscillating", machine=strong_boltzmann_machine, dtypes=("float64",),
          close={"float64": 1e-7}),
-    _free_energy("mean_field", order=1),
-    _free_energy("tap", large=True),
-    _free_energy("third_order", order=3),
-    _free_energy("tilted_and_clamped", tilted=True, clamped=True),
-    _free_energy("fully_visible", order=3, **FULLY_VISIBLE),
 ]  # fmt: skip

@@ -3,9 +3,10 @@ import pytest
 
 from fastmf._threads import in_parallel
 from fastmf.kernels.gibbs import TwoValuedLayer, gibbs
-from fastmf.kernels.product import pack
+from fastmf.kernels.product import pack, product_address
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Ising
+from fastmf.priors._compiled import units_of
 from fastmf.reference.gibbs import gibbs as numpy_gibbs
 from fastmf.reference.random import uniforms
 
@@ -20,9 +21,11 @@ def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9):
         hidden(rng.normal(size=6).astype(dtype)),
     )
     v = rng.choice(VALUES[visible], (n_rows, 13)).astype(dtype)
+    units = [units_of(prior, dtype) for prior in model.layers]
     return (
-        TwoValuedLayer(model.visible, pack(model.transposed), *VALUES[visible]),
-        TwoValuedLayer(model.hidden, pack(model.weights), *VALUES[hidden]),
+        product_address(dtype),
+        TwoValuedLayer(units[0], pack(model.transposed), *VALUES[visible]),
+        TwoValuedLayer(units[1], pack(model.weights), *VALUES[hidden]),
         np.uint64(seed), n_sweeps, v, np.zeros((n_rows, 6), dtype), np.zeros(1, np.int64),
     )  # fmt: skip
 
@@ -31,13 +34,13 @@ def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9):
 @pytest.mark.parametrize(("visible", "hidden"), [(Bernoulli, Bernoulli), (Ising, Bernoulli)])
 def test_kernel_and_twin_draw_the_same(visible, hidden, dtype):
     fast, plain = (arguments(visible, hidden, dtype) for _ in range(2))
-    start = fast[4].copy()
+    start = fast[5].copy()
     gibbs(*fast)
     numpy_gibbs(*plain)
-    np.testing.assert_array_equal(fast[4], plain[4])
     np.testing.assert_array_equal(fast[5], plain[5])
-    assert set(np.unique(fast[4])) == set(VALUES[visible])
-    assert (fast[4] != start).any()
+    np.testing.assert_array_equal(fast[6], plain[6])
+    assert set(np.unique(fast[5])) == set(VALUES[visible])
+    assert (fast[5] != start).any()
 
 
 def test_number_of_threads_and_company_do_not_matter():
@@ -47,8 +50,8 @@ def test_number_of_threads_and_company_do_not_matter():
     in_parallel(gibbs, many, 3)
     for case in (one, few):
         gibbs(*case)
-    np.testing.assert_array_equal(many[4], one[4])
-    np.testing.assert_array_equal(many[4][:4], few[4])
+    np.testing.assert_array_equal(many[5], one[5])
+    np.testing.assert_array_equal(many[5][:4], few[5])
 
 
 def test_uniforms_are_uniform_and_uncorrelated():

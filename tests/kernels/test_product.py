@@ -12,14 +12,14 @@ from fastmf.kernels.product import (
     pack,
     panel_width,
     product,
+    product_address,
 )
 from fastmf.reference.product import unpacked
 
 
-@kernel
-def multiply(states, n_rows, source, packed, out, n_columns):
-    for panel in range(packed.shape[0]):
-        product(states, n_rows, source, packed, panel, out, panel * packed.shape[2], n_columns)
+@kernel(name=None)
+def some_rows(address, states, n_rows, source, packed, out, n_columns):
+    product(address, states, n_rows, source, packed, out, n_columns)
 
 
 def run(states, matrix, source=0, n_rows=None):
@@ -27,7 +27,7 @@ def run(states, matrix, source=0, n_rows=None):
     n_rows = len(states) if n_rows is None else n_rows
     # Whatever was there before must not show.
     out = np.full((n_rows + 1, packed.shape[0] * packed.shape[2]), np.nan, matrix.dtype)
-    multiply(states, n_rows, source, packed, out, matrix.shape[1])
+    some_rows(product_address(matrix.dtype), states, n_rows, source, packed, out, matrix.shape[1])
     assert np.isnan(out[n_rows:]).all()
     return out[:n_rows, : matrix.shape[1]]
 

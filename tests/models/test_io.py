@@ -130,7 +130,7 @@ class Own(NamedTuple):
 
 def test_own_prior_is_saved_if_registered(tmp_path, monkeypatch):
     monkeypatch.setattr("fastmf.models._io.USER_REGISTRY", own := {})
-    monkeypatch.setattr("fastmf.priors._protocol.USER_REGISTRY", own)
+    monkeypatch.setattr("fastmf.priors._registry.USER_REGISTRY", own)
     beside = Concatenated(Own(np.array([1.0, 2.0])), Bernoulli(np.zeros(1)))
     model = RBM(np.ones((3, 2)), beside, Own(np.array([3.0, 4.0])))
     with pytest.raises(TypeError, match=r"visible.0: Own cannot be saved.*fastmf\.priors\.reg"):

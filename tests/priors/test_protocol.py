@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 
 import fastmf.priors as priors
 from fastmf._numba import kernel, unit
+from fastmf.priors._compiled import tilted_log_partition, tilted_moments, units_of
 from fastmf.priors._domain import support
 from fastmf.priors._protocol import (
-    REGISTRY,
-    _offers,
     as_dtype,
     contains,
     gradient,
     log_prob_gradient,
     map_parameters,
     n_units,
+    offers,
     parameter_names,
+    precomputed,
     project,
     sample,
     take,
-    tilted_log_partition,
-    tilted_moments,
 )
+from fastmf.priors._registry import REGISTRY
 from fastmf.special import exp, log
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -223,20 +223,26 @@ def test_divergence_is_signalled_by_infinities(prior):
 # --- three ways to run it -------------------------------------------------------------------------
 
 
-@kernel
-def row_moments(prior, start, b, a, mean, var):
-    tilted_moments(prior, start, b, a, mean, var)
+@kernel(name=None)
+def row_moments(units, start, b, a, mean, var):
+    tilted_moments(units, start, b, a, mean, var)
 
 
-@kernel
-def row_log_partition(prior, start, b, a):
-    return tilted_log_partition(prior, start, b, a)
+@kernel(name=None)
+def row_log_partition(units, start, b, a, out):
+    tilted_log_partition(units, start, b, a, out)
 
 
-@kernel
-def moments_one_by_one(prior, b, a, mean, var):
+@kernel(name=None)
+def moments_one_by_one(units, b, a, mean, var):
     for i in range(b.shape[0]):
-        mean[i], var[i] = unit(prior, i).moments(b[i], a[i])
+        one = slice(i, i + 1)
+        tilted_moments(units, i, b[one], a[one], mean[one], var[one])
+
+
+def table(prior, dtype=np.float64):
+    """What kernels need to know of a prior."""
+    return units_of(prior, dtype, ("moments", "log_partition"))
 
 
 @every_prior
@@ -245,16 +251,18 @@ def test_compiled_and_numpy_agree(prior, dtype):
     prior = as_dtype(prior, dtype)
     b, a = (t[0].astype(dtype) for t in tilts(prior))
     tolerance = dict(rtol=20 * np.finfo(dtype).eps, atol=20 * np.finfo(dtype).eps)
-    mean, var = np.empty_like(b), np.empty_like(b)
+    mean, var, logs = np.empty((3, *b.shape), dtype)
+    units = table(prior, dtype)
     expected = prior.moments(b, a)
     log_partition = prior.log_partition(b, a)
     for start in (0, 2):
         part = slice(start, None)
-        row_moments(prior, start, b[part], a[part], mean[part], var[part])
+        row_moments(units, start, b[part], a[part], mean[part], var[part])
         np.testing.assert_allclose(mean[part], expected[0][part], **tolerance)
         np.testing.assert_allclose(var[part], expected[1][part], **tolerance)
+        row_log_partition(units, start, b[part], a[part], logs[part])
         np.testing.assert_allclose(
-            row_log_partition(prior, start, b[part], a[part]),
+            logs[part].sum(),
             log_partition[part].sum(),
             rtol=1e-5 if dtype == np.float32 else 1e-13,
         )
@@ -264,7 +272,7 @@ def test_compiled_and_numpy_agree(prior, dtype):
 def test_scalar_form_is_the_definition(prior):
     b, a = (t[0] for t in tilts(prior))
     mean, var = np.empty_like(b), np.empty_like(b)
-    moments_one_by_one(prior, b, a, mean, var)
+    moments_one_by_one(table(prior), b, a, mean, var)
     tolerance = dict(rtol=1e-14, atol=1e-15)
     np.testing.assert_allclose((mean, var), prior.moments(b, a), **tolerance)
     undecorated = [unit(prior, i).moments(b[i], a[i]) for i in range(len(b))]
@@ -277,7 +285,7 @@ def test_blocks_reach_every_unit(name):
     prior = CASES[name]._make(f[units] for f in CASES[name])
     b, a = (t[0] for t in tilts(prior))
     mean, var = np.full((2, 150), np.nan)
-    row_moments(prior, 0, b, a, mean, var)
+    row_moments(table(prior), 0, b, a, mean, var)
     np.testing.assert_allclose((mean, var), prior.moments(b, a), rtol=1e-13, atol=1e-14)
 
 
@@ -430,11 +438,11 @@ def test_users_prior():
     mean = (weight * x).sum(0) / total
     var = (weight * x * x).sum(0) / total - mean**2
     np.testing.assert_allclose(prior.log_partition(b, a), np.log(total), rtol=1e-13)
-    got = np.empty((2, 3))
-    row_moments(prior, 0, b[0], a[0], *got)
+    got, row = np.empty((2, 3)), np.empty(3)
+    row_moments(table(prior), 0, b[0], a[0], *got)
     np.testing.assert_allclose(got, (mean[0], var[0]), rtol=1e-12)
-    row = row_log_partition(prior, 0, b[0], a[0])
-    np.testing.assert_allclose(row, np.log(total[0]).sum(), rtol=1e-13)
+    row_log_partition(table(prior), 0, b[0], a[0], row)
+    np.testing.assert_allclose(row, np.log(total[0]), rtol=1e-13, atol=1e-15)
 
     assert contains(prior, np.zeros((4, 3))).all()
     with pytest.raises(TypeError, match="Ternary cannot be sampled"):
@@ -489,8 +497,9 @@ def test_a_subclass_stays_one_and_what_it_outdates_is_not_used():
     exact = parent(0.5, [1.0, 2.0], 0.0, 1.0).gradient(one / 2, zero)
     found = gradient(prior, one, zero, *prior.moments(one, zero))
     np.testing.assert_allclose(found.field, exact.field, rtol=1e-8)
-    assert _offers(parent, "_tilted_moments")
-    assert not _offers(Halved, "_tilted_moments")
+    assert offers(type(precomputed(parent(*prior))), "moments_of_units")
+    assert not offers(Halved, "precomputed")
+    assert precomputed(prior) is prior
 
 
 def test_learning_needs_log_prob():

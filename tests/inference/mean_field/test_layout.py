@@ -45,7 +45,7 @@ def test_packed_couplings_are_those_of_the_model(kind, dtype):
     model = machine(kind, dtype)
     layout = Layout(model, 3, "blocked")
     J = dense(model, layout)
-    for layer in layout.layers:
+    for layer in layout.layers.of_model:
         units = slice(layer.start, layer.start + layer.n_units)
         n_source = layer.couplings.shape[1]
         source = slice(layer.source, layer.source + n_source)
@@ -63,7 +63,7 @@ def test_a_sweep_updates_every_unit_once(kind, schedule):
     width = panel_width(np.float64)
     updated = []
     for k, first, last in layout.blocks:
-        layer = layout.layers[k]
+        layer = layout.layers.of_model[k]
         units = range(first * width, min(last * width, layer.n_units))
         assert 0 < len(units) <= layout.max_columns
         updated += [layer.start + i for i in units]
@@ -71,7 +71,7 @@ def test_a_sweep_updates_every_unit_once(kind, schedule):
 
 
 def test_orders_below_need_no_powers():
-    squares = [Layout(machine("rbm"), order, "blocked").layers[0] for order in (1, 2)]
+    squares = [Layout(machine("rbm"), order, "blocked").layers.of_model[0] for order in (1, 2)]
     assert [len(layer.squares) > 0 for layer in squares] == [False, True]
     assert [len(layer.cubes) for layer in squares] == [0, 0]
 

@@ -22,7 +22,9 @@ def test_without_a_start_units_are_uncoupled():
     mean = 1 / (1 + np.exp(-np.array([0.0, 1.0, -1.0, 0.5, -0.5])))
     np.testing.assert_allclose(state[0, 0], mean, atol=1e-15)
     np.testing.assert_allclose(state[1, 0], mean * (1 - mean), atol=1e-15)
-    assert [len(part) for part in tilt] == [0, 0, 0]
+    for part in tilt:
+        np.testing.assert_array_equal(part, np.zeros((1, 5), part.dtype), strict=True)
+    assert [part.dtype.kind for part in tilt] == ["f", "f", "b"]
 
 
 def test_data_have_no_variance():
