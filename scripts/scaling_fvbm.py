@@ -16,7 +16,8 @@ import numpy as np
 from scaling import Point, Work, over_threads, run
 
 import fastmf as mf
-from fastmf.kernels.pseudo_likelihood import BSLMData, BSLMSettings
+from fastmf.kernels.bslm_types import BSLMData, BSLMSettings, bslm_workspaces
+from fastmf.kernels.pseudo_likelihood import bslm_addresses
 from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 
@@ -48,8 +49,11 @@ def sweep(which, objective, n=10):
     d = objective.n_units
     states = np.ascontiguousarray(objective.rows.states.T)
     arguments = (
-        BSLMData(states, objective.weights, objective.mean, objective.second, 1.0),
-        BSLMSettings(step=1.0, l1=0.0, l2=0.0, tol=-np.inf, max_iter=n), np.zeros(1, np.int64),
+        BSLMData(
+            states, states.astype(np.int8), objective.weights, objective.mean, objective.second, 1.0
+        ),
+        BSLMSettings(1.0, 0.0, 0.0, -np.inf, n, *bslm_addresses()),
+        bslm_workspaces(1, *states.shape), np.zeros(2, np.int64),
         np.zeros((1, d, d)), np.zeros((1, d)), np.zeros((1, n + 1)), np.zeros(1, np.int64),
     )  # fmt: skip
     start = time.perf_counter()
