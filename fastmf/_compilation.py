@@ -163,7 +163,7 @@ def _is_own(event):
 
 def _message(event, what):
     function = event.data["dispatcher"].py_func
-    what = what or f"{function.__name__} ({function.__module__})"
+    what = what or function.__module__
     if event.kind == _cache.WAIT:
         return f"waiting for another process that compiles kernels for {what}"
     if _cache.FOLDER is None:

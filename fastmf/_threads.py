@@ -127,9 +127,9 @@ def in_parallel(kernel, arguments, n_workers):
     arguments : tuple
     n_workers : int
     """
-    futures = [_pool().submit(kernel, *arguments) for _ in range(n_workers - 1)]
+    futures = [_pool().submit(_as_worker, kernel, arguments) for _ in range(n_workers - 1)]
     try:
-        kernel(*arguments)
+        _as_worker(kernel, arguments)
     finally:
         # The arguments may hold addresses of what the caller frees when this returns.
         failures = [future.exception() for future in futures if not future.cancel()]
@@ -137,8 +137,22 @@ def in_parallel(kernel, arguments, n_workers):
         raise failure
 
 
+_here = threading.local()
+
+
+def _as_worker(kernel, arguments):
+    """Call a kernel; what it calls in turn starts no threads."""
+    nested, _here.is_worker = getattr(_here, "is_worker", False), True
+    try:
+        kernel(*arguments)
+    finally:
+        _here.is_worker = nested
+
+
 def workers_for(n_tasks, work, n_threads=None):
-    """Number of threads for a number of tasks.
+    """Number of threads for a number of tasks; one in a thread that works on others.
+
+    So a limit on the threads of a solve holds for what its parts call, too.
 
     Parameters
     ----------
@@ -148,6 +162,6 @@ def workers_for(n_tasks, work, n_threads=None):
     n_threads : int, optional
         Maximum; default Numba's number of threads.
     """
-    if work < 1_000_000:
+    if work < 1_000_000 or getattr(_here, "is_worker", False):
         return 1
     return min(numba.get_num_threads() if n_threads is None else n_threads, n_tasks)

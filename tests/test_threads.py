@@ -14,7 +14,14 @@ import threadpoolctl
 from everywhere import solution
 
 import fastmf as mf
-from fastmf._threads import MIN_THREADED_ORDER, _blas, computed_once, one_blas_thread
+from fastmf._threads import (
+    MIN_THREADED_ORDER,
+    _blas,
+    computed_once,
+    in_parallel,
+    one_blas_thread,
+    workers_for,
+)
 
 TIMEOUT = 120
 
@@ -167,3 +174,16 @@ def test_a_child_forked_in_a_block_may_leave_it():
         with one_blas_thread():
             assert set(blas_threads()) == {1}
         assert blas_threads() == before
+
+
+def test_workers_start_no_threads():
+    found = []
+
+    def ask():
+        found.append(workers_for(100, 10**9, 8))
+        in_parallel(lambda: found.append(workers_for(100, 10**9, 8)), (), 1)
+        found.append(workers_for(100, 10**9, 8))
+
+    in_parallel(ask, (), 1)
+    assert found == [1, 1, 1]
+    assert workers_for(100, 10**9, 8) == 8

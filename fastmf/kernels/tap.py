@@ -310,7 +310,8 @@ def tap(layers, blocks, settings, tilt, workers, queue, record):
     queue : int64 array of shape (2,)
         Next row and next worker not taken yet; shared by all threads that call this.
     record : MeanFieldRecord
-        Starts on entry, results on exit. The tilts are zero on entry.
+        Starts on entry, results on exit; the tilt a is without the external precision. On entry the
+        tilts are zero, unless `half_sweep_done`.
     """
     w = fetch_and_increment(queue[1:])
     if w >= workers.state.shape[0]:

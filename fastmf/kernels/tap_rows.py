@@ -1,4 +1,4 @@
-"""The rows that a worker iterates: loaded from the record, assessed after a sweep, stored."""
+"""The rows that a worker iterates, and how each is assessed after a sweep."""
 
 from typing import NamedTuple
 
@@ -14,15 +14,17 @@ from fastmf.kernels.mean_field_types import (
 )
 
 # What is known of an active row: the entries of its slot, where yes is 1 and no is 0.
-ROW, SWEEP, DAMPING, MOMENTUM = range(4)  # position in the record, sweeps done, options that adapt
-ACCELERATED, OSCILLATING = 4, 5  # whether it is accelerated, and has been seen to oscillate
-INFINITE, RESIDUAL, SCALE = 6, 7, 8  # of this sweep: whether moments are missing, largest change,
-SQUARED_CHANGE, STEP_DOT = (
-    9,
-    10,
-)  # largest mean, squared norm of the change, its product with the last step
-SQUARED_STEP, MEAN_COSINE = 11, 12  # of the last step; running mean of the cosine of the two
-MIN_RESIDUAL, LAST_MIN_RESIDUAL = 13, 14  # of this window of sweeps, and of the one before
+# Position in the record, number of sweeps done, and options that adapt.
+ROW, SWEEP, DAMPING, MOMENTUM = range(4)
+# Whether it has momentum, and whether oscillations have been detected.
+ACCELERATED, OSCILLATING = 4, 5
+# Of this sweep: whether moments are missing, largest change of a mean, largest absolute mean,
+# squared norm of the change of the means, and its inner product with the last step.
+INFINITE, RESIDUAL, SCALE, SQUARED_CHANGE, STEP_DOT = range(6, 11)
+# Squared norm of the last step, and running mean of the cosine between it and the change.
+SQUARED_STEP, MEAN_COSINE = 11, 12
+# Smallest residuals of this window of sweeps and of the one before.
+MIN_RESIDUAL, LAST_MIN_RESIDUAL = 13, 14
 SLOT_SIZE = 15
 
 

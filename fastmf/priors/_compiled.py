@@ -96,8 +96,7 @@ def third_cumulants(units, start, mean, cumulant, derivative):
 # --- functions of one class of units --------------------------------------------------------------
 
 
-def moments_one_by_one(prior, start, b, a, mean, var):
-    """The moments of each unit, by the prior's own method."""
+def _moments_one_by_one(prior, start, b, a, mean, var):
     for i in range(b.shape[0]):
         mean[i], var[i] = unit(prior, start + i).moments(b[i], a[i])
 
@@ -194,7 +193,7 @@ def _third_cumulants(fields, fill, key):
 
 
 _ONE_BY_ONE = {
-    "moments": moments_one_by_one,
+    "moments": _moments_one_by_one,
     "log_partition": _log_partition_one_by_one,
     "third_cumulants": _third_cumulants_one_by_one,
 }
@@ -289,7 +288,8 @@ def units_of(prior, dtype, names=("moments",)):
 
 # --- public methods on large arrays ---------------------------------------------------------------
 
-# From so many units on NumPy takes longer than to load compiled code.
+# NumPy takes 0.3 ms (Gaussian) to 45 ms (truncated) for so many units; loading compiled code, once
+# in a process, takes some 30 ms.
 LARGE = 1 << 15
 # Units of one task of a thread.
 TASK_UNITS = 1 << 12
