@@ -12,11 +12,12 @@ from fastmf._numba import fetch_and_increment, kernel, smaller
 from fastmf.kernels.product import panel_width, product
 
 WIDTH = panel_width(np.float64)
-# Columns whose products with each other are summed at a time.
-COLUMNS = 256
+# Columns whose products with each other are summed at a time: a panel of them and the rows that it
+# is multiplied with stay in the first-level cache.
+COLUMNS = 192
 # Panels of columns that a worker takes at a time; rows of a triangular factor taken together: the
 # entries that are zero are left out for all of them but the last.
-PANELS, ROWS = 4, 16
+PANELS, ROWS = 8, 8
 
 
 @kernel
@@ -36,8 +37,10 @@ def data_covariance(address, X, scale, queue, sums):
     """
     n_rows, n_units = X.shape
     n_parts, n_panels = sums.shape[0], -(-n_rows // WIDTH)
-    scaled, tile = np.empty((n_rows, COLUMNS)), np.empty((n_rows, WIDTH))
-    packed = np.zeros((n_panels, COLUMNS, WIDTH))
+    # Rows of zeros fill the last panel. They are not a multiple of a page apart, which would give
+    # all of them the same few lines of the cache.
+    scaled = np.zeros((n_panels * WIDTH, COLUMNS + 8))
+    panel, tile = np.zeros((1, COLUMNS, WIDTH)), np.empty((n_rows, WIDTH))
     while True:
         part = fetch_and_increment(queue)
         if part >= n_parts:
@@ -47,24 +50,28 @@ def data_covariance(address, X, scale, queue, sums):
         end = (part + 1) * n_units // n_parts
         for start in range(part * n_units // n_parts, end, COLUMNS):
             n_here = smaller(COLUMNS, end - start)
-            _scale_columns(X, scale, start, n_here, scaled, packed)
-            for panel in range(n_panels):
-                first = panel * WIDTH
-                columns = packed[panel : panel + 1, :n_here]
-                n_here_rows = n_rows - first
-                product(address, scaled[first:], n_here_rows, 0, columns, tile, n_here_rows)
+            for i in range(n_rows):
+                row, factor, here = X[i, start:end], scale[start:end], scaled[i]
+                for k in range(n_here):
+                    here[k] = row[k] * factor[k]
+            for first in range(0, n_rows, WIDTH):
+                _turn(scaled, first, n_here, panel[0])
+                product(
+                    address, scaled[first:], n_rows - first, 0, panel[:, :n_here], tile, WIDTH
+                )
                 _add_lower(tile, first, total)
 
 
 @kernel(merged=True)
-def _scale_columns(X, scale, start, n_columns, scaled, packed):
-    """Scale some columns of X, as they are and packed for `product`."""
-    for i in range(X.shape[0]):
-        row, here, panel = X[i], scaled[i], packed[i // WIDTH]
-        for k in range(n_columns):
-            here[k] = row[start + k] * scale[start + k]
-        for k in range(n_columns):
-            panel[k, i % WIDTH] = here[k]
+def _turn(scaled, first, n_columns, panel):
+    """Write a panel's rows of some columns as its columns.
+
+    Column by column: to write row by row would take several times longer.
+    """
+    for k in range(n_columns):
+        row = panel[k]
+        for c in range(WIDTH):
+            row[c] = scaled[first + c, k]
 
 
 @kernel(merged=True)
@@ -92,37 +99,37 @@ def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
     whiten : array of shape (n_rows, n_rows)
         Lower triangular factor W.
     directions : array of shape (n_directions, n_rows)
-        U, whose products are subtracted.
+        V, whose products are subtracted.
     z : array of shape (n_rows,)
     offset : array of shape (n_directions,)
     queue : int64 array of shape (1,)
         Next panels of columns to be done; shared by all threads that call this.
     out : array of shape (2, n_units)
-        Filled with |W x|^2 - |U W x|^2 and z'W x - offset'U W x for every column x.
+        Filled with |W x|^2 - |V x|^2 and z'W x - offset'V x for every column x.
     """
-    squares, products = out[0], out[1]
     n_rows, n_units = X.shape
     n_directions, width = len(offset), PANELS * WIDTH
-    packed = np.zeros((PANELS, n_rows, WIDTH))
-    white, along = np.empty((n_rows, width)), np.empty((n_directions, width))
+    packed, tile = np.zeros((PANELS, n_rows, WIDTH)), np.zeros((ROWS, width))
+    sums = np.empty((2, width))
     while True:
         first = fetch_and_increment(queue) * width
         if first >= n_units:
             break
         last = smaller(first + width, n_units)
-        n_panels = -(-(last - first) // WIDTH)
+        panels = packed[: -(-(last - first) // WIDTH)]
         pack_columns(X[:, first:last], packed)
+        sums[:] = 0
         for row in range(0, n_rows, ROWS):
             end = smaller(row + ROWS, n_rows)
-            states, rows, out = whiten[row:end], packed[:n_panels, :end], white[row:end]
-            product(address, states, end - row, 0, rows, out, last - first)
-        squares[first:last] = 0
-        products[first:last] = 0
-        _add(white, z, 1, squares[first:last], products[first:last])
-        if n_directions:
-            pack_columns(white[:, : last - first], packed)
-            product(address, directions, n_directions, 0, packed[:n_panels], along, last - first)
-            _add(along, offset, -1, squares[first:last], products[first:last])
+            states, columns = whiten[row:end], panels[:, :end]
+            product(address, states, end - row, 0, columns, tile, last - first)
+            _add(tile, z[row:end], 1, sums)
+        for row in range(0, n_directions, ROWS):
+            end = smaller(row + ROWS, n_directions)
+            product(address, directions[row:end], end - row, 0, panels, tile, last - first)
+            _add(tile, offset[row:end], -1, sums)
+        for k in range(2):
+            out[k, first:last] = sums[k, : last - first]
 
 
 @kernel(inner=True)
@@ -137,10 +144,23 @@ def pack_columns(columns, packed):
 
 
 @kernel(inner=True)
-def _add(columns, vector, sign, squares, products):
-    """Add sums of squares of the first columns, and their products with a vector."""
-    for i in range(len(vector)):
-        row, factor = columns[i], sign * vector[i]
+def _add(tile, vector, sign, sums):
+    """Add sums of squares of the first rows' columns, and their products with a vector.
+
+    Four rows at a time, as sums are loaded and stored for each.
+    """
+    squares, products, n = sums[0], sums[1], len(vector)
+    for i in range(0, n - 3, 4):
+        one, two, three, four = tile[i], tile[i + 1], tile[i + 2], tile[i + 3]
+        for c in range(len(squares)):
+            square = one[c] * one[c] + two[c] * two[c] + three[c] * three[c] + four[c] * four[c]
+            squares[c] += sign * square
+        z1, z2, z3, z4 = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
+        for c in range(len(products)):
+            along = z1 * one[c] + z2 * two[c] + z3 * three[c] + z4 * four[c]
+            products[c] += sign * along
+    for i in range(n - n % 4, n):
+        row, factor = tile[i], sign * vector[i]
         for c in range(len(squares)):
             squares[c] += sign * row[c] * row[c]
             products[c] += factor * row[c]

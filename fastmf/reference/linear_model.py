@@ -16,6 +16,6 @@ def data_covariance(address, X, scale, queue, sums):
 def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
     """Sums of squares of the whitened columns of X and their products with a vector."""
     white = whiten @ X
-    along = directions @ white
+    along = directions @ X
     out[0] = np.einsum("ij,ij->j", white, white) - np.einsum("ij,ij->j", along, along)
     out[1] = z @ white - offset @ along

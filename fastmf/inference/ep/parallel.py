@@ -20,6 +20,8 @@ FIRST_DAMPING, MAX_DAMPING, PATIENCE = 0.1, 0.95, 8
 # A residual is a new low below this fraction of the last one.
 NEW_LOW = 0.95
 MAX_HALVINGS = 30
+# How much longer a step may be than the last one.
+MAX_GROWTH = 2
 # How often site precisions are doubled in search of a proper Gaussian, and from where on.
 MAX_DOUBLINGS, MIN_START_PRECISION = 60, 1e-3
 
@@ -92,6 +94,7 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
     damping = FIRST_DAMPING if adaptive else damping
     low, since_low, n_raises = np.inf, 0, 0
     closest, smallest = state, np.inf
+    length = np.inf
     for k in range(1, problem.max_iter + 1):
         residual = state.residual()
         trace.add(residual, lambda state=state: energy(problem, state))
@@ -109,22 +112,26 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
         stuck = max_raises is not None and (n_raises > max_raises or since_low >= 4 * PATIENCE)
         if stuck or k == problem.max_iter:
             break
-        new = yield from _step(state, damping)
+        # Where a step had to be halved, the next one most often has to be, too.
+        new, length = yield from _step(state, min(1 - damping, MAX_GROWTH * length))
         if new is None:
             return closest, IMPROPER, "parallel"
         state = new
     return closest, OUT_OF_ITERATIONS, "parallel"
 
 
-def _step(state, damping):
-    """Generator: a damped step, halved until it leaves a proper Gaussian; None if none does."""
-    length = 1 - damping
+def _step(state, length):
+    """Generator: a step, halved until it leaves a proper Gaussian, and its length.
+
+    The state is None if none does.
+    """
+    change = state.proposal - state.site
     for _ in range(MAX_HALVINGS):
-        new = yield state.site + length * (state.proposal - state.site)
+        new = yield state.site + length * change
         if new is not None:
-            return new
+            return new, length
         length /= 2
-    return None
+    return None, length
 
 
 def proper_start(site, mean):

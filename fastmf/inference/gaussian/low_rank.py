@@ -146,7 +146,7 @@ class LowRank(GaussianSide):
             units=units,
             columns=columns,
             whiten=inverse_factor,
-            directions=np.asfortranarray(inverse_factor @ columns.T),
+            directions=dtrmm(1.0, whiten, inverse_factor @ columns.T, side=1, lower=1),
             inverse=inverse,
             log_partition=-half_log_determinant - np.log(p - t2).sum() / 2,
         )
@@ -163,7 +163,7 @@ class Correction(NamedTuple):
     whiten : array of shape (k, k)
         Inverse Cholesky factor of S.
     directions : array of shape (k, n_rows)
-        Their products with the whitened columns of X are subtracted.
+        Their products with the columns of X are subtracted.
     inverse : array of shape (k, k)
         The block of A0^-1.
     log_partition : float
