@@ -20,8 +20,8 @@ FIRST_DAMPING, MAX_DAMPING, PATIENCE = 0.1, 0.95, 8
 # A residual is a new low below this fraction of the last one.
 NEW_LOW = 0.95
 MAX_HALVINGS = 30
-# How much longer a step may be than the last one.
-MAX_GROWTH = 2
+# How much longer a step may be than the last one, if that was not halved.
+GROWTH = 1.5
 # How often site precisions are doubled in search of a proper Gaussian, and from where on.
 MAX_DOUBLINGS, MIN_START_PRECISION = 60, 1e-3
 
@@ -94,7 +94,7 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
     damping = FIRST_DAMPING if adaptive else damping
     low, since_low, n_raises = np.inf, 0, 0
     closest, smallest = state, np.inf
-    length = np.inf
+    longest = np.inf
     for k in range(1, problem.max_iter + 1):
         residual = state.residual()
         trace.add(residual, lambda state=state: energy(problem, state))
@@ -113,7 +113,9 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
         if stuck or k == problem.max_iter:
             break
         # Where a step had to be halved, the next one most often has to be, too.
-        new, length = yield from _step(state, min(1 - damping, MAX_GROWTH * length))
+        length = min(1 - damping, longest)
+        new, longest = yield from _step(state, length)
+        longest *= GROWTH if longest == length else 1
         if new is None:
             return closest, IMPROPER, "parallel"
         state = new
