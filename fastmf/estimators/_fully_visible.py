@@ -1,8 +1,7 @@
 """Inference with a fitted fully visible machine: probabilities, samples, standard errors, tests."""
 
 import numpy as np
-from scipy import stats
-from scipy.special import expit
+from scipy.special import expit, ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -253,7 +252,7 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         """
         if not 0 < number("level", level, 0, 1) < 1:
             raise ValueError(f"level must be between 0 and 1, got {level}.")
-        width = stats.norm.ppf((1 + level) / 2)
+        width = ndtri((1 + level) / 2)
         of_couplings, of_field = self.standard_errors()
         ends = np.array([-width, width])
         return (

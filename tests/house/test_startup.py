@@ -103,3 +103,21 @@ def test_estimators_import_little_more_than_their_base_class(name):
     public = {f"fastmf.estimators.{module}" for module in home.values()}
     assert f"fastmf.estimators.{home[name]}" in imported
     assert len(public & imported) <= 2  # its own, and the one it is derived from
+
+
+STATISTICS = """
+import json, sys
+import fastmf
+getattr(fastmf, sys.argv[1])
+heavy = sorted({"scipy.stats", "scipy.optimize", "scipy.spatial"} & set(sys.modules))
+import scipy.stats, sklearn.utils.fixes
+mode = int(sklearn.utils.fixes.scipy.stats.mode([1, 2, 2]).mode)
+print(json.dumps([heavy, mode, type(sys.modules["scipy.stats"]).__name__]))
+"""
+
+
+@pytest.mark.parametrize("name", ["FullyVisibleBoltzmannMachine", "GeneralizedRBM"])
+def test_estimators_leave_statistics_out_until_they_are_used(name):
+    heavy, mode, type_ = python(STATISTICS, name)
+    assert heavy == []
+    assert (mode, type_) == (2, "module")

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 
 from fastmf._common.arguments import number
 from fastmf.inference.mean_field.tap import tap
@@ -235,7 +235,7 @@ def merge(means, order=None, merge_tol=1e-2):
     merge_tol = number("merge_tol", merge_tol, 0, np.inf)
     keys = _keys(means)
     # Split at midpoints: splits at the median cost time where many rows are equal.
-    tree = cKDTree(keys, balanced_tree=False)
+    tree = scipy.spatial.cKDTree(keys, balanced_tree=False)
     # A little wider, against the rounding of float32.
     radius = merge_tol * (1 + 1e-5) + 1e-6
     for row in range(len(means)) if order is None else order:

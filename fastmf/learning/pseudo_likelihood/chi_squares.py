@@ -6,7 +6,7 @@ function is the integral of exp(K(s) - s x) / (2 pi i s) along a path to the rig
 """
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 # Largest number of steps of the trapezoidal rule, and the integrand at which it is cut off.
 _MAX_STEPS, _MIN_INTEGRAND = 1 << 11, 1e-18
@@ -49,7 +49,7 @@ def survival(x, weights):
         near /= 2
     while sign * derivative(end) < 0:
         end = (end + far) / 2 if upper else 2 * end
-    saddle = optimize.brentq(derivative, near, end, rtol=1e-12)
+    saddle = scipy.optimize.brentq(derivative, near, end, rtol=1e-12)
     terms = weights / (1 - 2 * weights * saddle)
     second = 2 * (terms**2).sum() + 1 / saddle**2
     curvature = 2 / 3 * (terms**3).sum() / (terms**2).sum()

@@ -19,7 +19,8 @@ units are named.
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, optimize, sparse
+import scipy
+from scipy import linalg, sparse
 
 from fastmf._common.linalg import cholesky
 from fastmf.learning.pseudo_likelihood.newton import newton
@@ -227,7 +228,7 @@ def _jointly_separated(states, units):
     cost = np.repeat([1.0, 0.0], m)
     bounds = np.transpose([np.zeros(2 * m), np.repeat([1.0, np.inf], m)])
     right = transposed @ np.ones(m)
-    found = optimize.linprog(cost, A_eq=matrix, b_eq=right, bounds=bounds, method="highs")
+    found = scipy.optimize.linprog(cost, A_eq=matrix, b_eq=right, bounds=bounds, method="highs")
     if found.status != 0:
         return None
     strict = margins @ found.eqlin.marginals > 0.5
@@ -239,7 +240,7 @@ def _separated_alone(states, j, others):
     x = states[:, j : j + 1]
     margins = np.unique(x * np.hstack([np.ones_like(x), states[:, others]]), axis=0)
     # Any direction with margins >= 0 and a positive sum; the box makes it a bounded programme.
-    found = optimize.linprog(
+    found = scipy.optimize.linprog(
         -margins.sum(0), -margins, np.zeros(len(margins)), bounds=(-1, 1), method="highs"
     )
     return found.status != 0 or -found.fun > 1e-7

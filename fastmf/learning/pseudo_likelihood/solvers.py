@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import pseudo_likelihood as pl_kernels
@@ -166,7 +166,7 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
     if predicted_rise(x, gradient) < tol / 100:
         return Fit(np.array(start), [-objective.total * value], True)
     bounds = [(None, None)] * d + [(0, None)] * (len(x) - d) if l1 else None
-    result = optimize.minimize(
+    result = scipy.optimize.minimize(
         loss, x, jac=True, method="L-BFGS-B", bounds=bounds, callback=callback,
         options={"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": 0, "gtol": 0, "maxcor": 20},
     )  # fmt: skip
