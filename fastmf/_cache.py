@@ -25,6 +25,7 @@ import llvmlite
 import numba
 from numba.core import event
 from numba.core.compiler import CompileResult
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
 # A claim older than this is that of a process which has failed: no function takes as long.
@@ -123,7 +124,8 @@ class Cache:
 
     def load_overload(self, signature, target_context):
         """The compiled function; None if there is none, and this process is to compile it."""
-        target_context.refresh()
+        # Loaded code needs the memory management, but not all that Numba imports for compilation.
+        rtsys.initialize(target_context)
         path = self._path(signature, target_context.codegen())
         compiled = _load(path, target_context)
         if compiled is None and not _claim(path):

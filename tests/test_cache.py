@@ -520,6 +520,29 @@ def at_once(tmp_path, module, n_forks, n_processes=2, meanwhile=lambda cache: No
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
+# Solves from the cache, then compiles a function.
+LOADED = """
+import sys
+import numpy as np, numba
+from module import run
+
+run()
+print("numba.typed.typeddict" in sys.modules)
+print(numba.njit(lambda x: np.linalg.det(x))(2.0 * np.eye(2)))
+"""
+
+
+def test_loading_imports_nothing_that_only_compilation_needs(tmp_path):
+    (tmp_path / "module.py").write_text(TAP)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "FASTMF_QUIET": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), str(tmp_path)])
+    outputs = [
+        subprocess.check_output([sys.executable, "-c", LOADED], env=environment, text=True)
+        for _ in range(2)
+    ]
+    assert outputs == ["True\n4.0\n", "False\n4.0\n"]
+
+
 @needs_fork
 def test_twelve_processes_on_an_empty_cache(tmp_path):
     results, n_compiled, left = at_once(tmp_path, MODULE, 6)

@@ -14,6 +14,7 @@ import pytest
 from numba.core import cgutils, event, types
 from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 from numba.core.typing.templates import infer_global, make_intrinsic_template
 from numba.np.arrayobj import populate_array
@@ -53,6 +54,11 @@ def test_a_compile_result_survives_pickling():
     rebuilt = CompileResult._rebuild(context, *payload)
     assert rebuilt.signature == result.signature
     assert result.codegen.magic_tuple() == context.codegen().magic_tuple()
+
+
+def test_memory_management_is_started_apart_from_compilation():
+    rtsys.initialize(cpu_target.target_context)
+    assert rtsys.library is not None
 
 
 def test_a_dispatcher_asks_its_cache():
