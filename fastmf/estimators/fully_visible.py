@@ -173,7 +173,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         else:
             self._maximise(solver)
         self._parameters = self._objective.packed(self.couplings_, self.field_)
-        gradient = self._objective.value_and_gradient(self._parameters)[1]
+        # Solvers that need gradients have left this one.
+        gradient = self._objective.value_and_gradient(self._parameters, once=True)[1]
         self.gradient_norm_ = float(abs(gradient).max())
         self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
         return self

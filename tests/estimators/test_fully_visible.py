@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import fastmf as mf
 from fastmf.inference.sampling.spins import all_states, probabilities
+from fastmf.learning.pseudo_likelihood import objective
 
 SOLVERS = ["auto", "bslm", "gradient", "newton", "lbfgs"]
 # Every solver with every penalty that it has.
@@ -46,6 +47,13 @@ def test_every_solver_finds_the_machine_behind_its_own_distribution(solver):
     assert len(found.history_) == found.n_iter_
     assert (np.diff(found.history_) > -1e-9).all()
     assert found.gradient_norm_ < 1e-5
+
+
+@pytest.mark.parametrize("solver", ["bslm", "naive_mean_field"])
+def test_solvers_without_gradients_do_not_need_its_kernel(solver, monkeypatch):
+    monkeypatch.setattr(objective.pl_kernels, "residuals", None)
+    found = mf.FullyVisibleBoltzmannMachine(solver=solver, l2=0.02).fit(rows())
+    assert 0 < found.gradient_norm_ < 1
 
 
 @pytest.mark.parametrize("solver", ["naive_mean_field", "tap_inversion"])

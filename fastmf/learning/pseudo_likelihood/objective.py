@@ -21,11 +21,14 @@ from fastmf._common.linalg import symmetrize
 from fastmf._threads import computed_once, in_parallel, workers_for
 from fastmf.kernels import pseudo_likelihood as pl_kernels
 from fastmf.learning.pseudo_likelihood.pair_sums import ProductSums
+from fastmf.special import sigmoid, softplus
 
 # Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
 MAX_HESSIAN_PARAMETERS = 6000
 # Numbers in a block of rows that fits in the cache.
 _BLOCK_NUMBERS = 1 << 17
+# Numbers up to which NumPy evaluates once in less time than compiled code is loaded.
+_MAX_NUMPY_NUMBERS = 1 << 20
 # Largest residuals (numbers) and Hessians (parameters) that are kept until parameters change.
 _MAX_KEPT_NUMBERS, _MAX_KEPT_PARAMETERS = 1 << 22, 1300
 
@@ -96,10 +99,13 @@ class PseudoLikelihood:
         size = max(256, _BLOCK_NUMBERS // self.n_units)
         return [slice(i, i + size) for i in range(0, len(self.weights), size)]
 
-    def residuals(self, couplings, field, rows=slice(None)):
+    def residuals(self, couplings, field, rows=slice(None), once=False):
         """Residuals weight * (x - tanh eta) of rows, and weight * their log-pseudo-likelihood."""
         states, weights = self.rows.states[rows], self.weights[rows]
         products = states @ couplings
+        if once and products.size <= _MAX_NUMPY_NUMBERS:
+            t = -2 * states * (products + field)
+            return 2 * weights[:, None] * states * sigmoid(t), -weights * softplus(t).sum(1)
         value = np.empty(len(states))
         # A tanh and a softplus take the time of some six multiply-adds each.
         n_tasks = -(-len(states) // pl_kernels.TASK_ROWS)
@@ -113,12 +119,19 @@ class PseudoLikelihood:
         )
         return products, value
 
-    def value_and_gradient(self, parameters):
-        """Penalised value and its gradient: two matrix products."""
-        latest = self._evaluate(parameters)
+    def value_and_gradient(self, parameters, once=False):
+        """Penalised value and its gradient: two matrix products.
+
+        Parameters
+        ----------
+        parameters : array of shape (n_parameters,)
+        once : bool, default False
+            Compile nothing for this, as no more evaluations are expected.
+        """
+        latest = self._evaluate(parameters, once)
         return latest.value, latest.gradient.copy()
 
-    def _evaluate(self, parameters):
+    def _evaluate(self, parameters, once=False):
         """Value, gradient and residuals; those of the latest parameters are kept."""
         if self._latest is not None and np.array_equal(self._latest.parameters, parameters):
             return self._latest
@@ -127,7 +140,7 @@ class PseudoLikelihood:
         coupling_gradient = np.zeros((self.n_units, self.n_units))
         kept = self.rows.states.size <= _MAX_KEPT_NUMBERS
         for block in [slice(None)] if kept else self.row_blocks():
-            residuals, values = self.residuals(couplings, field, block)
+            residuals, values = self.residuals(couplings, field, block, once)
             value += values.sum()
             field_gradient += np.ones(len(residuals)) @ residuals
             coupling_gradient += self.rows.states[block].T @ residuals
