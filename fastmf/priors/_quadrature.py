@@ -18,14 +18,16 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import register_jitable
 
 from fastmf._numba import (
     INNER,
     REORDER,
     address_of,
+    array_at,
     calls,
+    emitted,
     gathered,
     kernel,
     row,
@@ -295,6 +297,24 @@ def integrate_block(address, memory, n):
     n : int
         Number of units.
     """
+
+
+def block_memory():
+    """Memory for `integrate_block`; inside kernels on the stack, which takes less to compile."""
+    return np.empty(MEMORY_SIZE)
+
+
+@emitted(block_memory)
+def _block_memory(typing_context):
+    result = types.Array(types.float64, 1, "C")
+
+    def generate(context, builder, signature, values):
+        number = context.get_value_type(types.float64)
+        memory = cgutils.alloca_once(builder, number, MEMORY_SIZE)
+        address = builder.ptrtoint(memory, cgutils.intp_t)
+        return array_at(context, builder, result, address, [cgutils.intp_t(MEMORY_SIZE)])
+
+    return result(), generate
 
 
 @kernel(merged=True)

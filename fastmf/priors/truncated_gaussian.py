@@ -184,7 +184,7 @@ class CompiledTruncatedGaussian(NamedTuple):
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):
         """The moments of many units at once, inside kernels."""
-        memory = np.empty(_quadrature.MEMORY_SIZE)
+        memory = _quadrature.block_memory()
         for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
             n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
             _quadrature.integrate_units(prior, start, b, a, first, n, memory)
@@ -195,7 +195,7 @@ class CompiledTruncatedGaussian(NamedTuple):
     @staticmethod
     def log_partition_of_units(prior, start, b, a, out):
         """The log-partitions of many units at once, inside kernels."""
-        memory = np.empty(_quadrature.MEMORY_SIZE)
+        memory = _quadrature.block_memory()
         for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
             n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
             _quadrature.integrate_units(prior, start, b, a, first, n, memory)
