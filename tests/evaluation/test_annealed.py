@@ -5,7 +5,8 @@ import pytest
 from scipy.special import comb
 
 import fastmf as mf
-from fastmf.evaluation.annealed import _higher, _walk, _zeros_and_ones
+from fastmf.evaluation._annealing import walk, zeros_and_ones
+from fastmf.evaluation.annealed import _higher
 
 
 def machine(visible, hidden, shape=(7, 4), scale=0.8, dtype=float):
@@ -59,14 +60,14 @@ def test_expectations_of_weights_are_exact_for_a_single_step(kinds):
     rng = np.random.default_rng(2)
     v = model.visible.sample(np.broadcast_to(base[0], (n, 4)), np.zeros((n, 4)), rng)
     for betas in ([0.0, 1.0], [0.0, 0.5, 1.0]):
-        weights = np.exp(start + _walk(model, base, np.array(betas), v, rng, None)[0])
+        weights = np.exp(start + walk(model, base, np.array(betas), v, rng, None)[0])
         error = weights.std() / np.sqrt(n)
         assert abs(weights.mean() - np.exp(mf.exact(model).log_partition)) < 4 * error
 
 
-def test_machines_of_spins_are_machines_of_zeros_and_ones():
+def test_machines_of_spins_are_machines_ofzeros_and_ones():
     model = machine(mf.Ising, mf.Bernoulli)
-    same, shift = _zeros_and_ones(model)
+    same, shift = zeros_and_ones(model)
     for visible, hidden in ((0, 1), (1, 0), (1, 1)):
         v = np.full(7, float(visible))
         h = np.full(4, float(hidden))
