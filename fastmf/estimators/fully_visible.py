@@ -271,7 +271,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         covariance[np.diag_indices_from(covariance)] += self.l2
         self.couplings_, self.field_ = INVERSIONS[solver](objective.mean, covariance)
         parameters = objective.packed(self.couplings_, self.field_)
-        value = objective.value_and_gradient(parameters)[0]
+        value = objective.value_and_gradient(parameters, once=True)[0]
         self.history_ = np.array([objective.total * value])
         self.n_iter_, self.converged_, self.existence_ = 1, True, Existence(None)
 

@@ -75,7 +75,7 @@ def certified(objective, parameters):
     weights: dropping rows, lowering weights and giving each unit couplings of its own all make the
     Hessian smaller. Only where that is not enough, and parameters are not too many, is H made.
     """
-    gradient = objective.value_and_gradient(parameters)[1]
+    gradient = objective.value_and_gradient(parameters, once=True)[1]
     required = 4 * np.linalg.norm(gradient) * np.sqrt(objective.n_units)
     # Smaller groups give sharper bounds but take longer, in the end as long as H itself.
     few = objective.n_parameters <= _MAX_EIGENVECTOR_PARAMETERS
