@@ -10,6 +10,7 @@ from fastmf.evaluation.denoising import (
 from fastmf.evaluation.landscape import Tracker, isomap
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
+from fastmf.evaluation.trajectory import TrajectoryAnnealing
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import Solutions, solutions
 
@@ -18,6 +19,7 @@ __all__ = [
     "LogPartitionReport",
     "Solutions",
     "Tracker",
+    "TrajectoryAnnealing",
     "annealed_importance_sampling",
     "flip",
     "isomap",

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import comb
 
 import fastmf as mf
-from fastmf.evaluation._annealing import walk, zeros_and_ones
+from fastmf.evaluation._annealing import Leg, Path, Population, refined, walk, zeros_and_ones
 from fastmf.evaluation.annealed import _higher
 
 
@@ -101,7 +101,8 @@ def test_data_need_not_have_the_weights_of_the_phases(monkeypatch):
     assert abs(found.log_partition - truth) < 4 * found.error + 0.02
     assert abs(found.reverse - truth) < 0.1
     monkeypatch.setattr("fastmf.evaluation.annealed._agree", lambda *_: False)
-    from_data = mf.annealed_importance_sampling(model, 200, 300, data=data, rng=0)
+    with pytest.warns(UserWarning, match="not converged"):
+        from_data = mf.annealed_importance_sampling(model, 200, 300, data=data, rng=0)
     assert abs(from_data.reverse - truth) > 0.3
 
 
@@ -122,6 +123,87 @@ def test_threads_do_not_matter(dtype):
     assert one[:4] == many[:4]
     np.testing.assert_array_equal(one.log_weights, many.log_weights)
     assert one.samples.dtype == dtype
+
+
+def test_an_estimate_says_whether_it_has_converged():
+    model = machine(mf.Bernoulli, mf.Bernoulli, (40, 40), 1.0)
+    with pytest.warns(UserWarning, match="n_steps=16") as caught:
+        short = mf.annealed_importance_sampling(model, 50, 4, rng=0)
+    assert short.message in str(caught[0].message) and len(caught) == 1
+    assert not short.converged and short.n_steps == 4
+    assert short.gap == short.reverse - short.log_partition
+    long = mf.annealed_importance_sampling(model, 50, 4, max_steps=4096, rng=0)
+    assert long.converged and 4 < long.n_steps <= 4096 and "not" not in long.message
+    assert abs(long.gap) <= 0.5 == long.tolerance
+    assert min(long.effective_size, long.reverse_effective_size) >= 10
+    # More steps do not change it.
+    for n_steps in (1024, 2048):
+        other = mf.annealed_importance_sampling(model, 200, n_steps, rng=n_steps)
+        assert abs(other.log_partition - long.log_partition) < 4 * np.hypot(other.error, long.error)
+
+
+def test_effective_sizes_are_of_the_starts_that_contribute():
+    found = mf.annealed_importance_sampling(machine(mf.Ising, mf.Ising), 400, 100, rng=0)
+    for size, logs in (
+        (found.effective_size, found.log_weights),
+        (found.reverse_effective_size, -found.reverse_log_weights),
+    ):
+        weights = np.exp(logs - logs.max())
+        assert size == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+        assert 10 < size <= 400
+    # The relative error of a mean: root of (1 / effective size - 1 / n), but for n - 1.
+    expected = np.sqrt((1 / found.effective_size - 1 / 400) * 400 / 399)
+    assert found.error == pytest.approx(expected, rel=1e-9)
+    lucky = found._replace(log_weights=np.where(np.arange(400) == 7, 0.0, -50.0))
+    assert lucky.effective_size == pytest.approx(1) and not lucky.converged
+    assert "n_chains=1600" in lucky.message
+
+
+def test_resampled_chains_count_for_their_starts():
+    rng = np.random.default_rng(0)
+    population = Population(200)
+    first, second = rng.normal(size=(2, 200))
+    population.add(first)
+    starts = population.resample(rng)
+    assert population.effective_size() == pytest.approx(200)
+    population.add(second)
+    mean = np.exp(first).mean() * np.exp(second).mean()
+    by_start = np.exp(population.by_start())
+    assert by_start.mean() == pytest.approx(mean)
+    expected = np.exp(first).mean() * np.bincount(starts, np.exp(second), 200)
+    np.testing.assert_allclose(by_start, expected, rtol=1e-12)
+    # Systematic resampling draws a chain as often as expected, rounded up or down.
+    weights = np.exp(first) / np.exp(first).sum()
+    assert (abs(np.bincount(starts, minlength=200) - 200 * weights) < 1).all()
+
+
+def test_weighted_resampling_keeps_the_estimate_unbiased(monkeypatch):
+    """With few chains and steps, so that a wrong weight after resampling would show."""
+    model = machine(mf.Bernoulli, mf.Bernoulli)
+    monkeypatch.setattr("fastmf.evaluation._annealing.RESAMPLE_BELOW", 1.1)
+    neutral = [np.zeros(7), np.zeros(4)]
+    path = Path.of(model, 0.0, 10, np.random.default_rng(0), 1)
+    betas = np.linspace(0, 1, 6)
+    truth = mf.exact(model).log_partition
+    means = [np.exp(path.forward(neutral, betas).log_weights - truth).mean() for _ in range(2000)]
+    assert abs(np.mean(means) - 1) < 4 * np.std(means) / np.sqrt(2000)
+
+
+def test_steps_are_where_the_variance_is():
+    betas = np.linspace(0, 1, 101)
+    edges = np.array([0, 50, 100])
+    leg = Leg(np.zeros(2), np.zeros((2, 1)), betas, edges, np.array([1.0, 9.0]))
+    new = refined(leg, 1000)
+    assert new[0] == 0 and new[-1] == 1 and (np.diff(new) > 0).all() and len(new) == 1001
+    # In proportion to the roots, 1 to 3, plus a tenth of their mean each.
+    assert np.searchsorted(new, 0.5) == pytest.approx(1000 * 1.2 / 4.4, abs=1)
+
+
+def test_the_report_says_whether_annealing_has_converged():
+    model = machine(mf.Bernoulli, mf.Bernoulli, (40, 40), 1.0)
+    report = mf.log_partition_report(model, n_chains=20, n_steps=2, include_exact=False)
+    assert "not converged" in report["reverse AIS"].remark
+    assert "effectively" in report["AIS"].remark
 
 
 def test_samples_may_start_from_data():
