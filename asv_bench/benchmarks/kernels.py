@@ -41,6 +41,7 @@ NAMES = [
     "pseudo_likelihood.bslm-plain",
     "relaxed_bp.relaxed_bp-rbm",
     "sequential.project_block-few_rows",
+    "sequential.sweep_blocks-few_rows",
     "sequential.visit_block-covariance",
     "sequential.visit_block-data_covariance",
     "sequential.downdate-few_rows",

@@ -89,6 +89,34 @@ def cholesky(matrix, overwrite=False):
     return Cholesky(lower)
 
 
+def inverse_factor(matrix):
+    """The inverse L^-1 of the Cholesky factor of a matrix, and half its log-determinant.
+
+    Parameters
+    ----------
+    matrix : C-contiguous array of shape (n, n)
+        Only the lower triangle is read. Overwritten.
+
+    Returns
+    -------
+    C-contiguous array of shape (n, n)
+        Its upper triangle zero.
+    float
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is not positive definite, or not finite.
+    """
+    # In Fortran's order the matrix is its transpose, whose factor is L'.
+    upper, failed = dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
+    diagonal = upper.diagonal()
+    if failed or not np.isfinite(diagonal).all():
+        raise LinAlgError("the matrix is not positive definite.")
+    half_log_determinant = np.log(diagonal).sum()
+    return dtrtri(upper, lower=0, overwrite_c=1)[0].T, half_log_determinant
+
+
 def cholesky_with_ridge(matrix, ridge=0.0):
     """The same of the matrix plus a multiple of the identity, raised until it is positive definite.
 

@@ -21,19 +21,20 @@ PANELS, ROWS = 8, 8
 
 
 @kernel
-def data_covariance(address, X, scale, queue, sums):
-    """Products of all rows of X, its columns scaled.
+def data_covariance(address, X, scale, vector, queue, sums):
+    """Products of all rows of X, its columns scaled, with each other and with a vector.
 
     Parameters
     ----------
     address : int
         Of the compiled product.
     X : array of shape (n_rows, n_units)
-    scale : array of shape (n_units,)
+    scale, vector : array of shape (n_units,)
     queue : int64 array of shape (1,)
         Next part of the columns to be done; shared by all threads that call this.
-    sums : array of shape (n_parts, n_rows, n_rows)
-        Lower triangles filled; their sum is that of X diag(scale^2) X'.
+    sums : array of shape (n_parts, n_rows + 1, n_rows)
+        Lower triangles filled; their sum is that of X diag(scale^2) X'. The sum of the last rows is
+        X diag(scale) vector.
     """
     n_rows, n_units = X.shape
     n_parts, n_panels = sums.shape[0], -(-n_rows // WIDTH)
@@ -50,15 +51,17 @@ def data_covariance(address, X, scale, queue, sums):
         end = (part + 1) * n_units // n_parts
         for start in range(part * n_units // n_parts, end, COLUMNS):
             n_here = smaller(COLUMNS, end - start)
+            factor, other = scale[start:end], vector[start:end]
             for i in range(n_rows):
-                row, factor, here = X[i, start:end], scale[start:end], scaled[i]
+                row, here = X[i, start:end], scaled[i]
+                along = 0.0
                 for k in range(n_here):
                     here[k] = row[k] * factor[k]
+                    along += here[k] * other[k]
+                total[n_rows, i] += along
             for first in range(0, n_rows, WIDTH):
                 _turn(scaled, first, n_here, panel[0])
-                product(
-                    address, scaled[first:], n_rows - first, 0, panel[:, :n_here], tile, WIDTH
-                )
+                product(address, scaled[first:], n_rows - first, 0, panel[:, :n_here], tile, WIDTH)
                 _add_lower(tile, first, total)
 
 
@@ -77,7 +80,7 @@ def _turn(scaled, first, n_columns, panel):
 @kernel(merged=True)
 def _add_lower(tile, first, total):
     """Add a panel of products, from row and column `first` on, to a lower triangle."""
-    n_rows = total.shape[0]
+    n_rows = total.shape[1]
     for i in range(first, smaller(first + WIDTH, n_rows)):
         for c in range(i - first + 1):
             total[i, first + c] += tile[i - first, c]

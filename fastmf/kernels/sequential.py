@@ -30,6 +30,30 @@ MIN_RELATIVE_PRECISION = 1e-7
 
 
 @kernel
+def sweep_blocks(address, units, settings, X, matrix, rows, vector, site, updates):
+    """Update the sites of all units of a linear model, block by block.
+
+    Parameters
+    ----------
+    address : int
+        Of the compiled product.
+    units : Units
+    settings : SiteSettings
+    X : array of shape (n_rows, n_units)
+    matrix : array of shape (n_panels, n_rows, width)
+        B^-1, packed for `product`; updated in place.
+    rows : array of shape (BLOCK, BLOCK + n_panels * width)
+        Overwritten.
+    vector, site, updates
+        See `visit_block`.
+    """
+    for start in range(0, X.shape[1], BLOCK):
+        project_block(address, X, start, matrix, rows, vector)
+        visit_block(units, settings, start, True, rows, vector, site, updates)
+        downdate(address, rows, updates[0, start : start + BLOCK], matrix)
+
+
+@kernel
 def project_block(address, X, start, matrix, rows, vector):
     """The rows of a block of units of a linear model, and their fields.
 

@@ -10,6 +10,14 @@ from fastmf.reference.units import moments
 BLOCK = 24
 
 
+def sweep_blocks(address, units, settings, X, matrix, rows, vector, site, updates):
+    """Update the sites of all units of a linear model, block by block."""
+    for start in range(0, X.shape[1], BLOCK):
+        project_block(address, X, start, matrix, rows, vector)
+        visit_block(units, settings, start, True, rows, vector, site, updates)
+        downdate(address, rows, updates[0, start : start + BLOCK], matrix)
+
+
 def project_block(address, X, start, matrix, rows, vector):
     """The rows of a block of units of a linear model, and their fields."""
     n, x = len(X), X[:, start : start + BLOCK]

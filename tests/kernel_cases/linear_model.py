@@ -20,14 +20,18 @@ def covariance_arguments(size, dtype, rows=None):
     rng, X = design(size, dtype)
     X, scale = X[chosen(rows, len(X))], rng.gamma(2.0, size=X.shape[1])
     X.flags.writeable = False  # like that of a model
-    sums = np.full((3, len(X), len(X)), np.nan)
-    return product_address(float), X, scale, np.zeros(1, np.int64), sums
+    sums, vector = np.full((3, len(X) + 1, len(X)), np.nan), rng.normal(size=X.shape[1])
+    return product_address(float), X, scale, vector, np.zeros(1, np.int64), sums
 
 
 def covariance_results(arguments):
-    """Products with itself and with the first row, which every row has in any company of those."""
+    """Products with itself, the first row and the vector, which are there for any other rows."""
     sums = arguments[-1]
-    return {"squares": sums.diagonal(axis1=1, axis2=2).T, "products": sums[:, :, 0].T}
+    return {
+        "squares": sums.diagonal(axis1=1, axis2=2).T,
+        "products": sums[:, :-1, 0].T,
+        "along": sums[:, -1].T,
+    }
 
 
 def whitened_arguments(size, dtype, rows=None):

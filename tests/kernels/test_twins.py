@@ -26,6 +26,7 @@ SMALL = Size(60, 31, 9)
 
 # Kernels whose work is not shared by threads, nor divided into rows.
 WITHOUT_ROWS = {
+    "sequential.sweep_blocks",
     "sequential.project_block",
     "sequential.visit_block",
     "sequential.downdate",

@@ -10,7 +10,7 @@ from scipy.linalg import inv
 from fastmf.inference.ep.sites import energy, state_of
 from fastmf.inference.gaussian import Dense, LowRank
 from fastmf.kernels.product import pack, product_address
-from fastmf.kernels.sequential import BLOCK, downdate, project_block, visit_block
+from fastmf.kernels.sequential import BLOCK, downdate, sweep_blocks, visit_block
 from fastmf.kernels.sites import SiteSettings
 
 
@@ -48,18 +48,18 @@ def _sweep(problem, damping, site):
     vector = np.zeros(rows.shape[1])
     vector[BLOCK : BLOCK + n] = kept[1]
     starts = range(0, side.n_units, BLOCK)
-    rates, mismatches = updates = np.zeros((2, len(starts) * BLOCK))
+    updates = np.zeros((2, len(starts) * BLOCK))
     settings = SiteSettings(problem.prior_precision, damping, problem.min_site_precision)
     address = product_address(np.float64)
+    units = problem.units
+    if low_rank:
+        sweep_blocks(address, units, settings, side.X, matrix, rows, vector, site, updates)
+        return float(updates[1].max())
     for start in starts:
-        units = slice(start, start + BLOCK)
-        if low_rank:
-            project_block(address, side.X, start, matrix, rows, vector)
-        else:
-            _copy_block(slice(start, min(start + BLOCK, n)), matrix, rows, vector)
-        visit_block(problem.units, settings, start, low_rank, rows, vector, site, updates)
-        downdate(address, rows, rates[units], matrix)
-    return float(mismatches.max())
+        _copy_block(slice(start, min(start + BLOCK, n)), matrix, rows, vector)
+        visit_block(units, settings, start, False, rows, vector, site, updates)
+        downdate(address, rows, updates[0, start : start + BLOCK], matrix)
+    return float(updates[1].max())
 
 
 def _copy_block(units, matrix, rows, vector):
@@ -84,8 +84,8 @@ def _inverse_data_covariance(side, site):
     site[1] = np.where(abs(site[1]) < floor, floor, site[1])
     positive, negative = np.maximum(site[1], 0), np.flatnonzero(site[1] < 0)
     precision = np.where(site[1] > 0, positive, np.inf)
-    B = side.data_covariance(precision)
-    residual = side.y - side.predict(site[0] / precision)
+    B, prediction = side.data_covariance(site[0], precision)
+    residual = side.y - prediction
     B = B + np.tril(B, -1).T
     if negative.size:
         columns = side.X[:, negative].astype(np.float64)

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
-from scipy.linalg.blas import dtrmm, dtrmv
+from scipy.linalg.blas import dtrmm
 
-from fastmf._common.linalg import cholesky
+from fastmf._common.linalg import inverse_factor
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.gaussian.dense import Dense
 from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide
@@ -59,9 +59,13 @@ class LowRank(GaussianSide):
         bounds = [*range(0, self.n_units, width), self.n_units]
         self.chunks = [slice(*ends) for ends in pairwise(bounds)]
         self._workspace = np.empty((self.n_rows, width))
+        # As many numbers as `data_covariance` sums: their number does not depend on that of the
+        # threads, nor does the result.
+        n_parts = min(MAX_PARTS, self.n_units // (4 * self.n_rows) + 1)
+        self._sums = np.empty((n_parts, self.n_rows + 1, self.n_rows))
         squares = np.empty(self.n_units)
         for units in self.chunks:
-            chunk = self.chunk(units)
+            chunk = X[:, units] if X.dtype == np.float64 else self.chunk(units)
             np.einsum("ij,ij->j", chunk, chunk, out=squares[units])
         self.floor = LOW_PRECISION * squares / noise_variance
 
@@ -75,18 +79,18 @@ class LowRank(GaussianSide):
         np.copyto(columns, self.X[:, units])
         return columns
 
-    def data_covariance(self, precision):
-        """The lower triangle of B, for sites of positive precisions."""
+    def data_covariance(self, linear, precision):
+        """The lower triangle of B, for sites of positive precisions, and X D linear."""
         n, d = self.n_rows, self.n_units
-        # Their number does not depend on that of the threads: nor does the result.
-        sums = np.empty((min(MAX_PARTS, d // (4 * n) + 1), n, n))
-        n_workers = workers_for(len(sums), n * n * d // 2 // VECTOR_SPEED, self.n_threads)
-        queue = np.zeros(1, np.int64)
-        arguments = product_address(np.float64), self.X, 1 / np.sqrt(precision), queue, sums
+        n_workers = workers_for(len(self._sums), n * n * d // 2 // VECTOR_SPEED, self.n_threads)
+        scale, queue = 1 / np.sqrt(precision), np.zeros(1, np.int64)
+        address = product_address(np.float64)
+        arguments = address, self.X, scale, linear * scale, queue, self._sums
         in_parallel(data_covariance, arguments, n_workers)
-        B = np.asfortranarray(sums.sum(0))
+        total = self._sums.sum(0)
+        B, prediction = total[:n], total[n]
         B.flat[:: n + 1] += self.noise_variance
-        return B
+        return B, prediction
 
     def whitened_columns(self, whiten, directions, z, offset):
         """Sums of squares of the whitened columns of X, and their products with z.
@@ -98,10 +102,8 @@ class LowRank(GaussianSide):
         n_workers = workers_for(
             d // 64 + 1, (n // 2 + len(offset)) * n * d // VECTOR_SPEED, self.n_threads
         )
-        matrices = (np.ascontiguousarray(matrix) for matrix in (whiten, directions))
-        queue = np.zeros(1, np.int64)
-        address = product_address(np.float64)
-        arguments = address, self.X, *matrices, z, offset, queue, out
+        queue, address = np.zeros(1, np.int64), product_address(np.float64)
+        arguments = address, self.X, whiten, directions, z, offset, queue, out
         in_parallel(whitened_columns, arguments, n_workers)
         return out
 
@@ -117,36 +119,50 @@ class LowRank(GaussianSide):
             return residual @ self.X
         return np.concatenate([residual @ self.chunk(units) for units in self.chunks])
 
+    def moments(self, site):
+        """Means, variances and log-partition with these sites; None if A is not positive definite.
+
+        See `GaussianSide.moments`. X D t1 is summed in the same pass over X as B.
+        """
+        try:
+            inverse, prediction = self._inverse_and_prediction(*site)
+        except LinAlgError:
+            return None
+        return inverse.moments(site[0], prediction)
+
     def _inverse(self, precision):
+        return self._inverse_and_prediction(np.zeros(self.n_units), precision)[0]
+
+    def _inverse_and_prediction(self, linear, precision):
+        """A^-1, and X D linear with the D of the first inverse."""
         units, proper = np.flatnonzero(precision < self.floor), precision
         if units.size:
             proper = precision.copy()
             proper[units] = np.maximum(abs(precision[units]), PROPER_FACTOR * self.floor[units])
         if not (proper > 0).all():
             raise LinAlgError("a precision is not positive.")
-        factor = cholesky(self.data_covariance(proper), overwrite=True)
-        half_log_determinant = factor.half_log_determinant
-        whiten, correction = factor.inverse_factor(overwrite=True), None
+        B, prediction = self.data_covariance(linear, proper)
+        whiten, half_log_determinant = inverse_factor(B)
+        correction = None
         if units.size:
             correction = self._correction(units, proper[units], precision[units], whiten)
-        return LowRankInverse(self, proper, whiten, half_log_determinant, correction)
+        inverse = LowRankInverse(self, proper, whiten, half_log_determinant, correction)
+        return inverse, prediction
 
     def _correction(self, units, p, t2, whiten):
         """The correction for units of precision t2 where p is in the first inverse."""
         columns = np.asarray(self.X[:, units], np.float64, order="F")
-        columns = dtrmm(1.0, whiten, columns, lower=1) / p
+        columns = dtrmm(1.0, whiten.T, columns, trans_a=1) / p
         inverse = -columns.T @ columns
         inverse.flat[:: units.size + 1] += 1 / p
-        S = np.asfortranarray(-inverse)
+        S = -inverse
         S.flat[:: units.size + 1] += 1 / (p - t2)
-        factor = cholesky(S, overwrite=True)
-        half_log_determinant = factor.half_log_determinant
-        inverse_factor = factor.inverse_factor(overwrite=True)
+        half, half_log_determinant = inverse_factor(S)
         return Correction(
             units=units,
             columns=columns,
-            whiten=inverse_factor,
-            directions=dtrmm(1.0, whiten, inverse_factor @ columns.T, side=1, lower=1),
+            whiten=half,
+            directions=dtrmm(1.0, whiten.T, columns @ half.T).T,
             inverse=inverse,
             log_partition=-half_log_determinant - np.log(p - t2).sum() / 2,
         )
@@ -200,26 +216,35 @@ class LowRankInverse(NamedTuple):
     half_log_determinant: float
     correction: Correction | None
 
-    def moments(self, linear):
-        """Means, variances and log-partition with sites of these linear coefficients."""
-        side, precision, low = self.side, self.precision, self.correction
-        z = dtrmv(self.whiten, side.y - side.predict(linear / precision), lower=1)
-        log_partition = (linear * linear / precision - np.log(precision / (2 * np.pi))).sum() / 2
+    def moments(self, linear, prediction=None):
+        """Means, variances and log-partition with sites of these linear coefficients.
+
+        `prediction` is X D linear, if it is known.
+        """
+        side, variance, low = self.side, 1 / self.precision, self.correction
+        mean = linear * variance
+        if prediction is None:
+            prediction = side.predict(mean)
+        z = self.whiten @ (side.y - prediction)
+        log_partition = (linear @ mean - np.log(self.precision / (2 * np.pi)).sum()) / 2
         log_partition -= z @ z / 2 + self.half_log_determinant
         log_partition -= side.n_rows * np.log(2 * np.pi) / 2
         directions, offset = np.empty((0, side.n_rows)), np.empty(0)
         if low is not None:
-            low_mean = linear[low.units] / precision[low.units] + low.columns.T @ z
-            directions, offset = low.directions, dtrmv(low.whiten, low_mean, lower=1)
-        squares, products = side.whitened_columns(self.whiten, directions, z, offset)
-        var = (1 - squares / precision) / precision
-        mean = (linear + products) / precision
+            low_mean = mean[low.units] + low.columns.T @ z
+            directions, offset = low.directions, low.whiten @ low_mean
+        marginal = side.whitened_columns(self.whiten, directions, z, offset)[::-1]
+        marginal *= variance
+        marginal[0] += mean
+        var = marginal[1]
+        np.subtract(1, var, out=var)
+        var *= variance
         if low is not None:
             half = low.whiten @ low.inverse
-            mean[low.units] = low_mean + half.T @ offset
-            var[low.units] = low.inverse.diagonal() + (half * half).sum(0)
+            marginal[0, low.units] = low_mean + half.T @ offset
+            marginal[1, low.units] = low.inverse.diagonal() + (half * half).sum(0)
             log_partition += low.log_partition + offset @ offset / 2
-        return GaussianMoments(np.stack([mean, var]), log_partition)
+        return GaussianMoments(marginal, log_partition)
 
     def solve(self, right):
         """The product with a vector."""
@@ -232,8 +257,8 @@ class LowRankInverse(NamedTuple):
 
     def _solve_proper(self, right):
         """The product of the first inverse with a vector."""
-        whitened = dtrmv(self.whiten, self.side.predict(right / self.precision), lower=1)
-        residual = dtrmv(self.whiten, whitened, lower=1, trans=1)
+        whitened = self.whiten @ self.side.predict(right / self.precision)
+        residual = whitened @ self.whiten
         return (right - self.side.project(residual)) / self.precision
 
     def covariance(self, units):

@@ -41,7 +41,7 @@ def test_it_ends_at_a_fixed_point(task, damping):
 
 
 def test_where_dampings_do_not_help_it_ends_early_at_the_best_state():
-    task = problem_of(problem(10, 25, 1, noise=0.005, inclusion_probability=0.2)[0])
+    task = problem_of(problem(10, 25, 2, noise=0.005, inclusion_probability=0.2)[0])
     state, outcome, _, trace = swept(task, None, max_raises=0)
     assert outcome == OUT_OF_ITERATIONS and len(trace.residuals) < 100
     assert state.residual() == min(trace.residuals)
