@@ -9,13 +9,13 @@ from fastmf._common.arguments import count, number, rows
 from fastmf.evaluation._annealing import (
     Path,
     annealed_model,
+    base_between,
     effective_size,
     log_mean,
-    matched,
+    neutral_base,
     refined,
 )
 from fastmf.models._layered import check_layered
-from fastmf.priors._domain import binary_field
 from fastmf.priors._protocol import contains, n_units
 
 # Relative error of a mean above which fewer than about ten chains contribute to it.
@@ -25,9 +25,6 @@ MAX_RELATIVE_ERROR = 0.3
 MIN_EFFECTIVE_SIZE = 10
 # The exploration has half of the steps, and this number at least where there are as many.
 MIN_EXPLORATION = 50
-# Of the base between units without bias (0) and units with the means of the samples (1). The second
-# have the smallest error for the phases that they lead to, and lead to fewer of them.
-MATCHING = 0.5
 # Steps that the message asks for, as a multiple of those done.
 SUGGESTED_FACTOR = 4
 
@@ -270,30 +267,21 @@ class Exploration:
 
     def __init__(self, path, two_valued, starts, n_steps):
         self.path = path
-        self.neutral = [
-            -binary_field(prior)[0] if two_valued else np.zeros(n, path.model.dtype)
-            for prior, n in zip(path.model.layers, path.model.weights.shape, strict=True)
-        ]
+        self.neutral = neutral_base(path.model, two_valued)
         n_steps = max(min(n_steps, MIN_EXPLORATION), n_steps // 2)
         betas = np.linspace(0, 1, n_steps + 1)
         first = path.forward(self.neutral, betas)
         samples = path.sample(self.neutral, first.ends, n_steps)
-        self.base = self._matched(samples)
+        self.base = base_between(path.model, self.neutral, samples)
         self.leg = path.forward(self.base, betas)
         self.from_data = None
         if starts is not None:
             self.from_data = path.sample(self.neutral, starts, n_steps)
-            base = self._matched(self.from_data)
+            base = base_between(path.model, self.neutral, self.from_data)
             leg = path.forward(base, betas)
             if _is_better(leg.log_weights, self.leg.log_weights):
                 self.base, self.leg = base, leg
         self.best = _higher(self.leg.log_weights, first.log_weights)
-
-    def _matched(self, samples):
-        """Base that is as near to the means of samples as to units without bias."""
-        tilts = matched(self.path.model, self.neutral, samples)
-        pairs = zip(self.neutral, tilts, strict=True)
-        return [c + c.dtype.type(MATCHING) * (tilt - c) for c, tilt in pairs]
 
     def estimate(self, n_steps, tolerance, *, reverse=True):
         """Anneal in both directions, or with NaN in the place of the reverse estimate."""

@@ -6,7 +6,16 @@ import warnings
 import numpy as np
 
 from fastmf._common.arguments import count, rows
-from fastmf.evaluation._annealing import Path, Population, annealed_model, check_finite
+from fastmf.evaluation._annealing import (
+    Path,
+    Population,
+    annealed_model,
+    base_between,
+    check_finite,
+    log_mean,
+    neutral_base,
+    refined,
+)
 from fastmf.evaluation.annealed import MIN_EFFECTIVE_SIZE, Exploration
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.sampling.gibbs import gibbs
@@ -16,6 +25,9 @@ from fastmf.priors._protocol import n_units
 
 # Chains are resampled when their effective number falls below this fraction.
 RESAMPLE_BELOW = 0.5
+# Standard errors by which an estimate is clearly higher than another.
+CLEAR = 3
+MIN_VARIANCE = 1e-12
 
 
 class TrajectoryAnnealing:
@@ -23,18 +35,23 @@ class TrajectoryAnnealing:
 
     Chains are kept from one record to the next. They are annealed from the parameters there to the
     present ones, over models whose parameters are between the two: each one reweights the chains
-    and moves them by Gibbs sweeps. Machines of successive epochs differ little, so that a few tens
-    of sweeps replace the thousands of `annealed_importance_sampling`.
+    and moves them by Gibbs sweeps. Other chains are annealed from independent units, in few steps,
+    as these start from the means of the kept ones and have the schedule of the record before. Where
+    both estimates agree they are averaged; phases that learning makes, and that the kept chains do
+    not reach, are found by the others.
 
     Parameters
     ----------
     X : array of shape (n_rows, n_visible), optional
         Data whose mean log-likelihood is recorded, for instance a thousand rows of training data.
-    n_chains : int, default 200
+    n_chains : int, default 100
+        Of each kind.
     n_steps : int, default 20
         Models from one record to the next, the present one included.
     n_sweeps : int, default 2
         Gibbs sweeps at each.
+    n_fresh_steps : int, default 150
+        Of the chains that start from independent units.
     n_first_steps : int, default 500
         Of the annealing from independent units to the model of the first record.
     every : int, default 1
@@ -47,18 +64,19 @@ class TrajectoryAnnealing:
     ----------
     epoch : list of int
     log_partition, error : list of float
-        Estimate by record and its standard error, in nats. The exponential of the estimate is
-        unbiased, so that it is low on average.
+        Estimate by record and its standard error, in nats; it is low on average. Errors of
+        estimates that are averaged are enlarged to their difference.
+    difference : list of float
+        Estimate by chains from independent units minus that by the kept chains, in nats; 0 at the
+        first record. Beyond three standard errors, the higher one is taken.
     log_likelihood : list of float
         Mean over the rows of `X`, in nats; its error from sampling is `error`. Empty without `X`.
     effective_size : list of float
-        The smallest effective number of chains since the record before.
+        The smallest effective number of the kept chains since the record before.
     seconds : list of float
         Wall time that each record took.
     chains : array of shape (n_chains, n_visible)
-        States of the visible units, to be weighted by `weights`; of a DBM those of all even layers.
-    weights : array of shape (n_chains,)
-        Importance weights of the chains, of sum 1.
+        Samples of the visible units at the last record; of a DBM those of all even layers.
 
     Raises
     ------
@@ -81,8 +99,10 @@ class TrajectoryAnnealing:
     Annealed importance sampling (Neal 2001) with resampling (Del Moral, Doucet & Jasra 2006) along
     the path of learning, as Krause, Fischer & Igel (2020) and Bereux et al. (2025) do. The relative
     variances of the stages between resamplings are added up, as if chains forgot where they were
-    resampled: where Gibbs sweeps do not cross between phases the error is somewhat too small. A run
-    of training that resumes from a checkpoint anneals from independent units anew.
+    resampled. Where Gibbs sweeps do not cross between phases the error is too small: on a machine
+    of 784 x 500 units with persistent chains, in whose training phases come and go, estimates are
+    some nats low in some epochs. `annealed_importance_sampling` of the last machine tells. A run of
+    training that resumes from a checkpoint anneals from independent units anew.
 
     Examples
     --------
@@ -100,9 +120,10 @@ class TrajectoryAnnealing:
         self,
         X=None,
         *,
-        n_chains=200,
+        n_chains=100,
         n_steps=20,
         n_sweeps=2,
+        n_fresh_steps=150,
         n_first_steps=500,
         every=1,
         n_threads=None,
@@ -111,44 +132,42 @@ class TrajectoryAnnealing:
         self.X = X
         self.n_chains, self.n_steps = count("n_chains", n_chains, 2), count("n_steps", n_steps)
         self.n_sweeps = count("n_sweeps", n_sweeps)
+        self.n_fresh_steps = count("n_fresh_steps", n_fresh_steps)
         self.n_first_steps = count("n_first_steps", n_first_steps)
         self.every = count("every", every)
         self.n_threads = None if n_threads is None else count("n_threads", n_threads)
         self._rng = np.random.default_rng(rng)
         self.epoch, self.log_partition, self.error = [], [], []
         self.log_likelihood, self.effective_size, self.seconds = [], [], []
-        self.chains = self._model = self._population = None
-        # Of the log-partition, up to the last resampling.
-        self._known, self._variance = 0.0, 0.0
+        self.difference = []
+        self.chains = self._model = self._leg = None
+        # Of the log-partition.
+        self._value, self._variance = 0.0, 0.0
 
     def __call__(self, state):
         """Record after an epoch of training, if it is one of those asked for."""
         if state.epoch % self.every == 0:
             self.record(state.model, state.epoch)
 
-    @property
-    def weights(self):
-        """Importance weights of the chains, of sum 1."""
-        if self._population is None:
-            raise AttributeError("there are no chains before the first record of a model.")
-        return self._population.weights()
-
     def record(self, model, epoch):
         """Append the log-partition of a model, such as the one before training as epoch 0."""
         start = time.perf_counter()
         check_layered(model)
         X = None if self.X is None else rows("X", self.X, n_units(model.layers[0]), model.dtype)
-        anneal = self._anneal_from_units if self._model is None else self._anneal_from_last
-        size = anneal(model.bipartite())
-        self._model = model.bipartite()
-        value, variance = self._stage()
-        log_partition = self._known + value
+        first, model_of_data, model = self._model is None, model, model.bipartite()
+        if first:
+            size, difference = self._anneal_from_units(model), 0.0
+        else:
+            size = self._anneal_from_last(model)
+            difference = self._compare_with_fresh(model)
+        self._model = model
         if X is not None:
-            log_likelihoods = log_likelihood(model, X, log_partition)
+            log_likelihoods = log_likelihood(model_of_data, X, self._value)
             self.log_likelihood.append(float(log_likelihoods.mean()))
         self.epoch.append(epoch)
-        self.log_partition.append(float(log_partition))
-        self.error.append(float(np.sqrt(self._variance + variance)))
+        self.log_partition.append(float(self._value))
+        self.error.append(float(np.sqrt(self._variance)))
+        self.difference.append(float(difference))
         self.effective_size.append(float(size))
         self.seconds.append(time.perf_counter() - start)
         if size < min(MIN_EFFECTIVE_SIZE, self.n_chains / 2):
@@ -157,7 +176,7 @@ class TrajectoryAnnealing:
                 f"contribute to the log-partition of epoch {epoch}; pass "
                 + (
                     f"n_first_steps={4 * self.n_first_steps}."
-                    if len(self.epoch) == 1
+                    if first
                     else f"n_steps={4 * self.n_steps}."
                 ),
                 stacklevel=3,
@@ -165,16 +184,44 @@ class TrajectoryAnnealing:
 
     def _anneal_from_units(self, model):
         """Fill the chains by annealing from independent units; the effective number of them."""
-        (problem, shift), _, values = annealed_model(model, None, self._rng)
-        path = Path.of(problem, shift, self.n_chains, self._rng, self.n_threads)
+        path, _, values = self._path(model)
         found = Exploration(path, bool(values), None, self.n_first_steps)
         estimate = found.estimate(self.n_first_steps, np.inf, reverse=False)
-        chains = found.leg.ends
-        if values:
-            chains = np.where(chains == 1, *(model.dtype.type(x) for x in values[::-1]))
-        self.chains, self._population = chains, Population(self.n_chains)
-        self._known, self._variance = estimate.log_partition, estimate.error**2
+        self._leg = found.leg
+        self._restart(values, estimate.log_partition, estimate.error)
         return estimate.effective_size
+
+    def _compare_with_fresh(self, model):
+        """Anneal from units with the means of the chains, and average, or take the higher estimate.
+
+        Returns how much higher that of the fresh chains is.
+        """
+        path, chains, values = self._path(model, self.chains)
+        base = base_between(path.model, neutral_base(path.model, bool(values)), chains)
+        self._leg = path.forward(base, refined(self._leg, self.n_fresh_steps))
+        fresh, error = log_mean(self._leg.log_weights)
+        difference = fresh - self._value
+        # Errors of a few chains may be 0 by chance.
+        variances = np.maximum([self._variance, error**2], MIN_VARIANCE)
+        in_errors = difference / np.sqrt(variances.sum())
+        if in_errors > CLEAR:
+            self._restart(values, fresh, error)
+        elif in_errors > -CLEAR:
+            self._value += variances[0] / variances.sum() * difference
+            self._variance = variances.prod() / variances.sum() * max(1, in_errors**2)
+        return difference
+
+    def _path(self, model, chains=None):
+        """The path to a model, chains as states of its units, and the two values of these if so."""
+        (problem, shift), chains, values = annealed_model(model, chains, self._rng)
+        return Path.of(problem, shift, self.n_chains, self._rng, self.n_threads), chains, values
+
+    def _restart(self, values, log_partition, error):
+        """Go on with the ends of chains that were annealed from independent units."""
+        chains = self._leg.ends
+        if values:
+            chains = np.where(chains == 1, *(chains.dtype.type(x) for x in values[::-1]))
+        self.chains, self._value, self._variance = chains, log_partition, error**2
 
     def _anneal_from_last(self, model):
         """Anneal the chains from the last model to this one; their smallest effective number."""
@@ -184,26 +231,22 @@ class TrajectoryAnnealing:
                 f"record before, got {model.weights.shape}; use a new TrajectoryAnnealing."
             )
         old, smallest = self._model, float(self.n_chains)
+        population = Population(self.n_chains)
         for step in range(1, self.n_steps + 1):
             new = _between(self._model, model, step / self.n_steps)
             added = log_likelihood(new, self.chains, 0.0) - log_likelihood(old, self.chains, 0.0)
             check_finite(added)
-            self._population.add(added)
-            size = self._population.effective_size()
+            population.add(added)
+            size = population.effective_size()
             smallest = min(smallest, size)
-            if size < RESAMPLE_BELOW * self.n_chains:
-                value, variance = self._stage()
-                self._known, self._variance = self._known + value, self._variance + variance
-                self.chains = self.chains[self._population.resample(self._rng)]
-                self._population = Population(self.n_chains)
+            if size < RESAMPLE_BELOW * self.n_chains or step == self.n_steps:
+                value, error = population.log_mean_weight()
+                self._value, self._variance = self._value + value, self._variance + error**2
+                self.chains = self.chains[population.resample(self._rng)]
+                population = Population(self.n_chains)
             self.chains, _ = gibbs(new, self.chains, self.n_sweeps, self._rng, self.n_threads)
             old = new
         return smallest
-
-    def _stage(self):
-        """Log of the mean weight since the last resampling, and its variance."""
-        value, error = self._population.log_mean_weight()
-        return value, error**2
 
 
 def _between(old, new, fraction):

@@ -45,7 +45,6 @@ def test_log_partitions_by_epoch_agree_with_enumeration(dtype):
     ]
     np.testing.assert_allclose(trajectory.log_likelihood, likelihoods, rtol=1e-12)
     assert len(trajectory.seconds) == 12 and min(trajectory.seconds) > 0
-    assert trajectory.weights.sum() == pytest.approx(1)
 
 
 def test_errors_are_the_scatter_of_independent_runs():
@@ -88,7 +87,7 @@ def test_deep_machines():
         trajectory.record(model, epoch)
     off = abs(trajectory.log_partition[-1] - mf.exact(model).log_partition)
     assert off < 4 * trajectory.error[-1] < 0.3
-    assert len(trajectory.log_likelihood) == 2 and trajectory.chains.shape == (200, 11)
+    assert len(trajectory.log_likelihood) == 2 and trajectory.chains.shape == (100, 11)
 
 
 def test_threads_do_not_matter_and_epochs_are_chosen():
@@ -120,5 +119,3 @@ def test_too_few_chains_are_said_and_bad_arguments_refused():
         TrajectoryAnnealing(n_steps=0)
     with pytest.raises(TypeError, match="RBM"):
         TrajectoryAnnealing().record(mf.BoltzmannMachine(np.zeros((2, 2)), mf.Ising([0, 0])), 0)
-    with pytest.raises(AttributeError, match="first record"):
-        _ = TrajectoryAnnealing().weights
