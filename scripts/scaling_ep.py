@@ -2,7 +2,8 @@
 """Time of expectation propagation against features, rows and threads: ours and plain NumPy.
 
 Writes scaling_ep.csv and scaling_ep.png. The NumPy side is the same parallel iteration in
-n_rows-space with matrix products in NumPy, the moments as array expressions. The ceiling of
+n_rows-space with matrix products in NumPy, the moments as array expressions, with BLAS's default
+number of threads and with one. The ceiling of
 an iteration: the products of its two symmetric or triangular matrices with the features.
 """
 
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 from scaling import STRONG, WEAK, Point, Work, counts, run
+from timing import blas_threads
 
 import fastmf as mf
 
@@ -78,6 +80,8 @@ def points(options):
             yield Point("features", size, task, "float64", (size,), n // 2, most)
         if size <= 10_000:
             yield Point("features", size, "sequential sweep", "float64", (size,), n // 2, most)
+    # The whole estimator, hyper-parameters learned.
+    yield Point("features", d, "fit, learned", "float64", (d,), n, most)
     for rows in (n // 4, n // 2, n, 2 * n):
         yield Point("rows", rows, "iteration", "float64", (d,), max(rows, 2), most)
     for k in counts(most):
@@ -101,6 +105,10 @@ def problem(point, options):
 
         return timed
 
+    def one_blas_thread(function):
+        with blas_threads(1):
+            function()
+
     def ours(schedule, **limits):
         return solve(regression, schedule=schedule, n_threads=point.threads, **limits)
 
@@ -109,8 +117,15 @@ def problem(point, options):
         solvers = {
             "fastmf": per_iteration(lambda: ours("parallel", max_iter=n_iter, tol=0), n_iter),
             "NumPy": per_iteration(lambda: numpy_iterations(regression, n_iter), n_iter),
+            "NumPy, one thread": per_iteration(
+                lambda: one_blas_thread(lambda: numpy_iterations(regression, n_iter)), n_iter
+            ),
         }
         work = Work(operations=2.0 * point.n_rows**2 * point.size[0])
+    elif point.task == "fit, learned":
+        learner = mf.SpikeSlabRegressor(n_threads=point.threads)
+        solvers = {"fastmf": lambda: learner.fit(regression.X, regression.y)}
+        solvers["fastmf"]()
     elif point.task == "sequential sweep":
         site = np.abs(first.sites) + 1e-3
         solvers = {

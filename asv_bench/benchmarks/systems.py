@@ -22,13 +22,24 @@ def _beliefs():
     return lambda: mf.belief_propagation(model, tol=1e-5, n_threads=THREADS)
 
 
-def _propagation(schedule):
+def _regression(n, d):
     rng = np.random.default_rng(0)
-    X, w = rng.normal(size=(100, 1000)), np.zeros(1000)
-    w[:10] = rng.normal(size=10)
-    prior = mf.GaussBernoulli(np.zeros(1000), np.ones(1000), np.full(1000, -4.0))
-    model = mf.SparseLinearModel(X, X @ w + 0.1 * rng.normal(size=100), 0.01, prior)
-    return lambda: mf.expectation_propagation(model, schedule=schedule, n_threads=THREADS)
+    X, w = rng.normal(size=(n, d)), np.zeros(d)
+    w[: n // 10] = rng.normal(size=n // 10)
+    return X, X @ w + 0.1 * rng.normal(size=n)
+
+
+def _propagation(schedule, n=100, d=1000, **limits):
+    X, y = _regression(n, d)
+    prior = mf.GaussBernoulli(np.zeros(d), np.ones(d), np.full(d, -4.0))
+    model = mf.SparseLinearModel(X, y, 0.01, prior)
+    options = dict(schedule=schedule, n_threads=THREADS, **limits)
+    return lambda: mf.expectation_propagation(model, **options)
+
+
+def _spike_slab_fit(n, d):
+    X, y = _regression(n, d)
+    return lambda: mf.SpikeSlabRegressor(n_threads=THREADS).fit(X, y)
 
 
 def _pseudo_likelihood(solver):
@@ -44,6 +55,13 @@ TASKS = {
     "belief_propagation-1000x500": _beliefs,
     "expectation_propagation-100x1000-parallel": lambda: _propagation("parallel"),
     "expectation_propagation-100x1000-convergent": lambda: _propagation("convergent"),
+    "expectation_propagation-200x5000-ten_iterations": lambda: _propagation(
+        "parallel", 200, 5000, max_iter=10, tol=0
+    ),
+    "expectation_propagation-100x10000-five_sweeps": lambda: _propagation(
+        "sequential", 100, 10_000, max_iter=5, tol=0
+    ),
+    "spike_slab_regressor-200x5000": lambda: _spike_slab_fit(200, 5000),
     "pseudo_likelihood-16000x15-bslm": lambda: _pseudo_likelihood("bslm"),
     "pseudo_likelihood-16000x15-newton": lambda: _pseudo_likelihood("newton"),
 }

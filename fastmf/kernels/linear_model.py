@@ -51,18 +51,23 @@ def data_covariance(address, X, scale, vector, queue, sums):
         end = (part + 1) * n_units // n_parts
         for start in range(part * n_units // n_parts, end, COLUMNS):
             n_here = smaller(COLUMNS, end - start)
-            factor, other = scale[start:end], vector[start:end]
-            for i in range(n_rows):
-                row, here = X[i, start:end], scaled[i]
-                along = 0.0
-                for k in range(n_here):
-                    here[k] = row[k] * factor[k]
-                    along += here[k] * other[k]
-                total[n_rows, i] += along
+            here = slice(start, start + n_here)
+            _scale_columns(X[:, here], scale[here], vector[here], scaled, total[n_rows])
             for first in range(0, n_rows, WIDTH):
                 _turn(scaled, first, n_here, panel[0])
                 product(address, scaled[first:], n_rows - first, 0, panel[:, :n_here], tile, WIDTH)
                 _add_lower(tile, first, total)
+
+
+@kernel(merged=True)
+def _scale_columns(columns, scale, vector, scaled, products):
+    """Scale some columns, and add their products with a vector."""
+    for i in range(columns.shape[0]):
+        row, new, along = columns[i], scaled[i], 0.0
+        for k in range(len(scale)):
+            new[k] = row[k] * scale[k]
+            along += new[k] * vector[k]
+        products[i] += along
 
 
 @kernel(merged=True)

@@ -30,7 +30,7 @@ MIN_RELATIVE_PRECISION = 1e-7
 
 
 @kernel
-def sweep_blocks(address, units, settings, X, matrix, rows, vector, site, updates):
+def sweep_blocks(address, units, settings, X, matrix, vector, site, updates):
     """Update the sites of all units of a linear model, block by block.
 
     Parameters
@@ -42,11 +42,10 @@ def sweep_blocks(address, units, settings, X, matrix, rows, vector, site, update
     X : array of shape (n_rows, n_units)
     matrix : array of shape (n_panels, n_rows, width)
         B^-1, packed for `product`; updated in place.
-    rows : array of shape (BLOCK, BLOCK + n_panels * width)
-        Overwritten.
     vector, site, updates
         See `visit_block`.
     """
+    rows = np.zeros((BLOCK, len(vector)))
     for start in range(0, X.shape[1], BLOCK):
         project_block(address, X, start, matrix, rows, vector)
         visit_block(units, settings, start, True, rows, vector, site, updates)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._threads import one_blas_thread
 from fastmf.inference.ep.expectation_propagation import expectation_propagation
 from fastmf.learning.quasi_newton import minimise
 from fastmf.models import SparseLinearModel
@@ -238,5 +239,7 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
         gradient = np.concatenate([[by_noise, by_slab], by_odds])[free]
         return -result.log_evidence, -gradient
 
-    x = minimise(objective, whole[free], *bounds[free].T, tol=tol, max_iter=max_iter)
+    # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
+    with one_blas_thread(min(task.X.shape)):
+        x = minimise(objective, whole[free], *bounds[free].T, tol=tol, max_iter=max_iter)
     return hyperparameters(x), best

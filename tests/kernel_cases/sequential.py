@@ -80,17 +80,16 @@ def sweep_arguments(size, dtype, rows=None):
     prior, site = prior._make(f[START + many] for f in prior), site[:, START + many].copy()
     matrix = pack(np.linalg.inv(0.3 * np.eye(n) + (X / site[1]) @ X.T))
     n_panels, _, width = matrix.shape
-    rows = np.full((BLOCK, BLOCK + n_panels * width), 9.0)
     vector = np.concatenate([np.full(BLOCK, 9.0), vector, np.zeros(n_panels * width - n)])
     settings = SiteSettings(0.5 + 0 * site[0], 0.1, -np.inf)
     updates = np.full((2, 3 * BLOCK), 9.0)
     units = units_of(prior, float)
-    return product_address(float), units, settings, X, matrix, rows, vector, site, updates
+    return product_address(float), units, settings, X, matrix, vector, site, updates
 
 
 def sweep_results(arguments):
-    """All that `sweep_blocks` fills; the rows of the last block are of no use."""
-    matrix, _, vector, site, updates = arguments[4:]
+    """All that `sweep_blocks` fills."""
+    matrix, vector, site, updates = arguments[4:]
     filled = {"matrix": matrix, "vector": vector, "site": site, "updates": updates}
     return {name: a[None] for name, a in filled.items()}
 

@@ -53,7 +53,7 @@ def _sweep(problem, damping, site):
     address = product_address(np.float64)
     units = problem.units
     if low_rank:
-        sweep_blocks(address, units, settings, side.X, matrix, rows, vector, site, updates)
+        sweep_blocks(address, units, settings, side.X, matrix, vector, site, updates)
         return float(updates[1].max())
     for start in starts:
         _copy_block(slice(start, min(start + BLOCK, n)), matrix, rows, vector)
