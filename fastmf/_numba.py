@@ -48,15 +48,15 @@ def kernel(function=None, *, fastmath=False, name="", **kind):
         Whether its text is made part of its callers' before they are compiled, so that nothing of
         it is compiled or optimised twice; its own `fastmath` does not count then. For what one
         kernel calls in one place.
-    by_address : bool
-        Whether kernels call it by its address (see `call`).
+    by_address, from_kernels : bool
+        Whether kernels call it by its address (see `call`), and nobody or Python too.
     views : bool
         Whether it makes views of arrays, but no arrays, so that references to them need not be
         counted. Inner, inline and merged kernels never make arrays.
     """
     if function is None:
         return lambda f: kernel(f, fastmath=fastmath, name=name, **kind)
-    unknown = set(kind) - {"inner", "inline", "merged", "by_address", "views"}
+    unknown = set(kind) - {"inner", "inline", "merged", "by_address", "from_kernels", "views"}
     if unknown:
         raise TypeError(f"kernel has no options {sorted(unknown)}.")
     kind = {key for key, value in kind.items() if value}
@@ -67,7 +67,7 @@ def kernel(function=None, *, fastmath=False, name="", **kind):
         error_model="numpy",
         fastmath=fastmath,
         no_cpython_wrapper=within or "by_address" in kind,
-        no_cfunc_wrapper="by_address" not in kind,
+        no_cfunc_wrapper=not kind & {"by_address", "from_kernels"},
         forceinline="inline" in kind,
         inline="always" if "merged" in kind else "never",
         _nrt=not (within or "views" in kind),
@@ -471,7 +471,7 @@ def _fetch_and_increment(typing_context, counter):
     def generate(context, builder, signature, arguments):
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         one = ir.Constant(ir.IntType(64), 1)
-        return builder.atomic_rmw("add", array.data, one, "monotonic")
+        return builder.atomic_rmw("add", array.data, one, "acq_rel")
 
     return types.int64(counter), generate
 

@@ -8,11 +8,12 @@ another busy process on two cores, that made two threads twice as slow as one.
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 
 import numba
+
+from fastmf._pool import Pool
 
 # Order of a matrix from which its factorisation is faster with several threads of BLAS.
 MIN_THREADED_ORDER = 1000
@@ -37,11 +38,6 @@ class computed_once:
         # An entry of the object's dictionary takes precedence over this descriptor.
         value = owner.__dict__[self.name] = self.compute(owner)
         return value
-
-
-@cache
-def _pool():
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="fastmf")
 
 
 class _BLAS:
@@ -85,10 +81,10 @@ def _libraries():
 
 
 _blas = _BLAS()
+_pool = Pool()
 
 if hasattr(os, "register_at_fork"):
-    # The threads of a pool do not survive a fork.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_pool.forget)
     os.register_at_fork(after_in_child=_blas.forget)
 
 
@@ -127,14 +123,10 @@ def in_parallel(kernel, arguments, n_workers):
     arguments : tuple
     n_workers : int
     """
-    futures = [_pool().submit(_as_worker, kernel, arguments) for _ in range(n_workers - 1)]
-    try:
+    if n_workers > 1:
+        _pool.run(_as_worker, (kernel, arguments), n_workers)
+    else:
         _as_worker(kernel, arguments)
-    finally:
-        # The arguments may hold addresses of what the caller frees when this returns.
-        failures = [future.exception() for future in futures if not future.cancel()]
-    for failure in filter(None, failures):
-        raise failure
 
 
 _here = threading.local()
