@@ -26,10 +26,12 @@ _WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
 VECTOR_BYTES = 64 if _WIDE else 32
 TILE_VECTORS = 3
 TILE_ROWS = 8 if _WIDE else 4
+LINE_BYTES = 64
 # Rows of one task of a worker.
 TASK_ROWS = 24
-# Rows of a panel (24 KiB) that stay in the first-level cache while all tiles are computed.
-CHUNK_ROWS = 24 * 1024 // (TILE_VECTORS * VECTOR_BYTES)
+# Rows of a panel (12 KiB) that stay in the first-level cache, beside the next ones and some rows of
+# states, while all tiles are computed.
+CHUNK_ROWS = 12 * 1024 // (TILE_VECTORS * VECTOR_BYTES)
 
 
 def panel_width(dtype):
@@ -260,6 +262,8 @@ class _TileEmitter:
             offset = builder.add(panel_row, self._number(v * self.n_lanes))
             loaded.append(self._load(self._vector_at(couplings, offset)))
         new = []
+        if len(state_rows) == TILE_ROWS:
+            self._prefetch(builder.gep(couplings, [panel_row]), n_vectors * VECTOR_BYTES)
         column = builder.mul(k, self.state_column)
         for r, state_row in enumerate(state_rows):
             state = builder.load(builder.gep(state_row, [column]))
@@ -269,6 +273,21 @@ class _TileEmitter:
                 arguments = [state, loaded[v], sums[r * n_vectors + v]]
                 new.append(builder.call(self.fma, arguments))
         return new
+
+    def _prefetch(self, pointer, n_bytes):
+        """Load into the first-level cache what the next chunk of rows has in this place.
+
+        The first tile of a chunk would wait for it otherwise. Panels follow one another in memory,
+        so that after the last chunk of one comes the first of the next.
+        """
+        builder, integer, byte = self.builder, ir.IntType(32), ir.IntType(8).as_pointer()
+        function = ir.FunctionType(ir.VoidType(), [byte, integer, integer, integer])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", (byte,), function)
+        options = [ir.Constant(integer, option) for option in (0, 3, 1)]  # to read, L1, data
+        ahead = CHUNK_ROWS * TILE_VECTORS * self.n_lanes
+        for line in range(0, n_bytes, LINE_BYTES):
+            here = builder.gep(pointer, [self._number(ahead + line // self.n_bytes)])
+            builder.call(prefetch, [builder.bitcast(here, byte), *options])
 
 
 _full_tile = _tile(TILE_ROWS)
