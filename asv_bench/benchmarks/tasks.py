@@ -75,21 +75,20 @@ class Epoch:
     repeat, number, rounds = (3, 5, 30.0), 1, 1
 
     def setup(self, size):
+        from fastmf.learning.layered.family import train
         from fastmf.learning.layered.settings import LayeredSettings
-        from fastmf.learning.layered.step import step
-        from fastmf.learning.training.ascent import initial_state
 
         model = rbm(SIZES[size], "float32", patterns=0.0, noise=0.1)
-        self.rows = data(model, 10_000)
-        self.settings = LayeredSettings(batch_size=100, n_starts=100, n_sweeps=3, starts="data")
-        self.state, self.step = initial_state(model), step
-        self.rng = np.random.default_rng(0)
-        step(self.state, self.rows[:100], self.settings, 0.005, self.rng)
+        rows = data(model, 10_000)
+        settings = LayeredSettings(
+            n_starts=100, n_sweeps=3, n_epochs=1, learning_rate=0.005, monitor_rows=1
+        )
+        self.train = lambda rows: train(model, rows, settings, seed=0)
+        self.rows = rows
+        self.train(rows[:100])
 
     def time_epoch(self, size):
-        for first in range(0, len(self.rows), 100):
-            batch = self.rows[first : first + 100]
-            self.step(self.state, batch, self.settings, 0.005, self.rng)
+        self.train(self.rows)
 
 
 class Moments:

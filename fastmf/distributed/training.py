@@ -88,7 +88,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     def metrics(state, monitored, *others):
         return LAYERED_FAMILY.metrics(state, monitored.compute(), *others)
 
-    family = LAYERED_FAMILY._replace(step=step, metrics=metrics)
+    family = LAYERED_FAMILY._replace(step=step, metrics=metrics, steps=None)
     validation = validation.compute() if is_dask(validation) else validation
     validation = check.rows("validation", validation, n_visible, model.dtype)
     return trainer.train(

@@ -36,18 +36,19 @@ class AscentStep(NamedTuple):
 
 
 @kernel(merged=True)
-def _ascend_row(parts, settings, below, above, out):
+def ascend_row(parts, settings, below, above):
     """Update the couplings of one unit.
 
-    Returns the inner product of their gradient with the offsets above, and their squared norm.
+    Returns the inner product of the gradient with the offsets above, and the squared norm of the
+    couplings. In two loops: LLVM makes no vectors of one that would have to compare more than a few
+    addresses first.
     """
     weights, gradient, velocity = parts
     dtype = weights.dtype.type
     rate, momentum = dtype(settings.rate), dtype(settings.momentum)
     l2, l1 = dtype(settings.l2), dtype(settings.l1)
     one, zero = dtype(1), dtype(0)
-    offset, field_gradient = below
-    offsets, field_gradients = above
+    (offset, field_gradient), (offsets, field_gradients) = below, above
     gradient_dot = squared_norm = zero
     for j in range(weights.shape[0]):
         weight = weights[j]
@@ -56,20 +57,22 @@ def _ascend_row(parts, settings, below, above, out):
         g -= offset * field_gradients[j] + field_gradient * offsets[j]
         gradient[j] = g
         gradient_dot += g * offsets[j]
-        velocity[j] = momentum * velocity[j] + rate * g
-        out[j] = weight + velocity[j]
-        squared_norm += out[j] * out[j]
+    for j in range(weights.shape[0]):
+        step = momentum * velocity[j] + rate * gradient[j]
+        velocity[j] = step
+        weight = weights[j] + step
+        weights[j] = weight
+        squared_norm += weight * weight
     return gradient_dot, squared_norm
 
 
 @kernel(fastmath=REORDER, views=True)
-def ascend(weights, gradient, velocity, settings, centring, queue, out, row_sums):
+def ascend(weights, gradient, velocity, settings, centring, queue, row_sums):
     """Take one step of gradient ascent with momentum, weight decay and centring.
 
     Parameters
     ----------
-    weights, out : array of shape (n_below, n_above)
-    gradient, velocity : array of shape (n_below, n_above)
+    weights, gradient, velocity : array of shape (n_below, n_above)
         Changed in place: the gradient to that with weight decay and centring, the velocity to the
         step taken.
     settings : AscentStep
@@ -80,7 +83,7 @@ def ascend(weights, gradient, velocity, settings, centring, queue, out, row_sums
         Next group of rows not taken yet; shared by all threads that call this.
     row_sums : array of shape (2, n_below)
         Filled with the inner products of the gradient with the offsets above, and with the squared
-        norms of the rows of `out`.
+        norms of the rows of the new weights.
     """
     n_below, n = weights.shape
     (below, above), first = centring, fetch_and_increment(queue) * TASK_ROWS
@@ -89,7 +92,5 @@ def ascend(weights, gradient, velocity, settings, centring, queue, out, row_sums
             parts = row(weights, (i, 0), n), row(gradient, (i, 0), n), row(velocity, (i, 0), n)
             of_below = below[0, i], below[1, i]
             of_above = row(above, (0, 0), n), row(above, (1, 0), n)
-            target = row(out, (i, 0), n)
-            sums = _ascend_row(parts, settings, of_below, of_above, target)
-            row_sums[0, i], row_sums[1, i] = sums
+            row_sums[0, i], row_sums[1, i] = ascend_row(parts, settings, of_below, of_above)
         first = fetch_and_increment(queue) * TASK_ROWS

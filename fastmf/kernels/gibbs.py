@@ -32,7 +32,7 @@ class TwoValuedLayer(NamedTuple):
 
 
 @kernel(inner=True)
-def _sample_layer(address, layer, source, counter, fields, scratch, out):
+def sample_layer(address, layer, source, counter, fields, scratch, out):
     """Draw one layer of a few rows given the other.
 
     `counter` holds seed, step and first row, from which the random numbers are made.
@@ -76,7 +76,7 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, queue):
         v_rows, h_rows = v[first:last], h[first:last]
         for sweep in range(n_sweeps):
             counter = (seed, 2 * sweep + 1, first)
-            _sample_layer(address, hidden, v_rows, counter, fields, scratch, h_rows)
+            sample_layer(address, hidden, v_rows, counter, fields, scratch, h_rows)
             counter = (seed, 2 * sweep + 2, first)
-            _sample_layer(address, visible, h_rows, counter, fields, scratch, v_rows)
+            sample_layer(address, visible, h_rows, counter, fields, scratch, v_rows)
         first = fetch_and_increment(queue) * TASK_ROWS

@@ -101,6 +101,20 @@ def packed_couplings(layer, power, first, last, like):
     return view(layer[COUPLINGS + power] + first * panel, (last - first, n_source, width), like)
 
 
+class Sweep(NamedTuple):
+    """The updates of one sweep.
+
+    Parameters
+    ----------
+    layers : Layers
+    blocks : int64 array of shape (n_blocks, 3)
+        Layer, first panel and last panel of each block of units, in order.
+    """
+
+    layers: np.ndarray
+    blocks: np.ndarray
+
+
 class TapSettings(NamedTuple):
     """Options of a TAP solve.
 
@@ -132,6 +146,8 @@ class TapSettings(NamedTuple):
         that layer is then skipped in the first sweep. Its tilts are in the record.
     zero_variance : bool
         Whether all variances of the start are zero, so that there are no Onsager terms yet.
+    tilts_kept : bool
+        Whether the record holds tilts, too, and not only means and variances.
     """
 
     order: int
@@ -147,6 +163,7 @@ class TapSettings(NamedTuple):
     resolution: float = 2.0**-52
     half_sweep_done: bool = False
     zero_variance: bool = False
+    tilts_kept: bool = True
 
 
 class Tilt(NamedTuple):

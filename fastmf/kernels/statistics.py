@@ -6,7 +6,7 @@ on the same cores cost each other more than the products themselves.
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, kernel, smaller
+from fastmf._numba import fetch_and_increment, kernel, smaller, view
 from fastmf.kernels.product import product
 from fastmf.priors._compiled import tilted_moments
 
@@ -48,33 +48,36 @@ def conditional_moments(units, address, couplings, states, queue, b, mean, var):
         first = fetch_and_increment(queue) * TASK_ROWS
 
 
+# The columns of a table of pair terms: address of the units of one layer, number of rows, entries
+# from one row to the next, and the power of the weights that the term is a coefficient of.
+UNITS, N_ROWS, STRIDE, POWER = range(4)
+
+
 @kernel(merged=True)
-def _add_coefficient(products, weights, first_power, out):
-    """Set out to products for the first power, otherwise to out * weights + products."""
+def add_term(products, weights, n_multiplied, out):
+    """Multiply `out` by the weights so many times, and add products."""
     for r in range(out.shape[0]):
         out_r, weights_r, products_r = out[r], weights[r], products[r]
-        if first_power:
+        for _ in range(n_multiplied):
             for i in range(out_r.shape[0]):
-                out_r[i] = products_r[i]
-        else:
-            for i in range(out_r.shape[0]):
-                out_r[i] = out_r[i] * weights_r[i] + products_r[i]
+                out_r[i] *= weights_r[i]
+        for i in range(out_r.shape[0]):
+            out_r[i] += products_r[i]
 
 
 @kernel
-def pair_averages(address, lefts, rights, ends, weights, queue, out):
+def pair_averages(address, terms, rights, weights, queue, out):
     """Polynomial in the weights, entry by entry; the coefficients are sums of products of units.
 
     Parameters
     ----------
     address : int
         Of the compiled product.
-    lefts : array of shape (n_rows, n_left)
-        The rows of all coefficients, that of the highest power first.
+    terms : int64 array of shape (n_terms, 4)
+        See the columns above; the coefficient of a power is the sum of left.T @ right of its terms.
+        Terms of higher powers come first, and those of power 0 last.
     rights : array of shape (n_panels, n_rows, panel_width)
-        Packed.
-    ends : int64 array of shape (n_powers,)
-        Where the rows of each coefficient end: coefficient = left.T @ right.
+        Packed rows of all terms, one after another.
     weights, out : array of shape (n_left, n_right)
     queue : int64 array of shape (1,)
         Next group of rows of `out` not taken yet; shared by all threads that call this.
@@ -87,10 +90,13 @@ def pair_averages(address, lefts, rights, ends, weights, queue, out):
     while first < n_left:
         n_here = smaller(TASK_ROWS, n_left - first)
         units = slice(first, first + n_here)
-        begin = start
-        for k in range(len(ends)):
-            left, right = lefts[begin : ends[k], units].T, rights[:, begin : ends[k]]
-            begin = ends[k]
+        begin, power = start, terms[0, POWER]
+        out[units] = 0
+        for k in range(terms.shape[0]):
+            n_rows = terms[k, N_ROWS]
+            left = view(terms[k, UNITS], (n_rows, terms[k, STRIDE]), weights)[:, units].T
+            right = rights[:, begin : begin + n_rows]
             product(address, left, n_here, start, right, products, n_right)
-            _add_coefficient(products, weights[units], k == 0, out[units])
+            add_term(products, weights[units], power - terms[k, POWER], out[units])
+            begin, power = begin + n_rows, terms[k, POWER]
         first = fetch_and_increment(queue) * TASK_ROWS

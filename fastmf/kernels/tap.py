@@ -162,8 +162,9 @@ def _update_units(layer, active, slot, units, fresh, order, tilt):
         for i in range(n):
             a[i] = -onsager[i]
     for i in range(n):
-        b[i] = field[i] + a[i] * mean[i] + external[i]
         total_a[i] = a[i] + precision[i]
+    for i in range(n):
+        b[i] = field[i] + a[i] * mean[i] + external[i]
     if order == 3:
         cubic, derivative = row(products, (2, s, column), n), row(scratch, (3, 0), n)
         # The cumulants themselves are not needed: the new means will overwrite them.
@@ -245,10 +246,11 @@ def _load_rows(layers, active, n_active, queue, settings, record):
         index = fetch_and_increment(queue)
         if index >= record.state.shape[1]:
             return n_active, False
-        copy_row(record.state, index, active.state, n_active, 4)
-        step = row(active.state, (STEP, n_active, 0), active.state.shape[2])
-        for i in range(step.shape[0]):
-            step[i] = 0
+        copy_row(record.state, index, active.state, n_active, 4 if settings.tilts_kept else 2)
+        for plane in range(STEP if settings.tilts_kept else A, STEP + 1):
+            zero = row(active.state, (plane, n_active, 0), active.state.shape[2])
+            for i in range(zero.shape[0]):
+                zero[i] = 0
         slot = row(active.slots, (0, n_active, 0), SLOT_SIZE)
         for k in range(SLOT_SIZE):
             slot[k] = 0
@@ -279,7 +281,7 @@ def _store_ended_rows(active, phase, n_active, n_before, settings, record):
             s += 1
             continue
         index = np.int64(slot[ROW])
-        copy_row(active.state, s, record.state, index, 4)
+        copy_row(active.state, s, record.state, index, 4 if settings.tilts_kept else 2)
         record.status[index], record.n_iter[index] = status, np.int64(slot[SWEEP])
         record.residual[index] = slot[RESIDUAL]
         gap = s
@@ -294,26 +296,24 @@ def _store_ended_rows(active, phase, n_active, n_before, settings, record):
     return n_active, n_before
 
 
-@kernel(fastmath=REORDER, views=True)
-def tap(layers, blocks, settings, tilt, workers, queue, record):
+@kernel(fastmath=REORDER, views=True, from_kernels=True)
+def tap(sweep, settings, tilt, workers, queue, record):
     """Take rows from the queue and iterate them to fixed points of the mean-field equations.
 
     Parameters
     ----------
-    layers : Layers
-    blocks : int64 array of shape (n_blocks, 3)
-        One sweep: layer, first panel and last panel of each block of units, in order.
+    sweep : Sweep
     settings : TapSettings
     tilt : Tilt
     workers : ActiveRows
         Memory of each thread that calls this, along a first axis; a thread beyond returns at once.
-    queue : int64 array of shape (2,)
+    queue : int64 array of two entries or more
         Next row and next worker not taken yet; shared by all threads that call this.
     record : MeanFieldRecord
         Starts on entry, results on exit; the tilt a is without the external precision. On entry the
         tilts are zero, unless `half_sweep_done`.
     """
-    w = fetch_and_increment(queue[1:])
+    w, layers, blocks = fetch_and_increment(queue[1:]), sweep.layers, sweep.blocks
     if w >= workers.state.shape[0]:
         return
     active = ActiveRows(workers.slots[w], workers.state[w], workers.products[w], workers.scratch[w])
@@ -358,3 +358,9 @@ def update_address(dtype):
         Tilt(none, none, none.astype(bool)),
     )
     return address_of(_update_block, *map(numba.typeof, arguments))
+
+
+def tap_address(solver, record):
+    """Address of the compiled `tap`, for arguments of the types of these."""
+    queue = np.zeros(2, np.int64)
+    return address_of(tap, *map(numba.typeof, (*solver, queue, record)))

@@ -28,6 +28,7 @@ class Bernoulli(NamedTuple):
     field: np.ndarray
 
     support = (0.0, 1.0)
+    max_field = MAX_FIELD
     log_prob_is_linear = True
     hidden_unit = (0.0,)
 
@@ -68,7 +69,7 @@ class Bernoulli(NamedTuple):
 
     def project(self):
         """The prior with log-odds of at most MAX_FIELD in absolute value."""
-        return self._make((np.clip(self.field, -MAX_FIELD, MAX_FIELD),))
+        return self._make((np.clip(self.field, -self.max_field, self.max_field),))
 
     @classmethod
     def from_data(cls, X):
@@ -95,6 +96,7 @@ class Ising(NamedTuple):
     field: np.ndarray
 
     support = (-1.0, 1.0)
+    max_field = MAX_FIELD / 2
     log_prob_is_linear = True
     hidden_unit = (0.0,)
 
@@ -140,7 +142,7 @@ class Ising(NamedTuple):
 
     def project(self):
         """The prior with log-odds of at most MAX_FIELD in absolute value."""
-        return self._make((np.clip(self.field, -MAX_FIELD / 2, MAX_FIELD / 2),))
+        return self._make((np.clip(self.field, -self.max_field, self.max_field),))
 
     @classmethod
     def from_data(cls, X):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._numba import view
 from fastmf.reference.product import unpacked
 from fastmf.reference.units import moments
 
@@ -12,9 +13,11 @@ def conditional_moments(units, address, couplings, states, queue, b, mean, var):
     mean[:], var[:] = moments(units.prior, b, b.dtype.type(0))
 
 
-def pair_averages(address, lefts, rights, ends, weights, queue, out):
+def pair_averages(address, terms, rights, weights, queue, out):
     """Polynomial in the weights, entry by entry; the coefficients are sums of products of units."""
-    out[:] = 0
-    for power, begin, end in zip(range(len(ends))[::-1], [0, *ends], ends, strict=False):
-        pairs = lefts[begin:end].T @ unpacked(rights[:, begin:end], weights.shape[1])
-        out += weights**power * pairs
+    out[:], begin = 0, 0
+    for units, n_rows, stride, power in terms:
+        left = view(units, (n_rows, stride), weights)[:, : len(weights)]
+        right = unpacked(rights[:, begin : begin + n_rows], weights.shape[1])
+        out += weights**power * (left.T @ right)
+        begin += n_rows

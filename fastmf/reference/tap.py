@@ -58,14 +58,14 @@ class ActiveRows:
                 setattr(self, name, part[rows])
 
 
-def tap(layers, blocks, settings, tilt, workers, queue, record):
+def tap(sweep, settings, tilt, workers, queue, record):
     """Iterate every row of `record` to a fixed point of the mean-field equations."""
-    layers, rows = layers.of_model, ActiveRows(settings, tilt, record)
+    layers, rows = sweep.layers.of_model, ActiveRows(settings, tilt, record)
     if settings.order == 3:
         for layer in layers:
             units = slice(layer.start, layer.start + layer.n_units)
             rows.third[:, units] = layer.prior.third_cumulant(rows.mean[:, units])[0]
-    updates = _updates(layers, blocks, settings.one_by_one)
+    updates = _updates(layers, sweep.blocks, settings.one_by_one)
     n_sweeps = 0
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         while len(rows.index):

@@ -24,6 +24,7 @@ FAMILIES = (
     "relaxed_bp",
     "sequential",
     "sites",
+    "training",
 )
 
 

@@ -11,21 +11,20 @@ def ascent_arguments(size, dtype, rows=None):
     """Arguments of `ascend`; "rows" are visible units."""
     model, rng = rbm(size, dtype), np.random.default_rng(7)
     units, shape = chosen(rows, size.n_visible), (size.n_visible, size.n_hidden)
-    gradient, velocity, out = (rng.normal(size=shape).astype(dtype)[units] for _ in range(3))
+    gradient, velocity = (rng.normal(size=shape).astype(dtype)[units] for _ in range(2))
     below, above = (rng.normal(size=(2, n)).astype(dtype) for n in shape)
     weights = np.array(model.weights[units])
     weights[:, 0] = 0  # no sign
-    weights.flags.writeable = False  # like a model's
     return (
         *(weights, gradient, velocity, AscentStep(rate=0.1, momentum=0.5, l2=0.2, l1=0.3)),
-        *((np.ascontiguousarray(below[:, units]), above), np.zeros(1, np.int64), out),
+        *((np.ascontiguousarray(below[:, units]), above), np.zeros(1, np.int64)),
         np.zeros((2, len(units)), dtype),
     )
 
 
 def _found(arguments):
-    _, gradient, velocity, _, _, _, out, (gradient_dots, squared_norms) = arguments
-    return {"gradient": gradient, "velocity": velocity, "out": out,
+    weights, gradient, velocity, _, _, _, (gradient_dots, squared_norms) = arguments
+    return {"gradient": gradient, "velocity": velocity, "weights": weights,
             "gradient_dots": gradient_dots, "squared_norms": squared_norms}  # fmt: skip
 
 

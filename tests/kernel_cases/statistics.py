@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf.kernels.product import pack, product_address
-from fastmf.priors._compiled import units_of
+from fastmf.priors._compiled import AddressTable, units_of
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, rbm
 
@@ -23,15 +23,21 @@ def pair_arguments(size, dtype, rows=None):
     """Arguments of `pair_averages`; "rows" are visible units. The coefficients differ in rows."""
     model, rng = rbm(size, dtype), np.random.default_rng(5)
     units = chosen(rows, size.n_visible)
-    ends = np.cumsum([size.n_rows, size.n_rows - 2, size.n_rows - 1])
-    lefts = rng.normal(size=(ends[-1], size.n_visible)).astype(dtype)[:, units]
-    rights = rng.normal(size=(ends[-1], size.n_hidden)).astype(dtype)
+    lengths = [size.n_rows, size.n_rows - 2, size.n_rows - 1, size.n_rows]
+    lefts = [rng.normal(size=(n, size.n_visible + 3)).astype(dtype) for n in lengths]
+    # The rows of a term may be part of longer ones.
+    lefts = [np.concatenate([x[:, units], x[:, -2:]], axis=1) for x in lefts]
+    rights = rng.normal(size=(sum(lengths), size.n_hidden)).astype(dtype)
     weights = np.array(model.weights[units])
     weights.flags.writeable = False  # like a model's
+    powers = [3, 1, 0, 0]
+    terms = [
+        [x.ctypes.data, len(x), x.shape[1], power] for x, power in zip(lefts, powers, strict=True)
+    ]
     return (
-        *(product_address(dtype), np.ascontiguousarray(lefts)),
-        *(pack(rights / rights.dtype.type(size.n_rows)), ends),
-        *(weights, np.zeros(1, np.int64), np.zeros_like(weights)),
+        *(product_address(dtype), AddressTable(terms, lefts)),
+        *(pack(rights / rights.dtype.type(size.n_rows)), weights),
+        *(np.zeros(1, np.int64), np.zeros_like(weights)),
     )
 
 
@@ -39,6 +45,6 @@ CASES = [
     Case("statistics.conditional_moments", "hidden", conditional_arguments,
          lambda arguments: dict(zip(("b", "mean", "var"), arguments[-3:], strict=True)),
          {"float64": 1e-12, "float32": 1e-4}, large=True),
-    Case("statistics.pair_averages", "three_terms", pair_arguments,
+    Case("statistics.pair_averages", "four_terms", pair_arguments,
          lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-4}, large=True),
 ]  # fmt: skip

@@ -75,7 +75,7 @@ def tap_arguments(
     )
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
     return (
-        *(layout.layers, layout.blocks, settings, tilt, _workers(layout, settings, dtype)),
+        *(layout.sweep, settings, tilt, _workers(layout, settings, dtype)),
         *(np.zeros(2, np.int64), record),
     )
 

@@ -37,6 +37,11 @@ WITHOUT_ROWS = {
 with_rows = pytest.mark.parametrize(
     "the_case", [c for c in CASES if c.kernel not in WITHOUT_ROWS], ids=str
 )
+# Kernels in whose results all rows take part.
+TOGETHER = {"training.train"}
+with_company = pytest.mark.parametrize(
+    "the_case", [c for c in CASES if c.kernel not in WITHOUT_ROWS | TOGETHER], ids=str
+)
 with_types = pytest.mark.parametrize(
     "the_case, dtype", [(c, dtype) for c in CASES for dtype in c.dtypes], ids=str
 )
@@ -65,7 +70,7 @@ def test_number_of_workers_does_not_matter(the_case):
             np.testing.assert_array_equal(many[name], one[name], err_msg=name)
 
 
-@with_rows
+@with_company
 def test_company_does_not_matter(the_case):
     together = run("compiled", the_case)
     for rows in ([0], [0, 1, 2, 3, 4], [6, 1, 8])[: 3 if the_case.any_rows else 2]:
@@ -126,7 +131,7 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
     """Kernels that are not decorated, and kernels that were compiled by another process."""
     names = ["tap.tap-third_order", "tap.tap-clamped", "tap.tap-fully_visible_sequential",
              "product.multiply-rbm", "sites.tilt_sites-spike_and_slab",
-             "gibbs.gibbs-block"]  # fmt: skip
+             "gibbs.gibbs-block", "training.train-tap", "training.train-pcd"]  # fmt: skip
     size = Size(13, 6, 2)
     done = subprocess.run(
         [sys.executable, "-m", "kernel_cases", tmp_path / "plain.npz",

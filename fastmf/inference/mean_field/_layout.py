@@ -1,11 +1,12 @@
 """The layout of a model for kernels: packed layers, order of updates, one array of all units."""
 
+import threading
 import weakref
 
 import numpy as np
 
-from fastmf.kernels.mean_field_types import Layer, Layers
-from fastmf.kernels.product import TILE_ROWS, empty_panels, pack, panel_width
+from fastmf.kernels.mean_field_types import Layer, Layers, Sweep
+from fastmf.kernels.product import TILE_ROWS, empty_panels, fill_panels, pack, panel_width
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.priors._protocol import precomputed
@@ -95,6 +96,44 @@ class Layout:
         blocks = [(0, *v) for v in _pieces(layer, step)]
         self.blocks = np.array(blocks, dtype=np.int64)
 
+    def fits(self, model):
+        """Whether the memory suits another model of the same class."""
+        sizes = tuple(layer.n_units for layer in self.layers.of_model)
+        like = self.layers.of_model[0].couplings
+        return isinstance(model, Layered) and (model.sizes, model.dtype) == (sizes, like.dtype)
+
+    def refill(self, model):
+        """Make it the layout of another model that fits, in the same memory."""
+        self.fill(model)
+        layers = zip(self.layers.of_model, model.layers, strict=True)
+        self.layers = Layers([la._replace(prior=precomputed(prior)) for la, prior in layers])
+
+    def fill(self, model):
+        """Fill in the couplings of a layered model, but not its units."""
+        layers = self.layers.of_model
+        for k, weights in enumerate(model.couplings):
+            # A layer's sources are the units of the layer below, and after them of that above.
+            begin = layers[k - 1].n_units if k > 0 else 0
+            fill_panels(weights, layers[k + 1].couplings[:, : len(weights)])
+            fill_panels(weights.T, layers[k].couplings[:, begin : begin + weights.shape[1]])
+        for layer in layers:
+            _fill_powers(layer.couplings, layer.squares, layer.cubes)
+
+    def copies(self, k):
+        """Where the packed copies of some couplings are; see `fastmf.kernels.packing`."""
+        layers = self.layers.of_model
+        n_first = layers[k - 1].n_units if k > 0 else 0
+        copies = [
+            [*(powers.ctypes.data for powers in la[4:]), la.couplings.shape[1], first]
+            for la, first in ((layers[k + 1], 0), (layers[k], n_first))
+        ]
+        return np.array(copies, np.int64)
+
+    @property
+    def sweep(self):
+        """What kernels need to know of it."""
+        return Sweep(self.layers, self.blocks)
+
     def join(self, parts, whole):
         """Write the arrays of the layers, where not None, into `whole`, (n_rows, n_units)."""
         for units, part in zip(self.bounds, parts, strict=True):
@@ -113,10 +152,19 @@ def _powers(couplings, order):
     """Packed couplings, their squares and their cubes, as far as they are needed."""
     first = pack(couplings)
     none = np.zeros((0, *first.shape[1:]), first.dtype)
-    with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
-        squares = np.multiply(first, first, out=_memory_for(couplings)) if order >= 2 else none
-        cubes = np.multiply(squares, first, out=_memory_for(couplings)) if order >= 3 else none
+    squares = _memory_for(couplings) if order >= 2 else none
+    cubes = _memory_for(couplings) if order >= 3 else none
+    _fill_powers(first, squares, cubes)
     return first, squares, cubes
+
+
+def _fill_powers(couplings, squares, cubes):
+    """Compute those of the powers for which there is memory."""
+    with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
+        if len(squares):
+            np.multiply(couplings, couplings, out=squares)
+        if len(cubes):
+            np.multiply(squares, couplings, out=cubes)
 
 
 def _memory_for(couplings):
@@ -141,15 +189,28 @@ def rows_per_worker(n_rows, n_workers):
     return min(each, -(-each // n_rounds // multiple) * multiple)
 
 
-_latest = None
+class _Latest(threading.local):
+    """The last layout that a thread asked for."""
+
+    model, key, layout = None, None, None
+
+
+_latest = _Latest()
 
 
 def layout_of(model, order, schedule):
-    """The layout of a model, kept until another is asked for: its parameters do not change."""
-    global _latest
-    key, kept = (order, schedule), _latest
-    if kept is not None and kept[0]() is model and kept[1] == key:
-        return kept[2]
-    layout = Layout(model, order, schedule)
-    _latest = weakref.ref(model), key, layout
+    """The layout of a model, kept until another is asked for: its parameters do not change.
+
+    A model that is no longer in use, as that of the last step of learning, leaves its memory to one
+    of the same shape.
+    """
+    key = type(model), order, schedule
+    kept, layout = _latest.model and _latest.model(), _latest.layout
+    if _latest.key != key or kept is not model:
+        _latest.model = None  # in case that what follows fails
+        if kept is None and _latest.key == key and layout.fits(model):
+            layout.refill(model)
+        else:
+            layout = Layout(model, order, schedule)
+        _latest.model, _latest.key, _latest.layout = weakref.ref(model), key, layout
     return layout

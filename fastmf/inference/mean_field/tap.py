@@ -213,7 +213,7 @@ def _solve(layout, record, tilt, settings, n_threads):
         parts = [p.reshape(n_workers, *shape) for p, shape in zip(parts, shapes, strict=True)]
         slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
         queue, workers = np.zeros(2, np.int64), ActiveRows(slots, *parts)
-        arguments = layout.layers, layout.blocks, settings, tilt, workers, queue, record
+        arguments = layout.sweep, settings, tilt, workers, queue, record
         in_parallel(solve_rows, arguments, n_workers)
     if tilt.precision.any():
         record.state[3] += tilt.precision

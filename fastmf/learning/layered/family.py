@@ -10,6 +10,7 @@ from fastmf.inference.mean_field.solutions import merge, phases
 from fastmf.inference.mean_field.tap import tap
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
 from fastmf.learning.layered.step import step
+from fastmf.learning.layered.steps import steps
 from fastmf.learning.training import trainer
 from fastmf.learning.training.trainer import Family
 
@@ -74,7 +75,7 @@ def _warn_of_collapse(state, solutions):
         )
 
 
-LAYERED_FAMILY = Family(step, _metrics, "log_likelihood", "log-likelihood per unit")
+LAYERED_FAMILY = Family(step, _metrics, "log_likelihood", "log-likelihood per unit", steps)
 
 
 def train(model, X, settings, *, family=LAYERED_FAMILY, **options):

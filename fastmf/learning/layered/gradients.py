@@ -15,7 +15,6 @@ the visible units averages are taken as over data.
 
 import numpy as np
 
-from fastmf._common.memory import borrowed
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
@@ -24,6 +23,7 @@ from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels import statistics
 from fastmf.kernels.product import empty_panels, fill_panels, product_address
 from fastmf.learning.training.parameters import ModelParameters
+from fastmf.priors._compiled import AddressTable
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
 
@@ -49,23 +49,24 @@ def pair_averages(weights, terms, n_threads=None):
     """
     (n_visible, n_hidden), dtype = weights.shape, weights.dtype
     terms = sorted(terms, key=lambda term: -term[3])
-    powers = range(terms[0][3], -1, -1)
-    # Where the rows of each power end.
-    ends = [sum(len(term[0]) for term in terms if term[3] >= power) for power in powers]
-    n_rows = ends[-1]
-    rights = empty_panels(n_rows, n_hidden, dtype)
+    lefts = [np.asarray(visible, dtype) for visible, *_ in terms]
+    lefts = [x if x.strides[1] == x.itemsize else np.ascontiguousarray(x) for x in lefts]
+    ends = np.cumsum([len(x) for x in lefts])
+    rights = empty_panels(ends[-1], n_hidden, dtype)
+    for end, (visible, hidden, scale, _) in zip(ends, terms, strict=True):
+        here = rights[:, end - len(visible) : end]
+        fill_panels(hidden, here)
+        here *= dtype.type(scale / len(visible))
+    table = [
+        [x.ctypes.data, len(x), x.strides[0] // x.itemsize, power]
+        for x, (*_, power) in zip(lefts, terms, strict=True)
+    ]
     out = np.empty_like(weights)
-    n_workers = workers_for(n_visible // statistics.TASK_ROWS + 1, n_rows * weights.size, n_threads)
-    with borrowed((n_rows, n_visible), dtype) as lefts:
-        end = 0
-        for visible, hidden, scale, _ in terms:
-            rows = slice(end, end := end + len(visible))
-            lefts[rows] = visible
-            fill_panels(hidden, rights[:, rows])
-            rights[:, rows] *= dtype.type(scale / len(visible))
-        address = product_address(dtype)
-        arguments = address, lefts, rights, np.array(ends), weights, np.zeros(1, np.int64), out
-        in_parallel(statistics.pair_averages, arguments, n_workers)
+    n_workers = workers_for(
+        n_visible // statistics.TASK_ROWS + 1, ends[-1] * weights.size, n_threads
+    )
+    arguments = product_address(dtype), AddressTable(table, lefts), rights, weights
+    in_parallel(statistics.pair_averages, (*arguments, np.zeros(1, np.int64), out), n_workers)
     return out
 
 

@@ -105,10 +105,7 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
     couplings, directions, step_dot, sizes = zip(*steps, strict=True)
     # Written so that NaN counts as diverged.
     if not all(of_rows.max(initial=0) < MAX_WEIGHT**2 for of_rows in sizes):
-        raise FloatingPointError(
-            f"learning diverged in epoch {state.epoch}: weights exceed {MAX_WEIGHT:g}; "
-            "a smaller learning_rate may help."
-        )
+        raise diverged(state.epoch)
     if means is not None:
         gradient = centring.with_moved_fields(model, gradient, offsets, directions, step_dot)
 
@@ -123,14 +120,22 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
     return here.combine(lambda w, v: next(new) if w.ndim == 2 else w + v, state.velocity)
 
 
+def diverged(epoch):
+    """The error to raise."""
+    return FloatingPointError(
+        f"learning diverged in epoch {epoch}: weights exceed {MAX_WEIGHT:g}; "
+        "a smaller learning_rate may help."
+    )
+
+
 def _ascend_matrix(weights, gradient, velocity, options, below, above, n_threads):
     """One matrix of couplings after the step, the direction of the step, and sums over its rows."""
     gradient = np.ascontiguousarray(gradient, weights.dtype)
-    out = np.empty_like(weights)
+    out = weights.copy()
     row_sums = np.empty((2, len(weights)), weights.dtype)
     n_workers = workers_for(-(-len(weights) // TASK_ROWS), 2 * weights.size, n_threads)
     queue = np.zeros(1, np.int64)
-    arguments = weights, gradient, velocity, options, (below, above), queue, out, row_sums
+    arguments = out, gradient, velocity, options, (below, above), queue, row_sums
     in_parallel(ascend_kernel, arguments, n_workers)
     out.flags.writeable = False  # for a model to keep
     return out, gradient, *row_sums

@@ -10,7 +10,7 @@ from fastmf.models import CRBM
 class _Lines:
     """The few methods of a tqdm bar that training uses, as one line an epoch."""
 
-    def update(self):
+    def update(self, n=1):
         """Nothing is shown between epochs."""
 
     def set_postfix_str(self, text):
@@ -33,9 +33,9 @@ class _Bar(_Lines):
         self._bar = bar
         self._now, self._compiling = time.monotonic(), seconds_compiling()
 
-    def update(self):
+    def update(self, n=1):
         self._leave_out_compilation()
-        self._bar.update()
+        self._bar.update(n)
 
     def set_postfix_str(self, text):
         self._leave_out_compilation()
@@ -65,7 +65,7 @@ def progress(total, initial, verbose, what):
 
     Yields
     ------
-    object with methods update() and set_postfix_str(text)
+    object with methods update(n) and set_postfix_str(text)
     """
     if not verbose:
         with announced(what):

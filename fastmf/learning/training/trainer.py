@@ -4,6 +4,7 @@ The random numbers of a batch are a function of (seed, epoch, batch) alone. So a
 interrupted needs nothing but its state to go on as if nothing had happened.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,6 +16,10 @@ from fastmf.learning.training import checkpoint
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.progress import progress, units_of
 from fastmf.learning.training.settings import learning_rate
+
+# Longest time between two looks at the keyboard and the progress bar, where several steps are one
+# call of a kernel.
+PIECE_SECONDS = 0.2
 
 
 def stream(seed, epoch, batch=None):
@@ -36,12 +41,18 @@ class Family(NamedTuple):
         Which of them early stopping maximises, with `validation_` before it if there are such data.
     label : str
         Its name in the progress bar.
+    steps : callable, optional
+        `steps(model, X, settings, n_threads)` gives a function that takes the steps of several
+        batches of equal size, or None if there is none for this model and these settings. It is
+        called as `take(state, rows, rngs, rate)`, with the rows of each batch, (n_steps, n_batch),
+        and their random generators; the result is that of as many calls of `step`.
     """
 
     step: Callable
     metrics: Callable
     score: str
     label: str
+    steps: Callable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +142,13 @@ def train(model, X, settings, family, **options):
     state, seed, write_checkpoint = _start(model, X, settings, options)
     monitored = monitor_rows(X, settings, seed)
     n_batches = -(-_length(X) // settings.batch_size)
+    take = family.steps and family.steps(state.model, X, settings, options.n_threads)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
     with progress(total, done, options.verbose, units_of(model)) as bar:
         while state.epoch < settings.n_epochs and not _finished(state, settings):
-            batches = _batches(state, X, settings, seed)
-            for _ in _steps(state, family, batches, settings, options, write_checkpoint):
-                bar.update()
+            for n_steps in _epoch(state, family, X, settings, options, seed, take):
+                bar.update(n_steps)
+                _write_if_due(state, options, write_checkpoint)
             state.epoch, state.batch = state.epoch + 1, 0
             _record_metrics(state, family, monitored, settings, options)
             write_checkpoint(state)
@@ -165,26 +177,31 @@ def _start(model, X, settings, options):
     return state, seed, lambda state: checkpoint.write(options.checkpoint, state, run)
 
 
-def _steps(state, family, batches, settings, options, write_checkpoint):
-    """Take the steps of an epoch; yields after each."""
-    every = options.checkpoint_every
-    for batch, rate, rng in batches:
-        family.step(state, batch, settings, rate, rng, options.n_threads)
-        state.batch += 1
-        yield
-        if every and state.batch % every == 0:
-            write_checkpoint(state)
+def _epoch(state, family, X, settings, options, seed, take):
+    """Take the steps that are left of an epoch; yields after some, how many they were."""
+    order, size = stream(seed, state.epoch).permutation(_length(X)), settings.batch_size
+    rate, seconds = learning_rate(settings, state.epoch), np.inf
+    while state.batch * size < len(order):
+        first, n_steps = state.batch, 1
+        if take:
+            every = options.checkpoint_every or len(order)
+            n_whole, n_left = len(order) // size - first, every - first % every
+            n_steps = int(max(1, min(n_whole, n_left, PIECE_SECONDS / seconds)))
+        start, rows = time.perf_counter(), order[first * size : (first + n_steps) * size]
+        rngs = [stream(seed, state.epoch, batch) for batch in range(first, first + n_steps)]
+        if take:
+            take(state, rows.reshape(n_steps, -1), rngs, rate)
+        else:
+            family.step(state, _rows(X, rows), settings, rate, rngs[0], options.n_threads)
+        seconds = (time.perf_counter() - start) / n_steps
+        state.batch += n_steps
+        yield n_steps
 
 
-def _batches(state, X, settings, seed):
-    """Rows, learning rate and random generator of the batches that are left of an epoch."""
-    epoch = state.epoch
-    order = stream(seed, epoch).permutation(_length(X))
-    rate = learning_rate(settings, epoch)
-    for batch, first in enumerate(range(0, len(order), settings.batch_size)):
-        if batch >= state.batch:
-            rows = order[first : first + settings.batch_size]
-            yield _rows(X, rows), rate, stream(seed, epoch, batch)
+def _write_if_due(state, options, write_checkpoint):
+    """Write a checkpoint after every so many batches."""
+    if options.checkpoint_every and state.batch % options.checkpoint_every == 0:
+        write_checkpoint(state)
 
 
 def _record_metrics(state, family, monitored, settings, options):

@@ -1,0 +1,188 @@
+"""Arguments of the kernel that takes steps of learning: batches, parameters, statistics, memory."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.kernels.ascent import AscentStep
+from fastmf.kernels.mean_field_types import MeanFieldRecord, Sweep, TapSettings, Tilt
+from fastmf.kernels.statistics import N_ROWS as N_ROWS
+from fastmf.kernels.statistics import POWER
+from fastmf.kernels.tap_rows import ActiveRows
+
+# Phases of a step, and the entries of their queues: next task, next worker of the solver, threads
+# that have entered and left.
+ROWS, STATES, CUMULANTS, AVERAGES, SLABS, FIELDS, N_PHASES = range(7)
+ENTERED, LEFT, QUEUE_SIZE = 2, 3, 4
+# The columns of a table of terms after those of `fastmf.kernels.statistics`: the address of the
+# hidden units, and their number.
+HIDDEN, N_HIDDEN = POWER + 1, POWER + 2
+# Rows of the statistics of units.
+OFFSET, GRADIENT, MOVED, SQUARES = range(4)
+
+
+class Batches(NamedTuple):
+    """The rows of each step.
+
+    Parameters
+    ----------
+    data : AddressTable
+        The address of the data, (n_rows, n_visible).
+    rows : int64 array of shape (n_steps, n_batch)
+    seeds : uint64 array of shape (n_steps,)
+        Of Gibbs sampling.
+    """
+
+    data: np.ndarray
+    rows: np.ndarray
+    seeds: np.ndarray
+
+
+class Parameters(NamedTuple):
+    """What a step changes.
+
+    Parameters
+    ----------
+    weights, velocity : array of shape (n_visible, n_hidden)
+        Couplings and their last step.
+    fields : array of shape (3, n_units)
+        Fields of all units, their last step, and their largest absolute value.
+    copies : int64 array of shape (2, 5)
+        Packed couplings: see `fastmf.kernels.packing`.
+    diverged : int64 array of shape (1,)
+        Set to 1 where couplings exceed `Settings.max_weight`; no step is taken after that.
+    """
+
+    weights: np.ndarray
+    velocity: np.ndarray
+    fields: np.ndarray
+    copies: np.ndarray
+    diverged: np.ndarray
+
+
+class Settings(NamedTuple):
+    """Options of a step.
+
+    Parameters
+    ----------
+    ascent : AscentStep
+    centred : bool
+    phases : int64 array of shape (N_PHASES,)
+        Addresses of the compiled phases, 0 for those that are left out: see
+        `fastmf.kernels.training.phase_addresses`.
+    solved : bool
+        Whether states are mean-field solutions, not samples.
+    order : int
+        Of the expansion, or 1.
+    n_sweeps : int
+        Of Gibbs sampling.
+    persistent : bool
+        Whether solutions or samples go on from those of the step before.
+    max_weight : float
+    values : float64 array of shape (2, 2)
+        The low and the high value of the units of each layer.
+    task_rows : int
+        Rows of one task.
+    """
+
+    ascent: AscentStep
+    centred: bool
+    phases: np.ndarray
+    solved: bool
+    order: int
+    n_sweeps: int
+    persistent: bool
+    max_weight: float
+    values: np.ndarray
+    task_rows: int
+
+
+class Solver(NamedTuple):
+    """Arguments of the mean-field solver.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    settings : TapSettings
+    tilt : Tilt
+    workers : ActiveRows
+    """
+
+    sweep: Sweep
+    settings: TapSettings
+    tilt: Tilt
+    workers: ActiveRows
+
+
+class Moments(NamedTuple):
+    """Means, variances and fields of all units.
+
+    Parameters
+    ----------
+    mean, var, b : array of shape (n_rows, n_units)
+    """
+
+    mean: np.ndarray
+    var: np.ndarray
+    b: np.ndarray
+
+
+class Statistics(NamedTuple):
+    """What the phases of a step leave to the next ones.
+
+    Parameters
+    ----------
+    data : Moments
+        Of the hidden units given the rows of data, which are the means of the visible ones. The
+        means lie before those of the model in memory.
+    model : MeanFieldRecord
+        Solutions, or samples and the moments given them.
+    terms : int64 array of shape (n_terms, 6)
+        Of the gradient, one for each power of the couplings, the highest one first: see the columns
+        in `fastmf.kernels.statistics`, and above.
+    scales : array of shape (n_rows,)
+        Weight of each row of the terms, one after another.
+    rights : array of shape (n_panels, n_rows, panel_width)
+        Packed hidden units of all terms, times their weights.
+    units : array of shape (4, n_units)
+        Offsets, gradients by the fields, inner products with the offsets above, and squared norms
+        of couplings.
+    above : array of shape (n_slabs, n_hidden)
+        Inner products of the gradient with the offsets below, slab by slab.
+    """
+
+    data: Moments
+    model: MeanFieldRecord
+    terms: np.ndarray
+    scales: np.ndarray
+    rights: np.ndarray
+    units: np.ndarray
+    above: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Memory of each thread.
+
+    Parameters
+    ----------
+    products : array of shape (n_workers, n_rows, n_columns)
+    slab : array of shape (n_workers, panel_width, n_columns)
+    left : array of shape (n_workers, n_rows, panel_width)
+        Some visible units in all rows of a term.
+    vectors : array of shape (n_workers, 3, n_columns)
+        The first one is zero.
+    """
+
+    products: np.ndarray
+    slab: np.ndarray
+    left: np.ndarray
+    vectors: np.ndarray
+
+
+class Memory(NamedTuple):
+    """The part of `Scratch` of one thread."""
+
+    products: np.ndarray
+    slab: np.ndarray
+    left: np.ndarray
+    vectors: np.ndarray

@@ -1,0 +1,87 @@
+"""NumPy twin of `fastmf.kernels.training`, where the phases are described."""
+
+import numpy as np
+
+from fastmf._numba import view
+from fastmf.reference.ascent import ascend
+from fastmf.reference.random import uniforms
+from fastmf.reference.tap import tap
+from fastmf.reference.units import moments
+
+
+def train(batches, parameters, solver, settings, statistics, scratch, queues, workers):
+    """Take steps of learning, one for each row of `batches.rows`."""
+    weights, width = parameters.weights, scratch.slab.shape[1]
+    n_visible, layers = len(weights), solver.sweep.layers.of_model
+    for rows, seed in zip(batches.rows, batches.seeds, strict=True):
+        if parameters.diverged[0]:
+            return
+        X = view(batches.data[0], (rows.max() + 1, n_visible), weights)[rows]
+        hidden = moments(layers[1].prior, X @ weights, weights.dtype.type(0))[0]
+        of_data = np.hstack([X, hidden])
+        states = statistics.model.state
+        if not settings.persistent:
+            states[:] = 0
+            states[0, :, :n_visible] = X[np.arange(states.shape[1]) % len(X)]
+        if settings.solved:
+            tap(*solver, queues, statistics.model)
+        else:
+            _sample(weights, layers, settings, seed, states[0])
+        _ascend(weights, parameters, settings, of_data, states, layers)
+        _pack(weights, width, parameters.copies, settings.order)
+
+
+def _sample(weights, layers, settings, seed, states):
+    """Samples of the visible units, and means of the hidden ones given these."""
+    n_visible, zero = len(weights), weights.dtype.type(0)
+    v, (visible, hidden) = states[:, :n_visible], (layer.prior for layer in layers)
+    for sweep in range(settings.n_sweeps):
+        for step, (low, high), prior, matrix in (
+            (2 * sweep + 1, settings.values[1], hidden, weights),
+            (2 * sweep + 2, settings.values[0], visible, weights.T),
+        ):
+            mean = moments(prior, v @ matrix, zero)[0]
+            below = low + (high - low) * uniforms(seed, step, mean.shape) < mean
+            v = np.where(below, high, low).astype(weights.dtype)
+    states[:] = np.hstack([v, moments(hidden, v @ weights, zero)[0]])
+
+
+def _ascend(weights, parameters, settings, of_data, states, layers):
+    """The update of couplings and fields."""
+    n_visible, of_model = len(weights), states[0]
+    bounds = slice(None, n_visible), slice(n_visible, None)
+    parts = [(of_data, 1 / len(of_data), 0), (of_model, -1 / len(of_model), 0)]
+    if settings.order >= 2:
+        parts.append((states[1], -1 / len(of_model), 1))
+    if settings.order == 3:
+        third = [
+            layer.prior.third_cumulant(of_model[:, b])[0]
+            for layer, b in zip(layers, bounds, strict=True)
+        ]
+        parts.append((np.hstack(third), -0.5 / len(of_model), 2))
+    gradient = sum(
+        scale * weights**power * (x[:, bounds[0]].T @ x[:, bounds[1]]) for x, scale, power in parts
+    )
+    offsets, by_fields = of_data.mean(0), of_data.mean(0) - of_model.mean(0)
+    offsets = offsets if settings.centred else np.zeros_like(offsets)
+    centring = [np.stack([offsets[b], by_fields[b]]) for b in bounds]
+    row_sums = np.empty((2, n_visible), weights.dtype)
+    ascend(weights, gradient, parameters.velocity, settings.ascent, centring, None, row_sums)
+    by_fields -= np.append(row_sums[0], offsets[bounds[0]] @ gradient)
+    fields, velocity, limits = parameters.fields
+    velocity *= settings.ascent.momentum
+    velocity += settings.ascent.rate * by_fields
+    np.clip(fields + velocity, -limits, limits, out=fields)
+    if not row_sums[1].max() < settings.max_weight**2:
+        parameters.diverged[0] = 1
+
+
+def _pack(weights, width, copies, n_powers):
+    """Fill in the packed copies of weights and of their powers."""
+    for matrix, (*addresses, n_source, first) in zip((weights, weights.T), copies, strict=True):
+        n_rows, n_columns = matrix.shape
+        for power in range(n_powers):
+            for column in range(0, n_columns, width):
+                panels = view(addresses[power], (column // width + 1, n_source, width), weights)
+                here = matrix[:, column : column + width] ** (power + 1)
+                panels[-1, first : first + n_rows, : here.shape[1]] = here
