@@ -15,7 +15,7 @@ ROWS = [
         "100 starts to 1e-8, trained 784 x 500, accelerated, float32",
         "NumPy of Algorithm 1, float64",
     ),
-    ("training epoch of 10,000 rows, 784 x 500, 3 sweeps, float32", "scikit-learn, PCD-1"),
+    ("training epoch of 10,000 rows, 784 x 500, TAP, 3 sweeps, float32", "scikit-learn, PCD-1"),
     ("ten sweeps of sum-product, 1000 x 500, float32, one thread", "JAX in odds"),
     (
         "sparse regression, 100 x 1000, ten coefficients, parameters learned",
