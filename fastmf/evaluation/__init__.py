@@ -13,9 +13,11 @@ from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
 from fastmf.evaluation.trajectory import TrajectoryAnnealing
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import Solutions, solutions
+from fastmf.learning.training.averaging import IterateAverage
 
 __all__ = [
     "AnnealedEstimate",
+    "IterateAverage",
     "LogPartitionReport",
     "Solutions",
     "Tracker",
