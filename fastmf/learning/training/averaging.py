@@ -1,9 +1,18 @@
 """The mean of the iterates of stochastic gradient ascent."""
 
+from pathlib import Path
+
 import numpy as np
 
 from fastmf._common.arguments import count
 from fastmf.learning.training.parameters import ModelParameters
+from fastmf.models._io import (
+    check_folder,
+    model_from_arrays,
+    model_to_arrays,
+    read_arrays,
+    write_arrays,
+)
 
 
 class IterateAverage:
@@ -17,6 +26,10 @@ class IterateAverage:
     first_epoch : int, default 1
         The first epoch, counted from 1, whose model is averaged: at a constant learning rate that
         of the last third, for instance.
+    path : str or path, optional
+        File (.npz) to which the average is written after each of these epochs. Training that
+        resumes from its checkpoint goes on from the average there; without a file, the average is
+        that of the epochs after. Training that begins at the first epoch replaces the file.
 
     Attributes
     ----------
@@ -28,15 +41,17 @@ class IterateAverage:
     Raises
     ------
     ValueError
-        In training, if the shapes of the parameters are not those of the epoch before; use one
-        object for one run.
+        If the shapes of the parameters are not those of the models averaged so far, or `path` is
+        not a file of this class.
+    FileNotFoundError
+        If there is no folder for `path`.
 
     Notes
     -----
     Polyak & Juditsky (1992), once an epoch. Each epoch has the same weight, and sums are in
     float64. The trained machine does not change: for its methods to use the average, replace its
-    `model_`. A checkpoint does not contain the average: of a run that resumes, it is that of the
-    epochs after.
+    `model_`. Training anew forgets the average of the run before. An epoch is left out of the
+    average if the run is interrupted between its checkpoint and the file.
 
     Examples
     --------
@@ -53,42 +68,73 @@ class IterateAverage:
     (200, 8)
     """
 
-    def __init__(self, first_epoch=1):
+    def __init__(self, first_epoch=1, path=None):
         self.first_epoch = count("first_epoch", first_epoch)
-        self.n_averaged = 0
-        self._mean = self._last = None
+        self.path = None if path is None else Path(path)
+        if path is not None:
+            check_folder(path)
+        self._forget()
+
+    def _forget(self):
+        self.n_averaged = self._epoch = 0
+        # The model of the averaged parameters in float64, and the type of the trained one.
+        self._mean = self._dtype = None
 
     @property
     def model(self):
         """The model of the averaged parameters."""
-        if self._last is None:
-            return None
-        return self._last.rebuilt(**vars(self._mean.combine(_like, ModelParameters.of(self._last))))
+        return None if self._mean is None else _in_type(self._mean, self._dtype)
 
     def __call__(self, state):
         """Add the model after an epoch of training."""
+        if state.epoch <= self._epoch:
+            self._forget()
+        elif (
+            not self._epoch and state.epoch > self.first_epoch and self.path and self.path.exists()
+        ):
+            self._resume(state.epoch)
+        self._epoch = state.epoch
         if state.epoch >= self.first_epoch:
             self.add(state.model)
+            self._write()
 
     def add(self, model):
         """Add a model to the average."""
-        new = ModelParameters.of(model).combine(lambda x: x.astype(np.float64))
-        if self._last is None:
-            mean = new
-        else:
-            if _shapes(model) != _shapes(self._last):
+        new, mean = _in_type(model, np.float64), self._mean
+        if mean is not None:
+            if _shapes(new) != _shapes(mean):
                 raise ValueError(
-                    f"the model must have parameters of shapes {_shapes(self._last)}, as those "
+                    f"the model must have parameters of shapes {_shapes(mean)}, as those "
                     f"averaged, got {_shapes(model)}; use a new IterateAverage."
                 )
-            weight = 1 / (self.n_averaged + 1)
-            mean = self._mean.combine(lambda x, y: x + weight * (y - x), new)
-        self._mean, self._last, self.n_averaged = mean, model, self.n_averaged + 1
+            weight, parameters = 1 / (self.n_averaged + 1), ModelParameters.of(mean)
+            new = _rebuilt(
+                mean, parameters.combine(lambda x, y: x + weight * (y - x), ModelParameters.of(new))
+            )
+        self._mean, self._dtype, self.n_averaged = new, model.dtype, self.n_averaged + 1
+
+    def _write(self):
+        if self.path:
+            position = np.array([self._epoch, self.n_averaged])
+            write_arrays(self.path, model_to_arrays(self._mean) | {"position": position})
+
+    def _resume(self, epoch):
+        """Go on from the file, unless it is of epochs that training has not reached again."""
+        arrays = read_arrays(self.path)
+        if "position" not in arrays:
+            raise ValueError(f"{self.path} is not a file of IterateAverage; choose another path.")
+        last, n_averaged = map(int, arrays["position"])
+        if last < epoch:
+            self._mean, self.n_averaged = model_from_arrays(arrays), n_averaged
 
 
-def _like(mean, parameter):
-    """A mean in the type of the parameter."""
-    return mean.astype(parameter.dtype)
+def _rebuilt(model, parameters):
+    return model.rebuilt(**vars(parameters))
+
+
+def _in_type(model, dtype):
+    parameters = ModelParameters.of(model)
+    return _rebuilt(model, parameters.combine(lambda x: x.astype(dtype)))
 
 
 def _shapes(model):

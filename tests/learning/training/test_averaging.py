@@ -126,3 +126,60 @@ def test_other_shapes_are_refused():
 def test_a_first_epoch_is_a_count(value):
     with pytest.raises((TypeError, ValueError), match="first_epoch"):
         IterateAverage(first_epoch=value)
+
+
+def resumable(folder, n_epochs, callbacks=()):
+    average = IterateAverage(3, folder / "average.npz")
+    X = (np.random.default_rng(2).random((60, 8)) < 0.3).astype(np.float32)
+    mf.GeneralizedRBM(
+        3, gradient="pcd", n_epochs=n_epochs, batch_size=20, random_state=0, learning_rate=0.1,
+        checkpoint=folder / "checkpoint.npz", callbacks=[average, *callbacks],
+    ).fit(X)  # fmt: skip
+    return average
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 5])
+def test_a_run_that_resumes_goes_on_from_the_average_in_the_file(tmp_path, last):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    expected = resumable(whole, 7)
+    resumable(parts, 7, [lambda state: state.epoch == last])
+    found = resumable(parts, 7)
+    assert found.n_averaged == expected.n_averaged == 5
+    for one, other in zip(arrays(found.model), arrays(expected.model), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_training_anew_forgets_the_run_before(tmp_path):
+    average, models = IterateAverage(2, tmp_path / "file.npz"), [machine("bernoulli") for _ in "ab"]
+    for model in models:
+        for epoch in (1, 2):
+            average(SimpleNamespace(epoch=epoch, model=model))
+    assert average.n_averaged == 1
+    np.testing.assert_array_equal(average.model.weights, models[1].weights)
+    # And another object replaces the file.
+    again = IterateAverage(2, tmp_path / "file.npz")
+    for epoch in (1, 2):
+        again(SimpleNamespace(epoch=epoch, model=models[0]))
+    assert again.n_averaged == 1
+
+
+def test_a_file_of_later_epochs_is_not_used(tmp_path):
+    average = IterateAverage(1, tmp_path / "file.npz")
+    for epoch in range(1, 5):
+        average(SimpleNamespace(epoch=epoch, model=machine("bernoulli")))
+    again, model = IterateAverage(1, tmp_path / "file.npz"), machine("bernoulli")
+    again(SimpleNamespace(epoch=3, model=model))
+    assert again.n_averaged == 1
+    np.testing.assert_array_equal(again.model.weights, model.weights)
+
+
+def test_files_that_do_not_serve_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        IterateAverage(path=tmp_path / "nowhere" / "file.npz")
+    model = machine("bernoulli")
+    model.save(tmp_path / "model.npz")
+    average = IterateAverage(path=tmp_path / "model.npz")
+    with pytest.raises(ValueError, match="not a file of IterateAverage"):
+        average(SimpleNamespace(epoch=2, model=model))
