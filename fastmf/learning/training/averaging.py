@@ -35,6 +35,7 @@ class IterateAverage:
     ----------
     model : model or None
         Of the averaged parameters, in the type of the trained model; None before `first_epoch`.
+        Before training, that of the file, if there is one.
     n_averaged : int
         Number of models averaged.
 
@@ -83,16 +84,16 @@ class IterateAverage:
     @property
     def model(self):
         """The model of the averaged parameters."""
+        if not self._epoch and self._mean is None:
+            self._read(np.inf)
         return None if self._mean is None else _in_type(self._mean, self._dtype)
 
     def __call__(self, state):
         """Add the model after an epoch of training."""
         if state.epoch <= self._epoch:
             self._forget()
-        elif (
-            not self._epoch and state.epoch > self.first_epoch and self.path and self.path.exists()
-        ):
-            self._resume(state.epoch)
+        elif not self._epoch and state.epoch > self.first_epoch:
+            self._read(state.epoch)
         self._epoch = state.epoch
         if state.epoch >= self.first_epoch:
             self.add(state.model)
@@ -115,17 +116,22 @@ class IterateAverage:
 
     def _write(self):
         if self.path:
-            position = np.array([self._epoch, self.n_averaged])
-            write_arrays(self.path, model_to_arrays(self._mean) | {"position": position})
+            arrays = model_to_arrays(self._mean)
+            arrays["position"] = np.array([self._epoch, self.n_averaged])
+            arrays["dtype"] = np.array(str(self._dtype))
+            write_arrays(self.path, arrays)
 
-    def _resume(self, epoch):
+    def _read(self, epoch):
         """Go on from the file, unless it is of epochs that training has not reached again."""
+        if self.path is None or not self.path.exists():
+            return
         arrays = read_arrays(self.path)
         if "position" not in arrays:
             raise ValueError(f"{self.path} is not a file of IterateAverage; choose another path.")
         last, n_averaged = map(int, arrays["position"])
         if last < epoch:
-            self._mean, self.n_averaged = model_from_arrays(arrays), n_averaged
+            self._mean, self._dtype = model_from_arrays(arrays), np.dtype(str(arrays["dtype"]))
+            self.n_averaged = n_averaged
 
 
 def _rebuilt(model, parameters):

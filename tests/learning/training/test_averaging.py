@@ -183,3 +183,15 @@ def test_files_that_do_not_serve_are_refused(tmp_path):
     average = IterateAverage(path=tmp_path / "model.npz")
     with pytest.raises(ValueError, match="not a file of IterateAverage"):
         average(SimpleNamespace(epoch=2, model=model))
+
+
+def test_the_model_of_a_run_that_has_ended_is_in_the_file(tmp_path):
+    expected = resumable(tmp_path, 5)
+    found = resumable(tmp_path, 5)  # has nothing to do
+    assert found.model.weights.dtype == np.float32
+    np.testing.assert_array_equal(found.model.weights, expected.model.weights)
+    assert found.n_averaged == expected.n_averaged == 3
+    # Training that begins at the first epoch does not use it.
+    again = IterateAverage(2, tmp_path / "average.npz")
+    again(SimpleNamespace(epoch=1, model=machine("bernoulli")))
+    assert again.model is None and again.n_averaged == 0

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Log-likelihood of test images by RBMs trained in some minutes on two cores, seed by seed.
+
+Trains an RBM of binary units on all training images by persistent chains, with the recipe of
+record.md, averages the models of the last epochs, and evaluates the average by annealed importance
+sampling from both ends: the log-likelihood of the test images in nats, from above and below. Each
+seed is a line of record.csv in the folder --output, which also has the models and a checkpoint: a
+run that was interrupted goes on where it was. Prints a line for each seed, and the mean of them.
+"""
+
+import csv
+import json
+import time
+import warnings
+from pathlib import Path
+
+import experiment
+import numpy as np
+
+import fastmf as mf
+from fastmf.datasets import load_caltech_silhouettes, load_mnist
+from fastmf.evaluation import IterateAverage, log_likelihood
+
+EPILOG = """\
+examples:
+  python scripts/experiments/record.py --quick
+      1,000 images, 10 hidden units, four epochs: does it run?
+  python scripts/experiments/record.py --hidden 100
+      three seeds of the smaller machine, as published in record.md
+
+Data are read from the folder --data, or the environment variable FASTMF_DATA.
+"""
+
+
+def drawn(folder, split):
+    """MNIST with pixels drawn once, 1 with the probability of their grey level."""
+    X = load_mnist(folder, split=split).X
+    uniform = np.random.default_rng(["train", "test"].index(split)).random(X.shape, X.dtype)
+    return (uniform < X).astype(X.dtype)
+
+
+# In "mnist", grey levels above 1/2 are 1.
+DATA = {
+    "mnist": lambda folder, split: load_mnist(folder, split=split, binary=True).X,
+    "mnist-drawn": drawn,
+    "silhouettes": lambda folder, split: load_caltech_silhouettes(folder, split=split).X,
+}
+RECIPE = {
+    "gradient": "pcd", "n_sweeps": 1, "n_starts": 300, "batch_size": 100,
+    "learning_rate": (0.1, 0.0), "momentum": 0.0, "l2": 0.0,
+    "weight_scale": 0.01, "monitor_rows": 1,  # monitoring takes no time to speak of
+}  # fmt: skip
+# Fraction of the epochs, the last ones, that is averaged.
+AVERAGED = 0.25
+COLUMNS = "data_set", "hidden", "epochs", "rows", "seed", "from_above", "from_below", "error", \
+    "gap", "effective", "reverse_effective", "n_steps", "converged", "train", "last_iterate", \
+    "seconds", "cpu_seconds"  # fmt: skip
+RUN = COLUMNS[:5]
+
+
+def main(argv=None):
+    options = parser().parse_args(argv)
+    if options.quick:
+        options.rows, options.hidden, options.epochs = 1000, 10, 4
+        options.chains, options.steps, options.max_steps = 20, 50, 50
+    folder = options.output or Path("results") / "record"
+    folder.mkdir(parents=True, exist_ok=True)
+    train, test = (DATA[options.data_set](options.data, split) for split in ("train", "test"))
+    train = train[: options.rows]
+    known = read(folder / "record.csv")
+    rows = []
+    for seed in range(options.seeds):
+        run = options.data_set, options.hidden, options.epochs, len(train), seed
+        row = known.get(tuple(map(str, run)))
+        if row is None:
+            row = dict(zip(RUN, run, strict=True)) | trained(train, test, run, folder, options)
+            append(folder / "record.csv", row)
+        rows.append(row)
+        print(*(f"{name} {value}" for name, value in row.items()), sep="  ", flush=True)
+    print(summary(rows))
+
+
+def parser():
+    whole = experiment.parser(__doc__, EPILOG)
+    add = whole.add_argument
+    add("--data-set", choices=DATA, default="mnist", help="[mnist]")
+    add("--hidden", type=int, default=500, metavar="N", help="hidden units [500]")
+    add("--epochs", type=int, default=40, metavar="N", help="[40]")
+    add("--rows", type=int, metavar="N", help="training images [all]")
+    add("--seeds", type=int, default=3, metavar="N", help="[3]")
+    add("--chains", type=int, default=300, metavar="N", help="of the evaluation [300]")
+    add("--steps", type=int, default=500, metavar="N", help="of the evaluation [500]")
+    add("--max-steps", type=int, default=4000, metavar="N",
+        help="doubled up to these until both ends close [4000]")  # fmt: skip
+    add("--threads", type=int, metavar="N", help="[all]")
+    add("--data", metavar="FOLDER", help="where the data are [$FASTMF_DATA]")
+    add("--output", type=Path, metavar="FOLDER", help="[results/record]")
+    add("--quick", action="store_true", help="10 hidden units, 1000 images, 4 epochs")
+    return whole
+
+
+def read(path):
+    """The seeds in a file of results, by their runs."""
+    if not path.exists():
+        return {}
+    with path.open(newline="") as file:
+        return {tuple(row[name] for name in RUN): row for row in csv.DictReader(file)}
+
+
+def append(path, row):
+    """Add a seed to a file of results."""
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def trained(train, test, run, folder, options):
+    """Train a machine, save its average, and give its figures."""
+    name, seed = "-".join(map(str, run)), run[-1]
+    first = options.epochs - max(1, round(AVERAGED * options.epochs)) + 1
+    average = IterateAverage(first, folder / f"{name}.average.npz")
+    learner(1, seed, options).fit(train[:200])  # compiles
+    clock = Clock(folder / f"{name}.seconds.json")
+    last = learner(
+        options.epochs, seed, options, callbacks=[average, clock],
+        checkpoint=folder / f"{name}.checkpoint.npz",
+    ).fit(train).model_  # fmt: skip
+    average.model.save(folder / f"{name}.npz")
+    figures = quality(average.model, train, test, seed, options, options.max_steps)
+    of_last = quality(last, train, test, seed, options, options.steps)
+    figures["last_iterate"] = round((of_last["from_above"] + of_last["from_below"]) / 2, 2)
+    seconds = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
+    return figures | {name: round(value, 1) for name, value in seconds.items()}
+
+
+def learner(n_epochs, seed, options, **others):
+    return mf.GeneralizedRBM(
+        options.hidden, n_epochs=n_epochs, n_threads=options.threads, random_state=seed,
+        **RECIPE, **others,
+    )  # fmt: skip
+
+
+class Clock:
+    """A callback that adds up the time of training, of earlier parts of the run too.
+
+    Parameters
+    ----------
+    path : path
+        File that keeps it.
+    """
+
+    def __init__(self, path):
+        self.path, self.seconds, self.cpu_seconds = path, 0.0, 0.0
+        self._last = time.perf_counter(), time.process_time()
+        self._known = json.loads(path.read_text()) if path.exists() else [0, 0.0, 0.0]
+        _, self.seconds, self.cpu_seconds = self._known
+
+    def __call__(self, state):
+        """Add the time since the epoch before."""
+        now = time.perf_counter(), time.process_time()
+        if state.epoch <= self._known[0]:  # trained anew
+            self.seconds = self.cpu_seconds = 0.0
+        self.seconds += now[0] - self._last[0]
+        self.cpu_seconds += now[1] - self._last[1]
+        self._last, self._known = now, [state.epoch, self.seconds, self.cpu_seconds]
+        self.path.write_text(json.dumps(self._known))
+
+
+def quality(model, train, test, seed, options, max_steps):
+    """Log-likelihoods of a model, from above and below, and how its annealing ended."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
+        found = mf.annealed_importance_sampling(
+            model, options.chains, options.steps, data=train[: options.chains],
+            max_steps=max(options.steps, max_steps), n_threads=options.threads, rng=seed,
+        )  # fmt: skip
+    of_test, of_train = (log_likelihood(model, X, 0.0).mean() for X in (test, train))
+    figures = {
+        "from_above": of_test - found.log_partition,
+        "from_below": of_test - found.reverse,
+        "error": np.hypot(found.error, found.reverse_error),
+        "gap": found.gap,
+        "train": of_train - (found.log_partition + found.reverse) / 2,
+        "effective": found.effective_size,
+        "reverse_effective": found.reverse_effective_size,
+    }
+    rounded = {name: round(float(value), 2) for name, value in figures.items()}
+    return rounded | {"n_steps": found.n_steps, "converged": found.converged}
+
+
+def summary(rows):
+    """Mean and spread over the seeds."""
+    parts = []
+    for name in ("from_above", "from_below", "train", "last_iterate", "seconds", "cpu_seconds"):
+        values = np.array([float(row[name]) for row in rows])
+        parts.append(f"{name} {values.mean():.2f} ({values.min():.2f} to {values.max():.2f})")
+    closed = sum(str(row["converged"]) == "True" for row in rows)
+    return f"{len(rows)} seeds, {closed} with both ends closed: mean (range) " + ", ".join(parts)
+
+
+if __name__ == "__main__":
+    experiment.run(main)

@@ -1,0 +1,102 @@
+import csv
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+
+OPTIONS = ["--hidden", "3", "--epochs", "4", "--chains", "20", "--steps", "20"]
+
+
+def read(folder):
+    with open(folder / "record.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_goes_on_with_the_seeds_that_are_missing(script, mnist, capsys):
+    folder = mnist / "record"
+    options = [*OPTIONS, "--data", str(mnist), "--output", str(folder)]
+    script.main([*options, "--seeds", "1"])
+    first = (folder / "record.csv").read_text()
+    script.main([*options, "--seeds", "3"])
+    assert (folder / "record.csv").read_text().startswith(first)
+    rows = read(folder)
+    assert [row["seed"] for row in rows] == ["0", "1", "2"]
+    assert all(float(row["seconds"]) >= 0 and row["rows"] == "60" for row in rows)
+    last = capsys.readouterr().out.splitlines()[-1]
+    values = [float(row["from_above"]) for row in rows]
+    assert "3 seeds" in last
+    assert f"from_above {np.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})" in last
+
+
+def test_the_figures_are_those_of_enumeration(script, mnist):
+    folder = mnist / "record"
+    script.main([*OPTIONS, "--data", str(mnist), "--output", str(folder), "--seeds", "1",
+                 "--chains", "100", "--steps", "200"])  # fmt: skip
+    (row,) = read(folder)
+    model = mf.load(folder / "mnist-3-4-60-0.npz")
+    log_partition = mf.exact(model).log_partition
+    for name, split in (("from_above", "test"), ("from_below", "test"), ("train", "train")):
+        X = script.DATA["mnist"](mnist, split)
+        expected = mf.evaluation.log_likelihood(model, X, log_partition).mean()
+        assert float(row[name]) == pytest.approx(expected, abs=4 * float(row["error"]) + 0.02)
+
+
+def test_an_interrupted_run_ends_as_an_uninterrupted_one(script, mnist, monkeypatch):
+    whole, parts = mnist / "whole", mnist / "parts"
+    options = [*OPTIONS, "--data", str(mnist), "--seeds", "1", "--output"]
+    script.main([*options, str(whole)])
+    record, epochs = script.Clock.__call__, []
+
+    def interrupted(clock, state):
+        record(clock, state)
+        epochs.append(state.epoch)
+        if len(epochs) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(script.Clock, "__call__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        script.main([*options, str(parts)])
+    seconds = script.json.loads((parts / "mnist-3-4-60-0.seconds.json").read_text())[1]
+    script.main([*options, str(parts)])
+    assert epochs == [1, 2, 3, 4]
+    timed = "seconds", "cpu_seconds"
+    one, other = ({k: v for k, v in read(f)[0].items() if k not in timed} for f in (whole, parts))
+    assert one == other
+    assert float(read(parts)[0]["seconds"]) >= round(seconds, 1)
+
+
+def test_the_average_is_of_the_last_quarter(script, mnist):
+    script.main([*OPTIONS, "--data", str(mnist), "--output", str(mnist / "record"), "--seeds", "1"])
+    models, X = [], script.DATA["mnist"](mnist, "train")
+    mf.GeneralizedRBM(
+        3, n_epochs=4, random_state=0, callbacks=[lambda state: models.append(state.model)],
+        **script.RECIPE,
+    ).fit(X)  # fmt: skip
+    found = mf.load(mnist / "record" / "mnist-3-4-60-0.npz").weights
+    expected = np.mean([model.weights.astype(float) for model in models[3:]], 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_pixels_are_drawn_with_their_grey_levels(script, monkeypatch):
+    grey = np.random.default_rng(0).random((1, 16)).astype(np.float32)
+    images = {split: np.repeat(grey, n, 0) for split, n in (("train", 4000), ("test", 3000))}
+    monkeypatch.setattr(
+        script, "load_mnist", lambda folder, split: SimpleNamespace(X=images[split])
+    )
+    train, test = (script.DATA["mnist-drawn"](None, split) for split in ("train", "test"))
+    for X in (train, test):
+        assert X.dtype == np.float32 and np.isin(X, (0, 1)).all()
+        np.testing.assert_allclose(X.mean(0), grey[0], atol=5 * 0.5 / len(X) ** 0.5)
+    assert (train[:3000] != test).any()
+    np.testing.assert_array_equal(train, script.DATA["mnist-drawn"](None, "train"))
+
+
+def test_quick(script, mnist, capsys):
+    script.main(["--quick", "--data", str(mnist), "--output", str(mnist / "record")])
+    rows = read(mnist / "record")
+    assert [(row["hidden"], row["epochs"], row["seed"]) for row in rows] == [
+        ("10", "4", seed) for seed in "012"
+    ]
+    assert "3 seeds" in capsys.readouterr().out
