@@ -117,7 +117,8 @@ def warmup(everything=False, n_processes=None, verbose=True):
     start = time.perf_counter()
     failures = _in_processes(names, n_processes or _n_cores(), verbose)
     if failures:
-        raise Failed(f"{len(failures)} of {len(names)} tasks failed: {'; '.join(failures)}")
+        reasons = "; ".join(sorted(failures))
+        raise Failed(f"{len(failures)} of {len(names)} tasks failed: {reasons}")
     return time.perf_counter() - start
 
 
