@@ -11,6 +11,7 @@ scalars.
 import ctypes
 import inspect
 from collections.abc import Callable
+from functools import cache
 
 import numba
 import numpy as np
@@ -99,8 +100,11 @@ def emitted(function):
 _FUNCTIONS: dict[int, Callable] = {}
 
 
+@cache
 def address_of(function, *arguments):
     """Address of a function of kernel(by_address=True), compiled for arguments of such types.
+
+    Found once: llvmlite has a lock for it, and a child that is forked meanwhile waits for ever.
 
     Parameters
     ----------
