@@ -78,7 +78,7 @@ class _Job:
 
     def __init__(self, function, arguments):
         self.function, self.arguments = function, arguments
-        self.failure = None
+        self.failure, self.given = None, False
         self.running = threading.Lock()
         self.running.acquire()
 
@@ -115,6 +115,7 @@ class _Worker(threading.Thread):
         """Give it a job."""
         self.n_done = self.flags[DONE]
         self.n_given += 1
+        job.given = True
         self.jobs.put((self.n_given, job))
         self.flags[GIVEN] = self.n_given
 
@@ -128,9 +129,10 @@ class _Worker(threading.Thread):
 
     def wait_for(self, job):
         """Wait until the job that it was given, and has begun, is done."""
-        watch(self.flags, -1, DONE, self.n_done, self.n_looks, 0)
         try:
-            job.running.acquire()
+            watch(self.flags, -1, DONE, self.n_done, self.n_looks, 0)
+            with job.running:
+                pass
         except KeyboardInterrupt:
             # It still uses what the caller would free.
             self.wait_for(job)
@@ -150,19 +152,30 @@ class Pool:
         ------
         What the function raises in this thread, or else what it raises in another.
         """
-        given = [(worker, _Job(function, arguments)) for worker in self._take(n_threads - 1)]
+        given, jobs = [], []
         try:
-            for worker, job in given:
+            for worker in self._take(n_threads - 1):
+                job = _Job(function, arguments)
+                given.append((worker, job))
+                jobs.append(job)
                 worker.give(job)
             function(*arguments)
         finally:
             # The arguments may hold addresses of what the caller frees when this returns.
-            for worker, job in given:
-                if not worker.take_back():
-                    worker.wait_for(job)
-                self._idle.append(worker)
-        for failure in filter(None, (job.failure for _, job in given)):
+            self._end(given)
+        for failure in filter(None, (job.failure for job in jobs)):
             raise failure
+
+    def _end(self, given):
+        """Take back or wait for all jobs, and count their workers as idle."""
+        while given:
+            worker, job = given.pop()
+            try:
+                if job.given and not worker.take_back():
+                    worker.wait_for(job)
+            finally:
+                self._idle.append(worker)
+                self._end(given)  # also after an interrupt
 
     def _take(self, n):
         """Up to `n` idle workers."""

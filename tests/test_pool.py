@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fastmf._numba import fetch_and_increment, kernel
-from fastmf._pool import DONE, GIVEN, N_FLAGS, Pool, watch
+from fastmf._pool import DONE, GIVEN, N_FLAGS, Pool, _Job, watch
 
 TIMEOUT = 60
 
@@ -97,3 +97,48 @@ def test_a_watch_ends_with_a_change_or_when_its_time_is_over():
     flags[GIVEN] = 3
     assert watch(flags, 2, GIVEN, 0, 100, 5)
     assert flags[DONE] == 2
+
+
+class Interrupted:
+    """A lock at which the first to wait is interrupted."""
+
+    def __init__(self, lock):
+        self.lock, self.n_waits = lock, 0
+
+    def __enter__(self):
+        self.n_waits += 1
+        if self.n_waits == 1:
+            raise KeyboardInterrupt
+        self.lock.acquire()
+
+    def __exit__(self, *error):
+        self.lock.release()
+
+    def release(self):
+        self.lock.release()
+
+
+def test_an_interrupt_reaches_the_caller_when_all_have_ended(monkeypatch):
+    caller, barrier, ended = threading.current_thread(), threading.Barrier(3), []
+    interrupted, make = [], _Job.__init__
+
+    def with_interrupt(job, *arguments):
+        make(job, *arguments)
+        if not interrupted:
+            job.running = Interrupted(job.running)
+            interrupted.append(job)
+
+    def work():
+        barrier.wait(TIMEOUT)
+        if threading.current_thread() is not caller:
+            time.sleep(0.05)
+            ended.append(True)
+
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(_Job, "__init__", with_interrupt)
+    pool = Pool()
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(work, (), 3)
+    assert ended == [True, True] and interrupted[0].running.n_waits == 2
+    pool.run(work, (), 3)
+    assert ended == [True] * 4

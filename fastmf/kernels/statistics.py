@@ -54,7 +54,7 @@ UNITS, N_ROWS, STRIDE, POWER = range(4)
 
 
 @kernel(merged=True)
-def add_term(products, weights, n_multiplied, out):
+def _add_term(products, weights, n_multiplied, out):
     """Multiply `out` by the weights so many times, and add products."""
     for r in range(out.shape[0]):
         out_r, weights_r, products_r = out[r], weights[r], products[r]
@@ -97,6 +97,6 @@ def pair_averages(address, terms, rights, weights, queue, out):
             left = view(terms[k, UNITS], (n_rows, terms[k, STRIDE]), weights)[:, units].T
             right = rights[:, begin : begin + n_rows]
             product(address, left, n_here, start, right, products, n_right)
-            add_term(products, weights[units], power - terms[k, POWER], out[units])
+            _add_term(products, weights[units], power - terms[k, POWER], out[units])
             begin, power = begin + n_rows, terms[k, POWER]
         first = fetch_and_increment(queue) * TASK_ROWS

@@ -6,7 +6,6 @@ import numpy as np
 
 from fastmf.kernels.ascent import AscentStep
 from fastmf.kernels.mean_field_types import MeanFieldRecord, Sweep, TapSettings, Tilt
-from fastmf.kernels.statistics import N_ROWS as N_ROWS
 from fastmf.kernels.statistics import POWER
 from fastmf.kernels.tap_rows import ActiveRows
 
@@ -180,7 +179,12 @@ class Scratch(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The part of `Scratch` of one thread."""
+    """The part of `Scratch` of one thread: its arrays without their first axis.
+
+    Parameters
+    ----------
+    products, slab, left, vectors : array of two dimensions
+    """
 
     products: np.ndarray
     slab: np.ndarray

@@ -9,6 +9,7 @@ from fastmf.kernels import training_types as types
 from fastmf.kernels.ascent import AscentStep
 from fastmf.kernels.mean_field_types import Layers, TapSettings, Tilt
 from fastmf.kernels.product import empty_panels, panel_width
+from fastmf.kernels.statistics import N_ROWS
 from fastmf.kernels.tap import update_address
 from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, A, ActiveRows, worker_shapes
 from fastmf.kernels.training import TASK_ROWS, phase_addresses
@@ -120,7 +121,7 @@ class Steps:
         data = types.Moments(memory[: self.n_batch], var, b)
         state = memory[self.n_batch :].reshape(4, self.n_starts, n_units)
         terms, scales = self._terms(data.mean, state, n_visible)
-        n_slabs, n_term_rows = -(-n_visible // width), int(terms[:, types.N_ROWS].sum())
+        n_slabs, n_term_rows = -(-n_visible // width), int(terms[:, N_ROWS].sum())
         rights = empty_panels(n_term_rows, n_hidden, dtype)
         rights[:] = 0  # and the padding stays so
         self.statistics = types.Statistics(
