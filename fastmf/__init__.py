@@ -69,6 +69,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Bernoulli": "priors",
     "Binomial": "priors",
+    "Categorical": "priors",
     "Concatenated": "priors",
     "GaussBernoulli": "priors",
     "Gaussian": "priors",

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import (
     as_dtype,
     has_log_prob,
@@ -41,6 +42,13 @@ def matrix(name, value):
         matrix = np.array(matrix, order="C")
         matrix.flags.writeable = False
     return matrix
+
+
+def by_states(value, n_axes):
+    """Couplings (n_groups, q, n) or (n_groups, q, n_groups, q) as a matrix of flat states."""
+    if not isinstance(value, np.ndarray) or value.ndim != n_axes:
+        return value
+    return value.reshape(value.shape[0] * value.shape[1], -1)
 
 
 def unit_prior(name, prior, n, dtype):
@@ -89,6 +97,11 @@ def states(name, x, n):
     if not np.isfinite(x).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity.")
     return x if x.dtype.kind == "f" else x.astype(float)
+
+
+def states_of(name, prior, x):
+    """`x` as an array with one value for each unit of a layer, labels of groups made one-hot."""
+    return states(name, as_states(name, prior, x), n_units(prior))
 
 
 def log_prob(name, prior, x):

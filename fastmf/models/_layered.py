@@ -52,7 +52,7 @@ class Layered(Model):
     def _energy(self, states):
         """Energy of one array of states for each layer; +inf outside the support."""
         names = self._layer_names()
-        states = list(map(_checks.states, names, states, self.sizes))
+        states = list(map(_checks.states_of, names, self.layers, states))
         pairs = sum(
             ((lower @ w) * upper).sum(-1)
             for lower, w, upper in zip(states[:-1], self.couplings, states[1:], strict=True)

@@ -6,6 +6,7 @@ import numpy as np
 
 from fastmf.models import _checks
 from fastmf.models._io import Model
+from fastmf.priors._groups import groups, has_groups
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -15,7 +16,8 @@ class BoltzmannMachine(Model):
     Parameters
     ----------
     couplings : array of shape (n_units, n_units)
-        Symmetric, with zero diagonal; every pair is counted once in the exponent x'Jx / 2.
+        Symmetric, with zero diagonal; every pair is counted once in the exponent x'Jx / 2. Of
+        categorical units also (n_groups, q, n_groups, q), with zeros within a group.
     prior : unit prior
         The uncoupled units (unnormalised, see `fastmf.priors`).
 
@@ -40,7 +42,7 @@ class BoltzmannMachine(Model):
     prior: tuple
 
     def __post_init__(self):
-        couplings = _checks.matrix("couplings", self.couplings)
+        couplings = _checks.matrix("couplings", _checks.by_states(self.couplings, 4))
         if couplings.shape[0] != couplings.shape[1]:
             raise ValueError(f"couplings must be square, got shape {couplings.shape}.")
         rounding = 8 * np.finfo(couplings.dtype).eps * abs(couplings).max()
@@ -56,6 +58,10 @@ class BoltzmannMachine(Model):
         object.__setattr__(self, "couplings", couplings)
         prior = _checks.unit_prior("prior", self.prior, len(couplings), couplings.dtype)
         object.__setattr__(self, "prior", prior)
+        if has_groups(prior) and any(couplings[g, g].any() for g in groups(prior)):
+            raise ValueError(
+                "couplings must be zero between the states of one group, got non-zero entries."
+            )
 
     @property
     def n_units(self):
@@ -81,12 +87,13 @@ class BoltzmannMachine(Model):
         Parameters
         ----------
         x : array of shape (..., n_units)
+            Or labels of categorical units, (..., n_groups).
 
         Returns
         -------
         array of shape (...)
             +inf outside the support.
         """
-        x = _checks.states("x", x, self.n_units)
+        x = _checks.states_of("x", self.prior, x)
         pairs = ((x @ self.couplings) * x).sum(-1) / 2
         return -pairs - _checks.log_prob("prior", self.prior, x)

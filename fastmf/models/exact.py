@@ -7,7 +7,7 @@ import numpy as np
 
 from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import BoltzmannMachine
-from fastmf.priors._domain import number_of_states, support
+from fastmf.priors._domain import columns_of_values, number_of_states
 
 # Largest enumerations: units, and states of them together.
 MAX_UNITS = 20
@@ -44,9 +44,9 @@ def exact(model, *, averages=True):
     Parameters
     ----------
     model : BoltzmannMachine, RBM or DBM
-        A Boltzmann machine of at most 20 discrete units, with at most 2^24 states together, or an
-        RBM with one such layer; the other layer, of any kind, is summed analytically. Of a DBM the
-        even layers together, or the odd ones, are such a layer.
+        A Boltzmann machine of at most 20 discrete units (a group of states is one), with at most
+        2^24 states together, or an RBM with one such layer; the other layer, of any kind, is summed
+        analytically. Of a DBM the even layers together, or the odd ones, are such a layer.
     averages : bool, default True
         Compute means, variances and pair averages too. Without them it takes half the time: some
         seconds for 16 hidden units next to 784, and twice as long for every further unit.
@@ -71,20 +71,24 @@ def exact(model, *, averages=True):
     )
 
 
-def _enumerable(prior, n):
-    return n <= MAX_UNITS and number_of_states(prior) <= MAX_STATES
+def _enumerable(prior):
+    columns = columns_of_values(prior)
+    return (
+        columns is not None and len(columns) <= MAX_UNITS and number_of_states(prior) <= MAX_STATES
+    )
 
 
 def _states(prior, width):
     """All states of the units, a chunk of rows at a time; `width` numbers go with each."""
-    values = support(prior)
-    counts = np.sum(~np.isnan(values), axis=0)
+    columns = columns_of_values(prior)
+    counts = np.array([len(values) for values in columns])
     n_states, n_rows = int(np.prod(counts)), max(1, CHUNK_SIZE // width)
-    # A state is a number in the mixed radix of the units' numbers of values.
+    # A state is a number in the mixed radix of the numbers of values of the groups or units.
     place = np.cumprod([1, *counts[:-1]])
     for start in range(0, n_states, n_rows):
         number = np.arange(start, min(start + n_rows, n_states))[:, None]
-        yield values[number // place % counts, np.arange(len(counts))]
+        digits = number // place % counts
+        yield np.hstack([values[digits[:, k]] for k, values in enumerate(columns)])
 
 
 class _Sums:
@@ -115,7 +119,7 @@ def _variance(mean, square):
 
 def _exact_boltzmann(model, averages):
     prior, n = model.prior, model.n_units
-    if not _enumerable(prior, n):
+    if not _enumerable(prior):
         raise ValueError(
             f"exact needs at most {MAX_UNITS} discrete units (with a `support`) and {MAX_STATES} "
             f"states, got {model}."
@@ -138,11 +142,8 @@ def _exact_rbm(model, averages):
     v, h, couplings = model.visible, model.hidden, model.weights.astype(float)
     candidates = [
         (prior, other, flipped)
-        for n, prior, other, flipped in (
-            (model.n_visible, v, h, False),
-            (model.n_hidden, h, v, True),
-        )
-        if _enumerable(prior, n)
+        for prior, other, flipped in ((v, h, False), (h, v, True))
+        if _enumerable(prior)
     ]
     if not candidates:
         raise ValueError(

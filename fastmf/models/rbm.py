@@ -15,7 +15,8 @@ class RBM(Layered):
     Parameters
     ----------
     weights : array of shape (n_visible, n_hidden)
-        Couplings; column j is the receptive field of hidden unit j.
+        Couplings; column j is the receptive field of hidden unit j. Of categorical visible units
+        also (n_groups, q, n_hidden).
     visible, hidden : unit prior
         The uncoupled units of each layer (unnormalised, see `fastmf.priors`).
 
@@ -44,7 +45,7 @@ class RBM(Layered):
     hidden: tuple
 
     def __post_init__(self):
-        weights = _checks.matrix("weights", self.weights)
+        weights = _checks.matrix("weights", _checks.by_states(self.weights, 3))
         object.__setattr__(self, "weights", weights)
         for name, n in zip(("visible", "hidden"), weights.shape, strict=True):
             prior = _checks.unit_prior(name, getattr(self, name), n, weights.dtype)
@@ -98,6 +99,7 @@ class RBM(Layered):
         Parameters
         ----------
         visible : array of shape (..., n_visible)
+            Or one label for each group of categorical units, likewise in `hidden`.
         hidden : array of shape (..., n_hidden)
 
         Returns

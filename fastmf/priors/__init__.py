@@ -3,6 +3,7 @@
 from fastmf.priors._registry import register
 from fastmf.priors.binary import Bernoulli, Ising
 from fastmf.priors.binomial import Binomial
+from fastmf.priors.categorical import Categorical
 from fastmf.priors.concatenated import Concatenated
 from fastmf.priors.gaussian import Gaussian
 from fastmf.priors.spike_and_slab import GaussBernoulli, TruncatedGaussBernoulli
@@ -11,6 +12,7 @@ from fastmf.priors.truncated_gaussian import TruncatedGaussian
 __all__ = [
     "Bernoulli",
     "Binomial",
+    "Categorical",
     "Concatenated",
     "GaussBernoulli",
     "Gaussian",

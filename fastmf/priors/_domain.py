@@ -6,6 +6,7 @@ A prior gives an answer of its own by an optional member of the protocol (see `_
 
 import numpy as np
 
+from fastmf.priors._groups import has_groups, values_of_columns
 from fastmf.priors._protocol import by_parts, contains, is_concatenated, n_units
 
 # Unbounded units keep a tilted precision of at least their own precision divided by this.
@@ -49,13 +50,18 @@ def _support_of_parts(columns):
     return np.hstack(padded)
 
 
+def columns_of_values(prior):
+    """The values of each group or unit: arrays (n_values, units of it), or None if not discrete."""
+    return values_of_columns(prior, support)
+
+
 def number_of_states(prior):
     """Number of states of all units together, a float; infinite unless all units are discrete."""
-    values = support(prior)
-    if values is None:
+    columns = columns_of_values(prior)
+    if columns is None:
         return np.inf
     with np.errstate(over="ignore"):
-        return float(np.prod(np.sum(~np.isnan(values), axis=0, dtype=np.float64)))
+        return float(np.prod([float(len(values)) for values in columns]))
 
 
 def two_values(prior):
@@ -151,6 +157,8 @@ def largest_variance(prior):
     """
     if is_concatenated(prior):
         return np.concatenate([largest_variance(part) for part in prior.parts])
+    if has_groups(prior):
+        return np.full(n_units(prior), 0.25, prior.field.dtype)
     values = support(prior)
     if values is not None:
         return (np.nanmax(values, axis=0) - np.nanmin(values, axis=0)) ** 2 / 4

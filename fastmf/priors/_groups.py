@@ -1,0 +1,113 @@
+"""Groups of states in a layer: where they are, and rows of labels as flat states.
+
+A prior with an attribute `sizes` (see `Categorical`) has groups of states; every unit of another is
+alone. A column of data is a group or such a unit.
+"""
+
+import numpy as np
+
+from fastmf.priors._protocol import by_parts, n_units, parts_of
+
+
+def has_groups(prior):
+    """Whether a layer has groups of states."""
+    return any(hasattr(part, "sizes") for part in parts_of(prior))
+
+
+def column_sizes(prior):
+    """Units of each column of data: those of a group, or 1; int array of shape (n_columns,)."""
+    return np.concatenate(
+        [getattr(part, "sizes", np.ones(n_units(part), int)) for part in parts_of(prior)]
+    )
+
+
+def column_is_group(prior):
+    """Whether each column of data is a group, bool array of shape (n_columns,)."""
+    flags = [
+        np.ones(len(part.sizes), bool) if hasattr(part, "sizes") else np.zeros(n_units(part), bool)
+        for part in parts_of(prior)
+    ]
+    return np.concatenate(flags)
+
+
+def groups(prior):
+    """Slices of the units that belong to one group, in order."""
+    ends = np.cumsum(column_sizes(prior))
+    sizes = column_sizes(prior)[column_is_group(prior)]
+    ends = ends[column_is_group(prior)]
+    return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+def as_states(name, prior, X):
+    """Rows of data as values of all units: those of groups that come as labels, one-hot.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument, for errors.
+    prior : unit prior
+    X : array of shape (..., n_columns) or (..., n_units)
+        One label for each group, negative if it is missing, and one value for each other unit; or
+        flat values, which are returned as they are.
+
+    Returns
+    -------
+    array of shape (..., n_units)
+        The states of missing groups are NaN.
+    """
+    if X is None or not has_groups(prior):
+        return X
+    X, n_columns = np.asarray(X), len(column_sizes(prior))
+    if X.ndim == 0 or X.shape[-1] not in (n_columns, n_units(prior)):
+        raise ValueError(
+            f"{name} must have one column for each group or unit, shape (n_rows, {n_columns}), or "
+            f"one for each state, shape (n_rows, {n_units(prior)}); got {X.shape}."
+        )
+    if X.shape[-1] == n_units(prior) or X.dtype.kind not in "iufb":
+        return X
+    parts = parts_of(prior)
+    counts = [getattr(part, "n_groups", n_units(part)) for part in parts]
+    columns = np.split(X, np.cumsum(counts[:-1]), axis=-1)
+    flat = [
+        part.one_hot(x) if hasattr(part, "sizes") else x
+        for part, x in zip(parts, columns, strict=True)
+    ]
+    return np.concatenate(flat, axis=-1)
+
+
+def check_whole_groups(name, prior, mask):
+    """Raise a ValueError where a mask has some states of a group, and not the others."""
+    for part, here in by_parts(prior, mask):
+        if hasattr(part, "sizes"):
+            any_, all_ = (f.reduceat(here, part.starts, axis=-1) for f in _ANY_ALL)
+            if (any_ != all_).any():
+                raise ValueError(f"{name} must hold either all states of a group or none.")
+
+
+_ANY_ALL = np.logical_or, np.logical_and
+
+
+def values_of_columns(prior, support):
+    """The values that each column of a discrete layer can take.
+
+    Parameters
+    ----------
+    prior : unit prior
+    support : callable
+        The values of the units of a part, (n_values, n_units) padded with NaN: that of `_domain`.
+
+    Returns
+    -------
+    list of arrays of shape (n_values, size of the column), or None
+        None unless all units are discrete.
+    """
+    found = []
+    for part in parts_of(prior):
+        if hasattr(part, "sizes"):
+            found += [np.eye(size) for size in part.sizes]
+            continue
+        values = support(part)
+        if values is None:
+            return None
+        found += [column[~np.isnan(column), None] for column in values.T]
+    return found

@@ -1,0 +1,394 @@
+"""Categorical (Potts) units: groups of states of which exactly one is taken.
+
+A group of q states has the one-hot values x = e_1, ..., e_q and the weight exp(field . x). Arrays
+are flat, the states of all groups side by side. As x_a^2 = x_a, the tilt is t = field + b - a / 2,
+and in each group
+
+    log_partition = log sum_a exp(t_a),     mean = softmax(t),     var = mean (1 - mean)
+
+The states of a group are correlated: C = diag(mean) - mean mean'. Solvers ask for the groups of a
+layer (`_domain.groups_of`) and multiply with C themselves.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._numba import larger
+from fastmf.priors._registry import REGISTRY, accepts_lists, accepts_seeds, floating_type
+from fastmf.priors.binary import MAX_FIELD
+from fastmf.special import constant, exp, log
+
+
+class _Fields(NamedTuple):
+    field: np.ndarray
+    state: np.ndarray
+
+
+class Categorical(_Fields):
+    """Groups of states, one of which is taken: weight exp(field) of each state.
+
+    Parameters
+    ----------
+    field : array of shape (n_groups, q), or list of one array for each group
+        Log-weights of the states. A list may have groups of different sizes, two states at least.
+    state : array of shape (n_states,), optional
+        For a flat `field`: the number of each state in its group, 0, 1, ...; a group begins at each
+        0. It is how groups are kept, and not learned.
+
+    Attributes
+    ----------
+    field, state : arrays of shape (n_states,)
+        Flat, all states of all groups.
+    sizes : int array of shape (n_groups,)
+        States of each group.
+
+    Raises
+    ------
+    ValueError
+        If there is no group, a group has fewer than two states, or a field is not finite.
+    TypeError
+        If the fields are no numbers.
+
+    Notes
+    -----
+    A Bernoulli unit is a group of two states whose first one has field 0 and no couplings. Rows of
+    data are labels, one integer for each group, negative if missing; results are flat.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> units = mf.Categorical([[0.0, 0.0], [0.0, 1.0]])
+    >>> mean, var = units.moments(0.0, 0.0)
+    >>> units.by_group(mean).round(2).tolist()
+    [[0.5, 0.5], [0.27, 0.73]]
+    >>> units.one_hot([1, 0]).tolist()
+    [0.0, 1.0, 1.0, 0.0]
+    """
+
+    __slots__ = ()
+
+    log_prob_is_linear = True
+    parameters = ("field",)
+
+    def __new__(cls, field, state=None):
+        """Check and flatten the fields."""
+        groups = _groups(field) if state is None else None
+        flat = np.concatenate(groups) if state is None else _array(field)
+        if flat.dtype != np.float32:
+            flat = flat.astype(np.float64)
+        if state is None:
+            state = np.concatenate([np.arange(len(group)) for group in groups])
+        state = _array(state)
+        if not np.isfinite(flat).all():
+            raise ValueError("Categorical: field must be finite, got NaN or infinity.")
+        _check_states(flat, state)
+        return cls._make((np.array(flat, order="C"), np.array(state, flat.dtype)))
+
+    def __getnewargs__(self):
+        """Arguments with which copies and pickles are constructed."""
+        return tuple(self)
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    @property
+    def starts(self):
+        """Position of the first state of each group, int array of shape (n_groups,)."""
+        return np.flatnonzero(self.state == 0)
+
+    @property
+    def sizes(self):
+        """Number of states of each group, int array of shape (n_groups,)."""
+        return np.diff(self.starts, append=len(self.state))
+
+    @property
+    def n_groups(self):
+        """Number of groups."""
+        return int((self.state == 0).sum())
+
+    def one_hot(self, labels):
+        """Flat values of rows of labels.
+
+        Parameters
+        ----------
+        labels : integer array of shape (..., n_groups)
+            Negative labels, or NaN, are missing values.
+
+        Returns
+        -------
+        array of shape (..., n_states)
+            In the type of `field`; NaN in all states of groups that are missing.
+
+        Raises
+        ------
+        ValueError
+            If a label is not a state of its group.
+        """
+        labels, sizes = np.asarray(labels), self.sizes
+        if labels.ndim == 0 or labels.shape[-1] != len(sizes):
+            raise ValueError(
+                f"Categorical: labels must have shape (..., {len(sizes)}), got {labels.shape}."
+            )
+        if labels.dtype.kind not in "iufb":
+            raise TypeError(f"Categorical: labels must be integers, got dtype {labels.dtype}.")
+        missing = ~(labels >= 0)
+        whole = np.where(missing, 0, labels).astype(np.int64)
+        wrong = ~missing & ((whole != labels) | (whole >= sizes))
+        if wrong.any():
+            group = np.nonzero(wrong)[-1][0]
+            raise ValueError(
+                f"Categorical: labels of group {group} must be integers from 0 to "
+                f"{sizes[group] - 1} (negative: missing), got {labels[wrong][0]:g}."
+            )
+        x = np.zeros((*labels.shape[:-1], len(self.state)), self.field.dtype)
+        np.put_along_axis(x, self.starts + whole, x.dtype.type(1), axis=-1)
+        if missing.any():
+            x[np.repeat(missing, sizes, axis=-1)] = np.nan
+        return x
+
+    def labels(self, x):
+        """Most probable state of each group.
+
+        Parameters
+        ----------
+        x : array of shape (..., n_states)
+            Values, or means. The first of equal ones is taken.
+
+        Returns
+        -------
+        int64 array of shape (..., n_groups)
+            -1 where the states of a group are NaN.
+        """
+        x = np.asarray(x)
+        groups = np.split(x, self.starts[1:], axis=-1)
+        found = np.stack([np.nan_to_num(group, nan=-1.0).argmax(-1) for group in groups], axis=-1)
+        return np.where(np.isnan(x[..., self.starts]), -1, found)
+
+    def by_group(self, x):
+        """The array with one axis for groups and one for their states: a view if sizes are equal.
+
+        Parameters
+        ----------
+        x : array of shape (..., n_states)
+
+        Returns
+        -------
+        array of shape (..., n_groups, q), or list of n_groups arrays (..., q) for unequal sizes
+        """
+        x, sizes = np.asarray(x), self.sizes
+        if (sizes == sizes[0]).all():
+            return x.reshape(*x.shape[:-1], len(sizes), sizes[0])
+        return np.split(x, self.starts[1:], axis=-1)
+
+    def take(self, units):
+        """The prior of a contiguous slice of the states, from the first of a group to the last."""
+        start, stop, step = units.indices(len(self.state))
+        ends = [*self.starts, len(self.state)]
+        if step != 1 or start not in ends or stop not in ends:
+            raise ValueError("Categorical: groups cannot be divided.")
+        return self._make((self.field[start:stop], self.state[start:stop]))
+
+    # --- the protocol of priors -------------------------------------------------------------------
+
+    @accepts_lists
+    def log_partition(self, b, a):
+        """Log of the sum over states of exp(field + b - a / 2), for each group.
+
+        Returns
+        -------
+        array of shape (..., n_groups)
+        """
+        return self._tops_and_totals(self._tilted(b, a))[1]
+
+    @accepts_lists
+    def moments(self, b, a):
+        """Mean and variance of each state under the tilt exp(b x - a x^2 / 2).
+
+        Returns
+        -------
+        mean, var : arrays of shape (..., n_states)
+        """
+        t = self._tilted(b, a)
+        log_totals = self._tops_and_totals(t)[1]
+        mean = np.exp(t - np.repeat(log_totals, self.sizes, axis=-1))
+        mean /= np.repeat(np.add.reduceat(mean, self.starts, axis=-1), self.sizes, axis=-1)
+        return mean, mean * (1 - mean)
+
+    def _tilted(self, b, a):
+        return self.field + b - np.asarray(a) * np.asarray(0.5, np.asarray(a).dtype.type)
+
+    def _tops_and_totals(self, t):
+        """Largest exponent of each group, and the log of the sum of the exponentials."""
+        top = np.maximum.reduceat(t, self.starts, axis=-1)
+        weights = np.exp(t - np.repeat(top, self.sizes, axis=-1))
+        return top, top + np.log(np.add.reduceat(weights, self.starts, axis=-1))
+
+    @staticmethod
+    def moments_of_units(prior, start, b, a, mean, var):
+        """The moments of whole groups, inside kernels."""
+        n, first = b.shape[0], np.int64(0)
+        while first < n:
+            last = first + 1
+            while last < n and prior.state[start + last] != 0:
+                last += 1
+            top = -np.inf
+            for i in range(first, last):
+                t = prior.field[start + i] + b[i] - constant(0.5, b[i]) * a[i]
+                mean[i] = t
+                top = larger(top, t)
+            top, total = constant(top, b[first]), constant(0.0, b[first])
+            for i in range(first, last):
+                mean[i] = exp(mean[i] - top)
+            for i in range(first, last):
+                total += mean[i]
+            scale = constant(1.0, total) / total
+            for i in range(first, last):
+                mean[i] *= scale
+                var[i] = mean[i] * (constant(1.0, total) - mean[i])
+            first = last
+
+    @staticmethod
+    def log_partition_of_units(prior, start, b, a, out):
+        """Log-partitions of whole groups, inside kernels: at the first state, 0 at the others."""
+        n, first = b.shape[0], np.int64(0)
+        while first < n:
+            last = first + 1
+            while last < n and prior.state[start + last] != 0:
+                last += 1
+            top = -np.inf
+            for i in range(first, last):
+                out[i] = prior.field[start + i] + b[i] - constant(0.5, b[i]) * a[i]
+                top = larger(top, out[i])
+            top, total = constant(top, b[first]), constant(0.0, b[first])
+            for i in range(first, last):
+                total += exp(out[i] - top)
+                out[i] = constant(0.0, total)
+            out[first] = top + log(total)
+            first = last
+
+    @accepts_lists
+    def log_prob(self, x):
+        """field x where the states of a group are one-hot, -inf elsewhere; flat as `x`."""
+        valid = np.repeat(self._is_one_hot(x), self.sizes, axis=-1)
+        return np.where(valid, self.field * x, -np.inf)
+
+    def contains(self, x):
+        """Whether the states of each group are one-hot; flat as `x`."""
+        return np.repeat(self._is_one_hot(x), self.sizes, axis=-1)
+
+    def _is_one_hot(self, x):
+        x = np.broadcast_to(x, np.broadcast_shapes(np.shape(x), self.field.shape))
+        binary = np.logical_and.reduceat((x == 0) | (x == 1), self.starts, axis=-1)
+        return binary & (np.add.reduceat(x, self.starts, axis=-1) == 1)
+
+    @accepts_lists
+    @accepts_seeds
+    def sample(self, b, a, rng):
+        """Draws from the tilted distribution, one uniform number a group."""
+        mean = self.moments(b, a)[0]
+        x = np.empty_like(mean)
+        for start, size in zip(self.starts, self.sizes, strict=True):
+            group = mean[..., start : start + size]
+            below = np.cumsum(group, axis=-1)
+            u = rng.random(group.shape[:-1]) * below[..., -1]
+            label = np.minimum((below <= u[..., None]).sum(-1), size - 1)
+            x[..., start : start + size] = label[..., None] == np.arange(size)
+        return x
+
+    def gradient(self, b, a):
+        """Derivatives of the log-partition."""
+        return self.moment_gradient(*self.moments(b, a))
+
+    def moment_gradient(self, mean, var):
+        """Derivatives of the log-partition, from the moments."""
+        return self._make((mean, 0 * mean))
+
+    def log_prob_gradient(self, x):
+        """Derivatives of log_prob."""
+        return self._make((x, 0 * x))
+
+    def project(self):
+        """The prior with fields of mean zero in each group, at most MAX_FIELD in absolute value."""
+        mean = np.add.reduceat(self.field, self.starts) / self.sizes.astype(self.field.dtype)
+        field = self.field - np.repeat(mean, self.sizes)
+        return self._replace(field=np.clip(field, -MAX_FIELD, MAX_FIELD))
+
+    @classmethod
+    def from_data(cls, X, sizes=None, *, pseudocount=1.0):
+        """Fields of independent groups with the frequencies of data.
+
+        Parameters
+        ----------
+        X : integer array of shape (n_samples, n_groups)
+            Labels; negative ones are missing.
+        sizes : int or int array of shape (n_groups,), optional
+            States of each group. Default: as many in every group as the largest label requires.
+        pseudocount : float, default 1.0
+            Added to the count of each state.
+
+        Returns
+        -------
+        Categorical
+            The fields have mean zero in each group.
+        """
+        X = np.asarray(X)
+        if X.ndim != 2 or X.size == 0:
+            raise ValueError(f"X must have shape (n_samples, n_groups), got {X.shape}.")
+        if sizes is None:
+            sizes = max(int(np.nanmax(X)) + 1, 2)
+        sizes = np.broadcast_to(sizes, X.shape[1])
+        dtype = np.float32 if X.dtype == np.float32 else np.float64
+        return cls([np.zeros(size, dtype) for size in sizes]).refit(X, pseudocount=pseudocount)
+
+    def refit(self, X, *, pseudocount=1.0):
+        """The same groups with the frequencies of data, labels or flat values."""
+        X = np.asarray(X)
+        x = X if X.shape[-1] == len(self.state) else self.one_hot(X)
+        counts = np.nansum(x, axis=0, dtype=np.float64) + pseudocount
+        if not (counts > 0).all():
+            raise ValueError("Categorical: a state never occurs; pass a positive pseudocount.")
+        field = np.log(counts)
+        field -= np.repeat(np.add.reduceat(field, self.starts) / self.sizes, self.sizes)
+        return self._replace(field=field.astype(floating_type(x)))
+
+
+REGISTRY["categorical"] = Categorical
+
+
+def _groups(field):
+    """The fields of each group, as arrays of one floating type."""
+    several = isinstance(field, list | tuple | np.ndarray) and len(np.atleast_1d(field[:1])) > 0
+    if not several or any(np.ndim(group) != 1 for group in field):
+        raise ValueError(
+            "Categorical: field must have shape (n_groups, q) or be a list of one array for each "
+            f"group, got {_described(field)}."
+        )
+    return [_array(group) for group in field]
+
+
+def _described(field):
+    return f"shape {field.shape}" if isinstance(field, np.ndarray) else repr(field)[:40]
+
+
+def _array(value):
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"Categorical: field must be numbers, got dtype {array.dtype}.")
+    return array
+
+
+def _check_states(field, state):
+    """Raise unless `state` numbers the states of groups of two and more."""
+    if field.ndim != 1 or state.shape != field.shape or len(state) == 0:
+        raise ValueError(
+            "Categorical: a flat field and its states must have one shape (n_states,), got "
+            f"{field.shape} and {state.shape}."
+        )
+    starts = np.flatnonzero(state == 0)
+    if len(starts) == 0 or starts[0] != 0:
+        raise ValueError("Categorical: state must begin with 0, the first state of a group.")
+    sizes = np.diff(starts, append=len(state))
+    if (sizes < 2).any():
+        raise ValueError("Categorical: each group needs two states at least.")
+    if (state != np.concatenate([np.arange(size) for size in sizes])).any():
+        raise ValueError("Categorical: state must count 0, 1, 2, ... in each group.")

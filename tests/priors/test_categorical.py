@@ -1,0 +1,175 @@
+"""Categorical units: against sums over states, Bernoulli units and finite differences."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf._numba import kernel
+from fastmf.priors._compiled import tilted_log_partition, tilted_moments, units_of
+from fastmf.priors._domain import independent_units, number_of_states
+from fastmf.priors._groups import as_states, column_sizes, groups
+from fastmf.priors._protocol import as_dtype, gradient, project, take
+from fastmf.priors.concatenated import concatenate
+
+UNITS = mf.Categorical([[-0.3, 0.2, 0.9], [1.0, 0.0], [0.3, -2.0, 0.1, 0.4]])
+MIXED = mf.Concatenated(mf.Ising([0.3]), UNITS, mf.Gaussian([0.1, 0.2], 1.5))
+
+
+@kernel
+def moments_and_log_partition(units, b, a, mean, var, out):
+    tilted_moments(units, 0, b, a, mean, var)
+    tilted_log_partition(units, 0, b, a, out)
+
+
+def tilts(n, rows=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return 2 * rng.normal(size=(rows, n)), rng.uniform(-0.5, 1.5, size=(rows, n))
+
+
+def test_sums_over_states():
+    b, a = tilts(9)
+    for log_z, mean, var, t in zip(
+        np.split(UNITS.log_partition(b, a), 3, axis=1),
+        UNITS.by_group(UNITS.moments(b, a)[0]),
+        UNITS.by_group(UNITS.moments(b, a)[1]),
+        UNITS.by_group(UNITS.field + b - a / 2),
+        strict=True,
+    ):
+        weights = np.exp(t)
+        np.testing.assert_allclose(log_z[:, 0], np.log(weights.sum(1)), rtol=1e-13)
+        np.testing.assert_allclose(mean, weights / weights.sum(1)[:, None], rtol=1e-13)
+        np.testing.assert_allclose(var, mean * (1 - mean), rtol=1e-13)
+
+
+def test_gradient_is_the_derivative_of_the_log_partition():
+    b, a = tilts(9, rows=1)
+    step = 1e-5
+    for i in range(9):
+        field = UNITS.field.copy()
+        field[i] += step
+        above = UNITS._replace(field=field).log_partition(b, a).sum()
+        field[i] -= 2 * step
+        below = UNITS._replace(field=field).log_partition(b, a).sum()
+        slope = (above - below) / (2 * step)
+        assert gradient(UNITS, b, a).field[0, i] == pytest.approx(slope, abs=1e-9)
+
+
+def test_two_states_are_a_bernoulli_unit():
+    binary = mf.Bernoulli([0.4, -1.2])
+    pair = mf.Categorical([[0.0, 0.4], [0.0, -1.2]])
+    b, a = tilts(2)
+    both = np.zeros((2, 4, 4))
+    both[0, :, 1::2], both[1, :, 1::2] = b, a
+    mean, var = pair.moments(*both)
+    expected = binary.moments(b, a)
+    np.testing.assert_allclose(mean[:, 1::2], expected[0], rtol=1e-14)
+    np.testing.assert_allclose(var[:, 1::2], expected[1], rtol=1e-14)
+    log_partition = pair.log_partition(*both)
+    np.testing.assert_allclose(log_partition, binary.log_partition(b, a), rtol=1e-13)
+
+
+@pytest.mark.parametrize("prior", [UNITS, MIXED], ids=["groups", "mixed"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_compiled_and_numpy_agree(prior, dtype):
+    prior, n = as_dtype(prior, dtype), sum(column_sizes(prior))
+    b, a = (part[0].astype(dtype) for part in tilts(n))
+    mean, var, out = np.empty((3, n), dtype)
+    units = units_of(prior, dtype, ("moments", "log_partition"))
+    moments_and_log_partition(units, b, a, mean, var, out)
+    tol = 20 * float(np.finfo(dtype).eps)
+    np.testing.assert_allclose((mean, var), prior.moments(b, a), rtol=tol, atol=tol)
+    assert out.sum() == pytest.approx(prior.log_partition(b, a).sum(), rel=tol)
+    assert prior.moments(b, a)[0].dtype == dtype
+
+
+def test_extreme_tilts_stay_finite():
+    b = np.array([1e6, -1e6, 0, 3e4, 3e4, -1e300, 0, 1e300, 2.0])
+    mean, var = UNITS.moments(b, 0.0)
+    assert np.isfinite(mean).all() and np.isfinite(UNITS.log_partition(b, 0.0)).all()
+    np.testing.assert_allclose(np.add.reduceat(mean, UNITS.starts), 1)
+    assert (var >= 0).all()
+
+
+def test_draws_have_the_moments():
+    b, a = tilts(9, rows=1)
+    mean, _ = UNITS.moments(b, a)
+    draws = UNITS.sample(np.repeat(b, 20_000, 0), np.repeat(a, 20_000, 0), 3)
+    assert np.isfinite(UNITS.log_prob(draws)).all()
+    np.testing.assert_allclose(draws.mean(0), mean[0], atol=5 * 0.5 / np.sqrt(20_000))
+
+
+def test_labels_and_flat_values():
+    labels = np.array([[2, 0, 3], [-1, 1, 0]])
+    x = UNITS.one_hot(labels)
+    np.testing.assert_array_equal(UNITS.labels(x), labels)
+    np.testing.assert_array_equal(UNITS.one_hot([2.0, 0.0, 3.0]), x[0])
+    assert np.isnan(x[1, :3]).all() and not np.isnan(x[1, 3:]).any()
+    assert UNITS.log_prob(x[0]).sum() == pytest.approx(0.9 + 1.0 + 0.4)
+    assert UNITS.contains(x[0]).all() and not UNITS.contains(np.full(9, 0.5)).any()
+    rows = as_states("X", MIXED, [[1, 2, 0, 3, 0.5, -0.5]])
+    np.testing.assert_array_equal(rows[0], [1, *x[0], 0.5, -0.5])
+    assert [(g.start, g.stop) for g in groups(MIXED)] == [(1, 4), (4, 6), (6, 10)]
+    assert mf.Categorical(np.zeros((2, 3))).by_group(np.zeros((5, 6))).shape == (5, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "labels", [[3, 0, 0], [0, 0.5, 0], [0, 0], [[0, 0, 9]], ["a", "b", "c"]], ids=str
+)
+def test_bad_labels_are_named(labels):
+    with pytest.raises((ValueError, TypeError), match="labels"):
+        UNITS.one_hot(labels)
+    with pytest.raises(ValueError, match="one column for each group"):
+        as_states("X", UNITS, np.zeros((2, 5)))
+
+
+@pytest.mark.parametrize(
+    "field", [[[1.0]], [1.0, 2.0], np.zeros((0, 3)), [[np.nan, 0]], [], "ab", None, [["a", "b"]]]
+)
+def test_bad_fields_are_named(field):
+    with pytest.raises((ValueError, TypeError), match="Categorical: "):
+        mf.Categorical(field)
+
+
+@pytest.mark.parametrize("state", [[0, 1], [1, 2, 3], [0, 0, 1], [0, 1, 3]])
+def test_bad_states_are_named(state):
+    with pytest.raises(ValueError, match="Categorical: "):
+        mf.Categorical(np.zeros(3), state)
+
+
+def test_groups_cannot_be_divided():
+    np.testing.assert_array_equal(take(UNITS, slice(3, 9)).sizes, [2, 4])
+    with pytest.raises(ValueError, match="divided"):
+        take(UNITS, slice(1, 9))
+
+
+def test_copies_files_and_types(tmp_path):
+    for copied in (pickle.loads(pickle.dumps(UNITS)), copy.deepcopy(UNITS)):
+        np.testing.assert_array_equal(copied, UNITS)
+        assert type(copied) is mf.Categorical
+    assert concatenate([UNITS, UNITS]).n_groups == 6
+    machine = mf.RBM(np.zeros((9, 2), np.float32), UNITS, mf.Bernoulli(np.zeros(2)))
+    machine.save(tmp_path / "machine.npz")
+    loaded = mf.load(tmp_path / "machine.npz")
+    assert loaded.visible.field.dtype == np.float32
+    np.testing.assert_array_equal(loaded.visible.sizes, [3, 2, 4])
+
+
+def test_fits_to_data_have_its_frequencies():
+    X = np.array([[0, 1, 3], [2, 1, -1], [2, 0, 3]])
+    fitted = independent_units(UNITS, X)
+    counts = np.array([1, 0, 2, 1, 2, 0, 0, 0, 2]) + 1.0
+    expected = np.concatenate([p / p.sum() for p in np.split(counts, [3, 5])])
+    np.testing.assert_allclose(fitted.moments(0.0, 0.0)[0], expected, rtol=1e-13)
+    np.testing.assert_allclose(np.add.reduceat(fitted.field, fitted.starts), 0, atol=1e-14)
+    np.testing.assert_array_equal(mf.Categorical.from_data(X).sizes, [4, 4, 4])
+    with pytest.raises(ValueError, match="pseudocount"):
+        mf.Categorical.from_data(X, pseudocount=0)
+
+
+def test_projection_is_a_change_of_gauge():
+    projected = project(UNITS)
+    np.testing.assert_allclose(projected.moments(0.0, 0.0), UNITS.moments(0.0, 0.0), rtol=1e-13)
+    assert number_of_states(UNITS) == 24
