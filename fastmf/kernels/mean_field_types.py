@@ -56,6 +56,34 @@ class Layer(NamedTuple):
 # then these; of couplings, and after them of their squares and cubes, the addresses.
 N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(4, 11)
 PRODUCT = COUPLINGS + 3
+# Of models with groups of states: addresses and numbers of `Groups`, and `shifted` of these.
+TARGETS, SOURCES, N_SOURCES, SHIFTED = range(PRODUCT + 1, PRODUCT + 5)
+
+
+class Groups(NamedTuple):
+    """The groups of states of one layer and of the units that it is coupled to.
+
+    Parameters
+    ----------
+    targets : int64 array of shape (n_targets, 5)
+        Each group of the layer, and runs of its other units: first unit, number of units, first
+        panel of their couplings, for a group where the fields of the group alone are among all
+        fields of single groups (otherwise -1), and first column of the squared couplings.
+    sources : int64 array of shape (n_sources, 4)
+        Of the units that the layer is coupled to: first one, number, kind (below), and of a group
+        where its field on the first unit of the layer is among all fields of single groups. Runs of
+        groups are followed by their groups.
+    shifted : int
+        Number of fields of single groups of the whole model.
+    """
+
+    targets: np.ndarray
+    sources: np.ndarray
+    shifted: int
+
+
+# Kinds of sources: a run of units that are no groups, a run of groups, a single group.
+SCALARS, GROUP_RUN, GROUP = range(3)
 
 
 class Layers(AddressTable):
@@ -64,27 +92,42 @@ class Layers(AddressTable):
     Parameters
     ----------
     layers : list of Layer
+    groups : list of Groups, optional
+        For each layer, if there are groups of states in some of them.
 
     Attributes
     ----------
     of_model : tuple of Layer
     units : tuple of Units
         The table of the units of each layer.
+    groups : tuple of Groups, or None
     """
 
-    def __new__(cls, layers):
+    def __new__(cls, layers, groups=None):
         """Fill the table, and keep the layers."""
         units = tuple(units_of(la.prior, la.couplings.dtype, _functions(la)) for la in layers)
         rows = []
-        for layer, of_layer in zip(layers, units, strict=True):
+        for layer, of_layer, of_groups in zip(
+            layers, units, groups or [None] * len(layers), strict=True
+        ):
             n_panels, n_source, width = layer.couplings.shape
             sizes = layer.n_units, layer.start, layer.source, n_source, n_panels, width
             powers = (power.ctypes.data for power in layer[4:])
-            rows.append([*of_layer, *sizes, *powers, product_address(layer.couplings.dtype)])
-        return super().__new__(cls, rows, (tuple(layers), units))
+            row = [*of_layer, *sizes, *powers, product_address(layer.couplings.dtype)]
+            rows.append(row + _of_groups(of_groups))
+        return super().__new__(cls, rows, (tuple(layers), units, groups and tuple(groups)))
 
     of_model = property(lambda self: self.owners[0])
     units = property(lambda self: self.owners[1])
+    groups = property(lambda self: self.owners[2])
+
+
+def _of_groups(groups):
+    """The columns of a table of layers that are about groups."""
+    if groups is None:
+        return [0, 0, 0, 0]
+    addresses = groups.targets.ctypes.data, groups.sources.ctypes.data
+    return [*addresses, len(groups.sources), groups.shifted]
 
 
 def _functions(layer):

@@ -99,7 +99,7 @@ def _of_bits_compiled(bits, like):
 
 
 @kernel(inner=True, fastmath=REORDER)
-def _relax(state, new, clamped, slot):
+def relax(state, new, clamped, slot):
     """Move means and variances towards new values, and measure the change.
 
     The step size of a unit is 1 - damping, divided, in rows that are accelerated or oscillate, by
@@ -174,7 +174,7 @@ def _update_units(layer, active, slot, units, fresh, order, tilt):
     tilted_moments(layer, first, b, total_a, new_mean, new_var)
     clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), here), n)
     var, step = row(state, (VAR, s, here), n), row(state, (STEP, s, here), n)
-    _relax((mean, var, step, a), (new_mean, new_var), clamped, slot)
+    relax((mean, var, step, a), (new_mean, new_var), clamped, slot)
     if order == 3:
         third_cumulants(layer, first, mean, row(state, (THIRD, s, here), n), new_mean)
 
@@ -251,6 +251,9 @@ def _load_rows(layers, active, n_active, queue, settings, record):
             zero = row(active.state, (plane, n_active, 0), active.state.shape[2])
             for i in range(zero.shape[0]):
                 zero[i] = 0
+        fields = row(active.group_fields, (0, n_active, 0), active.group_fields.shape[2])
+        for i in range(fields.shape[0]):
+            fields[i] = 0
         slot = row(active.slots, (0, n_active, 0), SLOT_SIZE)
         for k in range(SLOT_SIZE):
             slot[k] = 0
@@ -293,6 +296,7 @@ def _store_ended_rows(active, phase, n_active, n_before, settings, record):
             if source != target:
                 copy_row(active.slots, source, active.slots, target, 1)
                 copy_row(active.state, source, active.state, target, active.state.shape[0])
+                copy_row(active.group_fields, source, active.group_fields, target, 1)
     return n_active, n_before
 
 
@@ -316,7 +320,10 @@ def tap(sweep, settings, tilt, workers, queue, record):
     w, layers, blocks = fetch_and_increment(queue[1:]), sweep.layers, sweep.blocks
     if w >= workers.state.shape[0]:
         return
-    active = ActiveRows(workers.slots[w], workers.state[w], workers.products[w], workers.scratch[w])
+    active = ActiveRows(
+        *(workers.slots[w], workers.state[w], workers.products[w]),
+        *(workers.scratch[w], workers.group_fields[w]),
+    )
     n_active = n_before = phase = np.int64(0)
     more_rows = True
     while more_rows or n_active > 0:
@@ -348,16 +355,16 @@ def tap(sweep, settings, tilt, workers, queue, record):
 
 
 @cache
-def update_address(dtype):
+def update_address(dtype, update=_update_block):
     """Address of the compiled update of a block of units, for a floating type."""
     none, wide = (np.zeros((0,) * n, dtype) for n in (2, 3))
     index = np.zeros(0, np.int64)
     arguments = (
         *(index, (0, 0), (0, 0)),
-        *(ActiveRows(np.zeros((0, 0, 0)), wide, wide, none), TapSettings(2, 0.0, 1, 0)),
+        *(ActiveRows(np.zeros((0, 0, 0)), wide, wide, none, wide), TapSettings(2, 0.0, 1, 0)),
         Tilt(none, none, none.astype(bool)),
     )
-    return address_of(_update_block, *map(numba.typeof, arguments))
+    return address_of(update, *map(numba.typeof, arguments))
 
 
 def tap_address(solver, record):

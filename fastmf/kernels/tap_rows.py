@@ -37,26 +37,36 @@ class ActiveRows(NamedTuple):
     state : array of shape (5, n_slots, n_units), or (6, n_slots, n_units) for order 3
         Mean, variance, tilt b, tilt a without the external precision, last step of the mean, and
         third cumulant.
-    products : array of shape (3, n_slots, max_columns)
-        Means, variances and third cumulants times one block of couplings, their squares and cubes.
+    products : array of shape (3, n_slots, max_columns), or (4, n_slots, max_columns) with groups
+        Means, variances and third cumulants times one block of couplings, their squares and cubes;
+        with groups of states see `fastmf.kernels.tap_groups`.
     scratch : array of shape (5, max(max_columns, n_units))
+    group_fields : array of shape (1, n_slots, n_group_fields)
+        With groups of states, the fields of single groups, and after them the shifted means of the
+        units that a group is coupled to; otherwise empty.
     """
 
     slots: np.ndarray
     state: np.ndarray
     products: np.ndarray
     scratch: np.ndarray
+    group_fields: np.ndarray
 
 
 # Planes of a state; a record has the first four.
 MEAN, VAR, B, A, STEP, THIRD = range(6)
 
 
-def worker_shapes(settings, n_units, max_columns):
-    """Shapes of state, products and scratch of the `ActiveRows` of a worker."""
+def worker_shapes(settings, n_units, max_columns, n_group_fields=0):
+    """Shapes of the arrays of the `ActiveRows` of a worker, slots left out."""
     n_slots, n_planes = settings.rows_per_worker, 6 if settings.order == 3 else 5
     width = max(max_columns, n_units)
-    return (n_planes, n_slots, n_units), (3, n_slots, max_columns), (5, width)
+    return (
+        (n_planes, n_slots, n_units),
+        (4 if n_group_fields else 3, n_slots, max_columns),
+        (5, width),
+        (1, n_slots, n_group_fields),
+    )
 
 
 @kernel(inner=True)

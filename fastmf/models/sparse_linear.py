@@ -6,6 +6,7 @@ import numpy as np
 
 from fastmf.models import _checks
 from fastmf.models._io import Model
+from fastmf.priors._groups import refuse_groups
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,6 +62,7 @@ class SparseLinearModel(Model):
             raise ValueError(f"noise_variance must be positive and finite, got {variance:g}.")
         y = y[0]
         y.flags.writeable = False
+        refuse_groups("SparseLinearModel", (self.prior,), "its coefficients are numbers.")
         prior = _checks.unit_prior("prior", self.prior, X.shape[1], np.dtype(np.float64))
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", y)

@@ -8,10 +8,22 @@ import numpy as np
 
 from fastmf.priors._protocol import by_parts, n_units, parts_of
 
+# Why solvers whose messages have one variance for each unit take no groups.
+NO_COVARIANCE = (
+    "its messages have a variance for each unit, but the states of a group are correlated; use tap "
+    "or belief_propagation."
+)
+
 
 def has_groups(prior):
     """Whether a layer has groups of states."""
-    return any(hasattr(part, "sizes") for part in parts_of(prior))
+    return hasattr(prior, "_fields") and any(hasattr(part, "sizes") for part in parts_of(prior))
+
+
+def refuse_groups(name, priors, reason):
+    """Raise a ValueError if a layer has groups of states, with the reason why `name` takes none."""
+    if any(has_groups(prior) for prior in priors):
+        raise ValueError(f"{name} takes no categorical units: {reason}")
 
 
 def column_sizes(prior):
@@ -48,7 +60,7 @@ def as_states(name, prior, X):
     prior : unit prior
     X : array of shape (..., n_columns) or (..., n_units)
         One label for each group, negative if it is missing, and one value for each other unit; or
-        flat values, which are returned as they are.
+        flat values, which are returned as they are. A boolean mask, too.
 
     Returns
     -------
@@ -65,6 +77,8 @@ def as_states(name, prior, X):
         )
     if X.shape[-1] == n_units(prior) or X.dtype.kind not in "iufb":
         return X
+    if X.dtype == bool:
+        return np.repeat(X, column_sizes(prior), axis=-1)
     parts = parts_of(prior)
     counts = [getattr(part, "n_groups", n_units(part)) for part in parts]
     columns = np.split(X, np.cumsum(counts[:-1]), axis=-1)
@@ -75,16 +89,17 @@ def as_states(name, prior, X):
     return np.concatenate(flat, axis=-1)
 
 
-def check_whole_groups(name, prior, mask):
-    """Raise a ValueError where a mask has some states of a group, and not the others."""
-    for part, here in by_parts(prior, mask):
-        if hasattr(part, "sizes"):
-            any_, all_ = (f.reduceat(here, part.starts, axis=-1) for f in _ANY_ALL)
-            if (any_ != all_).any():
-                raise ValueError(f"{name} must hold either all states of a group or none.")
-
-
-_ANY_ALL = np.logical_or, np.logical_and
+def check_clamped_groups(prior, mean, mask):
+    """Raise a ValueError unless clamped groups are whole, and in one state."""
+    for (part, x), (_, here) in zip(by_parts(prior, mean), by_parts(prior, mask), strict=True):
+        if not hasattr(part, "sizes"):
+            continue
+        if (here != np.repeat(here[..., part.starts], part.sizes, axis=-1)).any():
+            raise ValueError("clamp must hold either all states of a group or none.")
+        if not (part.contains(x) | ~here).all():
+            raise ValueError(
+                "clamp holds categorical units whose start is no state: pass their values."
+            )
 
 
 def values_of_columns(prior, support):

@@ -13,8 +13,9 @@ layer (`_domain.groups_of`) and multiply with C themselves.
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
-from fastmf._numba import larger
+from fastmf._numba import INNER, REORDER, kernel, larger
 from fastmf.priors._registry import REGISTRY, accepts_lists, accepts_seeds, floating_type
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import constant, exp, log
@@ -226,26 +227,15 @@ class Categorical(_Fields):
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):
         """The moments of whole groups, inside kernels."""
-        n, first = b.shape[0], np.int64(0)
-        while first < n:
-            last = first + 1
-            while last < n and prior.state[start + last] != 0:
-                last += 1
-            top = -np.inf
-            for i in range(first, last):
-                t = prior.field[start + i] + b[i] - constant(0.5, b[i]) * a[i]
-                mean[i] = t
-                top = larger(top, t)
-            top, total = constant(top, b[first]), constant(0.0, b[first])
-            for i in range(first, last):
-                mean[i] = exp(mean[i] - top)
-            for i in range(first, last):
-                total += mean[i]
-            scale = constant(1.0, total) / total
-            for i in range(first, last):
-                mean[i] *= scale
-                var[i] = mean[i] * (constant(1.0, total) - mean[i])
-            first = last
+        n, half, one = b.shape[0], constant(0.5, b[0]), constant(1.0, b[0])
+        for i in range(n):
+            mean[i] = prior.field[start + i] + b[i] - half * a[i]
+        _for_each_group(prior, start, mean, _subtract_largest)
+        for i in range(n):
+            mean[i] = exp(mean[i])
+        _for_each_group(prior, start, mean, _normalise)
+        for i in range(n):
+            var[i] = mean[i] * (one - mean[i])
 
     @staticmethod
     def log_partition_of_units(prior, start, b, a, out):
@@ -353,6 +343,46 @@ class Categorical(_Fields):
 
 
 REGISTRY["categorical"] = Categorical
+
+
+# --- inside kernels -------------------------------------------------------------------------------
+
+
+def _for_each_group(prior, start, x, function):
+    """Call a function of `x` and of the first and last state of each group."""
+
+
+@overload(_for_each_group, jit_options=INNER)
+def _for_each_group_compiled(prior, start, x, function):
+    def for_each_group(prior, start, x, function):
+        first = np.int64(0)
+        while first < x.shape[0]:
+            last = first + 1
+            while last < x.shape[0] and prior.state[start + last] != 0:
+                last += 1
+            function(x, first, last)
+            first = last
+
+    return for_each_group
+
+
+@kernel(inline=True)
+def _subtract_largest(x, first, last):
+    top = x[first]
+    for i in range(first, last):
+        top = larger(top, x[i])
+    for i in range(first, last):
+        x[i] -= top
+
+
+@kernel(inline=True, fastmath=REORDER)
+def _normalise(x, first, last):
+    total = constant(0.0, x[first])
+    for i in range(first, last):
+        total += x[i]
+    scale = constant(1.0, total) / total
+    for i in range(first, last):
+        x[i] *= scale
 
 
 def _groups(field):

@@ -10,10 +10,13 @@ and a sweep updates one layer, or some units of it, after another from the newes
 others. The log-partition of a fixed point is in `fastmf.inference.mean_field.free_energy`.
 """
 
+from functools import partial
+
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, CYCLING, DIVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.priors._protocol import take
+from fastmf.reference import tap_groups
 from fastmf.reference.product import unpacked
 from fastmf.reference.units import moments
 
@@ -34,6 +37,7 @@ class ActiveRows:
         self.b[:], self.a[:] = 0, 0
         self.step = np.zeros_like(self.mean)
         self.third = np.zeros_like(self.mean) if settings.order == 3 else self.mean[:, :0]
+        self.group_fields = np.zeros((n_rows, 0))
         self.field, self.precision, self.clamped = (
             np.broadcast_to(part, (n_rows, n_units)).copy() if len(part) == 1 else part
             for part in tilt
@@ -65,15 +69,25 @@ def tap(sweep, settings, tilt, workers, queue, record):
         for layer in layers:
             units = slice(layer.start, layer.start + layer.n_units)
             rows.third[:, units] = layer.prior.third_cumulant(rows.mean[:, units])[0]
-    updates = _updates(layers, sweep.blocks, settings.one_by_one)
+    if sweep.layers.groups:
+        return _iterate(rows, tap_groups.updates(sweep, settings, rows, relax), settings, record)
+    updates = [
+        partial(_update, *update, settings=settings, rows=rows)
+        for update in _updates(layers, sweep.blocks, settings.one_by_one)
+    ]
+    return _iterate(rows, updates, settings, record)
+
+
+def _iterate(rows, updates, settings, record):
+    """Sweeps of updates until every row has ended."""
     n_sweeps = 0
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         while len(rows.index):
             rows.start_sweep()
             # The second sweep is the first with variances everywhere.
             fresh = n_sweeps % settings.onsager_every == 0 or n_sweeps == 1
-            for layer, matrices, first, last in updates:
-                _update(layer, matrices, rows, (first, last), fresh, settings)
+            for update in updates:
+                update(fresh=fresh)
             status = _assess(rows, fresh, settings, record)
             _store(rows, status, record)
             rows.keep(status == RUNNING)
@@ -81,7 +95,7 @@ def tap(sweep, settings, tilt, workers, queue, record):
 
 
 def _updates(layers, blocks, one_by_one):
-    """One sweep: layer, unpacked couplings, first and last unit of each update, in order."""
+    """One sweep: layer, unpacked couplings, (first, last) unit of each update, in order."""
     dense = [
         [unpacked(panels, layer.n_units) if len(panels) else None for panels in layer[4:7]]
         for layer in layers
@@ -89,7 +103,7 @@ def _updates(layers, blocks, one_by_one):
     updates = []
     for k, first, last in _joined_blocks(layers, blocks):
         size = 1 if one_by_one else last - first
-        updates += [(layers[k], dense[k], u, u + size) for u in range(first, last, size)]
+        updates += [(layers[k], dense[k], (u, u + size)) for u in range(first, last, size)]
     return updates
 
 
@@ -110,14 +124,14 @@ def _joined_blocks(layers, blocks):
     return joined
 
 
-def _update(layer, matrices, rows, bounds, fresh, settings):
+def _update(layer, matrices, bounds, rows, fresh, settings):
     """New moments of some units of a layer in all rows; bounds are the first and last one."""
     couplings, squares, cubes = matrices
     first, last = bounds
     prior = take(layer.prior, slice(first, last))
     units = slice(layer.start + first, layer.start + last)
     source = slice(layer.source, layer.source + len(couplings))
-    mean, var = rows.mean[:, units], rows.var[:, units]
+    mean = rows.mean[:, units]
     a, b = rows.a[:, units], rows.b[:, units]
 
     if settings.order >= 2 and fresh:
@@ -130,7 +144,14 @@ def _update(layer, matrices, rows, bounds, fresh, settings):
         b += cubic * prior.third_cumulant(mean)[1] / 6
     b += rows.field[:, units]
     tilt_a = a + rows.precision[:, units]
-    new_mean, new_var = moments(prior, b, tilt_a)
+    relax(rows, units, moments(prior, b, tilt_a), a)
+    if settings.order == 3:
+        rows.third[:, units] = prior.third_cumulant(mean)[0]
+
+
+def relax(rows, units, new, a):
+    """Move some units of all rows towards new means and variances, and measure the change."""
+    mean, var, (new_mean, new_var) = rows.mean[:, units], rows.var[:, units], new
     clamped = rows.clamped[:, units]
     new_mean, new_var = np.where(clamped, mean, new_mean), np.where(clamped, var, new_var)
 
@@ -152,8 +173,6 @@ def _update(layer, matrices, rows, bounds, fresh, settings):
     step += change
     mean += change
     var += step_size * (new_var - var)
-    if settings.order == 3:
-        rows.third[:, units] = prior.third_cumulant(mean)[0]
 
 
 def _assess(rows, fresh, settings, record):

@@ -34,8 +34,43 @@ def boltzmann_machine(size, dtype="float64", noise=0.8, uniform=0.0):
     return mf.BoltzmannMachine(upper + upper.T, mf.Ising(rng.normal(size=n).astype(dtype) / 5))
 
 
+def groups(n_states, rng, scale=1.0):
+    """Groups of 2 to 4 states, so many states in all."""
+    sizes = []
+    while sum(sizes) < n_states - 4:
+        sizes.append(2 + len(sizes) % 3)
+    sizes.append(n_states - sum(sizes))
+    return mf.Categorical([scale * rng.normal(size=size) for size in sizes])
+
+
+def potts_rbm(size, dtype="float64", noise=2.0):
+    """An RBM of groups of states, beside other units on both sides."""
+    rng = np.random.default_rng(3)
+    n_visible, n_hidden = size.n_visible, size.n_hidden
+    weights = rng.normal(size=(n_visible, n_hidden)) * noise / np.sqrt(n_visible + n_hidden)
+    visible = mf.Concatenated(groups(n_visible - 3, rng), mf.Ising(rng.normal(size=3)))
+    hidden = mf.Bernoulli(rng.normal(size=n_hidden))
+    if n_hidden > 6:
+        hidden = mf.Concatenated(mf.Bernoulli(rng.normal(size=n_hidden - 5)), groups(5, rng))
+    return mf.RBM(weights.astype(dtype), visible, hidden)
+
+
+def potts_machine(size, dtype="float64", noise=0.8):
+    """A fully visible machine of groups of states and an Ising unit."""
+    rng = np.random.default_rng(4)
+    n = size.n_visible
+    prior = mf.Concatenated(mf.Ising([0.2]), groups(n - 1, rng, 0.3))
+    upper = np.triu(rng.normal(size=(n, n)) * noise / np.sqrt(n), 1)
+    same = np.repeat(np.arange(prior.parts[1].n_groups), prior.parts[1].sizes)
+    upper[1:, 1:][same[:, None] == same] = 0
+    return mf.BoltzmannMachine((upper + upper.T).astype(dtype), prior)
+
+
 def data(model, n_rows):
     """Random rows of the first layer's values."""
+    if isinstance(model.layers[0], mf.Concatenated):
+        zero = np.zeros((n_rows, model.layers[0].n_units()))
+        return model.layers[0].sample(zero, zero, 1).astype(model.dtype)
     low, high = model.layers[0].support
     rng = np.random.default_rng(1)
     n_units = len(model.layers[0].field)

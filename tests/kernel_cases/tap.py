@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from fastmf.inference.mean_field._layout import Layout
+from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.kernels.mean_field_types import MeanFieldRecord, TapSettings, Tilt
-from fastmf.kernels.tap import update_address
 from fastmf.kernels.tap_rows import SLOT_SIZE, ActiveRows, worker_shapes
 from kernel_cases.case import Case, chosen, with_options
-from kernel_cases.machines import boltzmann_machine, data, rbm
+from kernel_cases.machines import boltzmann_machine, data, potts_machine, potts_rbm, rbm
 
 OPTIONS = {
     "order": 2,
@@ -55,7 +54,7 @@ def tap_arguments(
     """Arguments of `tap`: random data as starts, unless given as an array of the first layer."""
     model = machine(size, dtype)
     options = {**OPTIONS, **options}
-    layout = Layout(model, options["order"], schedule)
+    layout = layout_of(model, options["order"], schedule)
     rows = chosen(rows, size.n_rows)
     record = MeanFieldRecord(
         state=np.zeros((4, len(rows), layout.n_units), dtype),
@@ -71,7 +70,7 @@ def tap_arguments(
         one_by_one=layout.one_by_one,
         resolution=float(np.finfo(dtype).eps),
         zero_variance=True,  # the starts are data
-        update=update_address(dtype),
+        update=layout.update_address(),
     )
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
     return (
@@ -81,7 +80,7 @@ def tap_arguments(
 
 
 def _workers(layout, settings, dtype):
-    shapes = worker_shapes(settings, layout.n_units, layout.max_columns)
+    shapes = worker_shapes(settings, layout.n_units, layout.max_columns, layout.n_group_fields)
     slots = np.full((N_WORKERS, 1, settings.rows_per_worker, SLOT_SIZE), np.nan)
     parts = (np.full((N_WORKERS, *shape), np.nan, dtype) for shape in shapes)
     return ActiveRows(slots, *parts)
@@ -133,4 +132,11 @@ CASES = [
          dtypes=("float64",)),
     _tap("fully_visible_oscillating", machine=strong_boltzmann_machine, dtypes=("float64",),
          close={"float64": 1e-7}),
+    _tap("groups", machine=potts_rbm),
+    _tap("groups_mean_field", machine=potts_rbm, order=1),
+    _tap("groups_sequential", machine=potts_rbm, schedule="sequential", tilted=True),
+    _tap("groups_accelerated", machine=potts_rbm, accelerate_after=2,
+         close={"float64": 1e-7, "float32": 1e-3}),
+    _tap("groups_damped", machine=potts_rbm, damping=0.5, adaptive=False, tilted="alike"),
+    _tap("groups_fully_visible", machine=potts_machine),
 ]  # fmt: skip

@@ -20,11 +20,12 @@ from fastmf.inference.ep.result import ExpectationPropagation, result_of, stacke
 from fastmf.inference.ep.schedules import MAX_DAMPING_RAISES, SCHEDULES, descent
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
 from fastmf.inference.gaussian import gaussian_side
-from fastmf.inference.mean_field._layout import layout_of
+from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
+from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
 
 def adaptive_tap(
@@ -84,6 +85,7 @@ def adaptive_tap(
     for binary units by their means (`fastmf.inference.ep.mean_descent`), at some fifty times the
     cost per iteration, of which ten to fifty are needed.
     """
+    refuse_groups("adaptive_tap", getattr(model, "layers", ()), NO_COVARIANCE)
     if not isinstance(model, BoltzmannMachine | Layered):
         raise TypeError(
             f"model must be a BoltzmannMachine, RBM or DBM, got {type(model).__name__}."

@@ -1,12 +1,10 @@
 """The layout of a model for kernels: packed layers, order of updates, one array of all units."""
 
-import threading
-import weakref
-
 import numpy as np
 
 from fastmf.kernels.mean_field_types import Layer, Layers, Sweep
 from fastmf.kernels.product import TILE_ROWS, empty_panels, fill_panels, pack, panel_width
+from fastmf.kernels.tap import update_address
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.priors._protocol import precomputed
@@ -41,6 +39,10 @@ class Layout:
     bounds : list of slice
         Where each of the model's layers is among all units.
     """
+
+    # Numbers for each row that only models with groups of states need.
+    n_group_fields = 0
+    max_worker_rows = MAX_WORKER_ROWS
 
     def __init__(self, model, order, schedule):
         if isinstance(model, Layered):
@@ -129,6 +131,10 @@ class Layout:
         ]
         return np.array(copies, np.int64)
 
+    def update_address(self):
+        """Address of the compiled update of a block."""
+        return update_address(self.layers.of_model[0].couplings.dtype)
+
     @property
     def sweep(self):
         """What kernels need to know of it."""
@@ -176,7 +182,7 @@ def _pieces(layer, step):
     return [(first, min(first + step, n_panels)) for first in range(0, n_panels, step)]
 
 
-def rows_per_worker(n_rows, n_workers):
+def rows_per_worker(n_rows, n_workers, max_rows=MAX_WORKER_ROWS):
     """Number of rows that each worker iterates at a time, so that the last round is full too.
 
     With a few sweeps each, as in learning, all rows of a round end together; with few rounds, a
@@ -184,33 +190,6 @@ def rows_per_worker(n_rows, n_workers):
     """
     each = -(-n_rows // n_workers)
     # Two rounds at least: the rows of the second one are taken by the threads that are free first.
-    n_rounds = max(-(-each // MAX_WORKER_ROWS), min(2, n_workers))
+    n_rounds = max(-(-each // max_rows), min(2, n_workers))
     multiple = TILE_ROWS if n_rounds > 4 else 2
     return min(each, -(-each // n_rounds // multiple) * multiple)
-
-
-class _Latest(threading.local):
-    """The last layout that a thread asked for."""
-
-    model, key, layout = None, None, None
-
-
-_latest = _Latest()
-
-
-def layout_of(model, order, schedule):
-    """The layout of a model, kept until another is asked for: its parameters do not change.
-
-    A model that is no longer in use, as that of the last step of learning, leaves its memory to one
-    of the same shape.
-    """
-    key = type(model), order, schedule
-    kept, layout = _latest.model and _latest.model(), _latest.layout
-    if _latest.key != key or kept is not model:
-        _latest.model = None  # in case that what follows fails
-        if kept is None and _latest.key == key and layout.fits(model):
-            layout.refill(model)
-        else:
-            layout = Layout(model, order, schedule)
-        _latest.model, _latest.key, _latest.layout = weakref.ref(model), key, layout
-    return layout

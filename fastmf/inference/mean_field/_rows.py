@@ -6,6 +6,13 @@ from fastmf._common import arguments as check
 from fastmf._outcomes import is_converged, messages_of
 from fastmf.inference.fixed_point import FixedPoint, trace_of
 from fastmf.kernels.mean_field_types import MeanFieldRecord, Tilt
+from fastmf.priors._groups import (
+    as_states,
+    check_clamped_groups,
+    column_is_group,
+    column_sizes,
+    has_groups,
+)
 from fastmf.priors._protocol import contains, n_units, sample
 
 
@@ -28,6 +35,10 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
 
     def arrays(name, value, missing=False):
         parts = check.per_layer(name, value, sizes)
+        if name in ("init", "clamp"):
+            parts = [as_states(name, *pair) for pair in zip(model.layers, parts, strict=True)]
+        if name == "init":
+            parts = list(map(_uncoupled_where_missing, model.layers, parts))
         return [
             check.rows(name, part, n, dtype, missing=missing)
             for part, n in zip(parts, sizes, strict=True)
@@ -52,6 +63,10 @@ def start_and_tilt(model, layout, init, field, precision, clamp, rng):
         mean[k] = np.where(masks[k], part, 0 if mean[k] is None else mean[k])
         if not np.where(masks[k], contains(model.layers[k], mean[k]), True).all():
             raise ValueError(f"clamp has values outside the support of {model.layers[k]!r:.40}.")
+    for prior, x, mask in zip(model.layers, mean, masks, strict=True):
+        if mask is not None and has_groups(prior):
+            start = np.zeros(n_units(prior)) if x is None else x
+            check_clamped_groups(prior, *np.broadcast_arrays(start, mask))
     tilt = Tilt(
         field=_tilt_rows(layout, field, n_rows, dtype),
         precision=_tilt_rows(layout, precision, n_rows, dtype),
@@ -88,6 +103,15 @@ def _start(model, init, arrays, rng, clamped):
             raise ValueError("init must have variances that are not negative.")
         return mean, var
     return arrays("init", init), [None] * len(model.layers)
+
+
+def _uncoupled_where_missing(prior, mean):
+    """Starting means, where groups without a label have the means of the uncoupled ones."""
+    if mean is None or not has_groups(prior) or not np.isnan(mean).any():
+        return mean
+    zero = mean.dtype.type(0)
+    in_group = np.repeat(column_is_group(prior), column_sizes(prior))
+    return np.where(np.isnan(mean) & in_group, prior.moments(zero, zero)[0], mean)
 
 
 def _tilt_rows(layout, parts, n_rows, dtype):

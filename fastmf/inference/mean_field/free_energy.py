@@ -13,6 +13,7 @@ from collections import deque
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
+from fastmf.inference.mean_field import _grouped_free_energy
 from fastmf.kernels.product import multiply, product_address
 
 # Entries of the arrays of some rows that are taken together, so that they stay in the cache.
@@ -37,6 +38,8 @@ def log_partition_of_rows(model, layout, state, order, tilt, n_threads=None):
     float64 array of shape (n_rows,)
         Clamped units have pair terms only.
     """
+    if layout.n_group_fields:
+        return _grouped_free_energy.log_partition_of_rows(model, layout, state, order, tilt)
     n_rows, n_units = state.shape[1:]
     step = max(1, BLOCK_SIZE // n_units)
     starts, out = deque(range(0, n_rows, step)), np.empty(n_rows)

@@ -16,12 +16,13 @@ import numpy as np
 from fastmf._common.arguments import iteration
 from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
-from fastmf.inference.mean_field._layout import layout_of
+from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.kernels.relaxed_bp import LayerView, RelaxedBPSettings, update_address
 from fastmf.kernels.relaxed_bp import relaxed_bp as solve_rows
 from fastmf.models._layered import Layered
 from fastmf.priors._compiled import units_of
+from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
 
 def relaxed_bp(
@@ -82,6 +83,7 @@ def relaxed_bp(
     derivative by a coupling is not a function of the marginals as it is in TAP.
     """
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
+    refuse_groups("relaxed_bp", getattr(model, "layers", ()), NO_COVARIANCE)
     layout = layout_of(model, 1, "blocked")
     dtype = model.dtype
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, None, rng)

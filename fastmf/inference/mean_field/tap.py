@@ -19,12 +19,12 @@ from fastmf._common.arguments import iteration
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
-from fastmf.inference.mean_field._layout import layout_of, rows_per_worker
+from fastmf.inference.mean_field._layout import rows_per_worker
+from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.kernels.mean_field_types import TapSettings, Tilt
 from fastmf.kernels.tap import tap as solve_rows
-from fastmf.kernels.tap import update_address
 from fastmf.kernels.tap_rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant
 
@@ -60,7 +60,8 @@ def tap(
     init : None, int, array, pair (mean, var) or FixedPoint
         Start. None: the moments of the uncoupled units. An integer: so many samples of the
         uncoupled units of the first layer, with `rng`. An array (n_units,) or (n_rows, n_units) of
-        the first layer: data, with variance 0. A pair or an earlier result: means and variances,
+        the first layer: data, with variance 0; of categorical units one label for each group,
+        negative if missing. A pair or an earlier result: means and variances,
         each an array for the first layer or a tuple of one array (or None) per layer.
     order : {1, 2, 3}, default 2
         1 naive mean field (-F is a lower bound of log Z), 2 TAP, 3 third order (binary units).
@@ -115,6 +116,9 @@ def tap(
     Tramel et al. (2018), Algorithm 1 and Eqs. 33-36 with Eq. 32 corrected to
     Z = integral of prior(x) exp(B x - A x^2 / 2). In a blocked sweep the hidden means before the
     first sweep matter only where the starting variances are not zero; they start from 0 with data.
+    Groups of states (`Categorical`) have a matrix of Onsager terms each: see
+    `fastmf.kernels.tap_groups`. They are updated with fresh ones in every sweep, one group of a
+    fully visible machine after another, by orders 1 and 2.
     Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015). It needs sweeps
     that do not oscillate, and most oscillations come from the Onsager terms. In a row that is
     accelerated or oscillates these are therefore evaluated at the average of the old and the new
@@ -129,13 +133,15 @@ def tap(
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     onsager_every = check.count("onsager_every", onsager_every)
     layout = _layout(model, order, schedule)
+    if layout.n_group_fields:
+        onsager_every = 1
     settings = TapSettings(
         order=order,
         damping=0.0 if damping is None else damping,
         adaptive=damping is None,
         tol=tol,
         max_iter=max_iter,
-        update=update_address(model.dtype),
+        update=layout.update_address(),
         onsager_every=onsager_every,
         accelerate_after=ACCELERATION_DELAYS[acceleration],
     )
@@ -178,7 +184,7 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
         order=order,
         tol=1e-8,
         max_iter=n_sweeps,
-        update=update_address(model.dtype),
+        update=layout.update_address(),
         half_sweep_done=True,
     )
     _solve(layout, record, Tilt(none, none, none.astype(bool)), settings, n_threads)
@@ -187,6 +193,8 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
 
 def _layout(model, order, schedule):
     layout = layout_of(model, order, schedule)
+    if layout.n_group_fields and order == 3:
+        raise ValueError("order=3 is not available for categorical units; use order 1 or 2.")
     if order == 3 and not all(has_third_cumulant(prior) for prior in model.layers):
         raise ValueError(
             "order=3 needs binary units (Bernoulli or Ising) in every layer, and so does "
@@ -202,11 +210,11 @@ def _solve(layout, record, tilt, settings, n_threads):
     n_workers = workers_for(n_rows, 10 * n_rows * layout.n_couplings, n_threads)
     settings = settings._replace(
         one_by_one=layout.one_by_one,
-        rows_per_worker=rows_per_worker(n_rows, n_workers),
+        rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
         resolution=float(np.finfo(dtype).eps),
         zero_variance=not settings.half_sweep_done and not record.state[1].any(),
     )
-    shapes = worker_shapes(settings, n_units, layout.max_columns)
+    shapes = worker_shapes(settings, n_units, layout.max_columns, layout.n_group_fields)
     sizes = [n_workers * math.prod(shape) for shape in shapes]
     with borrowed((sum(sizes),), dtype) as memory:
         parts = np.split(memory, np.cumsum(sizes[:-1]))

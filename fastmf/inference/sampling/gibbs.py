@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
-from fastmf.inference.mean_field._layout import layout_of
+from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.kernels.gibbs import TASK_ROWS, TwoValuedLayer
 from fastmf.kernels.gibbs import gibbs as gibbs_kernel
 from fastmf.kernels.product import product_address

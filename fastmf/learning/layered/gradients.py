@@ -18,7 +18,7 @@ import numpy as np
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
-from fastmf.inference.mean_field._layout import layout_of
+from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels import statistics
 from fastmf.kernels.product import empty_panels, fill_panels, product_address

@@ -10,7 +10,6 @@ from fastmf.kernels.ascent import AscentStep
 from fastmf.kernels.mean_field_types import Layers, TapSettings, Tilt
 from fastmf.kernels.product import empty_panels, panel_width
 from fastmf.kernels.statistics import N_ROWS
-from fastmf.kernels.tap import update_address
 from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, A, ActiveRows, worker_shapes
 from fastmf.kernels.training import TASK_ROWS, phase_addresses
 from fastmf.kernels.training import train as train_kernel
@@ -174,7 +173,7 @@ class Steps:
             order=max(1, self.order),
             tol=1e-8,
             max_iter=self.options.n_sweeps,
-            update=update_address(dtype),
+            update=self.layout.update_address(),
             rows_per_worker=rows_per_worker(self.n_starts, self.n_workers),
             resolution=float(np.finfo(dtype).eps),
             half_sweep_done=half_sweep,

@@ -7,7 +7,7 @@ from kernel_cases.machines import boltzmann_machine, rbm
 
 import fastmf as mf
 from fastmf.inference.mean_field import free_energy
-from fastmf.inference.mean_field._layout import layout_of
+from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.kernels.mean_field_types import Tilt
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.mean_field._layout import MAX_WORKER_ROWS, Layout, layout_of, rows_per_worker
-from fastmf.kernels.product import panel_width
+from fastmf.inference.mean_field._layout import MAX_WORKER_ROWS, Layout, rows_per_worker
+from fastmf.kernels.product import TILE_ROWS, panel_width
 from fastmf.reference.product import unpacked
 
 SIZES = 70, 31, 12, 5
@@ -86,50 +86,10 @@ def test_joining_and_splitting():
     assert (kept == -1).sum() == 2 * (sum(SIZES) - SIZES[1])
 
 
-def test_the_layout_of_a_model_is_kept_until_another_is_asked_for():
-    model = machine("rbm")
-    first = layout_of(model, 2, "blocked")
-    assert layout_of(model, 2, "blocked") is first
-    assert layout_of(model, 1, "blocked") is not first
-
-
 @pytest.mark.parametrize("n_rows", [1, 2, 7, 60, 100, 1000])
 @pytest.mark.parametrize("n_workers", [1, 2, 5])
 def test_rows_per_worker(n_rows, n_workers):
     n_workers = min(n_rows, n_workers)
     rows = rows_per_worker(n_rows, n_workers)
     assert 1 <= rows <= -(-n_rows // n_workers)
-    assert rows <= MAX_WORKER_ROWS + 1  # in pairs
-
-
-def random_machine(sizes, rng, dtype="float32"):
-    weights = [rng.normal(size=shape).astype(dtype) for shape in itertools.pairwise(sizes)]
-    layers = [mf.Bernoulli(rng.normal(size=n).astype(dtype)) for n in sizes]
-    return mf.RBM(*weights, *layers) if len(sizes) == 2 else mf.DBM(tuple(weights), tuple(layers))
-
-
-@pytest.mark.parametrize("order", [1, 2, 3])
-@pytest.mark.parametrize("sizes", [(50, 7), (30, 100, 9, 26)])
-def test_a_model_no_longer_in_use_leaves_its_memory_to_the_next(sizes, order):
-    rng = np.random.default_rng(0)
-    model = random_machine(sizes, rng)
-    layout = layout_of(model, order, "blocked")
-    memory = [layer.couplings.ctypes.data for layer in layout.layers.of_model]
-    model = random_machine(sizes, rng)
-    assert layout_of(model, order, "blocked") is layout
-    fresh = Layout(model, order, "blocked")
-    for layer, expected in zip(layout.layers.of_model, fresh.layers.of_model, strict=True):
-        assert layer.couplings.ctypes.data in memory
-        for found, power in zip(layer[4:], expected[4:], strict=True):
-            np.testing.assert_allclose(found, power, rtol=1e-6)
-        np.testing.assert_array_equal(layer.prior.field, expected.prior.field)
-    np.testing.assert_array_equal(layout.layers[:, :7] != 0, fresh.layers[:, :7] != 0)
-
-
-def test_a_model_in_use_keeps_its_memory():
-    rng = np.random.default_rng(0)
-    models = [random_machine((50, 7), rng) for _ in range(2)]
-    first = layout_of(models[0], 2, "blocked")
-    expected = first.layers.of_model[0].couplings.copy()
-    assert layout_of(models[1], 2, "blocked") is not first
-    np.testing.assert_array_equal(first.layers.of_model[0].couplings, expected)
+    assert rows < MAX_WORKER_ROWS + TILE_ROWS  # in whole tiles

@@ -1,0 +1,86 @@
+"""The mean-field log-partition of models with groups of states.
+
+With the tilts b and a of `fastmf.kernels.tap_groups`, before external ones are added, and f = W' m,
+
+    log Z = sum_groups [log Z_i(b + field, a + precision) + (m.f + m.a - 3 m.b) / 4]
+            + sum over other units [log Z_i - m b / 2 + a v / 4]
+
+which are the terms of the units, log Z_i - m.b + a (m^2 + v) / 2 with m^2 + v = m in a group, and
+half of the first two orders in the couplings of each unit, m' W m and tr(C W C W') / 2.
+"""
+
+import numpy as np
+
+from fastmf.priors._groups import column_is_group, column_sizes, groups
+
+
+def log_partition_of_rows(model, layout, state, order, tilt):
+    """Mean-field log-partition of each row, and the tilts of its units; see `free_energy`."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = np.zeros(state.shape[1])
+        means, variances = state[:2]
+        # The state is changed in place, of which other layers need the old means.
+        for k, (prior, units) in enumerate(zip(model.layers, layout.bounds, strict=True)):
+            mean, var = means[:, units], variances[:, units]
+            field, b, a = fields(layout, k, means, variances, order)
+            state[2][:, units], state[3][:, units] = b, a
+            scalar = ~_in_group(prior)
+            parts = [(m * x).astype(np.float64) for m, x in ((mean, field), (mean, a), (mean, b))]
+            total += np.where(scalar, 0, parts[0] + parts[1] - 3 * parts[2]).sum(1) / 4
+            total += np.where(scalar, a * var / 4 - parts[2] / 2, 0).sum(1)
+            total += _units_alone(prior, (mean, var, b, a), state[2:, :, units], tilt, units)
+        return total
+
+
+def fields(layout, k, means, variances, order):
+    """Fields W' m on the units of layer k, and the tilts b and a, for means of all units."""
+    couplings, prior, units = layout.couplings[k], layout.priors[k], layout.bounds[k]
+    sources = slice(layout.source[k], layout.source[k] + len(couplings))
+    source_mean, source_var, mean = means[:, sources], variances[:, sources], means[:, units]
+    field = source_mean @ couplings
+    if order < 2:
+        return field, field.copy(), np.zeros_like(field)
+    of_sources = layout.groups_of_sources[k]
+    # In a group v + m^2 is m.
+    second = source_var.copy()
+    for group in of_sources:
+        second[:, group] = source_mean[:, group]
+    a = -second @ np.square(couplings)
+    for group in of_sources:
+        a += np.square(source_mean[:, group] @ couplings[group])
+    b = field + a * mean
+    for group in groups(prior):
+        own = mean[:, group] @ couplings[:, group].T
+        response = covariance_times(source_mean, source_var, of_sources, own)
+        b[:, group] = field[:, group] - response @ couplings[:, group]
+    return field, b, a
+
+
+def covariance_times(mean, var, groups_, x):
+    """C x with the covariance C of a layer: v x, and in a group m (x - m.x)."""
+    out = var * x
+    for group in groups_:
+        m, here = mean[:, group], x[:, group]
+        out[:, group] = m * (here - np.einsum("ij,ij->i", m, here)[:, None])
+    return out
+
+
+def _in_group(prior):
+    return np.repeat(column_is_group(prior), column_sizes(prior))
+
+
+def _units_alone(prior, state, tilts, tilt, units):
+    """Log-partitions of the units; adds their external tilts to `tilts`.
+
+    Clamped units have none, and their terms -b m + a (m^2 + v) / 2 are taken back.
+    """
+    mean, var, b, a = state
+    clamped = np.broadcast_to(tilt.clamped[:, units], mean.shape)
+    second = np.where(_in_group(prior), mean, mean * mean + var)
+    taken_back = np.where(clamped, a * second / 2 - b * mean, 0).sum(1)
+    for natural, external in zip(tilts, (tilt.field, tilt.precision), strict=True):
+        natural += external[:, units]
+    own = prior.log_partition(*tilts)
+    firsts = np.cumsum([0, *column_sizes(prior)[:-1]])
+    own = np.where(clamped[:, firsts], 0, own)
+    return own.sum(1, dtype=np.float64) - taken_back

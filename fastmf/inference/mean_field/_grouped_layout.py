@@ -1,0 +1,205 @@
+"""The layout of a model with groups of states, for `fastmf.kernels.tap_groups`."""
+
+import numpy as np
+
+from fastmf.inference.mean_field._layout import BLOCK_PANELS, Layout
+from fastmf.kernels.mean_field_types import (
+    GROUP,
+    GROUP_RUN,
+    SCALARS,
+    Groups,
+    Layer,
+    Layers,
+)
+from fastmf.kernels.product import empty_panels, fill_panels, pack, panel_width
+from fastmf.kernels.tap_groups import group_update_address
+from fastmf.models._layered import Layered
+from fastmf.priors._groups import column_is_group, column_sizes
+from fastmf.priors._protocol import n_units, precomputed
+
+# With the fields of single groups, a worker's cache holds fewer rows.
+MAX_GROUPED_ROWS = 24
+
+
+class GroupedLayout(Layout):
+    """A model with groups of states as the arrays that kernels take.
+
+    The couplings to each group are packed by themselves. A block of a sweep is a range of targets:
+    groups, and runs of other units.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    order : {1, 2}
+    schedule : {"blocked", "sequential"}
+
+    Attributes
+    ----------
+    couplings : list of arrays of shape (n_source, n_units)
+        Of each layer, not packed.
+    source : list of int
+        Position of the first unit that each layer is coupled to.
+    groups_of_sources : list of lists of slices
+        The groups among the units that each layer is coupled to.
+    n_group_fields : int
+        Numbers for each row that the update of a block keeps or needs: see `ActiveRows`.
+    """
+
+    max_worker_rows = MAX_GROUPED_ROWS
+
+    def __init__(self, model, order, schedule):
+        if isinstance(model, Layered):
+            self.starts, sources, self.couplings = self._of_layered(model)
+        else:
+            self.starts, sources, self.couplings = [0], [0], [model.couplings]
+        self.priors, self.source = model.layers, sources
+        self._coupled_to_itself = not isinstance(model, Layered)
+        self.bounds = [
+            slice(start, start + n_units(prior))
+            for start, prior in zip(self.starts, self.priors, strict=True)
+        ]
+        self.n_units = max(units.stop for units in self.bounds)
+        self.n_couplings = sum(couplings.size for couplings in self.couplings)
+        self.one_by_one = False
+        width = panel_width(model.dtype)
+        max_units = width * (BLOCK_PANELS if schedule == "blocked" else 1)
+        max_units = 1 if self._coupled_to_itself else max_units
+        targets = [self._targets(prior, max_units) for prior in self.priors]
+        groups = self._groups(targets, sources, width)
+        layers = [
+            Layer(precomputed(prior), n_units(prior), start, source, *packed)
+            for prior, start, source, packed in zip(
+                *(self.priors, self.starts, sources),
+                (
+                    self._packed(matrix, of_layer.targets, order)
+                    for matrix, of_layer in zip(self.couplings, groups, strict=True)
+                ),
+                strict=True,
+            )
+        ]
+        self.layers = Layers(layers, groups)
+        self.groups_of_sources = [
+            [slice(first, first + n) for first, n, kind, _ in of_layer.sources if kind == GROUP]
+            for of_layer in groups
+        ]
+        one_by_one = schedule == "sequential" or self._coupled_to_itself
+        self.blocks = _blocks([len(of_layer.targets) for of_layer in groups], one_by_one)
+        ends = [
+            (groups[k].targets[first, 4] // width, groups[k].targets[last - 1, [1, 4]].sum())
+            for k, first, last in self.blocks
+        ]
+        sizes = max(-(-int(end) // width) - int(start) for start, end in ends)
+        # Products fill whole vectors, so that those of the last target may end behind it.
+        self.max_columns = width * (sizes + 1)
+        self.n_group_fields = groups[0].shifted + max(len(matrix) for matrix in self.couplings)
+
+    def _of_layered(self, model):
+        """Starts, first sources and couplings of layers; even ones are stored before odd ones."""
+        sizes = model.sizes
+        starts = np.zeros(len(sizes), int)
+        for k in range(2, len(sizes)):
+            starts[k] = starts[k - 2] + sizes[k - 2]
+        starts[1::2] += sum(sizes[::2])
+        couplings = [
+            np.concatenate(
+                [w for w in model.couplings[max(k - 1, 0) : k]]
+                + [w.T for w in model.couplings[k : k + 1]]
+            )
+            for k in range(len(sizes))
+        ]
+        sources = [int(starts[max(k - 1, 0)] if k else starts[1]) for k in range(len(sizes))]
+        return [int(start) for start in starts], sources, couplings
+
+    def _targets(self, prior, max_units):
+        """Groups, and runs of other units of at most `max_units`: (first, number, is group)."""
+        targets, first = [], 0
+        for size, is_group in zip(column_sizes(prior), column_is_group(prior), strict=True):
+            extends = targets and not (is_group or targets[-1][2]) and targets[-1][1] < max_units
+            if extends:
+                targets[-1][1] += 1
+            else:
+                targets.append([first, int(size), bool(is_group)])
+            first += int(size)
+        return targets
+
+    def _groups(self, targets, sources, width):
+        """The `Groups` of each layer."""
+        # The fields of a group are those on all units that its layer is coupled to.
+        fields, n_fields = [], 0
+        for of_layer, couplings in zip(targets, self.couplings, strict=True):
+            positions = []
+            for _, _, is_group in of_layer:
+                positions.append(n_fields if is_group else -1)
+                n_fields += len(couplings) if is_group else 0
+            fields.append(positions)
+        found = []
+        for of_layer, positions, start, source, couplings in zip(
+            targets, fields, self.starts, sources, self.couplings, strict=True
+        ):
+            panels = np.cumsum([0, *(-(-n // width) for _, n, _ in of_layer)])
+            # Squared couplings are packed together if the units of the layer are updated from the
+            # same values of others.
+            rows = [
+                [first, n, panel, position, panel * width if self._coupled_to_itself else first]
+                for (first, n, _), panel, position in zip(
+                    of_layer, panels[:-1], positions, strict=True
+                )
+            ]
+            columns = []
+            for k, other in enumerate(self.starts):
+                if not source <= other < source + len(couplings):
+                    continue
+                columns += [
+                    (other + first - source, n, position + start - sources[k] if is_group else -1)
+                    for (first, n, is_group), position in zip(targets[k], fields[k], strict=True)
+                ]
+            tables = np.array(rows, np.int64), np.array(_sources(columns), np.int64)
+            found.append(Groups(*tables, n_fields))
+        return found
+
+    def _packed(self, couplings, targets, order):
+        """Packed couplings of each target, their squares and no cubes."""
+        width = panel_width(couplings.dtype)
+        n_panels = int(targets[-1, 2]) + -(-int(targets[-1, 1]) // width)
+        panels = empty_panels(len(couplings), n_panels * width, couplings.dtype)
+        for first, n, panel, *_ in targets:
+            fill_panels(couplings[:, first : first + n], panels[panel : panel + -(-n // width)])
+        none = panels[:0]
+        if order < 2:
+            return panels, none, none
+        with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
+            if self._coupled_to_itself:
+                squares = empty_panels(len(couplings), n_panels * width, couplings.dtype)
+                return panels, np.multiply(panels, panels, out=squares), none
+            return panels, pack(np.square(couplings)), none
+
+    def fits(self, model):
+        """Whether the memory suits another model: it is not kept."""
+        return False
+
+    def update_address(self):
+        """Address of the compiled update of a block."""
+        return group_update_address(self.couplings[0].dtype)
+
+
+def _sources(columns):
+    """The table of sources of (first, number, fields of a group or -1) in ascending order."""
+    table, in_run = [], None
+    for first, n, fields in sorted(columns):
+        kind = SCALARS if fields == -1 else GROUP_RUN
+        if in_run is None or in_run[2] != kind:
+            in_run = [first, 0, kind, -1]
+            table.append(in_run)
+        in_run[1] += n
+        if kind == GROUP_RUN:
+            table.append([first, n, GROUP, fields])
+    return table
+
+
+def _blocks(n_targets, one_by_one):
+    """One sweep: layer, first and last target of each block; odd layers before even ones."""
+    order = [*range(len(n_targets))[1::2], *range(len(n_targets))[::2]]
+    if not one_by_one:
+        return np.array([[k, 0, n_targets[k]] for k in order], np.int64)
+    single = [(k, t, t + 1) for k in order for t in range(n_targets[k])]
+    return np.array(sorted(single, key=lambda v: v[2] / n_targets[v[0]]), np.int64)

@@ -1,0 +1,36 @@
+"""The layout of a model, made once."""
+
+import threading
+import weakref
+
+from fastmf.inference.mean_field._grouped_layout import GroupedLayout
+from fastmf.inference.mean_field._layout import Layout
+from fastmf.priors._groups import has_groups
+
+
+class _Latest(threading.local):
+    """The last layout that a thread asked for."""
+
+    model, key, layout = None, None, None
+
+
+_latest = _Latest()
+
+
+def layout_of(model, order, schedule):
+    """The layout of a model, kept until another is asked for: its parameters do not change.
+
+    A model that is no longer in use, as that of the last step of learning, leaves its memory to one
+    of the same shape.
+    """
+    key = type(model), order, schedule
+    kept, layout = _latest.model and _latest.model(), _latest.layout
+    if _latest.key != key or kept is not model:
+        _latest.model = None  # in case that what follows fails
+        if kept is None and _latest.key == key and layout.fits(model):
+            layout.refill(model)
+        else:
+            grouped = any(has_groups(prior) for prior in getattr(model, "layers", ()))
+            layout = (GroupedLayout if grouped else Layout)(model, order, schedule)
+        _latest.model, _latest.key, _latest.layout = weakref.ref(model), key, layout
+    return layout

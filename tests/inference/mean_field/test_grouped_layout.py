@@ -1,0 +1,105 @@
+"""TAP with groups of states: against the matrix form of the equations, and limits."""
+
+import numpy as np
+import pytest
+from group_models import FOUR, MODELS, MatrixForm, every_model, joined, normal, units
+
+import fastmf as mf
+
+
+@every_model
+@pytest.mark.parametrize("schedule", ["blocked", "sequential"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_fixed_points_are_those_of_the_matrix_form(model, order, schedule):
+    n = len(joined(mf.tap(model).mean))
+    field, precision = 0.3 * np.sin(np.arange(n)), 0.1 * np.arange(n) / n
+    split = np.cumsum([layer.moments(0.0, 0.0)[0].size for layer in model.layers])[:-1]
+    options = {"order": order, "schedule": schedule, "tol": 1e-12, "max_iter": 5000}
+    result = mf.tap(
+        model, field=tuple(np.split(field, split)), precision=tuple(np.split(precision, split)),
+        **options,
+    )  # fmt: skip
+    assert result.converged
+    form, mean, var = MatrixForm(model), joined(result.mean), joined(result.var)
+    again = form.moments(*form.tilts(mean, var, order, field, precision))
+    np.testing.assert_allclose((mean, var), again, atol=1e-11)
+    expected = form.log_partition(mean, var, order, field, precision)
+    assert result.log_partition == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_two_states_are_binary_units(order):
+    rng = np.random.default_rng(3)
+    weights, field, hidden = rng.normal(size=(5, 4)) / 2, rng.normal(size=5), rng.normal(size=4)
+    binary = mf.RBM(weights, mf.Bernoulli(field), mf.Bernoulli(hidden))
+    both = np.zeros((5, 2, 4))
+    both[:, 1] = weights
+    pairs = mf.RBM(both, mf.Categorical(np.stack([0 * field, field], 1)), mf.Bernoulli(hidden))
+    options = {"order": order, "tol": 1e-13}
+    expected, found = mf.tap(binary, **options), mf.tap(pairs, **options)
+    assert found.log_partition == pytest.approx(expected.log_partition, abs=1e-12)
+    np.testing.assert_allclose(found.mean[0][1::2], expected.mean[0], atol=1e-12)
+    np.testing.assert_allclose(found.mean[1], expected.mean[1], atol=1e-12)
+    # In the zero-sum gauge they are Ising units.
+    spins = mf.RBM(weights, mf.Ising(field), mf.Ising(hidden))
+    pairs = mf.RBM(
+        np.stack([-weights, weights], 1),
+        mf.Categorical(np.stack([-field, field], 1)),
+        mf.Ising(hidden),
+    )
+    expected, found = mf.tap(spins, **options), mf.tap(pairs, **options)
+    assert found.log_partition == pytest.approx(expected.log_partition, abs=1e-12)
+    np.testing.assert_allclose(2 * found.mean[0][1::2] - 1, expected.mean[0], atol=1e-12)
+
+
+def test_labels_start_and_clamp():
+    model = MODELS["bernoulli"]
+    labels = np.array([[2, 0, 1, 4], [0, 3, -1, 1]])
+    flat = FOUR.one_hot(np.maximum(labels, 0))
+    flat[1, 7:9] = FOUR.moments(0.0, 0.0)[0][7:9]
+    found, expected = mf.tap(model, labels), mf.tap(model, flat)
+    np.testing.assert_array_equal(found.mean[0], expected.mean[0])
+    clamped = mf.tap(model, clamp=labels)
+    np.testing.assert_array_equal(clamped.mean[0][0], flat[0])
+    np.testing.assert_array_equal(clamped.mean[0][1, :7], flat[1, :7])
+    assert 0 < clamped.mean[0][1, 7] < 1
+    b = flat[0] @ model.weights
+    np.testing.assert_allclose(clamped.mean[1][0], model.hidden.moments(b, 0.0)[0], atol=1e-12)
+    exact = model.visible.log_prob(flat[0]).sum() + model.hidden.log_partition(b, 0.0).sum()
+    assert clamped.log_partition[0] == pytest.approx(exact, abs=1e-11)
+    mask = np.array([True, False, False, True])
+    by_mask = mf.tap(model, labels[:1], clamp=mask)
+    np.testing.assert_array_equal(by_mask.mean[0][0, [0, 1, 2, -1]], flat[0, [0, 1, 2, -1]])
+
+
+def test_bad_rows_are_named():
+    model = MODELS["bernoulli"]
+    with pytest.raises(ValueError, match="labels of group 1 must be integers from 0 to 3"):
+        mf.tap(model, [0, 4, 0, 0])
+    with pytest.raises(ValueError, match="one column for each group"):
+        mf.tap(model, np.zeros(5))
+    with pytest.raises(ValueError, match="all states of a group or none"):
+        mf.tap(model, FOUR.one_hot([0, 0, 0, 0]), clamp=np.arange(14) == 1)
+    with pytest.raises(ValueError, match="no state"):
+        mf.tap(model, clamp=np.array([True, False, False, False]))
+    with pytest.raises(ValueError, match="order=3 is not available"):
+        mf.tap(model, order=3)
+
+
+def test_solvers_with_one_variance_a_unit_refuse():
+    for solver in (mf.relaxed_bp, mf.adaptive_tap):
+        with pytest.raises(ValueError, match=f"{solver.__name__} takes no categorical units"):
+            solver(MODELS["bernoulli"])
+    with pytest.raises(ValueError, match="takes no categorical units"):
+        mf.SparseLinearModel(np.eye(4), np.ones(4), 1.0, units(2, 2))
+
+
+def test_extreme_models_end_with_a_status():
+    strong = mf.RBM(50 * normal(14, 6), FOUR, mf.Bernoulli(normal(6)))
+    result = mf.tap(strong, 20, rng=0, max_iter=300)
+    assert np.isfinite(result.mean[0]).all()
+    assert all(isinstance(message, str) and message for message in result.message)
+    sums = np.add.reduceat(result.mean[0], FOUR.starts, axis=1)
+    np.testing.assert_allclose(sums, 1, atol=1e-9)
+    single = mf.RBM(MODELS["bernoulli"].weights.astype(np.float32), FOUR, mf.Bernoulli(normal(6)))
+    assert mf.tap(single, 3, rng=0).mean[0].dtype == np.float32
