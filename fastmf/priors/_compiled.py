@@ -24,7 +24,6 @@ from numba.extending import intrinsic
 
 from fastmf import _cache
 from fastmf._numba import (
-    REORDER,
     address_of,
     array_at,
     call,
@@ -176,7 +175,8 @@ def _moments(fields, fill, key):
 
 
 def _log_partition(fields, fill, key):
-    @kernel(by_address=True, fastmath=REORDER, name=key)
+    # Reassociated, a value would depend on its place in a vector.
+    @kernel(by_address=True, fastmath={"contract"}, name=key)
     def log_partition(parameters, start, b, a, out):
         widest_vectors()
         fill(fields(parameters, start + b.shape[0]), start, b, a, out)
