@@ -18,8 +18,9 @@ from fastmf.kernels.annealed import TASK_ROWS, AnnealedPath, annealed
 from fastmf.kernels.product import pack, product_address
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
-from fastmf.priors._domain import binary_field, two_values
-from fastmf.priors._protocol import sample
+from fastmf.priors._domain import binary_field, tilt_to_mean, two_values
+from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import by_parts, is_concatenated, sample
 
 # Log-weights beyond which rounding hides whole nats: samples of a model that cannot be normalised
 # grow from sweep to sweep, and do so long before anything overflows.
@@ -328,8 +329,13 @@ def _tilt_to_mean(prior, mean, b):
     slightly towards those at the start: a unit that is constant in the samples would need an
     infinite field.
     """
+    if is_concatenated(prior):
+        both = zip(by_parts(prior, mean), by_parts(prior, b), strict=True)
+        return np.concatenate([_tilt_to_mean(part, m, c) for (part, m), (_, c) in both])
     zero = b.dtype.type(0)
     mean = (0.999 * mean + 0.001 * prior.moments(b, zero)[0]).astype(b.dtype)
+    if has_groups(prior):
+        return tilt_to_mean(prior, mean)
     low, high, max_step = np.full_like(b, -np.inf), np.full_like(b, np.inf), np.ones_like(b)
     for _ in range(60):
         m, var = prior.moments(b, zero)

@@ -16,6 +16,7 @@ from fastmf.evaluation._annealing import (
     refined,
 )
 from fastmf.models._layered import check_layered
+from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import contains, n_units
 
 # Relative error of a mean above which fewer than about ten chains contribute to it.
@@ -233,7 +234,7 @@ def _estimate(model, n_chains, n_steps, data, tolerance, max_steps, n_threads, r
 def _starts(model, data, n_chains):
     """Visible states that the chains start from: the rows of the data, repeated if too few."""
     prior = model.layers[0]
-    data = rows("data", data, n_units(prior), model.dtype)
+    data = rows("data", as_states("data", prior, data), n_units(prior), model.dtype)
     starts = np.resize(np.atleast_2d(data), (n_chains, n_units(prior)))
     if not contains(prior, starts).all():
         raise ValueError("data must be in the support of the visible units.")

@@ -17,6 +17,7 @@ from fastmf.inference.mean_field.tap import tap
 from fastmf.models import exact
 from fastmf.models.exact import MAX_UNITS
 from fastmf.priors._domain import number_of_states
+from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import has_third_cumulant, n_units
 
 ORDERS = {1: "NMF", 2: "TAP2", 3: "TAP3"}
@@ -154,10 +155,14 @@ def log_partition_report(
 
     starts = ais.samples
     if X is not None:
-        starts = np.vstack([rows("X", X, n_units(model.layers[0]), model.dtype), starts])
+        visible = model.layers[0]
+        X = rows("X", as_states("X", visible, X), n_units(visible), model.dtype)
+        starts = np.vstack([X, starts])
     solvers = {name: partial(tap, order=order) for order, name in ORDERS.items()}
     if not all(has_third_cumulant(prior) for prior in model.layers):
         del solvers[ORDERS[3]]
+    if any(has_groups(prior) for prior in model.layers):
+        include_adaptive = False
     if include_adaptive:
         # The convergent schedule would take much longer, for the few rows that do not converge.
         solvers["adaptive TAP"] = partial(adaptive_tap, schedule="parallel", max_iter=300)

@@ -4,7 +4,9 @@ import numpy as np
 
 from fastmf._common.arguments import rows
 from fastmf.models import RBM
-from fastmf.priors._domain import describe_support, support
+from fastmf.priors._domain import columns_of_values, describe_support, support
+from fastmf.priors._groups import as_states, has_groups
+from fastmf.priors._protocol import contains, take
 
 # Limit of the size of temporary arrays, in numbers.
 MAX_NUMBERS = 1 << 20
@@ -19,6 +21,7 @@ def pseudo_log_likelihood(model, X):
         With discrete visible units (priors that have a `support`) and any hidden units, which are
         summed out exactly.
     X : array of shape (n_rows, n_visible)
+        Of categorical units, labels or one-hot states; a group is one unit.
 
     Returns
     -------
@@ -38,18 +41,41 @@ def pseudo_log_likelihood(model, X):
     visible unit: about a millisecond a row for 784 x 100 units. The sum is exact, whereas
     scikit-learn's `BernoulliRBM.score_samples` estimates it from one random unit of each row.
     """
-    values = support(model.visible) if isinstance(model, RBM) else None
-    if values is None:
+    columns = columns_of_values(model.visible) if isinstance(model, RBM) else None
+    if columns is None:
         raise TypeError(
             "model must be an RBM with discrete visible units, got "
             f"{model if isinstance(model, RBM) else type(model).__name__}."
         )
-    values = values.astype(model.dtype)
+    X = as_states("X", model.visible, X)
     X = np.atleast_2d(rows("X", X, model.n_visible, model.dtype))
+    if has_groups(model.visible):
+        return _sums_of_columns(model, columns, X)
+    values = support(model.visible).astype(model.dtype)
     which = _which_values(model.visible, values, X)
     n = max(1, MAX_NUMBERS // model.weights.size)
     chunks = [_row_sums(model, values, X[k : k + n], which[k : k + n]) for k in range(0, len(X), n)]
     return np.concatenate(chunks)
+
+
+def _sums_of_columns(model, columns, X):
+    """The same with groups of states, of which all states change together."""
+    if not contains(model.visible, X).all():
+        raise ValueError("X must have values in the support of the visible units.")
+    total, first, zero = np.zeros(len(X)), 0, model.dtype.type(0)
+    fields = X @ model.weights
+    current = model.hidden.log_partition(fields, zero).sum(-1, dtype=np.float64)
+    for values in columns:
+        units = slice(first, first + values.shape[1])
+        prior, first = take(model.visible, units), units.stop
+        own = prior.log_prob(X[:, units]).sum(1, dtype=np.float64)
+        ratios = np.empty((len(values), len(X)))
+        for ratio, value in zip(ratios, values.astype(model.dtype), strict=True):
+            changed = fields + (value - X[:, units]) @ model.weights[units]
+            ratio[:] = model.hidden.log_partition(changed, zero).sum(-1, dtype=np.float64)
+            ratio += prior.log_prob(value).sum(dtype=np.float64)
+        total += own + current - np.logaddexp.reduce(ratios, axis=0)
+    return total
 
 
 def _which_values(prior, values, X):

@@ -21,6 +21,7 @@ from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._layered import check_layered
+from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units
 
 # Chains are resampled when their effective number falls below this fraction.
@@ -153,7 +154,9 @@ class TrajectoryAnnealing:
         """Append the log-partition of a model, such as the one before training as epoch 0."""
         start = time.perf_counter()
         check_layered(model)
-        X = None if self.X is None else rows("X", self.X, n_units(model.layers[0]), model.dtype)
+        visible, X = model.layers[0], self.X
+        if X is not None:
+            X = rows("X", as_states("X", visible, X), n_units(visible), model.dtype)
         first, model_of_data, model = self._model is None, model, model.bipartite()
         if first:
             size, difference = self._anneal_from_units(model), 0.0

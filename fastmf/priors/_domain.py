@@ -91,6 +91,41 @@ def binary_field(prior):
     return field, at_low - field * low
 
 
+def mean_log_prob(prior, X):
+    """`log_prob` of rows, averaged over the states that probabilities in the rows stand for.
+
+    Parameters
+    ----------
+    prior : unit prior
+    X : array of shape (n_rows, n_units)
+        Entries between the values of a two-valued unit are probabilities of the upper one, and
+        those of a group of states are their probabilities.
+
+    Raises
+    ------
+    ValueError
+        If they are no probabilities.
+    """
+    if is_concatenated(prior):
+        return np.concatenate([mean_log_prob(*part) for part in by_parts(prior, X)], axis=1)
+    if has_groups(prior):
+        if not prior.admits(X).all():
+            raise ValueError("X must have probabilities that sum to 1 in each group, or labels.")
+        return prior.field * X
+    values = two_values(prior)
+    if not values:
+        return prior.log_prob(X)
+    if X.min() < values[0] or X.max() > values[1]:
+        raise ValueError(f"X must have values in [{values[0]:g}, {values[1]:g}].")
+    low, high = (prior.log_prob(X.dtype.type(value)) for value in values)
+    return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)
+
+
+def tilt_to_mean(prior, mean):
+    """The tilt under which groups of states have these means."""
+    return np.log(mean) - prior.field
+
+
 def admissible(prior, X, *, means=False):
     """Whether each entry of data is a value that its unit can take.
 
@@ -113,6 +148,8 @@ def admissible(prior, X, *, means=False):
         if X.size and low <= X.min() and X.max() <= high:
             return True
         allowed = (low <= X) & (X <= high)
+    elif means and has_groups(prior):
+        allowed = prior.admits(X)
     else:
         allowed = contains(prior, X) if values is None else np.isin(X, values)
     return allowed | np.isnan(X)
@@ -125,6 +162,8 @@ def describe_support(prior, unit, *, means=False):
         return "in [{:g}, {:g}]".format(*pair)
     if values is not None:
         return f"one of {values}"
+    if has_groups(prior):
+        return "a label, or one of the probabilities of a group, which sum to 1"
     columns = getattr(prior, "support", None)
     if columns is not None:
         column = columns[:, unit]
@@ -234,6 +273,8 @@ def independent_units(prior, X):
 def perturbed(prior, X, noise, rng):
     """Data with noise: flipped with probability `noise`, or moved by `noise` standard deviations.
 
+    Groups of states are drawn anew, all states alike, with that probability.
+
     Parameters
     ----------
     prior : unit prior
@@ -250,6 +291,11 @@ def perturbed(prior, X, noise, rng):
 
 
 def _perturbed(prior, X, noise, rng):
+    if has_groups(prior):
+        zero = X.dtype.type(0)
+        others = prior._replace(field=zero * prior.field).sample(zero * X, zero, rng)
+        redrawn = rng.random((len(X), prior.n_groups), dtype=np.float32) < noise
+        return np.where(np.repeat(redrawn, prior.sizes, axis=-1), others, X)
     values = two_values(prior)
     if values:
         flip = rng.random(X.shape, dtype=np.float32) < noise

@@ -271,19 +271,20 @@ class Categorical(_Fields):
         binary = np.logical_and.reduceat((x == 0) | (x == 1), self.starts, axis=-1)
         return binary & (np.add.reduceat(x, self.starts, axis=-1) == 1)
 
+    def admits(self, x):
+        """Whether the states of each group are probabilities, which sum to 1; flat as `x`."""
+        totals = np.add.reduceat(x, self.starts, axis=-1)
+        fine = np.logical_and.reduceat(x >= 0, self.starts, axis=-1) & (abs(totals - 1) < 1e-3)
+        return np.repeat(fine, self.sizes, axis=-1)
+
     @accepts_lists
     @accepts_seeds
     def sample(self, b, a, rng):
         """Draws from the tilted distribution, one uniform number a group."""
         mean = self.moments(b, a)[0]
-        x = np.empty_like(mean)
-        for start, size in zip(self.starts, self.sizes, strict=True):
-            group = mean[..., start : start + size]
-            below = np.cumsum(group, axis=-1)
-            u = rng.random(group.shape[:-1]) * below[..., -1]
-            label = np.minimum((below <= u[..., None]).sum(-1), size - 1)
-            x[..., start : start + size] = label[..., None] == np.arange(size)
-        return x
+        if (self.sizes == self.sizes[0]).all():
+            return _draw(self.by_group(mean), rng).reshape(mean.shape)
+        return np.concatenate([_draw(group, rng) for group in self.by_group(mean)], axis=-1)
 
     def gradient(self, b, a):
         """Derivatives of the log-partition."""
@@ -343,6 +344,14 @@ class Categorical(_Fields):
 
 
 REGISTRY["categorical"] = Categorical
+
+
+def _draw(probabilities, rng):
+    """One-hot draws of the states on the last axis, one uniform number each."""
+    below = np.cumsum(probabilities, axis=-1)
+    u = rng.random((*below.shape[:-1], 1)) * below[..., -1:]
+    label = np.minimum((below <= u).sum(-1, keepdims=True), below.shape[-1] - 1)
+    return (label == np.arange(below.shape[-1])).astype(probabilities.dtype)
 
 
 # --- inside kernels -------------------------------------------------------------------------------

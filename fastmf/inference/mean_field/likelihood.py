@@ -6,8 +6,9 @@ from fastmf._common.arguments import number, rows
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct, phases
 from fastmf.models._layered import check_layered
-from fastmf.priors._domain import two_values
-from fastmf.priors._protocol import by_parts, n_units
+from fastmf.priors._domain import mean_log_prob
+from fastmf.priors._groups import as_states
+from fastmf.priors._protocol import n_units
 
 ESTIMATES = ("log_sum_exp", "mean")
 
@@ -20,7 +21,7 @@ def log_likelihood(model, X, log_partition, **options):
     model : RBM or DBM
     X : array of shape (n_rows, n_visible)
         Values between the two of a binary unit are probabilities of the upper one: the average of
-        the log-probability is taken.
+        the log-probability is taken. Of categorical units labels, or probabilities of their states.
     log_partition : float
         That of the model, for instance from `log_partition_estimate`.
     **options
@@ -44,26 +45,16 @@ def log_likelihood(model, X, log_partition, **options):
     log-partition given the data takes the place of the sum over hidden units.
     """
     check_layered(model)
+    X = as_states("X", model.layers[0], X)
     X = np.atleast_2d(rows("X", X, n_units(model.layers[0]), model.dtype))
     X = X.astype(model.dtype, copy=False)
     log_partition = number("log_partition", log_partition, -np.inf, np.inf)
-    parts = by_parts(model.layers[0], X)
-    visible = sum(_mean_log_prob(*part).sum(1, dtype=np.float64) for part in parts)
+    visible = mean_log_prob(model.layers[0], X).sum(1, dtype=np.float64)
     if model.deep:
         return visible + posterior(model, X, **options).solutions.log_partition - log_partition
     b = X @ model.couplings[0]
     hidden = model.layers[1].log_partition(b, b.dtype.type(0)).sum(1, dtype=np.float64)
     return visible + hidden - log_partition
-
-
-def _mean_log_prob(prior, X):
-    values = two_values(prior)
-    if not values:
-        return prior.log_prob(X)
-    if X.min() < values[0] or X.max() > values[1]:
-        raise ValueError(f"X must have values in [{values[0]:g}, {values[1]:g}].")
-    low, high = (prior.log_prob(X.dtype.type(value)) for value in values)
-    return low + (X - X.dtype.type(values[0])) / X.dtype.type(values[1] - values[0]) * (high - low)
 
 
 def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2, *, model=None, order=2):

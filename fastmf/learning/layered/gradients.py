@@ -22,8 +22,10 @@ from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels import statistics
 from fastmf.kernels.product import empty_panels, fill_panels, product_address
+from fastmf.learning.layered.group_gradients import group_effects, second_moments
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
+from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
 
@@ -86,6 +88,9 @@ def conditional_moments(model, X, order=2, n_threads=None):
     b, mean, var : array of shape (n_rows, n_hidden)
     """
     weights = model.couplings[0]
+    if has_groups(model.layers[1]):
+        b = X @ weights
+        return b, *model.layers[1].moments(b, b.dtype.type(0))
     b, mean, var = np.empty((3, len(X), weights.shape[1]), model.dtype)
     n_workers = workers_for(len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size, n_threads)
     queue = np.zeros(1, np.int64)
@@ -112,35 +117,39 @@ def _row_mean(prior):
 def _of_data(model, X, order, n_threads, hidden=None, **options):
     """What makes the average over rows of log sum_h exp(-energy(x, h)) change.
 
-    Returns the terms of `pair_averages` for each of the couplings, and the derivatives by the
-    prior of each layer.
+    Returns for each of the couplings the terms of `pair_averages` and the `group_effects`, and the
+    derivatives by the prior of each layer.
     """
     visible = _row_mean(log_prob_gradient(model.layers[0], X))
     if model.deep:
         above = posterior(model, X, order=order, n_threads=n_threads, **options)
-        terms, layers = _of_solutions(above.model, above.solutions, order)
-        return [[(X, above.solutions.mean[0], 1, 0)], *terms], [visible, *layers]
+        terms, effects, layers = _of_solutions(above.model, above.solutions, order)
+        first = [(X, above.solutions.mean[0], 1, 0)]
+        return [first, *terms], [0, *effects], [visible, *layers]
     b, mean, var = conditional_moments(model, X, order, n_threads) if hidden is None else hidden
     above = _row_mean(prior_gradient(model.layers[1], b, b.dtype.type(0), mean, var))
-    return [[(X, mean, 1, 0)]], [visible, above]
+    return [[(X, mean, 1, 0)]], [0], [visible, above]
 
 
 def _of_solutions(model, solutions, order):
     """The same for the average log-partition over mean-field solutions."""
     layers = model.layers
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
-    pairs = []
-    for k in range(len(layers) - 1):
-        (_, _, m, c), (_, _, m_above, c_above) = parts[k], parts[k + 1]
+    pairs, effects = [], []
+    for k, weights in enumerate(model.couplings):
+        below, above = ((layers[i], *parts[i][2:]) for i in (k, k + 1))
+        m, m_above = below[1], above[1]
         terms = [(m, m_above, 1, 0)]
+        effects.append(group_effects(weights, below, above) if order >= 2 else 0)
         if order >= 2:
-            terms += [(c, c_above, 1, 1)]
+            terms += [(second_moments(*below), second_moments(*above), 1, 1)]
         if order == 3:
             below, above = layers[k].third_cumulant(m), layers[k + 1].third_cumulant(m_above)
             terms += [(below[0], above[0], 0.5, 2)]
         pairs.append(terms)
     priors = zip(layers, parts, strict=True)
-    return pairs, [_row_mean(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]
+    of_priors = [_row_mean(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]
+    return pairs, effects, of_priors
 
 
 def gradient(model, X, of_model, order=2, n_threads=None, **options):
@@ -183,15 +192,18 @@ def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None,
     Those who know the `conditional_moments` of the hidden units of an RBM can give them.
     """
     adaptive = isinstance(of_model, ExpectationPropagation)
-    pairs, layers = _of_data(model, X, order, n_threads, hidden, **options)
+    pairs, effects, layers = _of_data(model, X, order, n_threads, hidden, **options)
     if isinstance(of_model, np.ndarray):
-        less_pairs, less_layers = _of_data(model, of_model, order, n_threads, **options)
+        less = _of_data(model, of_model, order, n_threads, **options)
     else:
-        less_pairs, less_layers = _of_solutions(model, of_model, 1 if adaptive else order)
+        less = _of_solutions(model, of_model, 1 if adaptive else order)
+    less_pairs, less_effects, less_layers = less
     weights = []
     for w, terms, less in zip(model.couplings, pairs, less_pairs, strict=True):
         less = [(below, above, -scale, power) for below, above, scale, power in less]
         weights.append(pair_averages(w, terms + less, n_threads))
+    for w, effect, less_effect in zip(weights, effects, less_effects, strict=True):
+        w += effect - less_effect
     if adaptive:
         weights[0] -= mean_covariance(model, of_model)
     both = zip(layers, less_layers, strict=True)

@@ -12,6 +12,7 @@ from fastmf.learning.layered.gradients import (
 )
 from fastmf.learning.layered.starts import starts
 from fastmf.learning.training.ascent import ascend
+from fastmf.priors._groups import has_groups
 
 
 def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None):
@@ -22,7 +23,8 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
     """
     model, n_starts = state.model, settings.n_starts or len(X)
     from_data = settings.starts == "data" and n_starts == len(X)
-    if hidden is not None and from_data and settings.gradient in ORDERS:
+    grouped = any(has_groups(prior) for prior in model.layers)
+    if hidden is not None and from_data and settings.gradient in ORDERS and not grouped:
         return sweeps_from_data(model, X, hidden, order, settings.n_sweeps, n_threads)
     if settings.gradient in MEAN_FIELD:
         persistent = settings.starts == "persistent"

@@ -1,0 +1,50 @@
+"""What groups of states add to the gradient of the log-partition by the couplings.
+
+With C the covariances of independent groups and units, the terms of second order in the couplings
+have the gradient C_v W C_h, of which W (v_v v_h') holds the diagonals of both, v + m^2 = m in place
+of v in a group. What is left are products with the fields s = W' m of single groups:
+
+    for each group i of a layer         - m_i (C s_i)'          on its rows
+    for each group k of the layer above - (m r_k) m_k'          on its columns, r_k = W m_k
+
+with v r in place of m r for units below that are no groups.
+"""
+
+import numpy as np
+
+from fastmf.inference.mean_field._grouped_free_energy import covariance_times
+from fastmf.priors._groups import column_is_group, column_sizes, groups, has_groups
+
+
+def second_moments(prior, mean, var):
+    """The diagonal that stands for the variance: the mean in groups, and else the variance."""
+    if not has_groups(prior):
+        return var
+    return np.where(np.repeat(column_is_group(prior), column_sizes(prior)), mean, var)
+
+
+def group_effects(weights, below, above):
+    """The products with fields of single groups, averaged over rows.
+
+    Parameters
+    ----------
+    weights : array of shape (n_below, n_above)
+    below, above : tuple
+        Prior, mean and variance, (n_rows, n_units), of the two layers.
+
+    Returns
+    -------
+    array of shape (n_below, n_above), or 0 without groups
+    """
+    total = np.zeros(weights.shape) if has_groups(below[0]) or has_groups(above[0]) else 0
+    prior, mean, _ = below
+    for group in groups(prior):
+        s = mean[:, group] @ weights[group]
+        response = covariance_times(*above[1:], groups(above[0]), s)
+        total[group] -= mean[:, group].T @ response / len(mean)
+    second = second_moments(*below)
+    for group in groups(above[0]):
+        m = above[1][:, group]
+        r = m @ weights[:, group].T
+        total[:, group] -= (second * r).T @ m / len(m)
+    return total
