@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fastmf._common.arguments import count, number
 from fastmf.estimators import denoising
@@ -22,9 +22,10 @@ from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import step
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
-from fastmf.learning.training.trainer import monitor_rows, stream
+from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
 from fastmf.priors._domain import independent_units
+from fastmf.priors._groups import as_labels, as_states, has_groups
 from fastmf.priors._protocol import n_units, sample
 
 
@@ -62,15 +63,19 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
 
     # --- learning -------------------------------------------------------------------------------
 
-    def fit(self, X, y=None, validation_data=None):
+    def fit(self, X, y=None, validation_data=None, sample_weight=None):
         """Learn from data.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
+            Of categorical units, one label for each.
         y : ignored
         validation_data : array of shape (n_rows, n_features) or None
             Data whose log-likelihood is followed and decides on early stopping.
+        sample_weight : array of shape (n_samples,) or None
+            An epoch has each row as often as its weight says, on average, and as many rows in all
+            as there are. Not negative, and not all zero.
 
         Returns
         -------
@@ -87,14 +92,16 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         settings = self._settings()
         seed, validation = seed_of(self.random_state), None
         X, model = self._first_data(X, seed or 0)
+        weights = self._weights(sample_weight, X)
         if validation_data is not None:
             validation = self._data(validation_data, model=model)
         elif self.early_stopping:
             rows, others = split(len(X), self.validation_fraction, seed or 0)
             X, validation = X[rows], X[others]
-        model = self._pretrained(model, X, settings, seed or 0)
-        run(self, model, X, settings, LAYERED_FAMILY, seed, validation)
-        self._remember(X, settings)
+            weights = weights if weights is None else weights[rows]
+        model = self._pretrained(model, X, settings, seed or 0, weights)
+        run(self, model, X, settings, LAYERED_FAMILY, seed, validation, weights)
+        self._remember(X, settings, weights)
         self.__dict__.pop("_state", None)
         return self
 
@@ -131,19 +138,41 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         """Checked data, and the model before it has learned from them."""
         X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
         model = self._initial_model(X, seed)
+        X = self._states(X, model.layers[0])
         check_support(model.layers[0], X)
         return X, model
 
-    def _pretrained(self, model, X, settings, seed):
+    def _states(self, X, visible, missing=False):
+        """Rows of data with one value for each unit; labels of categorical units made one-hot."""
+        X = as_states("X", visible, X)
+        if not missing and has_groups(visible) and np.isnan(X).any():
+            raise ValueError(
+                "X has missing labels (negative ones), which only `impute` takes: leave such rows "
+                "out, or give missing values a state of their own."
+            )
+        return X
+
+    @staticmethod
+    def _weights(sample_weight, X):
+        """Checked weights of the rows, or None."""
+        if sample_weight is None:
+            return None
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        if (weights < 0).any() or not weights.any():
+            raise ValueError("sample_weight must be at least 0, and positive for some row.")
+        return weights
+
+    def _pretrained(self, model, X, settings, seed, row_weights):
         """The model from which `fit` starts."""
         return model
 
     def _settings(self):
         return settings_of(self, LayeredSettings)
 
-    def _remember(self, X, settings):
-        self.pointwise_ = independent_units(self.visible_, X)
-        self.starts_ = monitor_rows(X, settings, 0)
+    def _remember(self, X, settings, weights=None):
+        rows = slice(None) if weights is None else weighted_rows(weights, np.random.default_rng(0))
+        self.pointwise_ = independent_units(self.visible_, X[rows])
+        self.starts_ = monitor_rows(X, settings, 0, weights)
 
     # --- likelihoods and solutions ------------------------------------------------------------
 
@@ -253,13 +282,18 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         if init is None:
-            zero = np.zeros((n_samples, self.n_features_in_), self.model_.dtype)
+            zero = np.zeros((n_samples, n_units(self.visible_)), self.model_.dtype)
             init = sample(self.pointwise_, zero, zero, rng)
         else:
             init = self._data(init)
             if len(init) != n_samples:
                 raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
-        return self._chains(init, n_sweeps, rng)
+        return self._as_given(self._chains(init, n_sweeps, rng))
+
+    def _as_given(self, x):
+        """Values of the visible units in the form of the data that were learned from."""
+        labelled = self.n_features_in_ != n_units(self.visible_)
+        return as_labels(self.visible_, x) if labelled else x
 
     def denoise(
         self,
@@ -327,11 +361,13 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            With NaN for missing values.
+            With NaN for missing values, or a negative label for a missing categorical one.
 
         Returns
         -------
         array of shape (n_samples, n_features)
+            Of categorical units the most probable labels; their probabilities are the means of
+            `fastmf.tap(estimator.model_, clamp=X)`.
 
         Warns
         -----
@@ -342,12 +378,12 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         X = self._data(X, missing=True)
         missing = np.isnan(X)
         if not missing.any():
-            return X.copy()
+            return self._as_given(X.copy())
         zero = X.dtype.type(0)
         start = np.where(missing, self.pointwise_.moments(zero, zero)[0], X)
         found = self._solve(start, clamp=~missing, log_partition=False)
         warn_unless_converged(found.converged)
-        return np.where(missing, found.mean[0], X)
+        return self._as_given(np.where(missing, found.mean[0], X))
 
     def _numbers(self, Y):
         return validate_data(self, Y, reset=False, dtype=self.model_.dtype, order="C")
@@ -378,5 +414,6 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         X = validate_data(
             self, X, reset=False, dtype=model.dtype, order="C", ensure_all_finite=finite
         )
+        X = self._states(X, model.layers[0], missing)
         check_support(model.layers[0], X, soft)
         return X

@@ -42,7 +42,7 @@ def settings_of(estimator, class_):
     return settings
 
 
-def run(estimator, model, data, settings, family, seed, validation):
+def run(estimator, model, data, settings, family, seed, validation, weights=None):
     """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state."""
     with one_blas_thread():  # the products of one batch are small
         state = train(
@@ -57,6 +57,7 @@ def run(estimator, model, data, settings, family, seed, validation):
             checkpoint_every=estimator.checkpoint_every,
             n_threads=estimator.n_threads,
             verbose=estimator.verbose,
+            weights=weights,
         )
     estimator.model_, estimator.history_ = state.model, state.history
     estimator.n_iter_ = state.epoch

@@ -10,8 +10,12 @@ from fastmf.priors._domain import (
     describe_support,
     hidden_unit,
 )
-from fastmf.priors._protocol import by_parts, is_unit_prior, repeated
+from fastmf.priors._groups import has_groups, has_groups_of_states
+from fastmf.priors._protocol import by_parts, is_unit_prior, n_units, repeated
 from fastmf.priors._registry import REGISTRY
+
+# More states of a categorical unit than that are taken for a mistake in the data.
+MAX_LABELS = 1000
 
 
 def _class(name, spec):
@@ -37,6 +41,8 @@ def visible_prior(spec, X):
     ----------
     spec : str, class or unit prior
     X : array of shape (n_samples, n_features)
+        With one label for each categorical unit, which all have as many states as the largest
+        label requires; an instance may also have rows of one-hot states.
 
     Returns
     -------
@@ -44,12 +50,27 @@ def visible_prior(spec, X):
     """
     class_ = _class("visible", spec)
     if class_ is None:
-        return _instance("visible", spec, X.shape[1], X.dtype)
+        n = n_units(spec) if is_unit_prior(spec) and has_groups(spec) else X.shape[1]
+        return _instance("visible", spec, n, X.dtype)
     if not can_be_fitted(class_):
         raise TypeError(f"visible: {class_.__name__} has no from_data; give an instance.")
+    if has_groups_of_states(class_):
+        return class_.from_data(_labels(X))
     if common_support(class_):
         _check_columns(class_, X, True, 0)
     return unit_prior("visible", class_.from_data(X), X.shape[1], X.dtype)
+
+
+def _labels(X):
+    """Data as labels of groups, complete and not too large for a table of states."""
+    whole = np.isfinite(X) & (X == np.round(X))
+    if not whole.all() or (X < 0).any() or X.max() >= MAX_LABELS:
+        raise ValueError(
+            "X must hold one label for each categorical unit, an integer from 0 to "
+            f"{MAX_LABELS - 1}; give missing values to `impute`, and for one-hot rows pass "
+            "visible=mf.Categorical(field)."
+        )
+    return X
 
 
 def hidden_prior(spec, n_components, dtype):

@@ -15,7 +15,7 @@ from fastmf.learning.layered.gradients import ORDERS
 from fastmf.models import RBM
 from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of
-from fastmf.priors._protocol import is_unit_prior, sample
+from fastmf.priors._protocol import is_unit_prior, n_units, sample
 
 # The hidden layers given data, in `transform` and `score_samples`.
 GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
@@ -187,7 +187,8 @@ class DeepBoltzmannMachine(LayeredMachine):
 
     def _initial_model(self, X, seed):
         rng = np.random.default_rng([seed, 0, 3])
-        sizes = X.shape[1], *self._sizes()
+        visible = visible_prior(self.visible, X)
+        sizes = n_units(visible), *self._sizes()
         several = isinstance(self.hidden, tuple | list) and not is_unit_prior(self.hidden)
         n_layers = len(sizes) - 1
         kinds = list(self.hidden) if several else [self.hidden] * n_layers
@@ -195,14 +196,14 @@ class DeepBoltzmannMachine(LayeredMachine):
             raise ValueError(
                 f"hidden must be one prior, or one for each of {n_layers} layers, got {len(kinds)}."
             )
-        layers = [visible_prior(self.visible, X)]
+        layers = [visible]
         weights = []
         for kind, below, here in zip(kinds, sizes[:-1], sizes[1:], strict=True):
             layers.append(hidden_prior(kind, here, X.dtype))
             weights.append(rng.normal(scale=self.weight_scale, size=(below, here)).astype(X.dtype))
         return machine_of(weights, layers)
 
-    def _pretrained(self, model, X, settings, seed):
+    def _pretrained(self, model, X, settings, seed, row_weights):
         """Each layer trained as the RBM of the one below (Algorithm 4, first part)."""
         if self.pretraining_epochs == 0 or not model.deep:
             return model
@@ -220,6 +221,7 @@ class DeepBoltzmannMachine(LayeredMachine):
                 data,
                 settings,
                 seed=own_seed,
+                weights=row_weights,
                 n_threads=self.n_threads,
                 verbose=self.verbose,
             ).model

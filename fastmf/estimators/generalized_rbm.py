@@ -8,6 +8,7 @@ from fastmf.estimators._layered import LayeredMachine
 from fastmf.estimators._units import hidden_prior, visible_prior
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.models import RBM
+from fastmf.priors._protocol import n_units
 
 
 class GeneralizedRBM(LayeredMachine):
@@ -18,10 +19,12 @@ class GeneralizedRBM(LayeredMachine):
     n_components : int
         Number of hidden units.
     visible, hidden : str, class or unit prior
-        A name such as "bernoulli", "ising", "binomial", "gaussian", "truncated_gaussian",
-        "gauss_bernoulli" or "truncated_gauss_bernoulli"; visible units given by name or class are
-        fitted to the columns of the data first, where binomial ones take n from the largest value.
-        Bernoulli units accept values in [0, 1], as probabilities.
+        A name such as "bernoulli", "ising", "binomial", "categorical", "gaussian",
+        "truncated_gaussian", "gauss_bernoulli" or "truncated_gauss_bernoulli"; visible units given
+        by name or class are fitted to the columns of the data first, where binomial ones take n
+        from the largest value. Bernoulli units accept values in [0, 1], as probabilities.
+        Categorical units have one label each, an integer from 0, and as many states as the largest
+        label requires, or are a `fastmf.Categorical`; `sample` and `impute` give labels, too.
     gradient : {"tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"}
         How averages over the model are computed; see
         `fastmf.learning.layered.settings.LayeredSettings`, which documents the following options up
@@ -184,12 +187,10 @@ class GeneralizedRBM(LayeredMachine):
     def _initial_model(self, X, seed):
         count("n_components", self.n_components)
         rng = np.random.default_rng([seed, 0, 3])
-        weights = rng.normal(scale=self.weight_scale, size=(X.shape[1], self.n_components))
-        return RBM(
-            weights.astype(X.dtype),
-            visible_prior(self.visible, X),
-            hidden_prior(self.hidden, self.n_components, X.dtype),
-        )
+        visible = visible_prior(self.visible, X)
+        weights = rng.normal(scale=self.weight_scale, size=(n_units(visible), self.n_components))
+        hidden = hidden_prior(self.hidden, self.n_components, X.dtype)
+        return RBM(weights.astype(X.dtype), visible, hidden)
 
     def _chains(self, init, n_sweeps, rng):
         return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]

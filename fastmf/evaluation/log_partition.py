@@ -119,7 +119,8 @@ def log_partition_report(
         figures of Tramel et al. (2018). For TAP2 also "TAP2, corrected": the log-sum-exp with the
         terms that TAP neglects in each solution (`fastmf.inference.mean_field.corrections`) and an
         estimate of the weight of solutions that were not found; on trained machines the most
-        accurate. If all solutions of a method diverge, it has one entry, -inf, with a remark.
+        accurate, but not known with categorical units. If all solutions of a method diverge, it has
+        one entry, -inf, with a remark.
 
     Raises
     ------
@@ -155,14 +156,11 @@ def log_partition_report(
 
     starts = ais.samples
     if X is not None:
-        visible = model.layers[0]
-        X = rows("X", as_states("X", visible, X), n_units(visible), model.dtype)
-        starts = np.vstack([X, starts])
+        X = as_states("X", model.layers[0], X)
+        starts = np.vstack([rows("X", X, n_units(model.layers[0]), model.dtype), starts])
     solvers = {name: partial(tap, order=order) for order, name in ORDERS.items()}
     if not all(has_third_cumulant(prior) for prior in model.layers):
         del solvers[ORDERS[3]]
-    if any(has_groups(prior) for prior in model.layers):
-        include_adaptive = False
     if include_adaptive:
         # The convergent schedule would take much longer, for the few rows that do not converge.
         solvers["adaptive TAP"] = partial(adaptive_tap, schedule="parallel", max_iter=300)
@@ -186,7 +184,7 @@ def log_partition_report(
         ):
             entries.append(LogPartitionEntry(f"{name}, {kind}", value, None, seconds, remark))
             remark = ""
-        if name == "TAP2":
+        if name == "TAP2" and not any(map(has_groups, model.layers)):
             start = clock()
             n_single = int((np.bincount(members)[members[-n_chains:]] == 1).sum())
             value = _corrected(model, solutions, found[: len(values)], n_single / (n_chains + 1))

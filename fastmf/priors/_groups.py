@@ -20,6 +20,11 @@ def has_groups(prior):
     return hasattr(prior, "_fields") and any(hasattr(part, "sizes") for part in parts_of(prior))
 
 
+def has_groups_of_states(class_):
+    """Whether a class of priors describes groups of states."""
+    return hasattr(class_, "sizes")
+
+
 def refuse_groups(name, priors, reason):
     """Raise a ValueError if a layer has groups of states, with the reason why `name` takes none."""
     if any(has_groups(prior) for prior in priors):
@@ -87,6 +92,28 @@ def as_states(name, prior, X):
         for part, x in zip(parts, columns, strict=True)
     ]
     return np.concatenate(flat, axis=-1)
+
+
+def as_labels(prior, x):
+    """Values of all units as rows of data: a label for each group, and else the values.
+
+    Parameters
+    ----------
+    prior : unit prior
+    x : array of shape (..., n_units)
+
+    Returns
+    -------
+    array of shape (..., n_columns)
+        Integers if all units are in groups; the most probable state of each group.
+    """
+    if not has_groups(prior):
+        return x
+    parts = [
+        part.labels(columns) if hasattr(part, "sizes") else columns
+        for part, columns in by_parts(prior, x)
+    ]
+    return np.concatenate(parts, axis=-1)
 
 
 def check_clamped_groups(prior, mean, mask):

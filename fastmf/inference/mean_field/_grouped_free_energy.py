@@ -11,7 +11,7 @@ half of the first two orders in the couplings of each unit, m' W m and tr(C W C 
 
 import numpy as np
 
-from fastmf.priors._groups import column_is_group, column_sizes, groups
+from fastmf.priors._groups import column_is_group, column_sizes, groups, has_groups
 
 
 def log_partition_of_rows(model, layout, state, order, tilt):
@@ -63,6 +63,27 @@ def covariance_times(mean, var, groups_, x):
         m, here = mean[:, group], x[:, group]
         out[:, group] = m * (here - np.einsum("ij,ij->i", m, here)[:, None])
     return out
+
+
+def second_order(weights, below, above):
+    """tr(C W C' W') / 2 of each row, for two layers given as prior, mean and variance."""
+    (prior, mean, _), (prior_above, mean_above, _) = below, above
+    second, second_above = second_moments(*below), second_moments(*above)
+    total = np.einsum("ij,ij->i", second @ np.square(weights), second_above)
+    for group in groups(prior):
+        s = mean[:, group] @ weights[group]
+        total -= np.einsum("ij,ij,ij->i", s, s, second_above)
+        for other in groups(prior_above):
+            total += np.einsum("ij,ij->i", s[:, other], mean_above[:, other]) ** 2
+    for group in groups(prior_above):
+        r = mean_above[:, group] @ weights[:, group].T
+        total -= np.einsum("ij,ij,ij->i", r, r, second)
+    return total / 2
+
+
+def second_moments(prior, mean, var):
+    """The variance, and in a group the mean, which is v + m^2 there."""
+    return np.where(_in_group(prior), mean, var) if has_groups(prior) else var
 
 
 def _in_group(prior):

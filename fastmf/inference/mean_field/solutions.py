@@ -6,6 +6,7 @@ import numpy as np
 import scipy
 
 from fastmf._common.arguments import number
+from fastmf.inference.mean_field._grouped_free_energy import second_moments, second_order
 from fastmf.inference.mean_field.tap import tap
 
 # Keys by which rows are compared first: number of single units, and units per average.
@@ -198,13 +199,13 @@ def _log_partition_at(model, b, a, order):
     moments, total = [], 0.0
     for prior, b_, a_ in zip(model.layers, b, a, strict=True):
         mean, var = prior.moments(b_, a_)
-        moments.append((mean, var))
-        terms = prior.log_partition(b_, a_) - b_ * mean + a_ * (mean * mean + var) / 2
-        total = total + terms.sum(1)
+        moments.append((prior, mean, var))
+        square = second_moments(prior, mean, mean * mean + var)
+        total = total + prior.log_partition(b_, a_).sum(1) + (a_ * square / 2 - b_ * mean).sum(1)
     for weights, below, above in zip(model.couplings, moments, moments[1:], strict=False):
-        total += ((below[0] @ weights) * above[0]).sum(1)
+        total += ((below[1] @ weights) * above[1]).sum(1)
         if order > 1:
-            total += ((below[1] @ weights**2) * above[1]).sum(1) / 2
+            total += second_order(weights, below, above)
     return total
 
 

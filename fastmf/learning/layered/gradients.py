@@ -18,11 +18,12 @@ import numpy as np
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
+from fastmf.inference.mean_field._grouped_free_energy import second_moments
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels import statistics
 from fastmf.kernels.product import empty_panels, fill_panels, product_address
-from fastmf.learning.layered.group_gradients import group_effects, second_moments
+from fastmf.learning.layered.group_gradients import group_effects
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
 from fastmf.priors._groups import has_groups

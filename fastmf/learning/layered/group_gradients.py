@@ -12,15 +12,8 @@ with v r in place of m r for units below that are no groups.
 
 import numpy as np
 
-from fastmf.inference.mean_field._grouped_free_energy import covariance_times
-from fastmf.priors._groups import column_is_group, column_sizes, groups, has_groups
-
-
-def second_moments(prior, mean, var):
-    """The diagonal that stands for the variance: the mean in groups, and else the variance."""
-    if not has_groups(prior):
-        return var
-    return np.where(np.repeat(column_is_group(prior), column_sizes(prior)), mean, var)
+from fastmf.inference.mean_field._grouped_free_energy import covariance_times, second_moments
+from fastmf.priors._groups import groups, has_groups
 
 
 def group_effects(weights, below, above):

@@ -170,9 +170,13 @@ class Godambe:
 
     def _inverse_hessian(self, parameters):
         hessian = self.objective.hessian(parameters)
+        # Pivots below this are rounding errors of zeros.
+        least = len(hessian) * np.finfo(float).eps * hessian.diagonal()
         try:
             # The transpose of a symmetric matrix is itself, in LAPACK's order.
             factor = cholesky(hessian.T, overwrite=hessian.flags.writeable)
+            if (np.square(factor.lower.diagonal()) <= least).any():
+                raise linalg.LinAlgError
         except linalg.LinAlgError:
             raise linalg.LinAlgError(
                 "standard errors cannot be computed: the Hessian is not positive definite; fit "

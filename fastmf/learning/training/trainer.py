@@ -74,6 +74,8 @@ class RunOptions:
     n_threads : int or None
     verbose : int
         1 for a progress bar.
+    weights : array of shape (n_rows,) or None
+        An epoch has each row as often as its weight says, on average; None for once each.
     """
 
     seed: int | None = None
@@ -83,6 +85,7 @@ class RunOptions:
     checkpoint_every: int | None = None
     n_threads: int | None = None
     verbose: int = 0
+    weights: np.ndarray | None = None
 
     def __post_init__(self):
         callbacks = self.callbacks
@@ -104,11 +107,22 @@ def _parts(data):
     return data if isinstance(data, tuple) else (data,)
 
 
-def monitor_rows(X, settings, seed):
+def monitor_rows(X, settings, seed, weights=None):
     """The rows of data on which metrics are computed: always the same ones."""
-    n_rows = _length(X)
-    n = min(settings.monitor_rows, n_rows)
-    return _rows(X, np.sort(np.random.default_rng([seed, 0, 1]).permutation(n_rows)[:n]))
+    n_rows, rng = _length(X), np.random.default_rng([seed, 0, 1])
+    order = rng.permutation(n_rows) if weights is None else weighted_rows(weights, rng)
+    return _rows(X, np.sort(order[: min(settings.monitor_rows, n_rows)]))
+
+
+def weighted_rows(weights, rng):
+    """As many rows as there are, each as often as its weight says on average, in random order.
+
+    By systematic resampling: a row comes as often as expected, rounded down or up.
+    """
+    n_rows, cumulated = len(weights), np.cumsum(weights, dtype=np.float64)
+    places = (np.arange(n_rows) + rng.random()) / n_rows * cumulated[-1]
+    last = np.flatnonzero(weights)[-1]
+    return rng.permutation(np.minimum(np.searchsorted(cumulated, places, "right"), last))
 
 
 def train(model, X, settings, family, **options):
@@ -140,7 +154,7 @@ def train(model, X, settings, family, **options):
     """
     options = RunOptions(**options)
     state, seed, write_checkpoint = _start(model, X, settings, options)
-    monitored = monitor_rows(X, settings, seed)
+    monitored = monitor_rows(X, settings, seed, options.weights)
     n_batches = -(-_length(X) // settings.batch_size)
     take = family.steps and family.steps(state.model, X, settings, options.n_threads)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
@@ -169,7 +183,8 @@ def _start(model, X, settings, options):
     if options.checkpoint is None:
         return state, seed, lambda state: None
     validation = () if options.validation is None else _parts(options.validation)
-    run = checkpoint.identity(settings, model, seed, *_parts(X), *validation)
+    weights = () if options.weights is None else (options.weights,)
+    run = checkpoint.identity(settings, model, seed, *_parts(X), *validation, *weights)
     found = checkpoint.read(options.checkpoint, run, any_seed=any_seed)
     if found:
         state, seed = found
@@ -179,7 +194,9 @@ def _start(model, X, settings, options):
 
 def _epoch(state, family, X, settings, options, seed, take):
     """Take the steps that are left of an epoch; yields after some, how many they were."""
-    order, size = stream(seed, state.epoch).permutation(_length(X)), settings.batch_size
+    rng, size = stream(seed, state.epoch), settings.batch_size
+    weighted = options.weights is not None
+    order = weighted_rows(options.weights, rng) if weighted else rng.permutation(_length(X))
     rate, seconds = learning_rate(settings, state.epoch), np.inf
     while state.batch * size < len(order):
         first, n_steps = state.batch, 1

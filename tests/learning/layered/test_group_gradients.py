@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from group_models import MODELS
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.learning.layered.gradients import gradient
 from fastmf.priors._protocol import parts_of
-from group_models import MODELS
 
 LAYERED = {k: m for k, m in MODELS.items() if not k.startswith("fully")}
 

@@ -1,0 +1,139 @@
+"""Machines of categorical units learned from labels."""
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+
+
+def chain_data(n_rows, seed=0):
+    """Five sites of three states; each is likely to repeat the one before."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, (n_rows, 5))
+    for site in range(1, 5):
+        repeat = rng.random(n_rows) < 0.8
+        X[repeat, site] = X[repeat, site - 1]
+    return X
+
+
+X = chain_data(400)
+OPTIONS = {
+    "visible": "categorical",
+    "learning_rate": 0.1,
+    "batch_size": 20,
+    "n_epochs": 40,
+    "random_state": 0,
+}
+
+
+def log_likelihood(estimator, X):
+    """Exact, by summing over the hidden states."""
+    model = estimator.model_
+    flat = model.visible.one_hot(X)
+    hidden = model.hidden.log_partition(flat @ model.weights, 0.0).sum(1)
+    unnormalised = model.visible.log_prob(flat).sum(1) + hidden
+    return float(unnormalised.mean() - mf.exact(model, averages=False).log_partition)
+
+
+@pytest.mark.parametrize("gradient", ["tap", "mean_field", "cd", "pcd"])
+def test_learning_finds_the_chain(gradient):
+    rbm = mf.GeneralizedRBM(6, gradient=gradient, **OPTIONS).fit(X)
+    test = chain_data(400, seed=1)
+    independent = np.log(np.bincount(X.ravel()) / X.size)[test].sum(1).mean()
+    assert log_likelihood(rbm, test) > independent + 0.5
+    assert rbm.score(test) == pytest.approx(log_likelihood(rbm, test), abs=1.0)
+    assert rbm.n_features_in_ == 5 and rbm.weights_.shape == (15, 6)
+    samples = rbm.sample(300, n_sweeps=20, random_state=0)
+    assert samples.shape == (300, 5) and samples.dtype == np.int64
+    assert (samples[:, 1:] == samples[:, :-1]).mean() > 0.6
+
+
+def test_the_same_from_labels_and_one_hot_rows():
+    units = mf.Categorical.from_data(X)
+    options = OPTIONS | {"visible": units, "n_epochs": 3}
+    by_label = mf.GeneralizedRBM(4, **options).fit(X)
+    by_state = mf.GeneralizedRBM(4, **options).fit(units.one_hot(X))
+    np.testing.assert_array_equal(by_label.weights_, by_state.weights_)
+    assert by_state.sample(2, random_state=0).shape == (2, 15)
+    np.testing.assert_array_equal(by_label.transform(X), by_state.transform(units.one_hot(X)))
+
+
+def test_missing_labels_are_imputed():
+    rbm = mf.GeneralizedRBM(6, **OPTIONS).fit(X)
+    holes = X[:100].copy()
+    holes[:, 2] = -1
+    filled = rbm.impute(holes)
+    np.testing.assert_array_equal(np.delete(filled, 2, axis=1), np.delete(holes, 2, axis=1))
+    agreed = X[:100, 1] == X[:100, 3]
+    assert (filled[agreed, 2] == X[:100][agreed, 1]).mean() > 0.9
+    with pytest.raises(ValueError, match="missing labels"):
+        rbm.transform(holes)
+
+
+def test_deep_machine():
+    dbm = mf.DeepBoltzmannMachine((6, 4), **OPTIONS | {"n_epochs": 5, "pretraining_epochs": 5}).fit(
+        X
+    )
+    assert dbm.transform(X[:7]).shape == (7, 4)
+    assert np.isfinite(dbm.score(X))
+    assert dbm.sample(3, n_sweeps=2, random_state=0).shape == (3, 5)
+
+
+def test_weights_are_repetitions():
+    """Rows of weight 0 are never learned from."""
+    other = np.vstack([X, np.full((400, 5), 2)])
+    weights = np.repeat([1.0, 0.0], 400)
+    rbm = mf.GeneralizedRBM(6, **OPTIONS).fit(other, sample_weight=weights)
+    plain = mf.GeneralizedRBM(6, **OPTIONS).fit(X)
+    assert log_likelihood(rbm, X) == pytest.approx(log_likelihood(plain, X), abs=0.3)
+    # Twice as many rows in all, and one pseudo-count for each state.
+    np.testing.assert_allclose(rbm.pointwise_.field, plain.pointwise_.field, atol=2e-3)
+    for bad in (-weights, 0 * weights):
+        with pytest.raises(ValueError, match=r"[Ss]ample.weight"):
+            rbm.fit(other, sample_weight=bad)
+
+
+def test_files(tmp_path):
+    rbm = mf.GeneralizedRBM(4, **OPTIONS | {"n_epochs": 2}).fit(X)
+    rbm.save(tmp_path / "rbm.npz")
+    again = mf.GeneralizedRBM.load(tmp_path / "rbm.npz")
+    np.testing.assert_array_equal(again.transform(X), rbm.transform(X))
+    np.testing.assert_array_equal(again.sample(4, random_state=1), rbm.sample(4, random_state=1))
+
+
+def test_noise_and_other_starts():
+    for starts in ("noise", "persistent", "random"):
+        rbm = mf.GeneralizedRBM(4, starts=starts, **OPTIONS | {"n_epochs": 2}).fit(X)
+        assert np.isfinite(rbm.weights_).all()
+
+
+@pytest.mark.parametrize("bad", [-1, 0.5, 10_000])
+def test_bad_labels_are_named(bad):
+    wrong = X.astype(float)
+    wrong[3, 2] = bad
+    with pytest.raises(ValueError, match="one label for each categorical unit"):
+        mf.GeneralizedRBM(4, **OPTIONS).fit(wrong)
+
+
+def test_evaluation_takes_labels():
+    rbm = mf.GeneralizedRBM(4, **OPTIONS).fit(X)
+    model = rbm.model_
+    annealed = mf.annealed_importance_sampling(model, n_chains=50, n_steps=300, data=X[:50], rng=0)
+    exact = mf.exact(model, averages=False).log_partition
+    assert abs(annealed.log_partition - exact) < max(5 * annealed.error, 0.05)
+    names = [entry.name for entry in mf.log_partition_report(model, X[:20], rng=0)]
+    assert "NMF, mean" in names and "TAP2, corrected" not in names
+    found = mf.pseudo_log_likelihood(model, X[:3])
+    flat, expected = model.visible.one_hot(X[:3]), np.zeros(3)
+    for site in range(5):
+        others = np.repeat(X[:3, None], 3, axis=1)
+        others[:, :, site] = np.arange(3)
+        others = model.visible.one_hot(others)
+        logs = model.visible.log_prob(others).sum(-1) + model.hidden.log_partition(
+            others @ model.weights, 0.0
+        ).sum(-1)
+        own = model.visible.log_prob(flat).sum(-1) + model.hidden.log_partition(
+            flat @ model.weights, 0.0
+        ).sum(-1)
+        expected += own - np.logaddexp.reduce(logs, axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
