@@ -26,6 +26,7 @@ NAMES = [
     "training.train-tap",
     "training.train-pcd",
     "ascent.ascend-decayed_and_centred",
+    "effective_couplings.effective_couplings-three_states",
     "belief_propagation.belief_propagation-sum",
     "belief_propagation.belief_propagation-max",
     "belief_propagation.belief_propagation-mixed",

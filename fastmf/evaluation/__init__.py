@@ -7,6 +7,7 @@ from fastmf.evaluation.denoising import (
     nearest_neighbour,
     pointwise_estimate,
 )
+from fastmf.evaluation.effective_couplings import effective_couplings
 from fastmf.evaluation.landscape import Tracker, isomap
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
@@ -23,6 +24,7 @@ __all__ = [
     "Tracker",
     "TrajectoryAnnealing",
     "annealed_importance_sampling",
+    "effective_couplings",
     "flip",
     "isomap",
     "log_likelihood",

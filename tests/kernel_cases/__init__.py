@@ -16,6 +16,7 @@ FAMILIES = (
     "annealed",
     "statistics",
     "ascent",
+    "effective_couplings",
     "belief_propagation",
     "linear_model",
     "local_search",

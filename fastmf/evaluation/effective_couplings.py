@@ -1,0 +1,87 @@
+"""Couplings between the visible groups of an RBM, as its hidden units mediate them."""
+
+import numpy as np
+
+from fastmf._common.arguments import count, rows
+from fastmf._threads import in_parallel, workers_for
+from fastmf.kernels.effective_couplings import effective_couplings as fill
+from fastmf.models import RBM
+from fastmf.priors._compiled import units_of
+from fastmf.priors._groups import as_labels, as_states, column_is_group
+
+
+def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_threads=None, rng=0):
+    """Pair couplings of the visible groups of an RBM in the zero-sum gauge.
+
+    Parameters
+    ----------
+    model : RBM
+        With categorical visible units, and any hidden units, which are summed exactly.
+    X : array of shape (n_rows, n_groups)
+        Labels: the sequences in whose company two groups are looked at.
+    n_background : int, default 50
+        Number of rows of `X` that are drawn for that.
+    sample_weight : array of shape (n_rows,), optional
+        Rows are drawn in proportion to it.
+    n_threads : int, optional
+    rng : numpy.random.Generator or int, default 0
+
+    Returns
+    -------
+    array of shape (n_groups, q, n_groups, q), or (n_states, n_states) for groups of unequal sizes
+        Symmetric, zero within groups.
+
+    Raises
+    ------
+    TypeError
+        If the model is not an RBM whose visible units are all categorical.
+    ValueError
+        If rows are incomplete.
+
+    Notes
+    -----
+    J_ij(a, b) is the zero-sum part, over a and b, of the mean over background rows of
+    sum_k log Z_k(I_k + W_iak + W_jbk), where I is the field on the hidden units of all other
+    groups. For Gaussian hidden units it is W V^-1 W' whatever the background.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> weights = np.array([[1.0], [-1.0], [0.5], [-0.5]])
+    >>> model = mf.RBM(weights, mf.Categorical(np.zeros((2, 2))), mf.Gaussian(0.0, [1.0]))
+    >>> mf.evaluation.effective_couplings(model, [[0, 1]])[0, :, 1].tolist()
+    [[0.5, -0.5], [-0.5, 0.5]]
+    """
+    if not isinstance(model, RBM) or not column_is_group(model.visible).all():
+        raise TypeError("model must be an RBM whose visible units are all categorical.")
+    visible, rng = model.visible, np.random.default_rng(rng)
+    flat = rows("X", as_states("X", visible, X), model.n_visible, model.dtype)
+    flat = np.atleast_2d(flat)
+    if sample_weight is not None:
+        sample_weight = np.asarray(sample_weight, dtype=float)
+        if sample_weight.shape != (len(flat),) or not (sample_weight >= 0).all():
+            raise ValueError("sample_weight must hold one number of at least 0 for each row of X.")
+        sample_weight = sample_weight / sample_weight.sum()
+    n = min(count("n_background", n_background), len(flat))
+    chosen = rng.choice(len(flat), n, replace=False, p=sample_weight)
+    starts = np.append(visible.starts, model.n_visible).astype(np.int64)
+    states = starts[:-1] + as_labels(visible, flat[chosen])
+    out, weights = np.zeros((model.n_visible, model.n_visible)), model.weights
+    units = units_of(model.hidden, model.dtype, ("log_partition",))
+    arguments = units, weights, starts, flat[chosen] @ weights, states, np.zeros(1, np.int64), out
+    work = 10 * n * out.size * model.n_hidden // 2
+    in_parallel(fill, arguments, workers_for(visible.n_groups, work, n_threads))
+    couplings = _zero_sum(out + out.T, visible)
+    if (visible.sizes == visible.sizes[0]).all():
+        shape = visible.n_groups, int(visible.sizes[0])
+        return couplings.reshape(*shape, *shape)
+    return couplings
+
+
+def _zero_sum(couplings, prior):
+    """Couplings less the means over the states of either group."""
+    for axis in (0, 1):
+        means = np.add.reduceat(couplings, prior.starts, axis=axis)
+        means /= prior.sizes[:, None] if axis == 0 else prior.sizes
+        couplings = couplings - np.repeat(means, prior.sizes, axis=axis)
+    return couplings

@@ -1,0 +1,29 @@
+"""Cases of `effective_couplings`; "rows" are the groups, all of which are there."""
+
+import itertools
+
+import numpy as np
+
+from fastmf.priors._compiled import units_of
+from kernel_cases.case import Case
+from kernel_cases.machines import rbm
+
+
+def arguments(size, dtype, rows=None):
+    """Groups of three states and a last one of what is left; sixty states at most."""
+    size = size._replace(n_visible=min(size.n_visible, 60))
+    model, rng = rbm(size, dtype), np.random.default_rng(6)
+    starts = np.append(np.arange(0, size.n_visible - 3, 3), size.n_visible)
+    states = np.stack([rng.integers(a, b, size.n_rows) for a, b in itertools.pairwise(starts)], 1)
+    fields = model.weights[states].sum(1)
+    return (
+        *(units_of(model.hidden, dtype, ("log_partition",)), model.weights, starts, fields),
+        *(states, np.zeros(1, np.int64), np.zeros((size.n_visible, size.n_visible))),
+    )
+
+
+CASES = [
+    Case("effective_couplings.effective_couplings", "three_states", arguments,
+         lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-4},
+         large=True),
+]  # fmt: skip
