@@ -1,5 +1,6 @@
-"""Data sets on which Boltzmann machines are compared, and a reader of other files."""
+"""Data sets, alignments of sequences, and files of arrays."""
 
+from fastmf.datasets.alignments import Alignment, load_alignment
 from fastmf.datasets.files import read_array
 from fastmf.datasets.images import (
     Images,
@@ -10,7 +11,9 @@ from fastmf.datasets.images import (
 )
 
 __all__ = [
+    "Alignment",
     "Images",
+    "load_alignment",
     "load_caltech_silhouettes",
     "load_cbcl_faces",
     "load_digits",

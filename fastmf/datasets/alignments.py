@@ -1,0 +1,438 @@
+"""Alignments of sequences from FASTA, A2M and Stockholm files, as integer labels."""
+
+import gzip
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
+
+_GAPS = b"-."
+_SPACES = b" \t\r\n\v\f"
+_TEXT = bytes(range(33, 127)) + _SPACES
+# Lines are read in pieces of so many bytes, so that a line without end needs no memory.
+_PIECE_BYTES = 2**20
+# What a line counts for at least, as it takes time, and a sequence, whose name is kept, in all.
+_LINE_BYTES = 32
+_ROW_BYTES = 100
+_BLOCK_BYTES = 2**24
+_OUTSIDE = -2
+
+
+class Alignment(NamedTuple):
+    """Aligned sequences as integer labels.
+
+    Parameters
+    ----------
+    X : int8 array of shape (n_rows, n_columns)
+        The state of each site: ``alphabet[X[s, i]]`` is its letter; -1 where a gap is missing data.
+    names : list of str of length n_rows
+        First word of each sequence's title.
+    rows : int array of shape (n_rows,)
+        Which sequences of the file were kept, from 0: the others have letters outside the alphabet.
+    columns : int array of shape (n_columns,)
+        Which columns of the file were kept, from 0; in A2M files without dots, of match columns.
+    alphabet : str
+        Letters of the states.
+    """
+
+    X: np.ndarray
+    names: list[str]
+    rows: np.ndarray
+    columns: np.ndarray
+    alphabet: str
+
+
+class _Text(NamedTuple):
+    """The sequences of a file, as they stand, one after the other."""
+
+    path: Path
+    names: list[str]
+    letters: np.ndarray
+    lengths: np.ndarray
+
+
+def load_alignment(
+    path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", max_bytes=2**29
+):
+    r"""An alignment from a FASTA, A2M or Stockholm file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file, compressed by gzip or not; its format is told from its content.
+    alphabet : {"protein", "rna", "dna"}, str or None, default "protein"
+        ``-ACDEFGHIKLMNPQRSTVWY``, ``-ACGU``, ``-ACGT``, or the letters and signs of one's own, in
+        the order of their states. None: the smallest of the three that holds nearly as many rows as
+        any other.
+    focus : str, optional
+        Title, or its beginning, of the sequence whose upper-case letters say which columns are
+        kept, as plmc's option -f.
+    gaps : {"state", "missing"}, default "state"
+        Whether a gap is a state like others, or -1, missing, and the alphabet without it.
+    inserts : {"drop", "keep"}, default "drop"
+        Whether columns of lower-case letters and dots alone are left out. With "keep", and in all
+        other columns, lower-case letters are read as upper-case ones.
+    max_bytes : int, default 2**29
+        Largest text that is read, uncompressed; a line counts for at least 32 bytes, a sequence for
+        100 more. Memory needed is about three times the text.
+
+    Returns
+    -------
+    alignment : Alignment
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is empty, damaged, too large, of another format, or ragged, if no sequence is
+        within the alphabet, if the focus is missing or fits several sequences, or if an option is
+        unknown.
+
+    Notes
+    -----
+    "." and "-" are one sign, but a column of dots and lower-case letters alone is one of inserts,
+    unless one's own alphabet has the dot. A row is left out if it has a letter outside the alphabet
+    in a column that is kept; plmc leaves it out for those of other columns, too. In A2M files
+    without dots, rows are aligned after their lower-case letters are removed.
+
+    Formats: `A2M <https://compbio.soe.ucsc.edu/a2m-desc.html>`_, `Stockholm
+    <https://sonnhammer.sbc.su.se/Stockholm.html>`_ with one alignment a file.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import fastmf as mf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "x.a2m"
+    ...     _ = path.write_text(">one/1-3\nA.CG\n>two\nAu-G\n>three\nA.NG\n")
+    ...     alignment = mf.datasets.load_alignment(path, "rna")
+    >>> alignment.names, alignment.columns
+    (['one/1-3', 'two'], array([0, 2, 3]))
+    >>> alignment.X
+    array([[1, 2, 3],
+           [1, 0, 3]], dtype=int8)
+    """
+    _check_choice("gaps", gaps, ("state", "missing"))
+    _check_choice("inserts", inserts, ("drop", "keep"))
+    if not isinstance(focus, str | None):
+        raise TypeError(f"focus must be a str or None, got {type(focus).__name__}.")
+    if alphabet is not None:
+        alphabet = _checked_alphabet(alphabet)
+    text = _read(Path(path), max_bytes)
+    if alphabet is not None and "." in alphabet:
+        text = text._replace(letters=np.where(text.letters == ord("."), ord("-"), text.letters))
+    text, width = _aligned(text, inserts)
+    rows = text.letters.reshape(-1, width)
+    columns = _kept_columns(text, rows, focus, inserts)
+    if alphabet is None:
+        alphabet = _fitting_alphabet(rows, columns)
+    table, alphabet = _states(alphabet, gaps)
+    X, valid = _encoded(rows, columns, table)
+    if not valid.any():
+        raise ValueError(_why_no_row(text, rows, columns, table, alphabet))
+    names = [name for name, kept in zip(text.names, valid.tolist(), strict=True) if kept]
+    return Alignment(X, names, np.flatnonzero(valid), columns, alphabet)
+
+
+def is_alignment(path):
+    """Whether a file begins like an alignment; False for one that cannot be read."""
+    try:
+        with _open(Path(path)) as file:
+            begin = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
+    except (OSError, EOFError, zlib.error):
+        return False
+    return begin.startswith((b">", b"# STOCKHOLM"))
+
+
+# --- options and letters ------------------------------------------------------------------------
+
+
+def _check_choice(name, value, choices):
+    if value not in choices:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r:.60}.")
+
+
+def _checked_alphabet(alphabet):
+    """The letters of an alphabet, or of its name."""
+    if not isinstance(alphabet, str):
+        raise TypeError(f"alphabet must be a str or None, got {type(alphabet).__name__}.")
+    if alphabet.lower() in ALPHABETS:
+        return ALPHABETS[alphabet.lower()]
+    signs = set(alphabet)
+    wrong = (
+        len(signs) < max(2, len(alphabet)) or len(signs) > 127 or {"-", "."} <= signs
+        or any(not "!" <= sign <= "~" or sign == ">" or sign.islower() for sign in signs)
+    )  # fmt: skip
+    if wrong:
+        raise ValueError(
+            "alphabet must be 'protein', 'rna', 'dna' or at least two different upper-case letters "
+            f"or signs, without '>' and not with both '-' and '.', got {alphabet!r:.60}."
+        )
+    return alphabet
+
+
+def _states(alphabet, gaps):
+    """State of each byte, `_OUTSIDE` of the alphabet; and the letters of the states."""
+    gap = next((sign for sign in "-." if sign in alphabet), None)
+    letters = alphabet.replace(gap, "") if gaps == "missing" and gap else alphabet
+    table = np.full(256, _OUTSIDE, np.int8)
+    if gaps == "missing":
+        table[list(_GAPS)] = -1
+    for state, sign in enumerate(letters):
+        table[[ord(sign), ord(sign.lower())]] = state
+        if sign == gap:
+            table[list(_GAPS)] = state
+    return table, letters
+
+
+def _fitting_alphabet(rows, columns):
+    """The smallest alphabet that holds at least 95% of the rows that the best one holds."""
+    held = {}
+    for name in ("rna", "dna", "protein"):
+        table = _states(ALPHABETS[name], "state")[0]
+        held[name] = _encoded(rows, columns, table)[1].sum()
+    most = max(held.values())
+    return ALPHABETS[next(name for name, n in held.items() if n >= 0.95 * most)]
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _open(path):
+    """The file, uncompressed: gzip is told from the first two bytes."""
+    with open(path, "rb") as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if compressed else open(path, "rb")
+
+
+def _read(path, max_bytes):
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file.")
+    try:
+        with _open(path) as file:
+            names, letters, lengths = _sequences(_Lines(file, max_bytes))
+    # What gzip and zlib say of damaged files, and what the parsers below do.
+    except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as an alignment: {error!s:.300}") from error
+    if not names:
+        raise ValueError(f"{path} holds no sequences.")
+    return _Text(path, names, np.frombuffer(letters, np.uint8), np.array(lengths))
+
+
+class _Lines:
+    """Lines of a file, long ones in pieces, which count what is read against the limit."""
+
+    def __init__(self, file, max_bytes):
+        self.file, self.max_bytes = file, max_bytes
+        self.n_bytes, self.number, self.ended = 0, 0, True
+
+    def __iter__(self):
+        """Yield (whether a line begins, the piece without spaces at its ends)."""
+        while piece := self.file.readline(_PIECE_BYTES):
+            self.count(max(len(piece), _LINE_BYTES))
+            begins, self.ended = self.ended, piece.endswith(b"\n")
+            self.number += begins
+            if self.number == 1 and begins:
+                piece = piece.removeprefix(b"\xef\xbb\xbf")
+            yield begins, piece.strip()
+
+    def count(self, n_bytes):
+        self.n_bytes += n_bytes
+        if self.n_bytes > self.max_bytes:
+            raise ValueError(
+                f"it is larger than max_bytes={self.max_bytes}; pass a larger one if there is "
+                "memory for three times as much."
+            )
+
+    def whole(self):
+        """Raise if the piece is not a whole line."""
+        if not self.ended and self.file.peek(1):
+            raise ValueError(f"line {self.number} is longer than {_PIECE_BYTES} bytes.")
+
+    def letters(self, piece):
+        """The letters of a piece of a sequence."""
+        if strange := piece.translate(None, _TEXT):
+            raise ValueError(
+                f"line {self.number} holds the byte 0x{strange[0]:02x}, which is no letter; it is "
+                "damaged or of another format."
+            )
+        return piece.translate(None, _SPACES)
+
+
+def _sequences(lines):
+    """Titles' first words, all letters one after the other, and lengths, of either format."""
+    for begins, piece in lines:
+        if not piece:
+            continue
+        if piece.startswith(b"# STOCKHOLM"):
+            return _stockholm(lines)
+        if begins and piece.startswith(b">"):
+            return _fasta(lines, piece)
+        raise ValueError("it begins neither with '>' (FASTA, A2M) nor with '# STOCKHOLM'.")
+    raise ValueError("it is empty.")
+
+
+def _name(words):
+    return words.split(None, 1)[0].decode("utf-8", "replace") if words.split() else ""
+
+
+def _fasta(lines, first):
+    lines.whole()
+    lines.count(_ROW_BYTES)
+    names, letters, ends = [_name(first[1:])], bytearray(), []
+    for begins, piece in lines:
+        if begins and piece.startswith(b">"):
+            lines.whole()
+            lines.count(_ROW_BYTES)
+            names.append(_name(piece[1:]))
+            ends.append(len(letters))
+        else:
+            letters += lines.letters(piece)
+    ends.append(len(letters))
+    return names, letters, np.diff(ends, prepend=0)
+
+
+def _stockholm(lines):
+    """Sequences of a Stockholm file, whose blocks may each hold a part of every sequence."""
+    sequences: dict[bytes, bytearray] = {}
+    block: set[bytes] = set()
+    closed = False
+    for _, piece in lines:
+        if closed and piece:
+            raise ValueError("it holds more than one alignment; split it at the lines '//'.")
+        if not piece:
+            block.clear()
+        closed = closed or piece == b"//"
+        if not piece or piece.startswith(b"#") or closed:
+            continue
+        lines.whole()
+        name, *letters = piece.split(None, 1)
+        if not letters or name in block:
+            what = "holds no letters" if not letters else "repeats a name of its block"
+            raise ValueError(f"line {lines.number}, {name[:60]!r}, {what}.")
+        if name not in sequences:
+            lines.count(_ROW_BYTES)
+        block.add(name)
+        sequences.setdefault(name, bytearray()).extend(lines.letters(letters[0]))
+    if not closed:
+        raise ValueError("it ends without the line '//': it is truncated.")
+    lengths = [len(letters) for letters in sequences.values()]
+    return [_name(name) for name in sequences], bytearray().join(sequences.values()), lengths
+
+
+# --- rows and columns ---------------------------------------------------------------------------
+
+
+def _is_lower(letters):
+    return (letters >= ord("a")) & (letters <= ord("z"))
+
+
+def _is_insert(letters):
+    return _is_lower(letters) | (letters == ord("."))
+
+
+def _aligned(text, inserts):
+    """The text with rows of one length, and that length; A2M without dots loses its inserts."""
+    # Of an empty row reduceat would return the first entry of the next one.
+    if inserts == "drop" and text.lengths.min() > 0 and _lacks_dots(text):
+        matches = ~_is_insert(text.letters)
+        lengths = np.add.reduceat(matches, np.cumsum(text.lengths) - text.lengths, dtype=np.int64)
+        if (lengths == lengths[0]).all() and lengths[0] > 0:
+            text = text._replace(letters=text.letters[matches], lengths=lengths)
+    width = int(text.lengths[0])
+    other = np.flatnonzero(text.lengths != width)
+    if len(other):
+        k = other[0]
+        raise ValueError(
+            f"{text.path} is no alignment: sequence {k + 1} ({text.names[k]:.60}) has "
+            f"{text.lengths[k]} columns, the first one {width}; align them first."
+        )
+    if width == 0:
+        raise ValueError(f"{text.path} has titles, but no letters.")
+    return text, width
+
+
+def _lacks_dots(text):
+    """Whether inserts are not padded: rows differ in length, or columns mix both cases."""
+    width = text.lengths[0]
+    if (text.lengths != width).any():
+        return True
+    if (text.letters == ord(".")).any():
+        return False
+    inserts = sum(_is_insert(block).sum(axis=0) for block in _blocks(text.letters, width))
+    return bool(((inserts > 0) & (inserts < len(text.lengths))).any())
+
+
+def _kept_columns(text, rows, focus, inserts):
+    """Columns to keep: of the letters of the focus, or all but insert columns."""
+    if focus is None and inserts == "keep":
+        return np.arange(rows.shape[1])
+    keep = np.zeros(rows.shape[1], bool)
+    if focus is None:
+        for block in _blocks(rows, rows.shape[1]):
+            keep |= ~_is_insert(block).all(axis=0)
+        what = "all its letters are lower-case, which marks inserts; pass inserts='keep'"
+    else:
+        letters = rows[_focus_row(text, focus)]
+        keep = ~np.isin(letters, list(_GAPS))
+        if inserts == "drop":
+            keep &= ~_is_lower(letters)
+        what = f"the focus {focus!r:.60} has no upper-case letters"
+    if not keep.any():
+        raise ValueError(f"{text.path}: no column is left, as {what}.")
+    return np.flatnonzero(keep)
+
+
+def _focus_row(text, focus):
+    """The row whose name is the focus, is it up to a slash, or begins with it."""
+    rules = (
+        lambda name: name == focus,
+        lambda name: name.partition("/")[0] == focus,
+        lambda name: name.startswith(focus),
+    )
+    found = next(
+        (f for rule in rules if (f := [k for k, name in enumerate(text.names) if rule(name)])), []
+    )
+    if not focus or not found:
+        raise ValueError(f"{text.path}: no sequence's title begins with focus={focus!r:.60}.")
+    if len({text.names[k] for k in found}) > 1:
+        several = ", ".join(text.names[k] for k in found[:3])
+        raise ValueError(
+            f"{text.path}: focus={focus!r:.60} fits {len(found)} sequences ({several:.120}, ...); "
+            "give the whole title of one."
+        )
+    return found[0]
+
+
+def _blocks(letters, width):
+    """Blocks of rows, which keep temporary arrays small."""
+    rows = letters.reshape(-1, width)
+    step = max(1, _BLOCK_BYTES // width)
+    return (rows[k : k + step] for k in range(0, len(rows), step))
+
+
+def _encoded(rows, columns, table):
+    """States of the rows within the alphabet, and which rows these are."""
+    kept, valid = [], []
+    for block in _blocks(rows, rows.shape[1]):
+        states = table[block[:, columns]]
+        valid.append((states != _OUTSIDE).all(axis=1))
+        kept.append(states[valid[-1]])
+    return np.concatenate(kept), np.concatenate(valid)
+
+
+def _why_no_row(text, rows, columns, table, alphabet):
+    letters = rows[:1000][:, columns]
+    strange = Counter(letters[table[letters] == _OUTSIDE].tolist()).most_common(5)
+    found = " ".join(chr(letter) for letter, _ in strange)
+    return (
+        f"{text.path}: no sequence is within the alphabet {alphabet}; letters outside it are "
+        f"{found}. Pass another alphabet."
+    )

@@ -1,0 +1,344 @@
+import gzip
+import os
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastmf.datasets import load_alignment
+from fastmf.datasets.alignments import ALPHABETS, is_alignment
+
+A2M = """>focus/3-7 a title
+AC-g.DE
+>second/1-6
+acWgh-E
+>third
+ACXg.DE
+>fourth
+A-
+Dk.ax
+"""
+STOCKHOLM = """# STOCKHOLM 1.0
+#=GF ID   Test
+
+one/1-4   ACg.
+two       -WgD
+#=GC RF   xx.x
+
+one/1-4   DE
+two       .E
+//
+"""
+
+
+def write(folder, text, name="x"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def letters(alignment):
+    return ["".join(alignment.alphabet[k] if k >= 0 else "?" for k in row) for row in alignment.X]
+
+
+def load(folder, text, *arguments, **options):
+    return load_alignment(write(folder, text), *arguments, **options)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a2m(tmp_path, compress, newline):
+    text = A2M.replace("\n", newline).encode()
+    found = load(tmp_path, gzip.compress(text) if compress else text)
+    assert letters(found) == ["AC-DE", "ACW-E"]
+    assert found.names == ["focus/3-7", "second/1-6"]
+    assert found.alphabet == "-ACDEFGHIKLMNPQRSTVWY"
+    np.testing.assert_array_equal(found.rows, [0, 1])
+    np.testing.assert_array_equal(found.columns, [0, 1, 2, 5, 6])
+    assert found.X.dtype == np.int8
+
+
+def test_inserts_can_be_kept(tmp_path):
+    found = load(tmp_path, A2M, inserts="keep")
+    assert letters(found) == ["AC-G-DE", "ACWGH-E"]
+
+
+@pytest.mark.parametrize("focus", ["focus", "focus/3-7", "foc"])
+def test_columns_of_a_focus(tmp_path, focus):
+    found = load(tmp_path, A2M, focus=focus)
+    np.testing.assert_array_equal(found.columns, [0, 1, 5, 6])
+    assert letters(found) == ["ACDE", "AC-E", "ACDE"]  # X of the third is in another column
+    np.testing.assert_array_equal(found.rows, [0, 1, 2])
+    kept = load(tmp_path, A2M, focus=focus, inserts="keep")
+    np.testing.assert_array_equal(kept.columns, [0, 1, 3, 5, 6])
+
+
+def test_gaps_as_missing_data(tmp_path):
+    found = load(tmp_path, A2M, gaps="missing")
+    assert letters(found) == ["AC?DE", "ACW?E"] and found.alphabet == "ACDEFGHIKLMNPQRSTVWY"
+    assert found.X.min() == -1
+    own = load(tmp_path, ">a\n*_\n>b\n.^\n", "_*^", gaps="missing")
+    np.testing.assert_array_equal(own.X, [[1, 0], [-1, 2]])
+    assert own.alphabet == "_*^"
+
+
+def test_a2m_without_dots(tmp_path):
+    dotted = load(tmp_path, ">a\nAcC.-D\n>b\nA.CwWD\n")
+    bare = load(tmp_path, ">a\nAcC-D\n>b\nACwWD\n")
+    ragged = load(tmp_path, ">a\nAcaaC-D\n>b\nACwWD\n")
+    for found in (dotted, bare, ragged):
+        assert letters(found)[:1] == ["AC-D"]
+    assert letters(ragged) == ["AC-D", "ACWD"]
+    np.testing.assert_array_equal(ragged.columns, [0, 1, 2, 3])
+
+
+def test_stockholm_in_blocks(tmp_path):
+    found = load(tmp_path, STOCKHOLM)
+    assert letters(found) == ["AC-DE", "-WD-E"]
+    assert found.names == ["one/1-4", "two"]
+    np.testing.assert_array_equal(found.columns, [0, 1, 3, 4, 5])
+    assert letters(load(tmp_path, gzip.compress(STOCKHOLM.encode()))) == letters(found)
+
+
+def test_alphabets(tmp_path):
+    assert letters(load(tmp_path, ">a\nAC.GU\n>b\nACCGU\n>c\nACTGU\n", "RNA")) == ["AC-GU", "ACCGU"]
+    assert load(tmp_path, ">a\nAC.GT\n", ".ACGT").X.tolist() == [[1, 2, 0, 3, 4]]
+    assert load(tmp_path, ">a\nGATTACA\n", "CATG").X.tolist() == [[3, 1, 2, 2, 1, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    "sequences, alphabet",
+    [("ACGU", "rna"), ("ACGT", "dna"), ("ACGA", "rna"), ("MKVL", "protein"), ("--AC", "rna")],
+)
+def test_the_alphabet_that_fits(tmp_path, sequences, alphabet):
+    found = load(tmp_path, f">a\n{sequences}\n>b\n{sequences[::-1]}\n", None)
+    assert found.alphabet == ALPHABETS[alphabet]
+
+
+def test_a_few_odd_letters_do_not_change_the_alphabet(tmp_path):
+    rows = ">a\nACGU\n" * 40 + ">b\nACGN\n"  # N is an amino acid, too
+    assert load(tmp_path, rows, None).alphabet == ALPHABETS["rna"]
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        (b"", "it is empty"),
+        (b"\n\n  \n", "it is empty"),
+        (b"ACDE\nACDE\n", "begins neither with '>'"),
+        (b"\xff\xfe>\x00a\x00", "begins neither with '>'"),
+        (b">a\n>b\n", "titles, but no letters"),
+        (b">a", "titles, but no letters"),
+        (b">a\nACD\n>b\nACDE\n", r"sequence 2 \(b\) has 4 columns, the first one 3"),
+        (b">a\nACD\n>b\n", r"sequence 2 \(b\) has 0 columns"),
+        (b">a\nAC\x00DE\n", "line 2 holds the byte 0x00"),
+        (b">a\nAC\xc3\xa9DE\n", "line 2 holds the byte 0xc3"),
+        (b">a\nBJZ\n>b\nXXX\n", "letters outside it are X B J Z"),
+        (b">a\nacde\n", "pass inserts='keep'"),
+        (b">" + b"a" * 2**20 + b"\nACD\n", "line 1 is longer"),
+        (b"# STOCKHOLM 1.0\n//\n", "holds no sequences"),
+        (b"# STOCKHOLM 1.0\na ACD\n", "without the line '//'"),
+        (b"# STOCKHOLM 1.0\na ACD\na ACD\n//\n", "repeats a name"),
+        (b"# STOCKHOLM 1.0\na\n//\n", "holds no letters"),
+        (b"# STOCKHOLM 1.0\na ACD\nb AC\n//\n", "sequence 2"),
+        (b"# STOCKHOLM 1.0\na ACD\n//\n# STOCKHOLM 1.0\n", "more than one alignment"),
+        (b"# STOCKHOLM 1.0\na " + b"A" * 2**21 + b"\n//\n", "line 2 is longer"),
+        (gzip.compress(A2M.encode(), mtime=0)[:-9], "cannot be read"),
+        (gzip.compress(A2M.encode(), mtime=0)[:9], "cannot be read"),
+        (b"\x1f\x8b" + b"x" * 40, "cannot be read"),
+        (gzip.compress(A2M.encode(), mtime=0)[:20] + b"\0" * 40, "cannot be read"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
+)
+def test_a_damaged_file_is_one_line_with_its_name(tmp_path, text, says):
+    path = write(tmp_path, text)
+    with pytest.raises(ValueError, match=says) as caught:
+        load_alignment(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options, error, says",
+    [
+        ({"gaps": "none"}, ValueError, "gaps must be 'state' or 'missing'"),
+        ({"inserts": "none"}, ValueError, "inserts must be 'drop' or 'keep'"),
+        ({"alphabet": "AAC"}, ValueError, "at least two different"),
+        ({"alphabet": "A"}, ValueError, "at least two different"),
+        ({"alphabet": "Protein?"}, ValueError, "upper-case"),
+        ({"alphabet": "A>"}, ValueError, "without '>'"),
+        ({"alphabet": "A-."}, ValueError, "not with both"),
+        ({"alphabet": 4}, TypeError, "alphabet must be a str"),
+        ({"focus": 4}, TypeError, "focus must be a str"),
+        ({"focus": ""}, ValueError, "no sequence's title begins"),
+        ({"focus": "nobody"}, ValueError, "no sequence's title begins with focus='nobody'"),
+        ({"focus": "f"}, ValueError, r"fits 2 sequences \(focus/3-7, fourth"),
+        ({"max_bytes": 50}, ValueError, "larger than max_bytes=50"),
+        ({"max_bytes": 300}, ValueError, "larger than max_bytes=300"),  # 4 rows count 100 each
+    ],
+)
+def test_options(tmp_path, options, error, says):
+    with pytest.raises(error, match=says):
+        load(tmp_path, A2M, **options)
+
+
+def test_a_focus_without_upper_case(tmp_path):
+    with pytest.raises(ValueError, match="no column is left, as the focus 'b' has no upper-case"):
+        load(tmp_path, ">a\nACD\n>b\nac-\n", focus="b")
+
+
+def test_a_missing_file_and_a_folder(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        load_alignment(tmp_path / "x")
+    with pytest.raises(ValueError, match="is a folder"):
+        load_alignment(tmp_path)
+
+
+@pytest.mark.parametrize("unit", [b"A", b"\0", b"A\n", b"A\n>\n", b">\nA\n", b" ", b"\n"])
+def test_a_gzip_bomb_needs_no_more_memory_than_allowed(tmp_path, unit):
+    """64 MiB in a file of some 100 KiB, of which 4 may be read."""
+    path = tmp_path / "bomb.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(b">a\n")
+        for _ in range(64):
+            file.write(unit * (2**20 // len(unit)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"max_bytes=4194304|which is no letter"):
+            load_alignment(path, max_bytes=2**22)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_is_a_few_times_the_text(tmp_path):
+    rows = np.random.default_rng(0).choice(list(b"-ACDEFGHIKLMNPQRSTVWYac."), (2000, 2000))
+    path = write(tmp_path, b"".join(b">x\n%s\n" % row.astype(np.uint8).tobytes() for row in rows))
+    tracemalloc.start()
+    try:
+        assert load_alignment(path).X.shape == (2000, 2000)
+        assert tracemalloc.get_traced_memory()[1] < 4 * path.stat().st_size + 2**22
+    finally:
+        tracemalloc.stop()
+
+
+def test_lines_in_pieces_are_one_sequence(tmp_path, monkeypatch):
+    whole = load(tmp_path, A2M)
+    monkeypatch.setattr("fastmf.datasets.alignments._PIECE_BYTES", 20)
+    monkeypatch.setattr("fastmf.datasets.alignments._BLOCK_BYTES", 1)
+    long = A2M.replace("\nAC-g.DE", "\n" + "ACD" * 50 + "A" * 7)
+    for line in ("acWgh-E", "ACXg.DE", "A-\nDk.ax"):
+        long = long.replace(f"\n{line}", "\n" + "ACD" * 50 + "A" * 7)
+    found = load(tmp_path, long)
+    assert letters(found) == ["ACD" * 50 + "A" * 7] * 4
+    assert letters(load(tmp_path, A2M)) == letters(whole)
+
+
+sequence = st.text("ACDEXacdx-.", min_size=1, max_size=6)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(sequence, min_size=1, max_size=5), st.sampled_from(["drop", "keep"]))
+def test_against_a_reader_letter_by_letter(tmp_path_factory, sequences, inserts):
+    path = write(
+        tmp_path_factory.getbasetemp(), "".join(f">{k}\n{s}\n" for k, s in enumerate(sequences))
+    )
+    rows = sequences
+    ragged = len(set(map(len, rows))) > 1
+    mixed = not ragged and any(
+        0 < sum(map(str.islower, c)) < len(c) for c in zip(*rows, strict=True)
+    )
+    if inserts == "drop" and (ragged or (mixed and "." not in "".join(rows))):
+        bare = ["".join(c for c in s if not (c.islower() or c == ".")) for s in rows]
+        rows = bare if ragged or (len(set(map(len, bare))) == 1 and bare[0]) else rows
+    aligned = len(set(map(len, rows))) == 1 and rows[0]
+    columns = range(len(rows[0])) if aligned else ()
+    if inserts == "drop":
+        columns = [i for i in columns if not all(s[i].islower() or s[i] == "." for s in rows)]
+    states = ["".join(s[i].upper().replace(".", "-") for i in columns) for s in rows]
+    kept = [k for k, s in enumerate(states) if "X" not in s]
+    if not aligned or not columns or not kept:
+        with pytest.raises(ValueError):
+            load_alignment(path, inserts=inserts)
+        return
+    found = load_alignment(path, inserts=inserts)
+    assert letters(found) == [states[k] for k in kept]
+    assert found.rows.tolist() == kept and found.columns.tolist() == list(columns)
+
+
+alignment_bytes = st.lists(
+    st.sampled_from([
+        b">", b"a", b"\n", b"# STOCKHOLM 1.0\n", b"//", b" ", b"ACD", b"acd", b"-", b".", b"\r",
+        b"\x1f\x8b", b"\xff", b"\0", b">x\n", b"x AC\n", b"#=GC x\n", b"\xef\xbb\xbf",
+    ])
+).map(b"".join)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    alignment_bytes | st.binary(max_size=200),
+    st.sampled_from(["protein", "rna", None, "_*^"]),
+    st.sampled_from([None, "x", "a"]),
+    st.booleans(),
+)
+def test_any_bytes_are_an_alignment_or_an_error_of_one_line(
+    tmp_path_factory, content, alphabet, focus, compress
+):
+    if compress:
+        content = gzip.compress(content)
+    path = write(tmp_path_factory.getbasetemp(), content)
+    try:
+        found = load_alignment(path, alphabet, focus)
+    except ValueError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+    else:
+        assert found.X.shape == (len(found.rows), len(found.columns)) and found.X.size
+        assert 0 <= found.X.min() and found.X.max() < len(found.alphabet)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 200), st.integers(0, 255))
+def test_a_changed_byte_of_a_compressed_file(tmp_path_factory, place, byte):
+    content = bytearray(gzip.compress(A2M.encode(), mtime=0))
+    content[place % len(content)] = byte
+    path = write(tmp_path_factory.getbasetemp(), bytes(content))
+    try:
+        found = load_alignment(path)
+    except ValueError as error:
+        assert "\n" not in str(error)
+    else:
+        assert letters(found) == ["AC-DE", "ACW-E"]  # of the header, or the byte it was
+
+
+def test_what_begins_like_an_alignment(tmp_path):
+    for text in (A2M, STOCKHOLM, "\n" + A2M, "\ufeff" + A2M):
+        assert is_alignment(write(tmp_path, text))
+        assert is_alignment(write(tmp_path, gzip.compress(text.encode())))
+    for text in (b"", b"PK\3\4", b"1,2\n", b"\x1f\x8bxx", gzip.compress(b"PK")):
+        assert not is_alignment(write(tmp_path, text))
+    assert not is_alignment(tmp_path / "nowhere")
+
+
+FAMILIES = [
+    ("DHFR.a2m", {"focus": "DYR_ECOLI"}, (3616, 159)),
+    ("PF00014.fasta", {}, (4909, 53)),
+    ("RF00162.fasta", {"alphabet": ".ACGU"}, (4757, 107)),
+    ("RF00379.fasta", {"alphabet": "rna"}, (3827, 136)),
+    ("MSA_RF00167.fa", {"alphabet": "rna"}, (2702, 102)),
+    ("potts3.a2m", {"alphabet": "_*^"}, (500, 60)),
+]
+
+
+@pytest.mark.skipif("FASTMF_DATA" not in os.environ, reason="needs FASTMF_DATA")
+@pytest.mark.parametrize("name, options, shape", FAMILIES, ids=lambda v: v if v is str else None)
+def test_families_have_the_rows_that_their_sources_say(name, options, shape):
+    path = Path(os.environ["FASTMF_DATA"]) / "sequences" / name
+    if not path.exists():
+        pytest.skip(f"FASTMF_DATA has no {name}")
+    found = load_alignment(path, **options)
+    assert found.X.shape == shape
+    if name == "DHFR.a2m":  # plmc's weights are 0 for the rows that it leaves out
+        weights = np.loadtxt(path.with_name("DHFR_weights_raw.txt"))
+        np.testing.assert_array_equal(found.rows, np.flatnonzero(weights))
