@@ -1,4 +1,4 @@
-"""Data sets, alignments of sequences, and files of arrays."""
+"""Data sets, alignments of sequences, and files of arrays and of Potts models."""
 
 from fastmf.datasets.alignments import Alignment, load_alignment
 from fastmf.datasets.files import read_array
@@ -9,14 +9,28 @@ from fastmf.datasets.images import (
     load_digits,
     load_mnist,
 )
+from fastmf.datasets.potts_files import (
+    PlmcParameters,
+    PottsParameters,
+    read_adabmdca,
+    read_plmc,
+    write_adabmdca,
+    write_plmc,
+)
 
 __all__ = [
     "Alignment",
     "Images",
+    "PlmcParameters",
+    "PottsParameters",
     "load_alignment",
     "load_caltech_silhouettes",
     "load_cbcl_faces",
     "load_digits",
     "load_mnist",
+    "read_adabmdca",
     "read_array",
+    "read_plmc",
+    "write_adabmdca",
+    "write_plmc",
 ]

@@ -30,7 +30,7 @@ ARROWS = {
     "distributed": ("learning",),
     "estimators": ("learning",),
     "reference": ("priors", "special", "_outcomes", "_numba"),
-    "datasets": (),
+    "datasets": ("models",),
     "evaluation": ("learning",),
     "plotting": ("learning",),
     "cli": ("estimators", "evaluation", "datasets", "plotting"),

@@ -1,0 +1,466 @@
+"""Parameters of Potts models in the files of plmc (binary) and of adabmDCA (text)."""
+
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.datasets.alignments import ALPHABETS
+from fastmf.models._io import replacing
+
+_MAX_LINE_BYTES = 200
+_BLOCK_BYTES = 2**20
+
+
+class PottsParameters(NamedTuple):
+    """Couplings and fields of a Potts model; the exponent is the sum of those of a sequence.
+
+    Parameters
+    ----------
+    couplings : array of shape (n_columns, n_states, n_columns, n_states)
+        Symmetric, diagonal blocks zero.
+    field : array of shape (n_columns, n_states)
+    alphabet : str
+        Letters of the states.
+    """
+
+    couplings: np.ndarray
+    field: np.ndarray
+    alphabet: str
+
+
+class PlmcParameters(NamedTuple):
+    """What a parameter file of plmc holds.
+
+    Parameters
+    ----------
+    couplings, field, alphabet
+        As in `PottsParameters`.
+    frequencies : array of shape (n_columns, n_states)
+        Weighted frequencies of the states of each column.
+    pair_frequencies : array of shape (n_columns, n_states, n_columns, n_states)
+        Those of pairs of columns; diagonal blocks, which are not stored, zero.
+    target : str of length n_columns
+        The focus sequence; without one, the first letter of plmc's alphabet, repeated.
+    positions : int array of shape (n_columns,)
+        Number of each column, in the focus sequence if there is one.
+    n_neighbours : array of shape (n_rows + n_skipped,)
+        For each sequence of the alignment the inverse of its weight; 0 for those left out.
+    n_rows, n_skipped : int
+        Sequences used and left out; the first None on writing: those with neighbours.
+    n_iter : int
+        Largest number of iterations.
+    theta, lambda_field, lambda_couplings, lambda_group, n_effective : float
+        Options -t, -lh, -le and -lg, and the sum of the weights.
+    """
+
+    couplings: np.ndarray
+    field: np.ndarray
+    alphabet: str
+    frequencies: np.ndarray
+    pair_frequencies: np.ndarray
+    target: str
+    positions: np.ndarray
+    n_neighbours: np.ndarray
+    n_rows: int
+    n_skipped: int
+    n_iter: int
+    theta: float
+    lambda_field: float
+    lambda_couplings: float
+    lambda_group: float
+    n_effective: float
+
+
+# --- plmc ---------------------------------------------------------------------------------------
+
+_NUMBERS = ("theta", "lambda_field", "lambda_couplings", "lambda_group", "n_effective")
+
+
+def read_plmc(path, *, max_bytes=2**33):
+    """Parameters of a Potts model from a binary file of plmc (its option -o).
+
+    Parameters
+    ----------
+    path : str or path
+    max_bytes : int, default 2**33
+        Largest memory that couplings and pair frequencies may take.
+
+    Returns
+    -------
+    parameters : PlmcParameters
+        Arrays in the file's type, which is float32 unless its size says float64.
+
+    Raises
+    ------
+    ValueError
+        If the file is of another kind, truncated or damaged, or too large.
+
+    Notes
+    -----
+    Little-endian: the sizes, options, alphabet, weights, target, positions, frequencies, fields,
+    then frequencies and couplings of the pairs i < j; T. A. Hopf et al., Nature Biotechnology 35
+    (2017) 128-135.
+    """
+    path = Path(path)
+    with open(path, "rb") as file:
+        sizes = np.fromfile(file, "<i4", 5)
+        try:
+            dtype = _plmc_dtype(path.stat().st_size, sizes)
+            _check_memory(2 * np.prod(sizes[:2], dtype=float) ** 2 * dtype.itemsize, max_bytes)
+        except ValueError as error:
+            raise ValueError(f"{path}: these are no parameters of plmc: {error}") from error
+        L, q, n_rows, n_skipped, n_iter = sizes.tolist()
+        numbers = np.fromfile(file, dtype, 5).tolist()
+        alphabet = _plmc_text(path, file.read(q))
+        n_neighbours = np.fromfile(file, dtype, n_rows + n_skipped)
+        target = _plmc_text(path, file.read(L))
+        positions = np.fromfile(file, "<i4", L)
+        frequencies, field = (np.fromfile(file, dtype, L * q).reshape(L, q) for _ in range(2))
+        pair_frequencies, couplings = (_read_pairs(file, dtype, L, q) for _ in range(2))
+    if not all(np.isfinite(x).all() for x in (field, couplings, frequencies, pair_frequencies)):
+        raise ValueError(f"{path} is damaged: it holds NaN or infinity.")
+    return PlmcParameters(
+        couplings, field, alphabet, frequencies, pair_frequencies, target, positions, n_neighbours,
+        n_rows, n_skipped, n_iter, *numbers,
+    )  # fmt: skip
+
+
+def write_plmc(path, couplings, field, alphabet="protein", **more):
+    """Write parameters of a Potts model as plmc's binary file.
+
+    Parameters
+    ----------
+    path : str or path
+    couplings : array of shape (n_columns, n_states, n_columns, n_states)
+        Symmetric, diagonal blocks zero.
+    field : array of shape (n_columns, n_states)
+    alphabet : {"protein", "rna", "dna"} or str, default "protein"
+        Letters of the states.
+    **more
+        What else the file holds: fields of `PlmcParameters`. By default frequencies, weights and
+        numbers are 0, and positions 1, 2, ...
+
+    Raises
+    ------
+    ValueError
+        If an array does not have its shape, is not finite, or couplings are not symmetric.
+    TypeError
+        For an unknown keyword.
+
+    Notes
+    -----
+    Numbers are written as float32, plmc's own type. ``write_plmc(path, **parameters._asdict())``
+    writes what `read_plmc` returned.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import fastmf as mf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     mf.datasets.write_plmc(f"{folder}/x", np.zeros((2, 5, 2, 5)), np.ones((2, 5)), "rna")
+    ...     parameters = mf.datasets.read_plmc(f"{folder}/x")
+    >>> parameters.couplings.shape, parameters.alphabet, parameters.positions
+    ((2, 5, 2, 5), '-ACGU', array([1, 2], dtype=int32))
+    """
+    couplings, field, alphabet = _checked_parameters(couplings, field, alphabet)
+    L, q = field.shape
+    more = _plmc_more(more, L, q, alphabet)
+    sizes = [L, q, more["n_rows"], more["n_skipped"], more["n_iter"]]
+    with replacing(path) as file:
+        file.write(np.array(sizes, "<i4").tobytes())
+        file.write(np.array([more[name] for name in _NUMBERS], "<f4").tobytes())
+        file.write(alphabet.encode("ascii"))
+        file.write(more["n_neighbours"].astype("<f4").tobytes())
+        file.write(more["target"].encode("ascii"))
+        file.write(more["positions"].astype("<i4").tobytes())
+        for array in (more["frequencies"], field):
+            file.write(array.astype("<f4").tobytes())
+        for array in (more["pair_frequencies"], couplings):
+            # Row by row of pairs: all of them at once would double the memory.
+            for i in range(L - 1):
+                pairs = array[i, :, i + 1 :].transpose(1, 0, 2)
+                file.write(pairs.astype("<f4").tobytes())
+
+
+def _plmc_dtype(size, sizes):
+    """The type of the numbers: the one with which the file has its size."""
+    told = sizes.tolist()
+    if len(told) < 5 or min(told[:2]) < 1 or told[1] > 127 or min(told[2:4]) < 0:
+        raise ValueError(f"it begins with the sizes {told}.")
+    L, q, n_rows, n_skipped, _ = told
+    n_bytes = 20 + q + 5 * L
+    n_numbers = 5 + n_rows + n_skipped + 2 * L * q + L * (L - 1) * q * q
+    for dtype in ("<f4", "<f8"):
+        if size == n_bytes + n_numbers * np.dtype(dtype).itemsize:
+            return np.dtype(dtype)
+    raise ValueError(
+        f"{L} columns of {q} states and {n_rows + n_skipped} sequences need "
+        f"{n_bytes + 4 * n_numbers} bytes, it has {size}; it may be truncated."
+    )
+
+
+def _plmc_text(path, letters):
+    if not all(33 <= letter < 127 for letter in letters):
+        raise ValueError(f"{path} is damaged: its alphabet or target is no text.")
+    return letters.decode("ascii")
+
+
+def _read_pairs(file, dtype, L, q):
+    array = np.zeros((L, q, L, q), dtype)
+    for i in range(L - 1):
+        pairs = np.fromfile(file, dtype, (L - 1 - i) * q * q).reshape(-1, q, q)
+        array[i, :, i + 1 :] = pairs.transpose(1, 0, 2)
+        array[i + 1 :, :, i] = pairs.transpose(0, 2, 1)
+    return array
+
+
+def _plmc_more(more, L, q, alphabet):
+    """What a file of plmc holds beside the model, from what the caller gave."""
+    names = tuple(PlmcParameters.__annotations__)[3:]
+    if unknown := set(more) - set(names):
+        raise TypeError(f"write_plmc has no argument {sorted(unknown)}; expected {names}.")
+    neighbours = np.asarray(more.get("n_neighbours", ()), np.float64)
+    defaults = {
+        "frequencies": np.zeros((L, q)),
+        "pair_frequencies": np.zeros((L, q, L, q)),
+        "target": alphabet[0] * L,
+        "positions": np.arange(1, L + 1),
+        "n_neighbours": neighbours,
+        "n_rows": np.count_nonzero(neighbours),
+        "n_skipped": np.count_nonzero(neighbours == 0),
+    }
+    more = dict.fromkeys(names, 0) | defaults | more | {"n_neighbours": neighbours}
+    shapes = {"frequencies": (L, q), "pair_frequencies": (L, q, L, q), "positions": (L,)}
+    shapes["n_neighbours"] = (more["n_rows"] + more["n_skipped"],)
+    for name, shape in shapes.items():
+        more[name] = np.asarray(more[name])
+        if more[name].shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {more[name].shape}.")
+    if len(more["target"]) != L or not more["target"].isascii():
+        raise ValueError(f"target must have {L} letters, got {more['target']!r:.60}.")
+    return more
+
+
+# --- adabmDCA -----------------------------------------------------------------------------------
+
+
+def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33):
+    """Parameters of a Potts model from a text file of adabmDCA.
+
+    Parameters
+    ----------
+    path : str or path
+        Lines ``J i j a b value`` and ``h i a value``, columns from 0; states are letters or, in
+        older files, numbers from 0.
+    alphabet : {"protein", "rna", "dna"} or str, default "protein"
+        Letters of the states, which the file does not hold.
+    dtype : float32 or float64, default float64
+        Type of the arrays.
+    max_bytes : int, default 2**33
+        Largest memory that the couplings may take.
+
+    Returns
+    -------
+    parameters : PottsParameters
+        Couplings that the file lacks are 0, as adabmDCA takes those of sparse models.
+
+    Raises
+    ------
+    ValueError
+        If the file is of another kind or damaged, if a field is missing, a value given twice, or
+        a letter is not in the alphabet, or if the couplings would be too large.
+
+    Notes
+    -----
+    A. P. Muntoni, A. Pagnani, M. Weigt, F. Zamponi, BMC Bioinformatics 22 (2021) 528.
+    """
+    alphabet = _letters(alphabet)
+    path, q = Path(path), len(alphabet)
+    try:
+        lines = _read_lines(path, alphabet)
+        index, value = lines[b"h"]
+        L = len(value) // q
+        if len(value) == 0 or len(value) != L * q:
+            raise ValueError(f"it holds {len(value)} fields, not {q} for each column.")
+        field = _placed(index, value, (L, q), dtype)
+        _check_memory((L * q) ** 2 * np.dtype(dtype).itemsize, max_bytes)
+        index, value = lines[b"J"]
+        _turn_upwards(index)
+        couplings = _placed(index[:, [0, 2, 1, 3]], value, (L, q, L, q), dtype)
+    # OverflowError: a number of too many digits.
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{path}: these are no parameters of adabmDCA: {error!s:.200}") from error
+    for i in range(L):
+        # Only pairs i < j are in the file: the other half is still zero.
+        couplings[i + 1 :, :, i] = couplings[i, :, i + 1 :].transpose(1, 2, 0)
+    return PottsParameters(couplings, field, alphabet)
+
+
+def write_adabmdca(path, couplings, field, alphabet="protein"):
+    """Write parameters of a Potts model as adabmDCA's text file.
+
+    Parameters
+    ----------
+    path : str or path
+    couplings : array of shape (n_columns, n_states, n_columns, n_states)
+        Symmetric, diagonal blocks zero. Entries that are exactly 0 are not written.
+    field : array of shape (n_columns, n_states)
+    alphabet : {"protein", "rna", "dna"} or str, default "protein"
+        Letters of the states.
+
+    Raises
+    ------
+    ValueError
+        If an array does not have its shape, is not finite, or couplings are not symmetric.
+
+    Notes
+    -----
+    Numbers have the digits that give the same float when they are read again.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> import fastmf as mf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "x"
+    ...     mf.datasets.write_adabmdca(path, np.zeros((1, 2, 1, 2)), [[0.5, 1]], "AB")
+    ...     print(path.read_text(), end="")
+    h 0 A 0.5
+    h 0 B 1.0
+    """
+    couplings, field, alphabet = _checked_parameters(couplings, field, alphabet)
+    pairs = [f"{a} {b}" for a, b in product(alphabet, repeat=2)]
+
+    def line(begin, value):
+        # A float32 prints its own shortest digits, not those of the float64 nearest to it.
+        return f"{begin} {value!s}\n" if value else ""
+
+    with replacing(path) as file:
+        for i, j in zip(*np.triu_indices(len(field), 1), strict=True):
+            values = couplings[i, :, j].ravel()
+            text = (line(f"J {i} {j} {p}", v) for p, v in zip(pairs, values, strict=True))
+            file.write("".join(text).encode("ascii"))
+        for i, values in enumerate(field):
+            text = (f"h {i} {a} {v!s}\n" for a, v in zip(alphabet, values, strict=True))
+            file.write("".join(text).encode("ascii"))
+
+
+def _line_blocks(path):
+    """Lists of the lines of a file, of which none may be long."""
+    rest = b""
+    with open(path, "rb") as file:
+        while chunk := file.read(_BLOCK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(max((rest, *lines), key=len)) > _MAX_LINE_BYTES:
+                raise ValueError(f"it has a line of more than {_MAX_LINE_BYTES} bytes.")
+            yield lines
+    yield [rest]
+
+
+def _read_lines(path, alphabet):
+    """Of both kinds of lines: indices (n, 2 or 4) and values (n,)."""
+    n_words = {b"h": 4, b"J": 6}
+    found = {kind: ([np.empty((0, n - 2), int)], [np.empty(0)]) for kind, n in n_words.items()}
+    n_lines = 0
+    for lines in _line_blocks(path):
+        rows = [line.split() for line in lines]
+        for k, row in enumerate(rows, n_lines + 1):
+            if row and n_words.get(row[0]) != len(row):
+                raise ValueError(f"line {k} is neither 'J i j a b value' nor 'h i a value'.")
+        n_lines += len(rows)
+        for kind, (indices, values) in found.items():
+            words = np.array([row for row in rows if row and row[0] == kind])
+            if len(words):
+                n = n_words[kind] // 2
+                states = _state_numbers(words[:, n:-1], alphabet)
+                indices.append(np.hstack([words[:, 1:n].astype(int), states]))
+                values.append(words[:, -1].astype(float))
+    return {kind: tuple(map(np.concatenate, lists)) for kind, lists in found.items()}
+
+
+def _state_numbers(words, alphabet):
+    """States of letters or, where no word is one, of numbers."""
+    states = np.full(words.shape, -1)
+    for state, letter in enumerate(alphabet):
+        states[words == letter.encode()] = state
+    if (states < 0).all():
+        states = words.astype(np.int64)
+    if (states < 0).any() or (states >= len(alphabet)).any():
+        strange = words[(states < 0) | (states >= len(alphabet))][0].decode("latin-1")
+        raise ValueError(f"{strange:.20} is not in the alphabet {alphabet}; pass alphabet=...")
+    return states
+
+
+def _turn_upwards(index):
+    """Write couplings of columns i > j as those of j and i."""
+    if (index[:, 0] == index[:, 1]).any():
+        raise ValueError("it holds a coupling of a column with itself.")
+    downwards = index[:, 0] > index[:, 1]
+    index[downwards] = index[downwards][:, [1, 0, 3, 2]]
+
+
+def _placed(index, value, shape, dtype):
+    """An array of zeros with values at some places, each of which is there at most once."""
+    if (index < 0).any() or (index >= shape).any():
+        raise ValueError(f"a column is not one of the {shape[0]} that have fields, from 0.")
+    if not np.isfinite(value).all():
+        raise ValueError("it holds NaN or infinity.")
+    flat = np.ravel_multi_index(tuple(index.T), shape)
+    array = np.zeros(shape, dtype)
+    array.ravel()[flat] = value
+    flat.sort()
+    if (flat[1:] == flat[:-1]).any():
+        raise ValueError("a parameter comes twice.")
+    return array
+
+
+# --- both ---------------------------------------------------------------------------------------
+
+
+def _letters(alphabet):
+    alphabet = ALPHABETS.get(alphabet, alphabet)
+    if not isinstance(alphabet, str) or not alphabet.isascii() or not alphabet.isprintable():
+        raise ValueError(
+            f"alphabet must be a str of ASCII letters and signs, got {alphabet!r:.60}."
+        )
+    if len(set(alphabet)) < max(1, len(alphabet)) or " " in alphabet:
+        raise ValueError(
+            f"alphabet must hold different letters and no space, got {alphabet!r:.60}."
+        )
+    return alphabet
+
+
+def _checked_parameters(couplings, field, alphabet):
+    """Arrays and alphabet to write, of one number of columns and states."""
+    alphabet = _letters(alphabet)
+    field, couplings = np.asarray(field), np.asarray(couplings)
+    if field.ndim != 2 or field.shape[1] != len(alphabet) or len(field) == 0:
+        raise ValueError(
+            f"field must have shape (n_columns, {len(alphabet)}) for the alphabet {alphabet}, got "
+            f"{field.shape}."
+        )
+    if couplings.shape != 2 * field.shape:
+        raise ValueError(f"couplings must have shape {2 * field.shape}, got {couplings.shape}.")
+    for name, array in (("field", field), ("couplings", couplings)):
+        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+            raise ValueError(f"{name} must hold finite numbers.")
+    for i in range(len(field)):
+        if couplings[i, :, i].any():
+            raise ValueError(f"couplings of column {i} with itself must be 0; they are not stored.")
+        if not np.allclose(couplings[i], couplings[:, :, i].transpose(2, 0, 1), atol=1e-8):
+            raise ValueError(
+                "couplings must be symmetric: couplings[i, a, j, b] = couplings[j, b, i, a]."
+            )
+    return couplings, field, alphabet
+
+
+def _check_memory(needed, max_bytes):
+    if needed > max_bytes:
+        raise ValueError(
+            f"its arrays need {needed:.0f} bytes, more than max_bytes={max_bytes}; pass a larger "
+            "one if there is memory."
+        )

@@ -1,0 +1,229 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastmf.datasets import read_adabmdca, read_plmc, write_adabmdca, write_plmc
+
+# Written by plmc (18c9e55): plmc -o plmc_abc.params -a ABC -le 1 -lh .5 -f two x.fa, of ROWS with a
+# row BBXCAB after the second.
+PLMC = Path(__file__).parent / "plmc_abc.params"
+ROWS = ["ABCAAB", "BBCCAB", "ABCCCC", "CBAACB", "AABBCC"]
+
+
+def potts(L=4, alphabet="-ACGU", dtype=np.float64, seed=0):
+    rng = np.random.default_rng(seed)
+    q = len(alphabet)
+    J = rng.normal(size=(L, q, L, q))
+    J = J + J.transpose(2, 3, 0, 1)
+    J[np.arange(L), :, np.arange(L)] = 0
+    return J.astype(dtype), rng.normal(size=(L, q)).astype(dtype), alphabet
+
+
+def test_a_file_that_plmc_wrote():
+    found = read_plmc(PLMC)
+    assert (found.alphabet, found.target) == ("ABC", "BBCCAB")
+    assert (found.n_rows, found.n_skipped, found.n_effective) == (5, 1, 5)
+    assert (found.lambda_field, found.lambda_couplings, found.lambda_group) == (0.5, 1, 0)
+    assert found.theta == np.float32(0.2)
+    np.testing.assert_array_equal(found.n_neighbours, [1, 1, 0, 1, 1, 1])
+    np.testing.assert_array_equal(found.positions, np.arange(1, 7))
+    # Frequencies of pairs are those of the rows: this fixes the order of their four indices.
+    one_hot = np.array([["ABC".index(c) == np.arange(3) for c in row] for row in ROWS], float)
+    np.testing.assert_allclose(found.frequencies, one_hot.mean(0), atol=1e-6)
+    pairs = np.einsum("sia,sjb->iajb", one_hot, one_hot) / 5
+    pairs[np.arange(6), :, np.arange(6)] = 0
+    np.testing.assert_allclose(found.pair_frequencies, pairs, atol=1e-6)
+    # At the optimum the gradients of couplings and fields vanish: formulas of the ridge.
+    J, h = found.couplings.astype(float), found.field.astype(float)
+    np.testing.assert_array_equal(J, J.transpose(2, 3, 0, 1))
+    eta = h + np.einsum("iajb,sjb->sia", J, one_hot)
+    P = np.exp(eta) / np.exp(eta).sum(2, keepdims=True)
+    R = one_hot - P
+    np.testing.assert_allclose(R.sum(0), 2 * 0.5 * h, atol=0.05)
+    gradient = np.einsum("sia,sjb->iajb", one_hot, R)
+    gradient = gradient + gradient.transpose(2, 3, 0, 1)
+    gradient[np.arange(6), :, np.arange(6)] = 0
+    np.testing.assert_allclose(gradient, 2 * J, atol=0.05)
+
+
+def test_plmc_round_trip_to_the_byte(tmp_path):
+    write_plmc(tmp_path / "x", **read_plmc(PLMC)._asdict())
+    assert (tmp_path / "x").read_bytes() == PLMC.read_bytes()
+
+
+def test_plmc_in_float64(tmp_path):
+    J, h, alphabet = potts()
+    write_plmc(tmp_path / "x", J, h, alphabet, n_neighbours=[1, 0, 2.5])
+    single = read_plmc(tmp_path / "x")
+    assert single.couplings.dtype == np.float32 and (single.n_rows, single.n_skipped) == (2, 1)
+    np.testing.assert_array_equal(single.couplings, J.astype(np.float32))
+    np.testing.assert_array_equal(single.field, h.astype(np.float32))
+    # The same content with eight bytes a number, as plmc compiled so would write it.
+    content, q, L = (tmp_path / "x").read_bytes(), 5, 4
+    numbers = [(20, 5), (40 + q, 3), (52 + q + 5 * L, (len(content) - 52 - q - 5 * L) // 4)]
+    double, end = content[:20], 20
+    for start, n in numbers:
+        double += content[end:start]
+        double += np.frombuffer(content, "<f4", n, start).astype("<f8").tobytes()
+        end = start + 4 * n
+    (tmp_path / "y").write_bytes(double)
+    again = read_plmc(tmp_path / "y")
+    assert again.couplings.dtype == np.float64 and again.positions.tolist() == [1, 2, 3, 4]
+    np.testing.assert_array_equal(again.couplings, single.couplings)
+    np.testing.assert_array_equal(again.n_neighbours, [1, 0, 2.5])
+
+
+@pytest.mark.parametrize("cut", [0, 3, 19, 20, 100, 1320])
+def test_a_truncated_plmc_file(tmp_path, cut):
+    (tmp_path / "x").write_bytes(PLMC.read_bytes()[:cut])
+    with pytest.raises(ValueError, match="no parameters of plmc") as caught:
+        read_plmc(tmp_path / "x")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_plmc_file_of_giant_sizes(tmp_path):
+    content = np.array([2**30, 100, 2**30, 0, 0], "<i4").tobytes() + bytes(100)
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(ValueError, match="bytes, it has 120"):
+        read_plmc(tmp_path / "x")
+    with pytest.raises(ValueError, match="more than max_bytes=1000"):
+        read_plmc(PLMC, max_bytes=1000)
+
+
+def test_damaged_plmc_numbers_and_text(tmp_path):
+    content = PLMC.read_bytes()
+    (tmp_path / "x").write_bytes(content[:-4] + np.array([np.nan], "<f4").tobytes())
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        read_plmc(tmp_path / "x")
+    (tmp_path / "x").write_bytes(content.replace(b"ABC", b"A\xffC", 1))
+    with pytest.raises(ValueError, match="is no text"):
+        read_plmc(tmp_path / "x")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 1320), st.integers(0, 255))
+def test_a_changed_byte_of_a_plmc_file(tmp_path_factory, place, byte):
+    content = bytearray(PLMC.read_bytes())
+    content[place] = byte
+    path = tmp_path_factory.getbasetemp() / "changed.params"
+    path.write_bytes(content)
+    try:
+        assert read_plmc(path).couplings.shape == (6, 3, 6, 3)
+    except ValueError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_adabmdca_round_trip(tmp_path, dtype):
+    J, h, alphabet = potts(dtype=dtype)
+    J[0, 1, 2, 3] = J[2, 3, 0, 1] = 0
+    write_adabmdca(tmp_path / "x", J, h, alphabet)
+    found = read_adabmdca(tmp_path / "x", alphabet, dtype=dtype)
+    np.testing.assert_array_equal(found.couplings, J)
+    np.testing.assert_array_equal(found.field, h)
+    assert found.alphabet == alphabet and found.couplings.dtype == dtype
+
+
+def test_adabmdca_by_hand(tmp_path):
+    fields = "h 0 A 0.1\nh 0 - -2\nh 1 - 0\nh 1 A 1e-3\n"
+    for text in (
+        "J 0 1 A - 0.5\n" + fields,
+        fields + "\nJ 1 0 - A 0.5",
+        "J 0 1 1 0 0.5\n" + fields.replace(" - ", " 0 ").replace(" A ", " 1 "),
+        ("J 0 1 A - 0.5\n" + fields).replace("\n", "\r\n"),
+    ):
+        (tmp_path / "x").write_text(text)
+        found = read_adabmdca(tmp_path / "x", "-A")
+        np.testing.assert_array_equal(found.field, [[-2, 0.1], [0, 1e-3]])
+        expected = np.zeros((2, 2, 2, 2))
+        expected[0, 1, 1, 0] = expected[1, 0, 0, 1] = 0.5
+        np.testing.assert_array_equal(found.couplings, expected)
+
+
+GOOD = "J 0 1 A - 0.5\nh 0 - 1\nh 0 A 1\nh 1 - 1\nh 1 A 1\n"
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("", "holds 0 fields"),
+        ("J 0 1 A - 0.5\n", "holds 0 fields"),
+        (GOOD[:-8], "holds 3 fields, not 2 for each column"),
+        (GOOD.replace("0.5", ""), "line 1 is neither"),
+        (GOOD.replace("J", "K"), "line 1 is neither"),
+        (GOOD.replace("0.5", "half"), "half"),
+        (GOOD.replace("0.5", "nan"), "NaN"),
+        (GOOD.replace("J 0 1", "J 0 x"), "x"),
+        (GOOD.replace("J 0 1", "J 0 2"), "a column is not one of the 2"),
+        (GOOD.replace("J 0 1", "J -1 1"), "a column is not one of the 2"),
+        (GOOD.replace("J 0 1", "J 1 1"), "with itself"),
+        (GOOD.replace("J 0 1", "J 0 " + "9" * 30), "9"),
+        (GOOD.replace("0.5\n", "0.5\nJ 1 0 - A 1\n"), "comes twice"),
+        (GOOD.replace("h 1 A", "h 1 -"), "comes twice"),
+        (GOOD.replace("h 1 A", "h 1 C"), "C is not in the alphabet -A"),
+        (GOOD.replace("0.5", "0." + "5" * 300), "more than 200 bytes"),
+        ("\0" * 10**6, "more than 200 bytes"),
+    ],
+    ids=lambda value: value[:20].encode("unicode_escape").decode(),
+)
+def test_a_damaged_adabmdca_file(tmp_path, text, says):
+    (tmp_path / "x").write_text(text)
+    with pytest.raises(ValueError, match=says) as caught:
+        read_adabmdca(tmp_path / "x", "-A")
+    assert str(tmp_path / "x") in str(caught.value) and "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="more than max_bytes=100"):
+        (tmp_path / "x").write_text(GOOD)
+        read_adabmdca(tmp_path / "x", "-A", max_bytes=100)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from("J h A - 0 1 0.5 nan x \n \n".split(" "))).map(" ".join))
+def test_any_lines_are_parameters_or_an_error_of_one_line(tmp_path_factory, text):
+    path = tmp_path_factory.getbasetemp() / "any.dat"
+    path.write_text(text)
+    try:
+        assert read_adabmdca(path, "-A").field.shape[1] == 2
+    except ValueError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+
+
+def test_blocks_of_lines_are_read_as_one_file(tmp_path, monkeypatch):
+    J, h, alphabet = potts()
+    write_adabmdca(tmp_path / "x", J, h, alphabet)
+    monkeypatch.setattr("fastmf.datasets.potts_files._BLOCK_BYTES", 100)
+    np.testing.assert_array_equal(read_adabmdca(tmp_path / "x", alphabet).couplings, J)
+
+
+@pytest.mark.parametrize("write", [write_plmc, write_adabmdca])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (lambda J, h: (J[:2], h, "rna"), "couplings must have shape"),
+        (lambda J, h: (J, h, "protein"), "field must have shape"),
+        (lambda J, h: (J, h * np.nan, "rna"), "field must hold finite numbers"),
+        (lambda J, h: (J + 1, h, "rna"), "with itself"),
+        (lambda J, h: (np.triu(J.reshape(20, 20)).reshape(J.shape), h, "rna"), "symmetric"),
+        (lambda J, h: (J, h, "-ACGG"), "different letters"),
+        (lambda J, h: (J, h, "-ACGß"), "ASCII"),
+    ],
+)
+def test_what_cannot_be_written(tmp_path, write, change, says):
+    J, h, _ = potts()
+    with pytest.raises(ValueError, match=says):
+        write(tmp_path / "x", *change(J, h))
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_plmc_cannot_hold(tmp_path):
+    J, h, alphabet = potts()
+    with pytest.raises(TypeError, match="no argument"):
+        write_plmc(tmp_path / "x", J, h, alphabet, temperature=1)
+    with pytest.raises(ValueError, match=r"positions must have shape \(4,\)"):
+        write_plmc(tmp_path / "x", J, h, alphabet, positions=[1])
+    with pytest.raises(ValueError, match="target must have 4 letters"):
+        write_plmc(tmp_path / "x", J, h, alphabet, target="A")
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        write_plmc(tmp_path / "nowhere" / "x", J, h, alphabet)
