@@ -1,6 +1,7 @@
 """Log-partitions and likelihoods of models, scores of estimates, and baseline estimators."""
 
 from fastmf.evaluation.annealed import AnnealedEstimate, annealed_importance_sampling
+from fastmf.evaluation.contacts import contact_precision, ranked_pairs
 from fastmf.evaluation.denoising import (
     flip,
     matthews_correlation,
@@ -25,6 +26,7 @@ __all__ = [
     "TrajectoryAnnealing",
     "annealed_importance_sampling",
     "effective_couplings",
+    "contact_precision",
     "flip",
     "isomap",
     "log_likelihood",
@@ -33,5 +35,6 @@ __all__ = [
     "nearest_neighbour",
     "pointwise_estimate",
     "pseudo_log_likelihood",
+    "ranked_pairs",
     "solutions",
 ]

@@ -1,0 +1,121 @@
+"""Precision of predicted contacts of a structure."""
+
+import numpy as np
+
+from fastmf._common.arguments import count
+
+
+def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
+    """Share of true contacts among the pairs of the largest scores (PPV).
+
+    Parameters
+    ----------
+    scores : array of shape (n_columns, n_columns)
+        Symmetric; entries on the diagonal and of near pairs are not looked at.
+    distances : array of shape (n_columns, n_columns)
+        Symmetric; NaN where a distance is unknown: such pairs are left out.
+    n_top : int or array of int
+        How many of the best pairs count.
+    separation : int, default 5
+        Least ``|i - j|`` of the pairs that count.
+    cutoff : float, default 8.0
+        Pairs at a smaller distance are contacts; in Angstrom usually.
+
+    Returns
+    -------
+    precision : float or array
+        Of the shape of `n_top`. Of equal scores, those of the first columns come first.
+
+    Raises
+    ------
+    ValueError
+        If the arrays are not square, symmetric and of one shape, a score is NaN, there is no pair
+        so far apart, or `n_top` is not between 1 and the number of pairs.
+
+    Notes
+    -----
+    F. Morcos et al., PNAS 108 (2011) E1293-E1301.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastmf as mf
+    >>> positions = np.arange(8.0)
+    >>> distances = 5 * abs(positions[:, None] - positions)
+    >>> scores = -distances
+    >>> mf.evaluation.contact_precision(scores, distances, [7, 14], separation=1)
+    array([1. , 0.5])
+    """
+    separation = count("separation", separation)
+    scores, distances = _square("scores", scores), _square("distances", distances)
+    if scores.shape != distances.shape:
+        raise ValueError(
+            f"scores and distances must have one shape, got {scores.shape} and {distances.shape}."
+        )
+    if np.isnan(cutoff):
+        raise ValueError("cutoff must be a number, got NaN.")
+    first, second = ranked_pairs(scores, separation, ~np.isnan(distances))
+    n_top = np.asarray(n_top)
+    if n_top.dtype.kind not in "iu" or n_top.size == 0:
+        raise TypeError(f"n_top must be an int or an array of them, got {n_top!r:.60}.")
+    if n_top.min() < 1 or n_top.max() > len(first):
+        raise ValueError(
+            f"n_top must be between 1 and the {len(first)} pairs of columns at least {separation} "
+            f"apart with a distance, got {n_top.min()} to {n_top.max()}."
+        )
+    hits = np.cumsum(distances[first, second] < cutoff)
+    precision = hits[n_top - 1] / n_top
+    return precision if n_top.ndim else float(precision)
+
+
+def ranked_pairs(scores, separation=5, allowed=None):
+    """Pairs of columns by falling score.
+
+    Parameters
+    ----------
+    scores : array of shape (n_columns, n_columns)
+        Symmetric.
+    separation : int, default 5
+        Least ``|i - j|``.
+    allowed : bool array of shape (n_columns, n_columns), optional
+        Pairs to leave out are False.
+
+    Returns
+    -------
+    first, second : int array of shape (n_pairs,)
+        ``first < second``; of equal scores, those of the first columns come first.
+
+    Raises
+    ------
+    ValueError
+        If `scores` is not square and symmetric, or a score of these pairs is NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastmf.evaluation import ranked_pairs
+    >>> ranked_pairs(np.array([[0, 1, 2], [1, 0, 3], [2, 3, 0]]), separation=1)
+    (array([1, 0, 0]), array([2, 2, 1]))
+    """
+    scores = _square("scores", scores)
+    first, second = np.triu_indices(len(scores), count("separation", separation))
+    if allowed is not None:
+        keep = np.asarray(allowed, bool)[first, second]
+        first, second = first[keep], second[keep]
+    values = scores[first, second]
+    if np.isnan(values).any():
+        raise ValueError("scores must not be NaN for pairs that count.")
+    order = np.argsort(-values, kind="stable")
+    return first[order], second[order]
+
+
+def _square(name, values):
+    values = np.asarray(values)
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be an array of real numbers, got dtype {values.dtype}.")
+    if values.ndim != 2 or values.shape[0] != values.shape[1]:
+        raise ValueError(f"{name} must have shape (n_columns, n_columns), got {values.shape}.")
+    values = values.astype(np.float64)
+    if not np.allclose(values, values.T, rtol=1e-4, equal_nan=True):
+        raise ValueError(f"{name} must be symmetric.")
+    return values
