@@ -1,4 +1,4 @@
-"""Figures of learning curves, receptive fields, images and free-energy landscapes.
+"""Figures of learning curves, receptive fields, images, landscapes and sequences.
 
 matplotlib is imported when a figure is drawn, and pyplot never: no display is needed. Without `ax`
 a function returns a new `matplotlib.figure.Figure`, to be saved by `figure.savefig(path)`; with
@@ -14,15 +14,29 @@ from fastmf.plotting.landscape import (
     solution_map,
     solutions_and_data,
 )
+from fastmf.plotting.sequences import (
+    contact_map,
+    letter_colours,
+    letter_information,
+    mutation_matrix,
+    precision_curve,
+    sequence_logo,
+)
 
 __all__ = [
+    "contact_map",
     "curves_by_epoch",
     "denoising_accuracy",
     "free_energy_by_epoch",
     "image_rows",
     "learning_curve",
+    "letter_colours",
+    "letter_information",
     "mosaic",
+    "mutation_matrix",
+    "precision_curve",
     "receptive_fields",
+    "sequence_logo",
     "solution_map",
     "solutions_and_data",
 ]

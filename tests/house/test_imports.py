@@ -32,7 +32,7 @@ ARROWS = {
     "reference": ("priors", "special", "_outcomes", "_numba"),
     "datasets": ("models",),
     "evaluation": ("learning",),
-    "plotting": ("learning",),
+    "plotting": ("evaluation",),
     "cli": ("estimators", "evaluation", "datasets", "plotting"),
     "__main__": ("cli",),
 }

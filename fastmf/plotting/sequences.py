@@ -1,0 +1,357 @@
+"""Sequences: contact maps and their precision, logos of letters, effects of mutations."""
+
+from itertools import cycle
+
+import numpy as np
+
+from fastmf.evaluation.contacts import ranked_pairs
+from fastmf.plotting._axes import axes, tidy
+
+# Amino acids by their chemistry, nucleotides by convention; letters elsewhere take turns.
+_GROUPS = {
+    "#2b7bba": "AVLIMFWC",
+    "#2ca25f": "STNQYGP",
+    "#d7301f": "DE",
+    "#6a51a3": "KRH",
+}
+_NUCLEOTIDES = {"A": "#2ca25f", "C": "#2b7bba", "G": "#e6ab02", "U": "#d7301f", "T": "#d7301f"}
+
+
+def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0, ax=None):
+    """Pairs of the largest scores over the true contacts.
+
+    Parameters
+    ----------
+    scores : array of shape (n_columns, n_columns)
+        Symmetric.
+    distances : array of shape (n_columns, n_columns), optional
+        With it contacts are grey, and predicted pairs that are none have another colour; pairs
+        whose distance is unknown (NaN) are not drawn.
+    n_top : int, optional
+        Predicted pairs to draw; by default as many as columns.
+    separation : int, default 5
+        Least ``|i - j|`` of these pairs.
+    cutoff : float, default 8.0
+        Pairs at a smaller distance are contacts.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If the arrays are not square, symmetric and of one shape.
+    ImportError
+        If matplotlib is not installed.
+    """
+    scores = np.asarray(scores)
+    known = None
+    if distances is not None:
+        distances = np.asarray(distances, float)
+        if distances.shape != scores.shape:
+            raise ValueError(
+                f"distances must have the shape of scores, {scores.shape}, got {distances.shape}."
+            )
+        known = ~np.isnan(distances)
+    pairs = np.stack(ranked_pairs(scores, separation, known))
+    pairs = pairs[:, : len(scores) if n_top is None else n_top]
+    ax = axes(ax, (5.5, 5.5))
+    hit = np.ones(pairs.shape[1], bool)
+    if distances is not None:
+        contacts = np.argwhere(distances < cutoff)
+        contacts = contacts[abs(contacts[:, 0] - contacts[:, 1]) >= separation] + 1
+        ax.plot(*contacts.T, "s", color="0.8", markersize=3, label=f"distance < {cutoff:g}")
+        hit = distances[tuple(pairs)] < cutoff
+    kinds = (("C0", hit, "predicted"), ("C3", ~hit, "predicted, no contact"))
+    for colour, which, label in kinds:
+        if which.any():
+            first, second = pairs[:, which] + 1
+            both = np.r_[first, second], np.r_[second, first]
+            ax.plot(*both, ".", color=colour, markersize=4, label=label)
+    ax.set_xlim(0.5, len(scores) + 0.5)
+    ax.set_ylim(len(scores) + 0.5, 0.5)
+    ax.set_aspect("equal")
+    ax.set_xlabel("column")
+    ax.set_ylabel("column")
+    # Pairs are far from the diagonal, so the corners above it may be full: the legend is outside.
+    ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, fontsize="small")
+    return ax.figure
+
+
+def precision_curve(precision, *, n_columns=None, ax=None):
+    """Precision of predicted contacts against the number of predicted pairs.
+
+    Parameters
+    ----------
+    precision : dict of str to array of shape (n_pairs,)
+        For each method the precision of its best 1, 2, ... pairs, from
+        ``fastmf.evaluation.contact_precision(scores, distances, np.arange(1, n + 1))``.
+    n_columns : int, optional
+        Marked by a vertical line: as many pairs as columns.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If there is no method, or its precisions are not one-dimensional.
+    ImportError
+        If matplotlib is not installed.
+    """
+    if not precision:
+        raise ValueError("precision must hold at least one method.")
+    for name, values in precision.items():
+        if np.ndim(values) != 1 or np.size(values) == 0:
+            raise ValueError(
+                f"precision[{name!r}] must have shape (n_pairs,), got {np.shape(values)}."
+            )
+    ax = axes(ax, (6, 4))
+    for name, values in precision.items():
+        ax.plot(np.arange(1, len(values) + 1), values, label=name)
+    if n_columns is not None:
+        ax.axvline(n_columns, color="0.6", linestyle=":", label="as many as columns")
+    ax.set_xscale("log")
+    ax.set_ylim(0, 1.02)
+    ax.set_xlabel("predicted pairs")
+    ax.set_ylabel("share of contacts")
+    ax.legend(frameon=False)
+    tidy(ax)
+    return ax.figure
+
+
+def letter_information(frequencies):
+    """Heights of letters in a logo of sequences: frequency times information, in bits.
+
+    Parameters
+    ----------
+    frequencies : array of shape (n_columns, n_states)
+        Of the states of each column, in sum 1.
+
+    Returns
+    -------
+    heights : array of shape (n_columns, n_states)
+        A column's sum is ``log2(n_states)`` less its entropy.
+
+    Raises
+    ------
+    ValueError
+        If the frequencies are not probabilities.
+
+    Notes
+    -----
+    T. D. Schneider, R. M. Stephens, Nucleic Acids Research 18 (1990) 6097-6100, without their
+    correction for small samples.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> mf.plotting.letter_information([[1, 0], [0.5, 0.5]])
+    array([[1., 0.],
+           [0., 0.]])
+    """
+    frequencies = _by_column("frequencies", frequencies)
+    if (frequencies < 0).any() or not np.allclose(frequencies.sum(axis=1), 1, atol=1e-4):
+        raise ValueError("frequencies must be at least 0 and have sum 1 in each column.")
+    logarithms = np.log2(np.where(frequencies > 0, frequencies, 1))
+    entropy = -(frequencies * logarithms).sum(axis=1, keepdims=True)
+    return frequencies * (np.log2(frequencies.shape[1]) - entropy)
+
+
+def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
+    """Letters as tall as their numbers, those below 0 under the axis.
+
+    Parameters
+    ----------
+    heights : array of shape (n_columns, n_states)
+        For instance the weights of a hidden unit (``weights[:, j].reshape(n_columns, -1)``), or
+        `letter_information` of the frequencies of data or of samples. In each column the letters
+        of the largest absolute values are the outermost ones.
+    alphabet : str
+        Letters of the states.
+    label : str, optional
+        Of the vertical axis.
+    positions : array of int of shape (n_columns,), optional
+        Numbers of the columns on the horizontal axis; by default 1, 2, ...
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If `heights` is not finite and of two dimensions, or the alphabet or the positions do not
+        have its lengths.
+    ImportError
+        If matplotlib is not installed.
+    """
+    heights = _by_column("heights", heights, alphabet)
+    ax = axes(ax, (max(3, min(16, 0.22 * len(heights) + 1)), 2.2))
+    from matplotlib.collections import PathCollection
+
+    shapes = {letter: _letter_path(letter) for letter in alphabet}
+    colours = letter_colours(alphabet)
+    placed = list(_stacks(heights))
+    paths = [_placed(shapes[alphabet[state]], *box) for state, box in placed]
+    drawn = [colours[alphabet[state]] for state, _ in placed]
+    letters = PathCollection(paths, facecolors=drawn, linewidths=0, transform=ax.transData)
+    ax.add_collection(letters, autolim=False)
+    # The box of 0 to 1 keeps the axis where all heights are 0.
+    top = np.where(heights > 0, heights, 0).sum(axis=1).max() or float(not heights.any())
+    bottom = np.where(heights < 0, heights, 0).sum(axis=1).min()
+    ax.set_ylim(1.05 * bottom, 1.05 * top)
+    ax.axhline(0, color="0.3", linewidth=0.5)
+    _number_columns(ax, len(heights), positions)
+    ax.set_ylabel(label or "")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax.figure
+
+
+def mutation_matrix(effects, alphabet, *, sequence=None, label=None, positions=None, ax=None):
+    """Effects of all single mutations of a sequence as colours, on a scale symmetric about 0.
+
+    Parameters
+    ----------
+    effects : array of shape (n_columns, n_states)
+        For instance the change of the log-probability; NaN is left white.
+    alphabet : str
+        Letters of the states.
+    sequence : int array of shape (n_columns,), optional
+        States of the sequence that is mutated, marked by dots; -1 where there is none.
+    label : str, optional
+        Of the colour bar; by default "change of log-probability (nats)".
+    positions : array of int of shape (n_columns,), optional
+        Numbers of the columns on the horizontal axis; by default 1, 2, ...
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If `effects` is not of two dimensions, or the alphabet, the sequence or the positions do
+        not have its lengths.
+    ImportError
+        If matplotlib is not installed.
+    """
+    effects = _by_column("effects", effects, alphabet, missing=True)
+    n_columns, n_states = effects.shape
+    # A quantile: scaled by a single large effect all others would be pale.
+    known = abs(effects[~np.isnan(effects)])
+    scale = (np.quantile(known, 0.99) if len(known) else 0) or 1.0
+    ax = axes(ax, (max(4, min(16, 0.1 * n_columns + 2)), max(2, 0.17 * n_states + 0.8)))
+    extent = (0.5, n_columns + 0.5, n_states - 0.5, -0.5)
+    image = ax.imshow(
+        effects.T, cmap="RdBu_r", vmin=-scale, vmax=scale, interpolation="nearest", extent=extent,
+        aspect="auto",
+    )  # fmt: skip
+    bar = ax.figure.colorbar(
+        image, ax=ax, pad=0.02, extend="both", label=label or "change of log-probability (nats)"
+    )
+    bar.outline.set_visible(False)
+    if sequence is not None:
+        states = np.asarray(sequence)
+        if states.shape != (n_columns,) or states.dtype.kind not in "iu":
+            raise ValueError(f"sequence must be {n_columns} integer states, got {states!r:.60}.")
+        if states.max(initial=-1) >= n_states:
+            raise ValueError(f"sequence has the state {states.max()}, of {n_states} from 0.")
+        there = np.flatnonzero(states >= 0)
+        ax.plot(there + 1, states[there], "o", color="k", markersize=1.5, label="sequence")
+    ax.set_yticks(np.arange(n_states), list(alphabet), fontsize="x-small")
+    ax.tick_params(axis="y", length=0)
+    _number_columns(ax, n_columns, positions)
+    ax.spines[:].set_visible(False)
+    return ax.figure
+
+
+def letter_colours(alphabet):
+    """A colour for each letter of an alphabet.
+
+    Parameters
+    ----------
+    alphabet : str
+
+    Returns
+    -------
+    dict of str to str
+        Nucleotides green, blue, yellow and red; amino acids blue if hydrophobic, green if polar or
+        small, red if acidic, violet if basic; others in turns; gaps grey.
+    """
+    letters = set(alphabet) - set("-.")
+    if letters <= set(_NUCLEOTIDES):
+        known = _NUCLEOTIDES
+    elif letters <= set("".join(_GROUPS.values())):
+        known = {letter: colour for colour, group in _GROUPS.items() for letter in group}
+    else:
+        turns = cycle(f"C{k}" for k in range(10))
+        known = {letter: next(turns) for letter in alphabet if letter in letters}
+    return {letter: known.get(letter, "0.6") for letter in alphabet}
+
+
+def _by_column(name, values, alphabet=None, *, missing=False):
+    values = np.asarray(values, float)
+    if values.ndim != 2 or values.size == 0:
+        raise ValueError(f"{name} must have shape (n_columns, n_states), got {values.shape}.")
+    if alphabet is not None and len(alphabet) != values.shape[1]:
+        raise ValueError(
+            f"{name} has {values.shape[1]} states, but the alphabet {alphabet} {len(alphabet)} "
+            "letters."
+        )
+    if np.isinf(values).any() or (np.isnan(values).any() and not missing):
+        raise ValueError(f"{name} must be finite.")
+    return values
+
+
+def _stacks(heights):
+    """State and (column from 1, bottom, height) of each letter that is not of height 0."""
+    for column, values in enumerate(heights, 1):
+        top, bottom = 0.0, 0.0
+        for state in np.argsort(abs(values), kind="stable"):
+            height = abs(values[state])
+            if values[state] > 0:
+                yield state, (column, top, height)
+                top += height
+            elif height:
+                bottom -= height
+                yield state, (column, bottom, height)
+
+
+def _letter_path(letter):
+    """The outline of a letter, its box scaled to that of 0 to 1."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.path import Path
+    from matplotlib.textpath import TextPath
+
+    outline = TextPath((0, 0), letter, size=1, prop=FontProperties(weight="bold"))
+    box = outline.get_extents()
+    scaled = (outline.vertices - box.min) / np.maximum(box.size, 1e-9)
+    return Path(scaled, outline.codes)
+
+
+def _placed(path, column, bottom, height):
+    """A letter in its place: 0.9 of the column wide."""
+    vertices = path.vertices * (0.9, height) + (column - 0.45, bottom)
+    return type(path)(vertices, path.codes)
+
+
+def _number_columns(ax, n_columns, positions):
+    """Ticks of at most some twenty columns, named by their positions."""
+    positions = np.arange(1, n_columns + 1) if positions is None else np.asarray(positions)
+    if positions.shape != (n_columns,):
+        raise ValueError(f"positions must have shape ({n_columns},), got {positions.shape}.")
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, n_columns) if n_columns <= 20 * s)
+    shown = np.arange(0, n_columns, step) if step == 1 else np.arange(step - 1, n_columns, step)
+    ax.set_xticks(shown + 1, [str(number) for number in positions[shown]])
+    ax.set_xlim(0.4, n_columns + 0.6)

@@ -1,0 +1,217 @@
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from fastmf.plotting import (
+    contact_map,
+    letter_colours,
+    letter_information,
+    mutation_matrix,
+    precision_curve,
+    sequence_logo,
+)
+
+PROTEIN = "-ACDEFGHIKLMNPQRSTVWY"
+
+
+def problem(n=20):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(n, n))
+    positions = rng.normal(size=(n, 3)) * 6
+    distances = np.linalg.norm(positions[:, None] - positions, axis=2)
+    return scores + scores.T, distances
+
+
+def points(line):
+    return {tuple(map(int, p)) for p in line.get_xydata()}
+
+
+def test_contact_map_shows_contacts_and_both_kinds_of_predictions(tmp_path):
+    scores, distances = problem()
+    figure = contact_map(scores, distances, n_top=30)
+    (ax,) = figure.axes
+    contacts, hits, misses = map(points, ax.lines)
+    far = [(i, j) for i in range(20) for j in range(20) if abs(i - j) >= 5]
+    assert contacts == {(i + 1, j + 1) for i, j in far if distances[i, j] < 8}
+    best = sorted((p for p in far if p[0] < p[1]), key=lambda p: -scores[p])[:30]
+    both = {(i + 1, j + 1) for p in best for i, j in (p, p[::-1])}
+    assert hits == both & contacts and misses == both - contacts and hits and misses
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["distance < 8", "predicted", "predicted, no contact"]
+    assert ax.get_ylim() == (20.5, 0.5)
+    figure.savefig(tmp_path / "map.png")
+
+
+def test_contact_map_without_a_structure_or_with_gaps_in_it():
+    scores, distances = problem()
+    (predicted,) = contact_map(scores).axes[0].lines
+    assert len(predicted.get_xydata()) == 2 * 20  # as many pairs as columns, on both sides
+    best = np.unravel_index(np.triu(scores, 5).argmax(), scores.shape)
+    distances[best] = distances[best[::-1]] = np.nan
+    drawn = set().union(
+        *(points(line) for line in contact_map(scores, distances).axes[0].lines[1:])
+    )
+    assert (best[0] + 1, best[1] + 1) in points(predicted) and (
+        best[0] + 1,
+        best[1] + 1,
+    ) not in drawn
+    with pytest.raises(ValueError, match="distances must have the shape of scores"):
+        contact_map(scores, distances[:5, :5])
+    with pytest.raises(ValueError, match="scores must be symmetric"):
+        contact_map(np.triu(scores))
+
+
+def test_precision_curves():
+    own = Figure().add_subplot()
+    curves = {"one": [1, 0.5, 2 / 3], "two": [0, 0.5]}
+    assert precision_curve(curves, n_columns=2, ax=own) is own.figure
+    one, two, line = own.lines
+    np.testing.assert_allclose(one.get_xydata(), [[1, 1], [2, 0.5], [3, 2 / 3]])
+    np.testing.assert_allclose(two.get_xydata(), [[1, 0], [2, 0.5]])
+    assert line.get_xdata()[0] == 2
+    with pytest.raises(ValueError, match="at least one method"):
+        precision_curve({})
+    with pytest.raises(ValueError, match=r"precision\['one'\] must have shape"):
+        precision_curve({"one": 0.5})
+
+
+def test_information_is_frequency_times_what_is_known():
+    quarters, certain = np.full(4, 0.25), np.array([0, 1, 0, 0.0])
+    half = np.array([0.5, 0.5, 0, 0])
+    found = letter_information([quarters, certain, half])
+    np.testing.assert_allclose(found, [0 * quarters, 2 * certain, 1 * half], atol=1e-15)
+    for wrong in ([[0.5, 0.6]], [[-0.5, 1.5]], [0.5, 0.5], [[np.nan, 1]]):
+        with pytest.raises(ValueError, match="frequencies"):
+            letter_information(wrong)
+
+
+def boxes(ax):
+    """(column, bottom, top) and colour of each letter of a logo."""
+    (letters,) = ax.collections
+    extents = [path.get_extents() for path in letters.get_paths()]
+    return [
+        ((box.x0 + box.x1) / 2, box.y0, box.y1, tuple(colour))
+        for box, colour in zip(extents, letters.get_facecolors(), strict=True)
+    ]
+
+
+def test_a_logo_stacks_letters_away_from_the_axis(tmp_path):
+    from matplotlib.colors import to_rgba
+
+    heights = np.array([[1.0, -0.5, 0.25, 0, -2], [0, 0, 0, 0, 3]])
+    figure = sequence_logo(heights, "-ACGU", label="weight", positions=[7, 12])
+    (ax,) = figure.axes
+    found = boxes(ax)
+    colours = {letter: to_rgba(colour) for letter, colour in letter_colours("-ACGU").items()}
+    expected = [
+        (1, 0, 0.25, colours["C"]),
+        (1, -0.5, 0, colours["A"]),
+        (1, 0.25, 1.25, colours["-"]),
+        (1, -2.5, -0.5, colours["U"]),
+        (2, 0, 3, colours["U"]),
+    ]
+    assert len(found) == len(expected)
+    for box, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(box[:3], wanted[:3], atol=1e-9)
+        assert box[3] == wanted[3]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["7", "12"]
+    low, high = ax.get_ylim()
+    assert low <= -2.5 and high >= 3 and ax.get_ylabel() == "weight"
+    figure.savefig(tmp_path / "logo.png")
+
+
+def test_letters_of_a_logo_are_drawn_in_their_colours_and_places():
+    """Read back from the pixels: red above the axis in the left half, nothing in the right one."""
+    figure = Figure(figsize=(4, 4), dpi=50)
+    ax = figure.add_axes((0, 0, 1, 1))
+    sequence_logo([[0, 0, 0, 2.0], [0, 0, 0, 0]], "ACGU", ax=ax)
+    ax.axis("off")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())[:180, :, :3].astype(int)
+    red = (pixels[..., 0] > 180) & (pixels[..., 1] < 100)
+    assert red[:, :100].mean() > 0.2 and not red[:, 100:].any()
+
+
+def test_a_logo_of_zeros_and_of_one_sign():
+    assert sequence_logo(np.zeros((2, 4)), "ACGU").axes[0].get_ylim() == (0, 1.05)
+    low, high = sequence_logo(-np.ones((1, 2)), "AC").axes[0].get_ylim()
+    assert low < -2 and high == 0
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ((np.zeros(3), "ACG"), "heights must have shape"),
+        ((np.zeros((2, 3)), "ACGU"), "heights has 3 states, but the alphabet ACGU 4 letters"),
+        ((np.full((2, 3), np.nan), "ACG"), "heights must be finite"),
+    ],
+)
+def test_bad_heights(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        sequence_logo(*arguments)
+
+
+def test_bad_positions():
+    with pytest.raises(ValueError, match=r"positions must have shape \(2,\)"):
+        sequence_logo(np.zeros((2, 3)), "ACG", positions=[1])
+
+
+def test_ticks_of_long_sequences():
+    ax = sequence_logo(np.ones((100, 2)), "AC").axes[0]
+    np.testing.assert_array_equal(ax.get_xticks(), np.arange(5, 101, 5))
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == list(map(str, range(5, 101, 5)))
+
+
+def test_colours():
+    assert len(set(letter_colours("-ACGU").values())) == 5
+    protein = letter_colours(PROTEIN)
+    assert set(protein) == set(PROTEIN) and protein["D"] == protein["E"] != protein["K"]
+    own = letter_colours("_*^")
+    assert len(set(own.values())) == 3
+
+
+def test_mutation_matrix(tmp_path):
+    effects = np.random.default_rng(0).normal(size=(30, 21))
+    effects[3, 4] = np.nan
+    sequence = np.arange(30) % 21
+    sequence[7] = -1
+    figure = mutation_matrix(effects, PROTEIN, sequence=sequence, label="effect")
+    ax, bar = figure.axes
+    (image,) = ax.images
+    np.testing.assert_array_equal(image.get_array().filled(np.nan), effects.T)
+    low, high = image.get_clim()
+    assert low == -high < 0
+    left, right, bottom, top = image.get_extent()
+    assert (left, right, bottom, top) == (0.5, 30.5, 20.5, -0.5)
+    there = np.delete(np.arange(30), 7)
+    np.testing.assert_array_equal(
+        ax.lines[0].get_xydata(), np.stack([there + 1, sequence[there]]).T
+    )
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == list(PROTEIN)
+    assert bar.get_ylabel() == "effect"
+    figure.savefig(tmp_path / "mutations.png")
+
+
+def test_a_mutation_matrix_of_zeros_or_unknown_effects():
+    for effects in (np.zeros((3, 4)), np.full((3, 4), np.nan)):
+        low, high = mutation_matrix(effects, "ACGU").axes[0].images[0].get_clim()
+        assert (low, high) == (-1, 1)
+
+
+@pytest.mark.parametrize(
+    "effects, options, says",
+    [
+        (np.zeros(3), {}, "effects must have shape"),
+        (np.full((3, 4), np.inf), {}, "effects must be finite"),
+        (np.zeros((3, 5)), {}, "5 states, but the alphabet ACGU 4"),
+        (np.zeros((3, 4)), {"sequence": [0, 1]}, "sequence must be 3 integer states"),
+        (np.zeros((3, 4)), {"sequence": [0, 1, 4]}, "sequence has the state 4"),
+        (np.zeros((3, 4)), {"positions": [1]}, "positions must have shape"),
+    ],
+)
+def test_bad_effects(effects, options, says):
+    with pytest.raises(ValueError, match=says):
+        mutation_matrix(effects, "ACGU", **options)
