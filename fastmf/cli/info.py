@@ -1,15 +1,18 @@
-"""`fastmf info`: describe the machine or model in a file."""
+"""`fastmf info`: describe the machine, model or alignment in a file."""
 
 import argparse
 import dataclasses
 
 import numpy as np
 
+from fastmf.cli import dca
 from fastmf.priors._protocol import is_unit_prior, n_units
 
 EPILOG = """\
-example:
+examples:
   fastmf info model.npz
+  fastmf info PF00014.fasta.gz
+  fastmf info potts3.a2m --alphabet '_*^'
 """
 
 
@@ -17,31 +20,62 @@ def add(commands):
     """Add the command to a parser."""
     info = commands.add_parser(
         "info",
-        help="say what is in a file of a model",
-        description="Describe a trained machine, or a bare model, in a file.",
+        help="say what is in a file of a model or an alignment",
+        description="Describe a trained machine, a bare model, or an alignment of sequences.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     info.set_defaults(run=run)
-    info.add_argument("model", metavar="MODEL", help="file of a machine or model (.npz)")
+    info.add_argument(
+        "model", metavar="FILE", help="file of a machine or model (.npz), or an alignment"
+    )
+    dca.add_alphabet(info)
+    dca.add_identity(info)
 
 
 def run(arguments):
     """Print one property a line."""
-    from fastmf import estimators, load
-    from fastmf.models._io import read_arrays
+    from fastmf.datasets.alignments import is_alignment
 
-    arrays = read_arrays(arguments.model)
-    if "estimator" in arrays:
-        name = str(arrays["estimator"][0])
-        if name not in estimators.__all__:
-            raise ValueError(f"{arguments.model} holds a {name}, which is unknown here.")
-        properties = _machine(getattr(estimators, name).load(arguments.model))
+    if is_alignment(arguments.model):
+        properties = _alignment(arguments)
     else:
-        properties = _model(load(arguments.model))
+        properties = _machine_or_model(arguments.model)
     width = max(map(len, properties)) + 2
     for name, value in properties.items():
         print(f"{name:{width}}{value}")
+
+
+def _machine_or_model(path):
+    from fastmf import estimators, load
+    from fastmf.models._io import read_arrays
+
+    arrays = read_arrays(path)
+    if "estimator" not in arrays:
+        return _model(load(path))
+    name = str(arrays["estimator"][0])
+    if name not in estimators.__all__:
+        raise ValueError(f"{path} holds a {name}, which is unknown here.")
+    return _machine(getattr(estimators, name).load(path))
+
+
+def _alignment(arguments):
+    from fastmf import datasets
+    from fastmf.datasets.alignments import load_with_sizes
+
+    (X, _, rows, columns, alphabet), n_rows, n_columns = load_with_sizes(
+        arguments.model, arguments.alphabet
+    )
+    gap = dca.gap_state(alphabet)
+    effective = datasets.sequence_weights(X, arguments.identity).sum()
+    return {
+        "alignment": f"{len(rows)} sequences, {len(columns)} columns",
+        "left out": f"{n_rows - len(rows)} sequences with letters outside the alphabet, "
+        f"{n_columns - len(columns)} columns of inserts",
+        "alphabet": f"{alphabet} ({len(alphabet)} states)",
+        "gaps": "none" if gap is None else f"{(X == gap).mean():.1%}",
+        "effective number": f"{effective:.1f} sequences at {arguments.identity:.0%} identity",
+    }
 
 
 def _model(model):

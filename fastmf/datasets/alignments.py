@@ -117,6 +117,13 @@ def load_alignment(
     array([[1, 2, 3],
            [1, 0, 3]], dtype=int8)
     """
+    return load_with_sizes(path, alphabet, focus, gaps, inserts=inserts, max_bytes=max_bytes)[0]
+
+
+def load_with_sizes(
+    path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", max_bytes=2**29
+):
+    """The result of `load_alignment`, and how many sequences and columns the file has."""
     _check_choice("gaps", gaps, ("state", "missing"))
     _check_choice("inserts", inserts, ("drop", "keep"))
     if not isinstance(focus, str | None):
@@ -136,7 +143,8 @@ def load_alignment(
     if not valid.any():
         raise ValueError(_why_no_row(text, rows, columns, table, alphabet))
     names = [name for name, kept in zip(text.names, valid.tolist(), strict=True) if kept]
-    return Alignment(X, names, np.flatnonzero(valid), columns, alphabet)
+    alignment = Alignment(X, names, np.flatnonzero(valid), columns, alphabet)
+    return alignment, len(valid), width
 
 
 def is_alignment(path):

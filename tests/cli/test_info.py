@@ -1,3 +1,5 @@
+import gzip
+
 import numpy as np
 
 import fastmf as mf
@@ -74,3 +76,32 @@ def test_info_of_something_else(tmp_path, capsys):
     assert main(["info", str(tmp_path / "x.npz")]) == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "is not a model" in err
+
+
+def test_info_of_an_alignment(tmp_path, capsys, monkeypatch):
+    def sequence_weights(X, identity):
+        similar = (X[:, None] == X).mean(2) >= identity
+        return 1 / similar.sum(1)
+
+    monkeypatch.setattr(mf.datasets, "sequence_weights", sequence_weights, raising=False)
+    path = tmp_path / "x.fa.gz"
+    path.write_bytes(gzip.compress(b">a\nACG-aU\n>b\nACGA.U\n>c\nUUUC.A\n>d\nNNN-.U\n"))
+    assert main(["info", str(path)]) == 0
+    facts = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    assert {name: value.strip() for name, value in facts.items()} == {
+        "alignment": "3 sequences, 5 columns",
+        "left out": "1 sequences with letters outside the alphabet, 1 columns of inserts",
+        "alphabet": "-ACGU (5 states)",
+        "gaps": "6.7%",
+        "effective number": "2.0 sequences at 80% identity",
+    }
+    assert main(["info", str(path), "--alphabet", "ACGU", "--identity", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "none" in out and "2.0 sequences at 100% identity" in out and "2 sequences, 5" in out
+
+
+def test_info_of_a_damaged_alignment(tmp_path, capsys):
+    (tmp_path / "x.fa").write_text(">a\nAC\n>b\nACD\n")
+    assert main(["info", str(tmp_path / "x.fa")]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "is no alignment" in err

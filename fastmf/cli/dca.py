@@ -1,0 +1,189 @@
+"""`fastmf dca`: direct couplings of the columns of an alignment."""
+
+import argparse
+import time
+
+import numpy as np
+
+import fastmf
+from fastmf.cli import _data
+from fastmf.models._io import replacing
+
+SEPARATION = 5
+# The ridge on fields only fixes their gauge: plmc's example has 1600 times less than on couplings.
+_FIELD_FRACTION = 1e-3
+
+EPILOG = """\
+examples:
+  fastmf dca PF00014.fasta --plot contacts.png
+      predicted contacts of a protein family, as a table and as a picture
+  fastmf dca DHFR.a2m --focus DYR_ECOLI --gaps missing --top 500
+      columns of E. coli's sequence alone; gaps do not enter the model
+  fastmf dca RF00162.fasta --alphabet rna --distances distances.npy --plot contacts.png
+      compare with a structure: precision of the predictions, and true contacts in the picture
+
+The table has one line a pair of columns, best first: their numbers i and j among the columns that
+are kept and in the file, from 1, and the score: the Frobenius norm of their couplings in a Potts
+model (maximum pseudo-likelihood, zero-sum gauge, without the gap state), less what these columns
+have on average (APC).
+"""
+
+
+def add(commands):
+    """Add the command to a parser."""
+    dca = commands.add_parser(
+        "dca",
+        help="predict contacts from an alignment of sequences",
+        description="Fit a Potts model to an alignment (DCA) and rank its pairs of columns.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    dca.set_defaults(run=run)
+    dca.add_argument("alignment", metavar="ALIGNMENT", help="FASTA, A2M or Stockholm file")
+    dca.add_argument(
+        "-o", "--out", default="contacts.csv", metavar="CSV", help="table to write [contacts.csv]"
+    )
+    dca.add_argument("--plot", metavar="PNG", help="picture to write: a map of the best pairs")
+    dca.add_argument(
+        "--top", type=int, metavar="N",
+        help=f"best pairs, at least {SEPARATION} columns apart, to write and draw [as many as "
+        "columns]",
+    )  # fmt: skip
+    dca.add_argument(
+        "--distances", metavar="FILE",
+        help="matrix of distances of the columns that are kept (.npy, .npz, .csv); contacts are "
+        "below 8",
+    )  # fmt: skip
+    add_alphabet(dca)
+    dca.add_argument(
+        "--focus",
+        metavar="NAME",
+        help="keep the columns where this sequence has upper-case letters",
+    )
+    dca.add_argument(
+        "--gaps", choices=("state", "missing"), default="state",
+        help="whether a gap is a state of its own or missing data [state]",
+    )  # fmt: skip
+    add_identity(dca)
+    dca.add_argument(
+        "--l2", type=float, default=0.02, metavar="R",
+        help="ridge on couplings; plmc's lambda_e is R / 2 times the effective number [0.02]",
+    )  # fmt: skip
+
+
+def add_alphabet(parser):
+    """Add the option that names the letters of an alignment."""
+    parser.add_argument(
+        "--alphabet", metavar="A",
+        help="of an alignment: protein, rna, dna, or its letters in the order of the states "
+        "(--alphabet=-AB) [the one that fits]",
+    )  # fmt: skip
+
+
+def add_identity(parser):
+    """Add the option that says which sequences of an alignment are similar."""
+    parser.add_argument(
+        "--identity", type=float, default=0.8, metavar="R",
+        help="sequences of an alignment that agree in this fraction of columns share their weight "
+        "[0.8]",
+    )  # fmt: skip
+
+
+def run(arguments):
+    """Fit, write the table and the picture, and print a summary."""
+    from fastmf import datasets
+
+    _data.check_output(arguments.out, (".csv",))
+    if arguments.plot is not None:
+        _data.check_output(arguments.plot, (".png", ".pdf", ".svg"))
+    if arguments.top is not None and arguments.top < 1:
+        raise ValueError(f"--top must be at least 1, got {arguments.top}.")
+    alignment = datasets.load_alignment(
+        arguments.alignment, arguments.alphabet, arguments.focus, arguments.gaps
+    )
+    n_columns = alignment.X.shape[1]
+    if n_columns <= SEPARATION:
+        raise ValueError(
+            f"{arguments.alignment} has {n_columns} columns: none are {SEPARATION} apart."
+        )
+    distances = _distances(arguments.distances, n_columns)
+    start = time.perf_counter()
+    weights = datasets.sequence_weights(alignment.X, arguments.identity)
+    machine = fastmf.PottsMachine(
+        n_states=len(alignment.alphabet),
+        l2=arguments.l2,
+        l2_field=_FIELD_FRACTION * arguments.l2,
+    )
+    machine.fit(alignment.X, sample_weight=weights)
+    scores = machine.contact_scores(ignore=gap_state(alignment.alphabet))
+    seconds = time.perf_counter() - start
+    n_pairs = _write(arguments.out, scores, alignment.columns, arguments.top or n_columns)
+    print(
+        f"{arguments.out}: {n_pairs} best pairs of {n_columns} columns, from {len(weights)} "
+        f"sequences ({weights.sum():.1f} effective), {seconds:.1f} s"
+    )
+    curve = None if distances is None else _precision(scores, distances)
+    if curve is not None:
+        n = min(n_pairs, len(curve))
+        print(f"precision of the best {n} pairs: {curve[n - 1]:.3f}")
+    if arguments.plot is not None:
+        _draw(arguments.plot, scores, distances, n_pairs, curve)
+
+
+def gap_state(alphabet):
+    """The state that stands for a gap, None if there is none."""
+    return next((state for state, letter in enumerate(alphabet) if letter in "-."), None)
+
+
+def _distances(name, n_columns):
+    """The matrix of distances in a file, None without one."""
+    if name is None:
+        return None
+    from fastmf.datasets import read_array
+
+    distances = read_array(name)
+    if distances.shape != (n_columns, n_columns):
+        raise ValueError(
+            f"{name} has shape {distances.shape}, expected ({n_columns}, {n_columns}): the columns "
+            "of the alignment that are kept."
+        )
+    return distances
+
+
+def _write(path, scores, columns, n_top):
+    """Write the best pairs, and return how many these are."""
+    from fastmf.evaluation import ranked_pairs
+
+    first, second = (indices[:n_top] for indices in ranked_pairs(scores, SEPARATION))
+    with replacing(path) as file:
+        file.write(b"i,j,column_i,column_j,score\n")
+        for i, j in zip(first.tolist(), second.tolist(), strict=True):
+            line = f"{i + 1},{j + 1},{columns[i] + 1},{columns[j] + 1},{scores[i, j]:.6g}\n"
+            file.write(line.encode("ascii"))
+    return len(first)
+
+
+def _precision(scores, distances):
+    """Precision of the best 1, 2, ... pairs, up to five for each column."""
+    from fastmf.evaluation import contact_precision, ranked_pairs
+
+    n_known = len(ranked_pairs(scores, SEPARATION, ~np.isnan(distances))[0])
+    if n_known == 0:
+        return None
+    n_top = np.arange(1, min(n_known, 5 * len(scores)) + 1)
+    return contact_precision(scores, distances, n_top, SEPARATION)
+
+
+def _draw(path, scores, distances, n_top, curve):
+    from fastmf.plotting import contact_map, precision_curve
+    from fastmf.plotting._axes import axes
+
+    ax = axes(None, (5.5, 5.5) if curve is None else (11, 5))
+    figure = ax.figure
+    if curve is not None:
+        figure.clear()
+        ax, right = figure.subplots(1, 2)
+        precision_curve({"pseudo-likelihood": curve}, n_columns=len(scores), ax=right)
+    contact_map(scores, distances, n_top=n_top, separation=SEPARATION, ax=ax)
+    with replacing(path) as file:
+        figure.savefig(file, format=str(path).rpartition(".")[2].lower(), dpi=150)
