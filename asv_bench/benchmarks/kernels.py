@@ -28,6 +28,7 @@ NAMES = [
     "ascent.ascend-decayed_and_centred",
     "effective_couplings.effective_couplings-three_states",
     "belief_propagation.belief_propagation-sum",
+    "bp_groups.group_propagation-sum",
     "belief_propagation.belief_propagation-max",
     "belief_propagation.belief_propagation-mixed",
     "belief_propagation.sweep_blocks-sum",

@@ -18,6 +18,7 @@ FAMILIES = (
     "ascent",
     "effective_couplings",
     "belief_propagation",
+    "bp_groups",
     "linear_model",
     "local_search",
     "product",

@@ -20,6 +20,7 @@ from fastmf.inference.bp._decoding import (
     spectral_radius_bound,
 )
 from fastmf.inference.bp._fallbacks import mark_cycles, minimise
+from fastmf.inference.bp._groups import propagate
 from fastmf.inference.bp._kernel_arguments import (
     message_dtype,
     message_layout,
@@ -33,7 +34,7 @@ from fastmf.inference.bp.bethe import StationaryPoint
 from fastmf.kernels import belief_propagation as bp_kernels
 from fastmf.kernels import bp_types
 from fastmf.models import RBM
-from fastmf.priors import Bernoulli
+from fastmf.priors import Bernoulli, Categorical
 from fastmf.special import sigmoid_pair
 
 # Fallback of sum-product: number of random assignments that are improved to local maxima of
@@ -68,7 +69,7 @@ def belief_propagation(
     Parameters
     ----------
     model : RBM
-        With Bernoulli or Ising units.
+        With Bernoulli or Ising units; visible ones may be Categorical.
     algorithm : {"sum", "max", "mixed"}, default "sum"
         Sum-product: marginals and log-partition. Max-product: the most probable joint assignment.
         Mixed-product: the visible assignment of largest probability, hidden units summed out.
@@ -155,6 +156,10 @@ def belief_propagation(
     machines of 8 x 6 to 12 x 10 units mixed-product found the optimum of 37 without polishing, of
     45 with it, of 58 with 4 restarts and of 59 with 8; max-product of 59 from the start.
 
+    With Categorical visible units means and variances are flat and the visible assignment consists
+    of labels, (n_rows, n_groups). Their messages are computed in float64; `init`, `messages`,
+    `pairwise`, restarts, `spectral_radius` and on_failure="minimise" are not available.
+
     Damping averages probabilities, as in the paper. Damped saturated messages go on changing by a
     fraction in each sweep long after the beliefs have stopped changing; the undamped sweep that
     confirms convergence sets them to their final value.
@@ -185,6 +190,10 @@ def belief_propagation(
         n_threads=n_threads,
     )
     fields, n_rows = checked_fields(model, field)
+    if isinstance(model, RBM) and isinstance(model.layers[0], Categorical):
+        if init is not None or starts is not None:
+            raise ValueError("init and starts: not available with categorical visible units.")
+        return propagate(options, model, fields, n_rows)
     units = BinaryUnits(model, fields)
     dtype = message_dtype(options, units)
     n_restarts, starts = checked_restarts(options, starts, units, rng, init is not None)

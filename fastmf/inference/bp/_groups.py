@@ -1,0 +1,225 @@
+"""Belief propagation in RBMs with categorical visible and binary hidden units."""
+
+import numpy as np
+
+from fastmf._outcomes import POLISHED, RUNNING, is_converged, messages_of
+from fastmf._threads import in_parallel, workers_for
+from fastmf.inference.bp._fallbacks import mark_cycles
+from fastmf.inference.bp.beliefs import Beliefs
+from fastmf.inference.fixed_point import trace_of
+from fastmf.kernels import bp_groups, bp_types
+from fastmf.priors._domain import binary_field, two_values
+from fastmf.priors._protocol import has_log_prob
+from fastmf.special import sigmoid_pair, softplus
+
+# Largest |weight|, less the mean of the extremes of its group, for which ratios are numbers, and
+# largest logarithm of a product.
+MAX_WEIGHT, MAX_LOG_PRODUCT = 340.0, 690.0
+
+
+class GroupUnits:
+    """An RBM of groups and binary hidden units as one with {0, 1} hidden units, and its fields.
+
+    Parameters
+    ----------
+    model : RBM
+        Visible units Categorical.
+    fields : pair of arrays or None
+        Extra fields, (n_units,) or (n_rows, n_units).
+
+    Attributes
+    ----------
+    model : RBM
+    problem : GroupProblem
+        In every group and for every hidden unit the largest and the smallest weight are opposite:
+        a gauge, which changes no probability and no log-partition.
+    constant : float64 array of shape (1 or n_rows,)
+        To be added to log-probabilities.
+    offset, scale : float
+        Hidden units have the values offset and offset + scale.
+    max_weight : float
+    """
+
+    def __init__(self, model, fields):
+        visible, hidden = model.layers
+        if not (two_values(hidden) and has_log_prob(hidden)):
+            raise TypeError(
+                "belief propagation with categorical visible units needs two-valued hidden units "
+                f"(Bernoulli or Ising), got {type(hidden).__name__}."
+            )
+        low, high = two_values(hidden)
+        self.model, self.offset, self.scale = model, low, high - low
+        weights = model.weights.astype(np.float64)
+        own, constants = binary_field(hidden)
+        b, c = (
+            np.atleast_2d(np.asarray(x, np.float64) + (0 if f is None else f))
+            for x, f in zip((visible.field, own), fields, strict=True)
+        )
+        b = b + low * weights.sum(1)
+        self.constant = low * c.sum(1) + constants.sum(dtype=np.float64)
+        weights *= self.scale
+        middle = np.maximum.reduceat(weights, visible.starts)
+        middle = (middle + np.minimum.reduceat(weights, visible.starts)) / 2
+        weights -= np.repeat(middle, visible.sizes, axis=0)
+        c = self.scale * c + middle.sum(0)
+        self.max_weight = float(abs(weights).max(initial=0))
+        starts = np.append(visible.starts, len(weights)).astype(np.int64)
+        exponentials = np.exp(np.minimum(weights, MAX_WEIGHT))
+        self.problem = bp_groups.GroupProblem(weights, exponentials, starts, b, c)
+
+
+def propagate(options, model, fields, n_rows):
+    """The `Beliefs` of a model with categorical visible units.
+
+    Parameters
+    ----------
+    options : BPOptions
+    model : RBM
+    fields : pair of arrays or None
+        Of the visible states and the hidden units.
+    n_rows : int or None
+        None for a single row without an axis.
+
+    Returns
+    -------
+    Beliefs
+        Its `mean` and `var` of the visible layer are flat, its visible `assignment` are labels.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an option that needs binary visible units, hidden units that are not two-valued, or
+        weights that are too large.
+    """
+    _refuse(options)
+    units = GroupUnits(model, fields)
+    if units.max_weight > MAX_WEIGHT and options.algorithm != "max":
+        raise ValueError(
+            f"weights of a group may differ by {2 * MAX_WEIGHT / units.scale:g} at most, got "
+            f"{2 * units.max_weight / units.scale:g}."
+        )
+    settings, record = _prepared(options, units, n_rows or 1)
+    n_workers = workers_for(len(record.hidden), record.hidden.size * 10, options.n_threads)
+    arguments = settings, units.problem, record, np.zeros(1, np.int64)
+    in_parallel(bp_groups.group_propagation, arguments, n_workers)
+    if record.history.size:
+        mark_cycles(record)
+    maximum = _polish(settings, units.problem, record) if options.polishes else None
+    return _beliefs(options, units, record, maximum, n_rows is None)
+
+
+def _refuse(options):
+    asked = {
+        "messages": options.messages,
+        "pairwise": options.pairwise,
+        "n_restarts": options.n_restarts,
+        "spectral_radius": options.spectral_radius,
+        "on_failure='minimise'": options.on_failure == "minimise",
+    }
+    if given := [name for name, value in asked.items() if value]:
+        raise ValueError(f"{', '.join(given)}: not available with categorical visible units.")
+
+
+def _prepared(options, units, n_rows):
+    """Settings, and a record of rows at their starts."""
+    n_states, n_hidden = units.problem.weights.shape
+    n_groups, history = len(units.problem.starts) - 1, options.history_length(n_rows)
+    rounding_error = float(np.finfo(np.float64).eps * np.sqrt(max(n_states, n_hidden)))
+    settings = bp_groups.GroupSettings(
+        algorithm=options.kernel_algorithm,
+        adaptive=options.damping is None and options.algorithm != "mixed",
+        tol=float(max(options.tol, rounding_error)) if options.tol else -1.0,
+        rounding_error=rounding_error if options.tol else -1.0,
+        max_iter=int(options.max_iter),
+        max_factors=max(1, int(MAX_LOG_PRODUCT / max(0.1, units.max_weight))),
+    )
+    record = bp_groups.GroupRecord(
+        visible=np.zeros((n_rows, n_states)),
+        hidden=np.broadcast_to(units.problem.hidden_field, (n_rows, n_hidden)).copy(),
+        labels=np.full((n_rows, n_groups), -1),
+        best=np.zeros((n_rows, n_groups), np.int64),
+        objective=np.full(n_rows, -np.inf),
+        bethe=np.zeros(n_rows),
+        status=np.full(n_rows, RUNNING),
+        n_iter=np.zeros(n_rows, np.int64),
+        residual=np.zeros(n_rows),
+        damping=np.full(n_rows, options.damping or 0.0),
+        min_residual=np.full(n_rows, np.inf),
+        n_stalled=np.zeros(n_rows, np.int64),
+        history=np.zeros((n_rows, history) if history else (0, 0)),
+    )
+    return settings, record
+
+
+def _polish(settings, problem, record):
+    """Change one group after another to its best state, until none improves."""
+    positive = softplus if settings.algorithm == bp_types.MIXED_PRODUCT else _positive_part
+    starts, best = problem.starts[:-1], record.best
+    sums = problem.hidden_field + problem.weights[starts + best].sum(1)
+    fields = np.broadcast_to(problem.visible_field, record.visible.shape)
+    moving = np.arange(len(best))
+    while len(moving):
+        moved = np.zeros(len(moving), bool)
+        for i, first in enumerate(starts):
+            group, state = slice(first, problem.starts[i + 1]), best[moving, i]
+            w, here = problem.weights[group], np.arange(len(moving))
+            rest = sums[moving] - w[state]
+            values = fields[moving, group] + positive(rest[:, None] + w).sum(2)
+            new = values.argmax(1)
+            # A gain of rounding could be found for ever.
+            limit = 1e-12 * (1 + abs(values[here, state]))
+            better = values[here, new] - values[here, state] > limit
+            best[moving, i] = np.where(better, new, state)
+            sums[moving] = rest + w[best[moving, i]]
+            moved |= better
+        moving = moving[moved]
+    chosen = np.take_along_axis(fields, starts + best, 1)
+    record.objective[:] = chosen.sum(1) + positive(sums).sum(1)
+    return np.ones(len(best), bool)
+
+
+def _positive_part(x):
+    return np.maximum(0, x)
+
+
+def _beliefs(options, units, record, local_maximum, single):
+    visible, hidden = units.model.layers
+    dtype, problem = units.model.dtype, units.problem
+    means, variances = visible.moments(record.visible - visible.field, np.zeros(()))
+    p, q = sigmoid_pair(record.hidden)
+    labels, objective = record.labels, None
+    if options.algorithm != "sum":
+        labels, objective = record.best, record.objective + units.constant
+    states = problem.starts[:-1] + labels
+    decoded = record.hidden
+    if objective is not None:
+        decoded = problem.hidden_field + problem.weights[states].sum(1)
+    log_partition = record.bethe + units.constant if objective is None else objective
+    converged, message = is_converged(record.status), messages_of(record.status)
+    if local_maximum is not None:
+        message = np.where(converged, message, np.char.add(message, POLISHED))
+
+    def row(x):
+        return x[0] if single and x is not None else x
+
+    def layers(*parts):
+        return tuple(row(np.asarray(x, dtype)) for x in parts)
+
+    values = np.asarray(units.offset + units.scale * (decoded > 0), dtype)
+    tilts = record.visible - visible.field, record.hidden / units.scale - binary_field(hidden)[0]
+    return Beliefs(
+        mean=layers(means, units.offset + units.scale * p),
+        var=layers(variances, units.scale**2 * p * q),
+        b=layers(*tilts),
+        a=layers(*map(np.zeros_like, tilts)),
+        log_partition=row(log_partition),
+        converged=row(converged),
+        n_iter=row(record.n_iter),
+        residual=row(record.residual),
+        message=row(message),
+        history=row(trace_of(record) if options.history else None),
+        assignment=(row(labels), row(values)),
+        objective=row(objective),
+        local_maximum=row(local_maximum),
+        damping=row(record.damping),
+    )

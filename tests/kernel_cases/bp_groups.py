@@ -1,0 +1,51 @@
+"""Cases of `group_propagation`."""
+
+import numpy as np
+
+import fastmf as mf
+from fastmf.inference.bp._groups import GroupUnits, _prepared
+from fastmf.inference.bp._options import BPOptions
+from kernel_cases.case import Case, chosen, few_rows, with_options
+
+
+def group_arguments(
+    size, dtype, rows=None, algorithm="sum", damping=None, scale=1.0, max_iter=100, tol=1e-8
+):
+    """Arguments of `group_propagation`: groups of 2 to 5 states, fields that differ by row."""
+    size = few_rows(size)
+    rng = np.random.default_rng(8)
+    sizes = [2 + k % 4 for k in range(max(1, size.n_visible // 3))]
+    units = mf.Categorical([rng.normal(size=q) for q in sizes])
+    weights = scale * rng.normal(size=(sum(sizes), size.n_hidden))
+    weights *= 3 / np.sqrt(len(sizes) + size.n_hidden)
+    model = mf.RBM(weights, units, mf.Ising(rng.normal(size=size.n_hidden)))
+    fields = rng.normal(size=(size.n_rows, sum(sizes)))[chosen(rows, size.n_rows)]
+    options = BPOptions(
+        algorithm=algorithm, damping=damping, tol=tol, max_iter=max_iter, history=True
+    )
+    units = GroupUnits(model, (fields, None))
+    settings, record = _prepared(options, units, len(fields))
+    return settings, units.problem, record, np.zeros(1, np.int64)
+
+
+def _record(arguments):
+    found = arguments[2]._asdict()
+    return {name: found[name] for name in found if name not in ("min_residual", "n_stalled")}
+
+
+def _case(name, large=False, **options):
+    exact = ("status", "n_iter", "labels", "best", "damping")
+    return Case(
+        "bp_groups.group_propagation", name, with_options(group_arguments, **options), _record,
+        {"float64": 1e-9}, exact, large=large, dtypes=("float64",),
+    )  # fmt: skip
+
+
+# Max-product that cycles multiplies rounding errors in each sweep: few sweeps there.
+CASES = [
+    _case("sum", large=True),
+    _case("sum-damped", damping=0.4),
+    _case("sum-strong", scale=6.0, max_iter=12),
+    _case("max", algorithm="max", max_iter=5),
+    _case("mixed", algorithm="mixed", max_iter=5),
+]
