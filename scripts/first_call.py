@@ -71,6 +71,13 @@ def fit_linear(kind, n_features=2, dtype="float64"):
 def fit_spins(solver, n=3):
     mf.FullyVisibleBoltzmannMachine(solver=solver, l2=0.1).fit(2 * rows(n=n) - 1)
 
+def potts(dtype="float64", q=3):
+    groups = mf.Categorical(np.zeros((2, q), dtype))
+    return mf.RBM(np.full((2 * q, 4), 0.1, dtype), groups, units("Bernoulli", 4, dtype))
+
+def labels(dtype="int64"):
+    return np.random.default_rng(0).integers(0, 3, (20, 4)).astype(dtype)
+
 def own():
     from own_prior import ThreeLevels
     return mf.RBM(np.ones((4, 4)), ThreeLevels(np.zeros(4)), units("Bernoulli", 4, "float64"))
@@ -194,6 +201,22 @@ ROWS = {
         "fit_spins('newton')", "fit_spins('newton', 6)"
     ),
     "`FullyVisibleBoltzmannMachine.fit`, bslm": Row("fit_spins('bslm')", "fit_spins('bslm', 6)"),
+    "`tap`, categorical visible": Row(
+        "mf.tap(potts())", "mf.tap(potts(q=4))", "mf.tap(potts('float32'))"
+    ),
+    "`tap`, Bernoulli, then categorical": Row("mf.tap(binary())", "mf.tap(potts())"),
+    "`belief_propagation`, categorical visible": Row(
+        "mf.belief_propagation(potts())", "mf.belief_propagation(potts(q=4))"
+    ),
+    "`GeneralizedRBM.fit`, categorical": Row(
+        "fit_rbm(labels(), visible='categorical')",
+        "fit_rbm(labels(), visible='categorical', hidden='gaussian')",
+        "fit_rbm(labels('float32'), visible='categorical')",
+    ),
+    "`PottsMachine.fit`": Row(
+        "mf.PottsMachine(l2=0.1).fit(labels())",
+        "mf.PottsMachine(l2=0.1, symmetric=False).fit(labels())",
+    ),
 }
 
 

@@ -42,6 +42,11 @@ class FirstCall:
         "`SpikeSlabClassifier.fit`",
         "`FullyVisibleBoltzmannMachine.fit`, newton",
         "`FullyVisibleBoltzmannMachine.fit`, bslm",
+        "`tap`, categorical visible",
+        "`tap`, Bernoulli, then categorical",
+        "`belief_propagation`, categorical visible",
+        "`GeneralizedRBM.fit`, categorical",
+        "`PottsMachine.fit`",
     )
     param_names = ("call",)
     unit = "s"

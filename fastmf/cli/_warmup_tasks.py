@@ -173,6 +173,17 @@ def _evaluation(dtype):
     mf.pseudo_log_likelihood(model, np.zeros((2, SIZES[0]), dtype))
 
 
+def _categorical(dtype):
+    groups = mf.Categorical(np.zeros((2, 3), dtype))
+    model = mf.RBM(np.full((6, SIZES[1]), 0.1, dtype), groups, prior("Bernoulli", SIZES[1], dtype))
+    for order in (1, 2):
+        mf.tap(model, order=order)
+    mf.belief_propagation(model, max_iter=2)
+    labels = np.random.default_rng(0).integers(0, 3, (20, 2)).astype(dtype)
+    mf.GeneralizedRBM(3, visible="categorical", n_epochs=1, random_state=0).fit(labels)
+    mf.evaluation.effective_couplings(model, [[0, 1]])
+
+
 def _one_large_row(dtype):
     model = mf.RBM(
         np.zeros((900, 300), dtype), prior("Bernoulli", 900, dtype), prior("Bernoulli", 300, dtype)
@@ -226,6 +237,7 @@ def _of_type(dtype):
             lambda s=schedule: mf.adaptive_tap(fully_visible(dtype), schedule=s),
         )
     yield "evaluation", lambda: _evaluation(dtype)
+    yield "categorical units", lambda: _categorical(dtype)
     yield from _estimators(dtype)
 
 
