@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""Machines of categorical units on alignments of sequences: contacts, likelihoods, solutions, time.
+
+For each family four models are fitted to the sequences, weighted at 80% identity: a Potts machine by
+mean-field inversion and by pseudo-likelihood, and an RBM by TAP and by persistent chains. Where the
+structure is known, the precision of the contacts that each predicts is computed (of an RBM from the
+couplings that its hidden units mediate); of the RBMs also the log-likelihood of sequences set aside,
+by annealing from both ends, and how many TAP solutions their sequences lead to. The family "chain" is
+drawn from a known chain of sites.
+
+Writes contacts.csv, models.csv and precision.png to the folder --output. A model that was fitted
+before is read from there.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import experiment
+import numpy as np
+
+import fastmf as mf
+from fastmf.datasets import load_alignment, sequence_weights
+from fastmf.evaluation import (
+    annealed_importance_sampling,
+    contact_precision,
+    effective_couplings,
+    log_likelihood,
+)
+
+EPILOG = """\
+examples:
+  python scripts/experiments/sequences.py --quick
+      the chain alone, a few epochs: does it run?
+  python scripts/experiments/sequences.py PF00014 RF00162
+      two families
+
+Alignments and structures are read from the folder `sequences` of --data, or of the environment
+variable FASTMF_DATA.
+"""
+
+
+class Family(NamedTuple):
+    """An alignment, and the distances of its columns if the structure is known."""
+
+    file: str
+    alphabet: str
+    focus: str | None = None
+    distances: str | None = None
+    l2: float = 0.01
+
+
+FAMILIES = {
+    "PF00014": Family("PF00014.fasta", "protein", distances="PF00014_distances.txt"),
+    "DHFR": Family("DHFR.a2m", "protein", "DYR_ECOLI", "DHFR_distances.txt"),
+    "RF00162": Family("RF00162.fasta", "rna"),
+    "RF00379": Family("RF00379.fasta", "rna"),
+}
+METHODS = "mean-field inversion", "pseudo-likelihood", "RBM, TAP", "RBM, PCD"
+RBM = {
+    "visible": "categorical", "batch_size": 100, "weight_scale": 0.01, "monitor_rows": 20,
+    "learning_rate": (0.05, 0.0025), "l2": 0.01, "random_state": 0,
+}  # fmt: skip
+OF_METHOD = {
+    "RBM, TAP": {"gradient": "tap", "n_sweeps": 3},
+    "RBM, PCD": {"gradient": "pcd", "n_sweeps": 5, "n_starts": 300, "momentum": 0.0},
+}
+CHAIN_SITES, CHAIN_STATES, CHAIN_ROWS = 40, 4, 3000
+CONTACT, SEPARATION = 8.0, 5
+COLUMNS = "family", "method", "rows", "effective_rows", "seconds", "ppv_half", "ppv", "ppv_double", \
+    "test_log_likelihood", "annealing_error", "annealing_gap", "solutions", "converged", \
+    "seconds_of_solutions"  # fmt: skip
+
+
+class Data(NamedTuple):
+    """Sequences to learn from, others to test, and the distances of columns or None."""
+
+    X: np.ndarray
+    weights: np.ndarray
+    test: np.ndarray
+    test_weights: np.ndarray
+    distances: np.ndarray | None
+    separation: int
+
+
+def main(argv=None):
+    options = parser().parse_args(argv)
+    if options.quick:
+        options.families, options.epochs, options.hidden = ["chain"], 3, 10
+    folder = options.output or Path("results") / "sequences"
+    folder.mkdir(parents=True, exist_ok=True)
+    found, curves = [], []
+    for family in options.families or ["chain", *FAMILIES]:
+        data = chain() if family == "chain" else load(FAMILIES[family], options.data)
+        for method in METHODS:
+            model, scores, seconds = fitted(family, method, data, folder, options)
+            row = dict.fromkeys(COLUMNS, "")
+            row |= {"family": family, "method": method, "rows": len(data.X)}
+            row |= {"effective_rows": round(float(data.weights.sum()), 1)}
+            row |= {"seconds": round(seconds, 1)}
+            if data.distances is not None:
+                row |= precision(scores, data)
+                curves += curve(family, method, scores, data)
+            if method in OF_METHOD:
+                row |= likelihood(model, data) | landscape(model, data)
+            found.append(list(row.values()))
+            print(*(f"{name} {value}" for name, value in row.items()), sep="  ", flush=True)
+    experiment.table(folder / "models.csv", COLUMNS, found)
+    experiment.table(folder / "contacts.csv", ("family", "method", "n", "precision"), curves)
+    draw(curves, folder / "precision.png")
+
+
+def load(family, folder):
+    """The alignment of a family, a tenth of it set aside."""
+    folder = folder or os.environ.get("FASTMF_DATA")
+    if folder is None:
+        raise ValueError("pass --data, or set the environment variable FASTMF_DATA.")
+    folder = Path(folder) / "sequences"
+    X = load_alignment(folder / family.file, family.alphabet, family.focus).X
+    distances = None if family.distances is None else np.loadtxt(folder / family.distances)
+    return divided(X, distances, SEPARATION)
+
+
+def chain():
+    """Rows of a chain: each site's state depends on that of the one before."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, CHAIN_STATES, (CHAIN_ROWS, CHAIN_SITES))
+    for site in range(1, CHAIN_SITES):
+        same = rng.random(CHAIN_ROWS) < 0.5
+        X[same, site] = (X[same, site - 1] + site) % CHAIN_STATES
+    sites = np.arange(CHAIN_SITES)
+    # Neighbours are in contact, all others are far apart.
+    distances = np.where(abs(sites[:, None] - sites) <= 1, 1.0, 100.0)
+    return divided(X.astype(np.int8), distances, 1)
+
+
+def divided(X, distances, separation):
+    """Nine tenths to learn from, weighted, and a tenth to test."""
+    order = np.random.default_rng(0).permutation(len(X))
+    test, train = X[order[: len(X) // 10]], X[order[len(X) // 10 :]]
+    weights = sequence_weights(train), sequence_weights(test)
+    return Data(train, weights[0], test, weights[1], distances, separation)
+
+
+def fitted(family, method, data, folder, options):
+    """A model and its contact scores, from a file if there is one, and the seconds of the fit."""
+    path = folder / f"{family}-{method}.npz".replace(", ", "-").replace(" ", "-")
+    class_ = mf.GeneralizedRBM if method in OF_METHOD else mf.PottsMachine
+    if path.exists():
+        estimator, seconds = class_.load(path), float("nan")
+    else:
+        start = time.perf_counter()
+        estimator = unfitted(method, data, options)
+        X = data.X.astype(np.float32) if method in OF_METHOD else data.X
+        estimator.fit(X, sample_weight=data.weights)
+        seconds = time.perf_counter() - start
+        estimator.save(path)
+    if method not in OF_METHOD:
+        return estimator, estimator.contact_scores(), seconds
+    couplings = effective_couplings(estimator.model_, data.X, sample_weight=data.weights)
+    return estimator, mf.evaluation.contact_scores(couplings), seconds
+
+
+def unfitted(method, data, options):
+    """The estimator of a method."""
+    n_states = int(data.X.max()) + 1
+    if method == "mean-field inversion":
+        return mf.PottsMachine(solver="naive_mean_field", pseudocount=0.5, n_states=n_states)
+    if method == "pseudo-likelihood":
+        # plmc's usual penalty: 0.2 for each other site and state.
+        n_others = (data.X.shape[1] - 1) * (n_states - 1)
+        l2 = 2 * 0.01 * n_others / data.weights.sum()
+        return mf.PottsMachine(n_states=n_states, l2=l2, l2_field=l2 / n_others, tol=1.0)
+    return mf.GeneralizedRBM(
+        options.hidden, n_epochs=options.epochs, **RBM | OF_METHOD[method]
+    )
+
+
+def precision(scores, data):
+    """The share of contacts among the best pairs: half as many as sites, as many, and twice."""
+    n = len(scores)
+    values = contact_precision(
+        scores, data.distances, [n // 2, n, 2 * n], separation=data.separation, cutoff=CONTACT
+    )
+    names = "ppv_half", "ppv", "ppv_double"
+    return {name: round(float(v), 3) for name, v in zip(names, values, strict=True)}
+
+
+def curve(family, method, scores, data):
+    """Rows of contacts.csv: precision by the number of pairs."""
+    tops = np.unique(np.geomspace(1, 3 * len(scores), 40).astype(int))
+    values = contact_precision(
+        scores, data.distances, tops, separation=data.separation, cutoff=CONTACT
+    )
+    return [(family, method, int(n), round(float(v), 4)) for n, v in zip(tops, values, strict=True)]
+
+
+def likelihood(estimator, data):
+    """Weighted log-likelihood of the test sequences, by annealing, in nats a sequence."""
+    found = annealed_importance_sampling(
+        estimator.model_, n_chains=200, n_steps=1000, max_steps=8000, rng=0
+    )
+    values = log_likelihood(estimator.model_, data.test, found.log_partition)
+    mean = float(np.average(values, weights=data.test_weights))
+    return {
+        "test_log_likelihood": round(mean, 3),
+        "annealing_error": round(found.error, 3),
+        "annealing_gap": round(found.reverse - found.log_partition, 3),
+    }
+
+
+def landscape(estimator, data):
+    """The TAP solutions that the sequences lead to."""
+    start = time.perf_counter()
+    solutions = estimator.solutions(data.X.astype(np.float32), merge_tol=0.05)
+    return {
+        "solutions": len(solutions.log_partition),
+        "converged": round(float(solutions.converged.mean()), 4),
+        "seconds_of_solutions": round(time.perf_counter() - start, 1),
+    }
+
+
+def draw(curves, path):
+    """Precision against the number of pairs, one panel a family."""
+    from matplotlib.figure import Figure
+
+    families = list(dict.fromkeys(row[0] for row in curves))
+    if not families:
+        return
+    figure = Figure(figsize=(4 * len(families), 3.2), layout="constrained")
+    panels = figure.subplots(1, len(families), squeeze=False)[0]
+    for axes, family in zip(panels, families, strict=True):
+        for method in METHODS:
+            points = [row[2:] for row in curves if row[:2] == (family, method)]
+            axes.plot(*zip(*points, strict=True), label=method)
+        axes.set(title=family, xscale="log", xlabel="pairs", ylim=(0, 1.02))
+    panels[0].set_ylabel("precision")
+    panels[-1].legend(fontsize="small")
+    experiment.picture(figure, path)
+
+
+def parser():
+    """The command line."""
+    parsed = experiment.parser(__doc__, EPILOG)
+    parsed.add_argument("families", nargs="*", help=f"chain, {', '.join(FAMILIES)} [all]")
+    parsed.add_argument("--data", help="folder of the data [$FASTMF_DATA]")
+    parsed.add_argument("--output", type=Path, help="[results/sequences]")
+    parsed.add_argument("--hidden", type=int, default=100, help="hidden units of the RBMs [100]")
+    parsed.add_argument("--epochs", type=int, default=100, help="of the RBMs [100]")
+    parsed.add_argument("--quick", action="store_true", help="a few epochs of the chain alone")
+    return parsed
+
+
+if __name__ == "__main__":
+    experiment.run(main)
