@@ -4,15 +4,14 @@ import numpy as np
 
 
 def test_a_chain_is_found(script, tmp_path):
-    sequences = script("experiments/sequences.py")
-    sequences.main(["--quick", "--output", str(tmp_path)])
+    script.main(["--quick", "--output", str(tmp_path)])
     with open(tmp_path / "models.csv") as file:
         rows = {row["method"]: row for row in csv.DictReader(file)}
-    assert set(rows) == set(sequences.METHODS)
+    assert set(rows) == set(script.METHODS)
     # All neighbours of the chain, and nothing else, before any other pair.
     assert float(rows["pseudo-likelihood"]["ppv_half"]) == 1
     assert np.isfinite(float(rows["RBM, TAP"]["test_log_likelihood"]))
     assert (tmp_path / "precision.png").exists()
     again = (tmp_path / "chain-pseudo-likelihood.npz").stat().st_mtime_ns
-    sequences.main(["--quick", "--output", str(tmp_path)])
+    script.main(["--quick", "--output", str(tmp_path)])
     assert (tmp_path / "chain-pseudo-likelihood.npz").stat().st_mtime_ns == again
