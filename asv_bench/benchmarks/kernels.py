@@ -52,6 +52,8 @@ NAMES = [
     "sites.tilt_sites-spike_and_slab",
     "sites.match_sites-free",
     "sites.match_cavities-spike_and_slab",
+    "hamming.count_similar-rows",
+    "hamming.spanning_trees-groups",
 ]
 POOLS = ThreadpoolController()
 

@@ -1,4 +1,4 @@
-"""Data sets, alignments of sequences, and files of arrays and of Potts models."""
+"""Data sets, alignments of sequences and their weights, files of arrays and of Potts models."""
 
 from fastmf.datasets.alignments import Alignment, load_alignment
 from fastmf.datasets.files import read_array
@@ -17,6 +17,7 @@ from fastmf.datasets.potts_files import (
     write_adabmdca,
     write_plmc,
 )
+from fastmf.datasets.sequences import sequence_weights
 
 __all__ = [
     "Alignment",
@@ -31,6 +32,7 @@ __all__ = [
     "read_adabmdca",
     "read_array",
     "read_plmc",
+    "sequence_weights",
     "write_adabmdca",
     "write_plmc",
 ]

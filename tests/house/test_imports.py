@@ -30,7 +30,7 @@ ARROWS = {
     "distributed": ("learning",),
     "estimators": ("learning",),
     "reference": ("priors", "special", "_outcomes", "_numba"),
-    "datasets": ("models",),
+    "datasets": ("kernels", "models", "_common"),
     "evaluation": ("learning",),
     "plotting": ("evaluation",),
     "cli": ("estimators", "evaluation", "datasets", "plotting"),

@@ -19,6 +19,7 @@ FAMILIES = (
     "effective_couplings",
     "belief_propagation",
     "bp_groups",
+    "hamming",
     "linear_model",
     "local_search",
     "product",

@@ -38,7 +38,12 @@ with_rows = pytest.mark.parametrize(
     "the_case", [c for c in CASES if c.kernel not in WITHOUT_ROWS], ids=str
 )
 # Kernels in whose results all rows take part.
-TOGETHER = {"effective_couplings.effective_couplings", "training.train"}
+TOGETHER = {
+    "effective_couplings.effective_couplings",
+    "hamming.count_similar",
+    "hamming.spanning_trees",
+    "training.train",
+}
 with_company = pytest.mark.parametrize(
     "the_case", [c for c in CASES if c.kernel not in WITHOUT_ROWS | TOGETHER], ids=str
 )

@@ -1,0 +1,90 @@
+"""Weights of sequences that are alike."""
+
+import math
+
+import numpy as np
+
+from fastmf._common.arguments import count, number
+from fastmf._threads import in_parallel, workers_for
+from fastmf.kernels import hamming
+
+# Of the product of a fraction and a number of columns, which may round to just above an integer.
+_ROUNDING = 1e-9
+
+
+def sequence_weights(X, identity=0.8, *, n_threads=None):
+    """Weights 1 / (number of rows that agree in at least a fraction of the columns).
+
+    Rows of an alignment are related; so weighted, a group of similar rows counts as about one
+    (Morcos et al. 2011). A row is similar to itself.
+
+    Parameters
+    ----------
+    X : int array of shape (n_rows, n_groups)
+        Labels; all negative ones together are a letter like any other.
+    identity : float, default 0.8
+        Fraction of equal columns, in [0, 1], from which on rows are similar. (In plmc's terms
+        ``1 - theta``.)
+    n_threads : int, optional
+        Default Numba's number of threads. Results do not depend on it.
+
+    Returns
+    -------
+    array of shape (n_rows,)
+        In (0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `X` is not a matrix of integers, or `identity` is not such a number.
+
+    Notes
+    -----
+    Exact: all pairs of rows are compared, some 10^8 a second on one core for 150 columns. Their sum
+    is what is called the effective number of sequences. Reference: Morcos et al., "Direct-coupling
+    analysis of residue coevolution captures native contacts across many protein families", PNAS 108
+    (2011).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> X = np.array([[0, 1, 2, 3, -1], [0, 1, 2, 3, 4], [4, 4, 4, 4, 4]])
+    >>> mf.datasets.sequence_weights(X).tolist()
+    [0.5, 0.5, 1.0]
+    """
+    codes = _codes(X)
+    n_rows, n_columns = codes.shape
+    identity = number("identity", identity, 0, 1)
+    if n_threads is not None:
+        n_threads = count("n_threads", n_threads)
+    most = n_columns - math.ceil(identity * n_columns - _ROUNDING)
+    labels = hamming.padded(codes)
+    n_tasks = -(-n_rows // hamming.TASK_ROWS)
+    # A vector is compared in the time of some two multiply-adds.
+    work = n_rows * n_rows * (labels.shape[1] // hamming.VECTOR_BYTES)
+    n_workers = workers_for(n_tasks, work, n_threads)
+    counts = np.zeros((n_workers, n_rows), np.int64)
+    queue = np.zeros(2, np.int64)
+    in_parallel(hamming.count_similar, (labels, most, queue, counts), n_workers)
+    return 1 / counts.sum(0)
+
+
+def _codes(X):
+    """Labels as numbers from 0 to 255, all negative ones as one of them."""
+    X = np.asarray(X)
+    if X.dtype.kind not in "iub":
+        raise TypeError(f"X must be an array of integer labels, got dtype {X.dtype}.")
+    if X.ndim != 2 or 0 in X.shape:
+        raise ValueError(
+            f"X must have shape (n_rows, n_groups), with rows and columns, got {X.shape}."
+        )
+    if X.dtype.kind == "i" and X.max() < 255:
+        return np.maximum(X, -1).astype(np.int16) + 1
+    # Letters are compared within columns only.
+    codes = [
+        np.unique(np.maximum(column, -1), return_inverse=True)[1] for column in X.T.astype(int)
+    ]
+    codes = np.stack(codes, 1)
+    if codes.max() > 255:
+        raise ValueError("X must have at most 256 different labels in a column, got more.")
+    return codes

@@ -1,0 +1,28 @@
+"""Hamming distances between rows of labels, in NumPy."""
+
+import numpy as np
+
+
+def _distances(labels, i):
+    """Numbers of columns in which the rows differ from row i."""
+    return (labels != labels[i]).sum(1)
+
+
+def count_similar(labels, most, queue, counts):
+    """Numbers of rows that differ from each row in at most `most` columns, itself included."""
+    counts[0] += [(_distances(labels, i) <= most).sum() for i in range(len(labels))]
+
+
+def spanning_trees(labels, sizes, group_rows, queue, order, parents, left):
+    """A minimum spanning tree of each group of consecutive rows (Prim)."""
+    for begin in range(0, len(labels), group_rows):
+        group = slice(begin, begin + group_rows)
+        costs = sizes[group].copy()
+        parents[group] = -1
+        outside = np.ones(len(costs), bool)
+        for k in range(len(costs)):
+            chosen = int(np.flatnonzero(outside)[costs[outside].argmin()])
+            order[begin + k], outside[chosen] = begin + chosen, False
+            new = 2 * _distances(labels[group], chosen)
+            nearer = outside & (new < costs)
+            costs[nearer], parents[group][nearer] = new[nearer], begin + chosen
