@@ -54,6 +54,11 @@ NAMES = [
     "sites.match_cavities-spike_and_slab",
     "hamming.count_similar-rows",
     "hamming.spanning_trees-groups",
+    "potts.value_and_gradient-proteins",
+    "potts.conditionals-proteins",
+    "potts.hessian_product-proteins",
+    "potts.spread-tiles",
+    "potts.collect-tiles",
 ]
 POOLS = ThreadpoolController()
 

@@ -54,11 +54,12 @@ ROOMS = {
         "layered": ("training",),
         "pseudo_likelihood": (),
         "conditional": ("training",),
+        "potts": ("pseudo_likelihood",),
         "quasi_newton": (),
         "evidence": ("quasi_newton",),
     },
 }
-MAX_ROOMS, MAX_ARROWS = 6, {"inference": 10, "learning": 5}
+MAX_ROOMS, MAX_ARROWS = 7, {"inference": 10, "learning": 5}
 
 CORE = {"numba", "llvmlite", "numpy", "scipy"}
 

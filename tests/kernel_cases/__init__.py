@@ -22,6 +22,7 @@ FAMILIES = (
     "hamming",
     "linear_model",
     "local_search",
+    "potts",
     "product",
     "pseudo_likelihood",
     "relaxed_bp",

@@ -42,6 +42,11 @@ TOGETHER = {
     "effective_couplings.effective_couplings",
     "hamming.count_similar",
     "hamming.spanning_trees",
+    "potts.collect",
+    "potts.conditionals",
+    "potts.hessian_product",
+    "potts.spread",
+    "potts.value_and_gradient",
     "training.train",
 }
 with_company = pytest.mark.parametrize(

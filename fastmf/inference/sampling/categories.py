@@ -1,0 +1,116 @@
+"""Samples and missing labels of a Boltzmann machine of categorical units."""
+
+import math
+
+import numpy as np
+from scipy.special import logsumexp
+
+from fastmf.inference.mean_field.tap import tap
+
+# Up to so many states of all groups together are enumerated.
+MAX_ENUMERATED_STATES = 1 << 16
+# The same for the missing groups of a row.
+MAX_EXACT_STATES = 1 << 12
+
+
+def all_labels(sizes):
+    """All rows of labels; the last group alternates fastest."""
+    return np.stack(np.unravel_index(np.arange(math.prod(map(int, sizes))), tuple(sizes)), -1)
+
+
+def softmax(t):
+    """Probabilities proportional to exp(t) along the last axis."""
+    return np.exp(t - logsumexp(t, axis=-1, keepdims=True))
+
+
+def sample(model, n_samples, rng, n_sweeps=100):
+    """Samples: exact ones where all states can be enumerated, by Gibbs sampling beyond.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        With `Categorical` units.
+    n_samples : int
+    rng : numpy Generator
+    n_sweeps : int
+        Sweeps of each chain, one for each sample, which starts from independent units.
+
+    Returns
+    -------
+    int64 array of shape (n_samples, n_groups)
+        Labels.
+    """
+    prior, couplings = model.prior, model.couplings
+    sizes, starts = prior.sizes, prior.starts
+    if math.prod(map(int, sizes)) <= MAX_ENUMERATED_STATES:
+        labels = all_labels(sizes)
+        p = softmax(-model.energy(labels))
+        return labels[_drawn(np.cumsum(p)[None], rng.random(n_samples))]
+    local = np.repeat(prior.field[None], n_samples, axis=0)
+    labels = np.empty((n_samples, len(sizes)), np.int64)
+    for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        p = softmax(prior.field[start : start + size])
+        labels[:, i] = _drawn(np.cumsum(p)[None], rng.random(n_samples))
+    for i, start in enumerate(starts):
+        local += couplings[start + labels[:, i]]
+    for _ in range(n_sweeps):
+        for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+            cumulative = np.cumsum(softmax(local[:, start : start + size]), axis=1)
+            new = _drawn(cumulative, rng.random(n_samples))
+            moved = np.flatnonzero(new != labels[:, i])
+            # Only in chains that changed this label fields change.
+            local[moved] += couplings[start + new[moved]] - couplings[start + labels[moved, i]]
+            labels[:, i] = new
+    return labels
+
+
+def _drawn(cumulative, uniform):
+    """The first state whose cumulative probability is above a uniform number, for each."""
+    if len(cumulative) == 1:
+        below = np.searchsorted(cumulative[0], uniform * cumulative[0, -1], side="right")
+    else:
+        below = (cumulative <= (uniform * cumulative[:, -1])[:, None]).sum(1)
+    return np.minimum(below, cumulative.shape[1] - 1)
+
+
+def conditional_means(model, labels, max_exact=MAX_EXACT_STATES, n_threads=None):
+    """Probabilities of the states of missing groups given the others.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        With `Categorical` units.
+    labels : int array of shape (n_rows, n_groups)
+        Negative where missing.
+    max_exact : int
+        Rows whose missing groups have more states together are solved by `tap`, the others by
+        enumeration.
+    n_threads : int or None
+
+    Returns
+    -------
+    array of shape (n_rows, n_states)
+        One-hot for groups that are not missing.
+    """
+    sizes, starts = model.prior.sizes, model.prior.starts
+    out = np.nan_to_num(model.prior.one_hot(labels), nan=0.0)
+    approximate = []
+    for s, missing in enumerate(labels < 0):
+        if not missing.any():
+            continue
+        groups = np.flatnonzero(missing)
+        if math.prod(map(int, sizes[groups])) > max_exact:
+            approximate.append(s)
+            continue
+        states = np.concatenate([starts[i] + np.arange(sizes[i]) for i in groups])
+        offsets = np.cumsum(sizes[groups]) - sizes[groups]
+        candidates = all_labels(sizes[groups]) + offsets
+        field = model.prior.field[states] + out[s] @ model.couplings[:, states]
+        x = np.zeros((len(candidates), len(states)))
+        np.put_along_axis(x, candidates, 1.0, axis=1)
+        within = model.couplings[np.ix_(states, states)]
+        out[s, states] = softmax(x @ field + ((x @ within) * x).sum(1) / 2) @ x
+    if approximate:
+        rows = np.where(labels[approximate] < 0, -1, labels[approximate])
+        out[approximate] = tap(model, clamp=rows, n_threads=n_threads).mean
+    return out

@@ -1,0 +1,1 @@
+"""Pseudo-likelihood of fully visible machines of categorical units (Potts machines)."""

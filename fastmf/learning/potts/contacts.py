@@ -1,0 +1,58 @@
+"""Contact scores of pairs of sites, from the norms of their couplings."""
+
+import numpy as np
+
+from fastmf.learning.potts.gauge import Groups, site_in_zero_sum
+
+
+def norms(couplings, gauge="zero-sum", ignore=None):
+    """Frobenius norms of the couplings of all pairs of sites.
+
+    Parameters
+    ----------
+    couplings : Dense or OfFewRows
+    gauge : {"zero-sum", None}
+        None: couplings as they are.
+    ignore : int, optional
+        State, such as that of gaps, that is left out.
+
+    Returns
+    -------
+    array of shape (n_groups, n_groups)
+        Symmetric, with zero diagonal.
+    """
+    groups = Groups(couplings.sizes)
+    n_groups = len(groups.sizes)
+    out = np.zeros((n_groups, n_groups))
+    for i in range(n_groups):
+        mine = couplings.of_site(i)
+        mine = np.square(site_in_zero_sum(mine, groups) if gauge else mine)
+        if ignore is not None:
+            mine[:, (groups.first + ignore)[groups.sizes > ignore]] = 0
+            mine[ignore : ignore + 1] = 0
+        out[i] = np.add.reduceat(mine.sum(0), groups.first)
+    np.fill_diagonal(out, 0)
+    # The two triangles differ by rounding.
+    return np.sqrt((out + out.T) / 2)
+
+
+def average_product_corrected(scores):
+    """Scores less what two sites' mean scores explain: F_ij - F_i. F_.j / F_.. (Dunn et al. 2008).
+
+    Parameters
+    ----------
+    scores : array of shape (n_groups, n_groups)
+        Symmetric, with zero diagonal.
+
+    Returns
+    -------
+    array of shape (n_groups, n_groups)
+        With zero diagonal.
+    """
+    n = len(scores)
+    if n < 2 or not scores.any():
+        return scores.copy()
+    means = scores.sum(1) / (n - 1)
+    out = scores - np.outer(means, means) / means.mean()
+    np.fill_diagonal(out, 0)
+    return out

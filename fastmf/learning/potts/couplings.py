@@ -1,0 +1,88 @@
+"""Couplings of a Potts machine: a matrix, or made on demand from coefficients of few rows."""
+
+import numpy as np
+import scipy
+
+
+class Dense:
+    """Couplings as a matrix J (n_states, n_states).
+
+    Parameters
+    ----------
+    matrix : array of shape (n_states, n_states)
+    sizes : int array of shape (n_groups,)
+    """
+
+    def __init__(self, matrix, sizes):
+        self.matrix, self.sizes = matrix, np.asarray(sizes)
+        self.first = np.cumsum(self.sizes) - self.sizes
+
+    def of_site(self, i):
+        """The couplings J_ij(a, b) of the states a of a site, (q_i, n_states)."""
+        return self.matrix[self.first[i] : self.first[i] + self.sizes[i]]
+
+    def fields(self, labels):
+        """Local fields X J of rows of labels, (n_rows, n_states)."""
+        out = np.zeros((len(labels), len(self.matrix)), self.matrix.dtype)
+        for j, first in enumerate(self.first):
+            present = labels[:, j] >= 0
+            out[present] += self.matrix[first + labels[present, j].astype(np.int64)]
+        return out
+
+    def dense(self):
+        """J."""
+        return self.matrix
+
+
+class OfFewRows:
+    """Couplings A'X + X'A off the blocks of a site with itself.
+
+    Parameters
+    ----------
+    coefficients : array of shape (n_rows, n_states)
+        A.
+    labels : int array of shape (n_rows, n_groups)
+        X, as labels.
+    sizes : int array of shape (n_groups,)
+    """
+
+    def __init__(self, coefficients, labels, sizes):
+        self.coefficients, self.labels = coefficients, labels
+        self.sizes = np.asarray(sizes)
+        self.first = np.cumsum(self.sizes) - self.sizes
+        self._X = one_hot(labels, self.sizes)
+
+    def of_site(self, i):
+        """The couplings J_ij(a, b) of the states a of a site, (q_i, n_states)."""
+        A, mine = self.coefficients, slice(self.first[i], self.first[i] + self.sizes[i])
+        out = self._X[:, mine].T @ A
+        out += (self._X.T @ A[:, mine]).T
+        out[:, mine] = 0
+        return out
+
+    def fields(self, labels):
+        """Local fields X J of rows of labels, (n_rows, n_states)."""
+        A, X, Y = self.coefficients, self._X, one_hot(labels, self.sizes)
+        out = (Y @ X.T).toarray() @ A
+        out += (X.T @ (Y @ A.T).T).T
+        for first, q in zip(self.first, self.sizes, strict=True):
+            mine = slice(first, first + q)
+            own = X[:, mine].T @ A[:, mine]
+            out[:, mine] -= Y[:, mine] @ (own + own.T)
+        return out
+
+    def dense(self):
+        """J, made now."""
+        return np.concatenate([self.of_site(i) for i in range(len(self.sizes))])
+
+
+def one_hot(labels, sizes):
+    """Rows of labels, negative if absent, as a sparse matrix (n_rows, n_states) of ones.
+
+    In columns, as sites are what is looked at.
+    """
+    first = np.cumsum(sizes) - sizes
+    rows, sites = np.nonzero(labels >= 0)
+    columns = first[sites] + labels[rows, sites]
+    shape = len(labels), int(np.sum(sizes))
+    return scipy.sparse.csc_array((np.ones(len(rows)), (rows, columns)), shape=shape)

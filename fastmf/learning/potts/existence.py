@@ -1,0 +1,133 @@
+"""Existence of the maximum of a Potts machine's pseudo-likelihood.
+
+Without penalties it does not exist where data are separated: where along some direction D of the
+parameters no row's margin eta_{x_i} - eta_b, of any site and any other state b, falls, and some
+rise. Two states of two sites that never meet suffice, and real alignments always have such; in
+general a linear programme decides. A ridge on couplings leaves only fields of states that are never
+seen, a ridge on both leaves nothing.
+"""
+
+import numpy as np
+import scipy
+
+from fastmf.learning.pseudo_likelihood.existence import Existence
+
+# Numbers in the matrix of the linear programme up to which it is solved.
+_MAX_ENTRIES = 400_000
+_TOLERANCE = 1e-6
+
+
+def existence(data, l2, l2_field, symmetric=True):
+    """Whether the maximum exists, and which sites are separated if it does not.
+
+    Parameters
+    ----------
+    data : PottsData
+    l2, l2_field : float
+    symmetric : bool, default True
+
+    Returns
+    -------
+    Existence
+        Its `units` are sites.
+    """
+    if not l2_field:
+        unseen = np.add.reduceat(data.counts == 0, _first(data.sizes)) > 0
+        if unseen.any():
+            return _not("states were never seen, whose fields fall without end; leave them out or "
+                        "give a ridge penalty l2_field", np.flatnonzero(unseen))  # fmt: skip
+    if l2:
+        return Existence(True)
+    strangers = _never_meeting(data)
+    if strangers.any():
+        return _not("pairs of states never meet, whose couplings fall without end; give a ridge "
+                    "penalty l2", np.flatnonzero(strangers.any(0)))  # fmt: skip
+    return _by_programmes(data, l2_field, symmetric)
+
+
+def _first(sizes):
+    return np.cumsum(sizes) - sizes
+
+
+def _not(message, sites):
+    return Existence(False, tuple(map(int, sites)), f"no maximum exists: {message}")
+
+
+def _never_meeting(data):
+    """For each pair of sites, whether two of their states never meet, one of them seen there."""
+    n_groups = len(data.sizes)
+    found = np.zeros((n_groups, n_groups), bool)
+    for i in range(n_groups):
+        for j in range(i):
+            both = (data.labels[:, i] >= 0) & (data.labels[:, j] >= 0)
+            x, y = (data.labels[both, k].astype(np.int64) for k in (i, j))
+            met = np.bincount(x * data.sizes[j] + y, minlength=data.sizes[i] * data.sizes[j]) > 0
+            met = met.reshape(data.sizes[i], data.sizes[j])
+            found[i, j] = found[j, i] = (~met & (met.any(1)[:, None] | met.any(0))).any()
+    return found
+
+
+def _by_programmes(data, l2_field, symmetric):
+    n_groups = len(data.sizes)
+    n_margins = len(data.labels) * (data.n_states - n_groups)
+    if 2 * n_margins * (n_groups + 1) > _MAX_ENTRIES * (1 if symmetric else n_groups):
+        return Existence(None, (), "whether the maximum exists was not decided: too many rows")
+    problems = [range(n_groups)] if symmetric else [[i] for i in range(n_groups)]
+    separated = set()
+    for sites in problems:
+        margins, site = _margins(data, sites, symmetric, l2_field)
+        found = _separated(margins, site)
+        if found is None:
+            return Existence(None, (), "whether the maximum exists was not decided")
+        separated |= found
+    if separated:
+        return _not("sites are separated, as if determined by others; give a ridge penalty l2",
+                    sorted(separated))  # fmt: skip
+    return Existence(True)
+
+
+def _margins(data, sites, symmetric, l2_field):
+    """Margins of all rows as a sparse matrix times the parameters, and the site of each."""
+    entries, site, n = [], [], 0
+    for i in sites:
+        present = np.flatnonzero(data.labels[:, i] >= 0)
+        for b in range(data.sizes[i]):
+            others = present[data.labels[present, i] != b]
+            own, other = data.labels[others, i].astype(np.int64), np.full(len(others), b)
+            for state, sign in ((own, 1.0), (other, -1.0)):
+                rows, there = _influences(data, others, i, state, l2_field)
+                here = (_first(data.sizes)[i] + state)[rows]
+                low = np.minimum(here, there) if symmetric else here
+                high = np.maximum(here, there) if symmetric else there
+                signs = np.full(len(rows), sign)
+                entries.append(np.stack([n + rows, low * data.n_states + high, signs]))
+            n += len(others)
+            site += [i] * len(others)
+    rows, columns, values = np.concatenate(entries, axis=1)
+    used, columns = np.unique(columns, return_inverse=True)
+    entries = values, (rows.astype(np.int64), columns)
+    matrix = scipy.sparse.coo_array(entries, shape=(n, len(used))).tocsr()
+    return matrix, np.array(site)
+
+
+def _influences(data, rows, i, state, l2_field):
+    """Numbers of rows, and flat states whose parameters with a state of site i add to its field.
+
+    The field itself stands at the state of site i, unless it is penalised.
+    """
+    first = _first(data.sizes)
+    flat = np.where(data.labels[rows] >= 0, first + data.labels[rows], -1)
+    flat[:, i] = -1 if l2_field else first[i] + state
+    found = np.nonzero(flat >= 0)
+    return found[0], flat[found]
+
+
+def _separated(margins, site):
+    """Sites with a margin that rises along a direction along which none falls; None if unknown."""
+    found = scipy.optimize.linprog(
+        -margins.sum(0), A_ub=-margins, b_ub=np.zeros(margins.shape[0]), bounds=(-1, 1),
+        method="highs",
+    )  # fmt: skip
+    if found.x is None:
+        return None
+    return {int(i) for i in np.unique(site[margins @ found.x > _TOLERANCE])}

@@ -1,0 +1,70 @@
+"""Gauges: parameters of a Potts machine that differ, and probabilities that do not.
+
+Zero-sum: the couplings of each pair and the field of each site have mean zero over the states of
+either site. Lattice gas: everything of a reference state of each site is zero. Absent sites (gaps
+that are ignored) break the symmetry: then probabilities do change.
+"""
+
+import numpy as np
+
+GAUGES = ("zero-sum", "lattice")
+
+
+class Groups:
+    """Flat states of sites.
+
+    Parameters
+    ----------
+    sizes : int array of shape (n_groups,)
+    """
+
+    def __init__(self, sizes):
+        self.sizes = np.asarray(sizes)
+        self.first = np.cumsum(self.sizes) - self.sizes
+        self.site = np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    def means(self, array):
+        """Means over the states of each site, along the last axis."""
+        return np.add.reduceat(array, self.first, axis=-1) / self.sizes
+
+
+def in_gauge(couplings, field, sizes, gauge, reference=0):
+    """Parameters in a gauge.
+
+    Parameters
+    ----------
+    couplings : array of shape (..., n_states, n_states)
+        Symmetric, zero within sites.
+    field : array of shape (..., n_states)
+    sizes : int array of shape (n_groups,)
+    gauge : {"zero-sum", "lattice"}
+    reference : int, default 0
+        State of each site whose parameters are zero in the lattice gauge.
+
+    Returns
+    -------
+    couplings, field : arrays
+    """
+    groups = Groups(sizes)
+    site = groups.site
+    if gauge == "zero-sum":
+        means = groups.means(couplings)
+        both = groups.means(np.swapaxes(means, -1, -2))
+        shift = means.sum(-1) + field
+        shift = shift - groups.means(shift)[..., site]
+    else:
+        kept = groups.first + reference
+        means = couplings[..., kept]
+        both = np.swapaxes(means, -1, -2)[..., kept]
+        shift = means.sum(-1) + field
+        shift = shift - shift[..., kept][..., site]
+    out = couplings - means[..., site]
+    out -= np.swapaxes(means, -1, -2)[..., site, :]
+    out += both[..., site, :][..., site]
+    return out, shift
+
+
+def site_in_zero_sum(couplings, groups):
+    """The couplings of one site, (q_i, n_states), in the zero-sum gauge."""
+    couplings = couplings - couplings.mean(0)
+    return couplings - groups.means(couplings)[:, groups.site]

@@ -1,0 +1,107 @@
+"""Naive mean-field inversion (mean-field DCA): couplings from a covariance matrix.
+
+Couplings are minus the inverse of the covariance matrix of all states but one of each site (Morcos
+et al. 2011), with frequencies f <- (1 - p) f + p / q and f_ij <- (1 - p) f_ij + p / (q_i q_j). The
+means of the data are then a fixed point of naive mean field.
+"""
+
+import numpy as np
+
+from fastmf._common.linalg import LinAlgError, cholesky
+
+# Of a variance, if it is not explained by others but for rounding errors.
+_MIN_SHARE = 1e-12
+
+
+def pair_frequencies(labels, weights, sizes, pseudocount):
+    """Frequencies of states and of pairs of states, among rows where the sites are present.
+
+    Parameters
+    ----------
+    labels : int array of shape (n_rows, n_groups)
+        Negative if absent.
+    weights : array of shape (n_rows,)
+    sizes : int array of shape (n_groups,)
+    pseudocount : float
+        Fraction p of a uniform distribution.
+
+    Returns
+    -------
+    array of shape (n_states,)
+    array of shape (n_states, n_states)
+    """
+    sizes = np.asarray(sizes)
+    first, site = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
+    pairs, present = np.zeros((len(site), len(site))), np.zeros((len(sizes), len(sizes)))
+    for start in range(0, len(labels), 1024):
+        x, w = labels[start : start + 1024], weights[start : start + 1024, None]
+        rows, columns = np.nonzero(x >= 0)
+        one_hot = np.zeros((len(x), len(site)))
+        one_hot[rows, first[columns] + x[rows, columns]] = 1
+        pairs += one_hot.T @ (w * one_hot)
+        present += (x >= 0).T @ (w * (x >= 0))
+    pairs /= np.where(present > 0, present, 1)[site][:, site]
+    q = sizes[site]
+    pairs = (1 - pseudocount) * pairs + pseudocount / (q[:, None] * q)
+    single = np.array(pairs.diagonal())
+    single += pseudocount / q * (1 - 1 / q)
+    same = site[:, None] == site
+    pairs[same] = 0
+    pairs[np.diag_indices_from(pairs)] = single
+    return single, pairs
+
+
+def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
+    """Couplings and field by naive mean-field inversion, in the lattice gauge of the first states.
+
+    Parameters
+    ----------
+    labels, weights, sizes, pseudocount
+        As in `pair_frequencies`.
+    l2 : float, default 0.0
+        Added to the diagonal of the covariance matrix.
+
+    Returns
+    -------
+    couplings : array of shape (n_states, n_states)
+    field : array of shape (n_states,)
+
+    Raises
+    ------
+    ValueError
+        If the covariance matrix is singular, as it is without pseudocount where a state is not
+        seen.
+    """
+    sizes = np.asarray(sizes)
+    first, site = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
+    f, pairs = pair_frequencies(labels, weights, sizes, pseudocount)
+    kept = np.ones(len(f), bool)
+    kept[first] = False
+    covariance = (pairs - np.outer(f, f))[np.ix_(kept, kept)]
+    covariance[np.diag_indices_from(covariance)] += l2
+    remedy = "give a pseudocount (0.5 is usual) or a ridge penalty l2"
+    if (f <= 0).any():
+        raise ValueError(f"naive mean-field inversion: some states were never seen; {remedy}.")
+    inverse = _inverse(covariance)
+    if inverse is None:
+        raise ValueError(
+            f"naive mean-field inversion: the covariance matrix is singular; {remedy}."
+        )
+    couplings = np.zeros((len(f), len(f)))
+    couplings[np.ix_(kept, kept)] = -inverse
+    couplings[site[:, None] == site] = 0
+    field = np.log(f / f[first][site]) - couplings @ f
+    field[first] = 0
+    return couplings, field
+
+
+def _inverse(covariance):
+    """The inverse of a covariance matrix; None if it is singular."""
+    try:
+        factor = cholesky(covariance.T)
+    except LinAlgError:
+        return None
+    # The share of each variance that those before it do not explain.
+    if (factor.lower.diagonal() ** 2 < _MIN_SHARE * covariance.diagonal()).any():
+        return None
+    return factor.inverse(overwrite=True)

@@ -1,0 +1,95 @@
+"""The log-pseudo-likelihood of categorical units and its derivatives, in NumPy."""
+
+import numpy as np
+
+ABSENT = 255
+
+
+def _one_hot(rows, n_blocks, width):
+    """Rows of labels as (n_rows, n_blocks * width) zeros and ones."""
+    n_rows, n_columns = rows.labels.shape
+    n_sites = n_columns // n_blocks
+    s, column = np.nonzero(rows.labels != ABSENT)
+    block, site = np.divmod(column, n_sites)
+    out = np.zeros((n_rows, n_blocks * width), rows.weights.dtype)
+    out[s, block * width + rows.labels[s, column].astype(int) * n_sites + site] = 1
+    return out
+
+
+def _by_site(array, n_sites):
+    """(n_rows, width) -> (n_rows, states, sites)."""
+    return array.reshape(len(array), -1, n_sites)
+
+
+def _present(rows, n_blocks, block):
+    """Whether the sites of a block are present, (n_rows, 1, n_sites)."""
+    n_sites = rows.labels.shape[1] // n_blocks
+    return rows.labels[:, None, block * n_sites : (block + 1) * n_sites] != ABSENT
+
+
+def _log_conditionals(rows, x, couplings, field, block):
+    """Log-probabilities of the states of the sites of a block."""
+    n_sites = rows.labels.shape[1] // len(couplings)
+    eta = _by_site(x @ couplings[block] + field[block], n_sites)
+    eta -= eta.max(1, keepdims=True)
+    return eta - np.log(np.exp(eta).sum(1, keepdims=True))
+
+
+def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
+    """The log-pseudo-likelihood of rows and its derivatives by the fields of each site."""
+    n_blocks, _, width = couplings.shape
+    x, weights = _one_hot(rows, n_blocks, width), rows.weights[:, None]
+    for block in range(n_blocks):
+        log_p = _log_conditionals(rows, x, couplings, field, block)
+        own = x[:, block * width : (block + 1) * width]
+        values[:, block] = rows.weights * (log_p * own.reshape(log_p.shape)).sum((1, 2), float)
+        p = np.exp(log_p) * _present(rows, n_blocks, block)
+        residuals = weights * (own - p.reshape(own.shape))
+        gradient[block], field_gradient[block] = x.T @ residuals, residuals.sum(0)
+
+
+def conditionals(rows, couplings, field, workspaces, queue, out):
+    """Conditional probabilities of all sites given the others; zero for absent sites."""
+    n_blocks, _, width = couplings.shape
+    x = _one_hot(rows, n_blocks, width)
+    for block in range(n_blocks):
+        p = np.exp(_log_conditionals(rows, x, couplings, field, block))
+        out[:, block] = (p * _present(rows, n_blocks, block)).reshape(len(x), -1)
+
+
+def hessian_product(
+    rows, couplings, field, probabilities, workspaces, queue, gradient, field_gradient
+):
+    """The change of `value_and_gradient`'s gradient along a change of the parameters."""
+    n_blocks, _, width = couplings.shape
+    n_sites = rows.labels.shape[1] // n_blocks
+    x, weights = _one_hot(rows, n_blocks, width), rows.weights[:, None]
+    for block in range(n_blocks):
+        change = _by_site(x @ couplings[block] + field[block], n_sites)
+        p = _by_site(probabilities[:, block], n_sites)
+        change = p * (change - (p * change).sum(1, keepdims=True))
+        change *= _present(rows, n_blocks, block)
+        residuals = -weights * change.reshape(len(x), -1)
+        gradient[block], field_gradient[block] = x.T @ residuals, residuals.sum(0)
+
+
+def spread(tiles, scale, places, queue, couplings):
+    """Tables of couplings from the tiles of one triangle: J = scale * tile, on both sides."""
+    width = couplings.shape[2]
+    tables = couplings.reshape(len(couplings), len(couplings), width, width)
+    for (p, r), tile in zip(places, scale * tiles, strict=True):
+        tile = tile.reshape(width, width)
+        if p == r:
+            tables[p, p] = tile + np.tril(tile, -1).T + np.triu(tile, 1).T
+        else:
+            tables[p, r], tables[r, p] = tile, tile.T
+
+
+def collect(tables, vectors, l2, scale, places, queue, tiles):
+    """Derivatives by tiles of centred couplings from the tables of both sides."""
+    n_blocks, width = vectors.shape[1:]
+    J, G = tables.reshape(2, n_blocks, n_blocks, width, width)
+    f, g = vectors
+    for t, (p, r) in enumerate(places):
+        total = G[p, r] + G[r, p].T - np.outer(f[r], g[p]) - np.outer(g[r], f[p])
+        tiles[t] = scale[t] * (total - tables.dtype.type(l2) * J[p, r]).reshape(-1)

@@ -1,0 +1,111 @@
+"""Cases of Potts machines: sites with different numbers of states, some of them absent."""
+
+from functools import partial
+
+import numpy as np
+
+from fastmf.kernels.potts import aligned, workspaces
+from fastmf.learning.potts.layout import Layout
+from fastmf.learning.potts.tree import spanning_order
+from kernel_cases.case import Case, with_options
+
+
+def layout_and_rows(size, dtype, n_states):
+    """A layout, and similar rows of labels with weights."""
+    rng = np.random.default_rng(7)
+    sizes = 2 + np.arange(size.n_visible // 3) * 5 % (n_states - 1)
+    sizes[0] = n_states
+    layout = Layout(sizes, dtype)
+    labels = rng.integers(0, sizes, (4 * size.n_rows, len(sizes)))
+    kept = rng.random(labels.shape) < rng.random((len(labels), 1))
+    labels = np.where(kept, labels[0], labels)
+    labels[rng.random(labels.shape) < 0.1] = -1
+    weights = rng.random(len(labels)) + 0.1
+    # Two groups of rows with trees of their own.
+    half = len(labels) // 2
+    order, parents = np.concatenate(
+        [np.stack(spanning_order(labels[s])[:2]) for s in (slice(half), slice(half, None))], axis=1
+    )
+    order[half:] += half
+    parents[half:] += np.where(parents[half:] < 0, 0, half)
+    groups = np.array([0, half, len(labels)])
+    return layout, layout.rows(labels[order], weights, parents, groups)
+
+
+def parameters(layout, rng):
+    """Couplings and fields in blocks; the fields of the first site are far apart."""
+    n = layout.n_states
+    couplings = rng.normal(size=(n, n)) / np.sqrt(n)
+    field = rng.normal(size=n)
+    field[: layout.sizes[0]] *= 30
+    return layout.couplings_to_blocks(couplings), layout.field_to_blocks(field)
+
+
+def value_arguments(size, dtype, *, n_states):
+    """Arguments of `value_and_gradient`."""
+    layout, rows = layout_and_rows(size, dtype, n_states)
+    tables, field = parameters(layout, np.random.default_rng(8))
+    memory = workspaces(8, int(np.diff(rows.groups).max()), layout.width, layout.dtype)
+    values = np.full((len(rows.labels), layout.n_blocks), np.nan)
+    outputs = aligned(tables.shape, dtype), np.empty_like(field), values
+    return rows, tables, field, memory, np.zeros(2, np.int64), *outputs
+
+
+def conditional_arguments(size, dtype, *, n_states):
+    """Arguments of `conditionals`."""
+    rows, tables, field, memory, queue, *_ = value_arguments(size, dtype, n_states=n_states)
+    out = aligned((len(rows.labels), *field.shape), dtype)
+    return rows, tables, field, memory, queue, out
+
+
+def hessian_arguments(size, dtype, *, n_states):
+    """Arguments of `hessian_product`."""
+    rows, tables, field, memory, queue, gradient, of_field, _ = value_arguments(
+        size, dtype, n_states=n_states
+    )
+    p = aligned((len(rows.labels), *field.shape), dtype)
+    p[...] = np.random.default_rng(9).random(p.shape)
+    return rows, tables, np.maximum(field, -50), p, memory, queue, gradient, of_field
+
+
+def tile_arguments(size, dtype, *, gather):
+    """Arguments of `spread` or `collect`."""
+    layout, _ = layout_and_rows(size, dtype, 11)
+    rng, width, n_blocks = np.random.default_rng(10), layout.width, layout.n_blocks
+    places = np.stack(np.tril_indices(n_blocks), 1)
+    scale = rng.random((len(places), width**2)).astype(dtype)
+    queue = np.zeros(1, np.int64)
+    shape = n_blocks, n_blocks * width, width
+    tiles = rng.normal(size=scale.shape).astype(dtype)
+    if not gather:
+        return tiles, scale, places, queue, aligned(shape, dtype)
+    tables = rng.normal(size=(2, *shape)).astype(dtype)
+    vectors = rng.normal(size=(2, n_blocks, width)).astype(dtype)
+    return tables, vectors, 0.7, scale, places, queue, np.full_like(tiles, np.nan)
+
+
+def _last(*names):
+    return lambda arguments: dict(zip(names, arguments[-len(names) :], strict=True))
+
+
+_CLOSE = {"float64": 1e-11, "float32": 3e-4}
+_OF_VALUE = _last("gradient", "field_gradient", "values")
+
+# Two states and many, which are added up in parts.
+CASES = [
+    Case("potts.value_and_gradient", "proteins", partial(value_arguments, n_states=20), _OF_VALUE,
+         _CLOSE, large=True),
+    *(
+        Case("potts.value_and_gradient", name, partial(value_arguments, n_states=n_states),
+             _OF_VALUE, _CLOSE)
+        for name, n_states in (("spins", 2), ("codons", 200))
+    ),
+    Case("potts.conditionals", "proteins", partial(conditional_arguments, n_states=20),
+         _last("out"), _CLOSE, large=True),
+    Case("potts.hessian_product", "proteins", partial(hessian_arguments, n_states=20),
+         _last("gradient", "field_gradient"), _CLOSE, large=True),
+    Case("potts.spread", "tiles", with_options(tile_arguments, gather=False), _last("couplings"),
+         {"float64": 1e-14, "float32": 1e-6}, large=True),
+    Case("potts.collect", "tiles", with_options(tile_arguments, gather=True), _last("tiles"),
+         {"float64": 1e-13, "float32": 1e-5}, large=True),
+]  # fmt: skip
