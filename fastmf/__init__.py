@@ -94,6 +94,7 @@ _HOME = {
     "DeepBoltzmannMachine": "estimators",
     "FullyVisibleBoltzmannMachine": "estimators",
     "GeneralizedRBM": "estimators",
+    "PottsMachine": "estimators",
     "SpikeSlabClassifier": "estimators",
     "SpikeSlabRegressor": "estimators",
     "annealed_importance_sampling": "evaluation",

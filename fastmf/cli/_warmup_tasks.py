@@ -11,6 +11,8 @@ from itertools import pairwise
 import numpy as np
 
 import fastmf as mf
+from fastmf.learning.potts.fitting import Options, fit
+from fastmf.learning.potts.objective import PottsData
 
 # Units of each layer, and rows.
 SIZES, N_ROWS = (4, 3, 2), 6
@@ -140,12 +142,21 @@ def spins_with_errors():
     fitted.test_couplings()
 
 
+def potts(dtype="float64"):
+    """Fit a Potts machine, in either precision."""
+    labels = np.random.default_rng(0).integers(0, 3, (9, 4))
+    data = PottsData(labels, np.ones(9), np.full(4, 3))
+    fit(data, Options(0.1, 0.1, single=dtype == "float32"))
+    mf.datasets.sequence_weights(labels)
+
+
 # The longest first; neighbours have little code in common.
 STANDARD = {
     "tap": lambda: tap(layered()),
     "belief_propagation": belief_propagation,
     "FullyVisibleBoltzmannMachine, bslm": lambda: spins(solver="bslm"),
     "GeneralizedRBM": rbm,
+    "PottsMachine": potts,
     "SpikeSlabClassifier": classification,
     "ConditionalRBM": conditional,
     "GeneralizedRBM, spike-and-slab pixels": pixels,
@@ -255,6 +266,7 @@ def _estimators(dtype):
             lambda o=objective: conditional(dtype, objective=o),
         )
     yield "ConditionalRBM, mean field", lambda: conditional(dtype, inference="mean_field")
+    yield "PottsMachine", lambda: potts(dtype)
     yield "SpikeSlabRegressor", lambda: regression(dtype)
     yield "SpikeSlabClassifier", lambda: classification(dtype)
 

@@ -48,6 +48,13 @@ class Saved:
     def _restore(self, arrays):
         raise NotImplementedError
 
+    def _model_arrays(self):
+        """The model as arrays."""
+        return model_to_arrays(self.model_)
+
+    def _restore_model(self, arrays):
+        self.model_ = model_from_arrays(arrays)
+
     def save(self, path):
         """Write the fitted estimator to `path` (.npz, without pickles, atomically).
 
@@ -63,7 +70,7 @@ class Saved:
         check_is_fitted(self)
         options, arrays = _options(self)
         fitted, more = self._saved()
-        arrays |= model_to_arrays(self.model_) | more
+        arrays |= self._model_arrays() | more
         names = [type(self).__name__, json.dumps(options), json.dumps(fitted, default=plain)]
         arrays["estimator"] = np.array(names)
         if hasattr(self, "feature_names_in_"):
@@ -106,7 +113,7 @@ class Saved:
             # JSON knows lists only.
             options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
             estimator = cls(**options)
-            estimator.model_ = model_from_arrays(arrays)
+            estimator._restore_model(arrays)
             for key, value in json.loads(fitted).items():
                 setattr(estimator, key, value)
             estimator._restore(arrays)

@@ -2,7 +2,7 @@
 
 import pytest
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import Binarizer, MinMaxScaler
+from sklearn.preprocessing import Binarizer, KBinsDiscretizer, MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmf.estimators import (
@@ -10,6 +10,7 @@ from fastmf.estimators import (
     DeepBoltzmannMachine,
     FullyVisibleBoltzmannMachine,
     GeneralizedRBM,
+    PottsMachine,
 )
 
 SMALL = {"n_components": 3, "n_epochs": 2, "batch_size": 10, "random_state": 0}
@@ -18,7 +19,9 @@ DEEP = SMALL | {"n_components": (3,), "visible": "gaussian", "pretraining_epochs
 
 # The checks feed real numbers of any size. Gaussian units take them as they are; Bernoulli units
 # take values in [0, 1] and refuse others, so that they are checked behind a scaler. Fully visible
-# machines take two values only, others as above or below a threshold if told so.
+# machines take two values only, others as above or below a threshold if told so. Potts machines
+# take labels.
+DISCRETE = KBinsDiscretizer(3, encode="ordinal", strategy="uniform")
 ESTIMATORS = [
     GeneralizedRBM(visible="gaussian", **SMALL),
     make_pipeline(MinMaxScaler(clip=True), GeneralizedRBM(**SMALL)),
@@ -26,6 +29,7 @@ ESTIMATORS = [
     FullyVisibleBoltzmannMachine(threshold=0.0),
     FullyVisibleBoltzmannMachine(threshold=0.0, solver="bslm", l2=0.1),
     make_pipeline(Binarizer(), FullyVisibleBoltzmannMachine(l2=0.01)),
+    make_pipeline(DISCRETE, PottsMachine(n_states=3, l2=0.01, l2_field=0.01)),
     ConditionalRBM(3, n_epochs=20, batch_size=10, n_sweeps=5, random_state=0),
 ]
 

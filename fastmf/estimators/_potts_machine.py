@@ -1,0 +1,377 @@
+"""Inference with a fitted Potts machine: energies, samples, scores of contacts, errors, tests."""
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import count, one_of
+from fastmf.estimators._files import Saved
+from fastmf.estimators._labels import check_range, checked_labels
+from fastmf.inference.sampling import categories
+from fastmf.learning.potts import contacts, fitting
+from fastmf.learning.potts.couplings import Dense, OfFewRows
+from fastmf.learning.potts.errors import Sandwich
+from fastmf.learning.potts.gauge import GAUGES, in_gauge
+from fastmf.learning.potts.objective import PottsData
+from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.godambe import RatioTest
+from fastmf.models import BoltzmannMachine
+from fastmf.models._io import model_from_arrays, model_to_arrays
+from fastmf.priors import Categorical
+
+
+class BasePottsMachine(Saved, BaseEstimator):
+    """All methods of `PottsMachine` but `fit`."""
+
+    # --- parameters -----------------------------------------------------------------------------
+
+    @property
+    def couplings_(self):
+        """Couplings as estimated; (n_groups, q, n_groups, q), or flat if sizes are unequal."""
+        check_is_fitted(self)
+        return self._by_site(self._couplings.dense(), 2)
+
+    @property
+    def field_(self):
+        """Fields as estimated; (n_groups, q), or flat if sizes are unequal."""
+        check_is_fitted(self)
+        return self._by_site(self._field, 1)
+
+    @property
+    def model_(self):
+        """The machine as a `BoltzmannMachine` with `Categorical` units, for `fastmf.tap`."""
+        check_is_fitted(self)
+        if self._model is None:
+            state = np.concatenate([np.arange(q) for q in self.sizes_])
+            self._model = BoltzmannMachine(self._couplings.dense(), Categorical(self._field, state))
+        return self._model
+
+    def _by_site(self, array, n_axes):
+        """A flat array with axes for sites and states, if all sites have as many."""
+        sizes = self.sizes_
+        if (sizes != sizes[0]).any():
+            return array
+        return array.reshape((len(sizes), sizes[0]) * n_axes)
+
+    def in_gauge(self, gauge, reference=0):
+        """Couplings and field in a gauge, with the same probabilities.
+
+        Parameters
+        ----------
+        gauge : {"zero-sum", "lattice"}
+            Means over the states of a site are zero, or all parameters of one state are.
+        reference : int, default 0
+            That state.
+
+        Returns
+        -------
+        couplings : array of shape (n_groups, q, n_groups, q)
+            Flat, (n_states, n_states), if sites have different numbers of states.
+        field : array of shape (n_groups, q)
+        """
+        check_is_fitted(self)
+        one_of("gauge", gauge, GAUGES)
+        if count("reference", reference, 0) >= self.sizes_.min():
+            raise ValueError(f"reference must be a state of all sites, got {reference}.")
+        found = in_gauge(self._couplings.dense(), self._field, self.sizes_, gauge, reference)
+        return self._by_site(found[0], 2), self._by_site(found[1], 1)
+
+    def contact_scores(self, gauge="zero-sum", ignore=None, apc=True):
+        """Frobenius norms of the couplings of all pairs of sites, corrected for sites' means.
+
+        Parameters
+        ----------
+        gauge : {"zero-sum", None}, default "zero-sum"
+            None: couplings as estimated, as plmc scores them.
+        ignore : int, optional
+            State that is left out of the norms: that of gaps.
+        apc : bool, default True
+            Average product correction: less F_i. F_.j / F_.. (Dunn, Wahl & Gloor 2008).
+
+        Returns
+        -------
+        array of shape (n_groups, n_groups)
+            Symmetric, with zero diagonal.
+        """
+        check_is_fitted(self)
+        one_of("gauge", gauge, ("zero-sum", None))
+        if ignore is not None and count("ignore", ignore, 0) >= self.sizes_.max():
+            raise ValueError(f"ignore must be a state, below {self.sizes_.max()}, got {ignore}.")
+        scores = contacts.norms(self._couplings, gauge, ignore)
+        return contacts.average_product_corrected(scores) if apc else scores
+
+    # --- probabilities --------------------------------------------------------------------------
+
+    def _rows(self, X, missing=True):
+        check_is_fitted(self)
+        labels = checked_labels(self, X, reset=False)
+        check_range(labels, self.sizes_)
+        if not missing and (labels < 0).any():
+            raise ValueError("X must have no missing labels here: `impute` them first.")
+        return labels
+
+    def _own(self, array, labels):
+        """Entries of flat rows at the labels, zero where they are missing."""
+        found = np.take_along_axis(array, self._first + np.maximum(labels, 0), axis=1)
+        return np.where(labels >= 0, found, 0.0)
+
+    def _local_fields(self, labels):
+        return self._couplings.fields(labels) + self._field
+
+    def score_samples(self, X):
+        """Log-pseudo-likelihood of each row, of the sites that are not missing.
+
+        Parameters
+        ----------
+        X : int array of shape (n_samples, n_groups)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+        """
+        labels = self._rows(X)
+        return fitting.score_of(self._local_fields(labels), labels, self.sizes_)
+
+    def score(self, X, y=None):
+        """Mean of `score_samples`."""
+        return float(np.mean(self.score_samples(X)))
+
+    def conditional_proba(self, X):
+        """Probabilities of the states of each site given all others.
+
+        Parameters
+        ----------
+        X : int array of shape (n_samples, n_groups)
+            Missing sites have no influence.
+
+        Returns
+        -------
+        array of shape (n_samples, n_states)
+            Flat: the states of all sites side by side.
+        """
+        fields = self._local_fields(self._rows(X))
+        return np.hstack(
+            [
+                categories.softmax(fields[:, first : first + q])
+                for first, q in zip(self._first, self.sizes_, strict=True)
+            ]
+        )
+
+    def energy(self, X):
+        """Energy -x'Jx / 2 - h'x; missing sites add nothing.
+
+        Parameters
+        ----------
+        X : int array of shape (n_samples, n_groups)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+        """
+        labels = self._rows(X)
+        halves = self._couplings.fields(labels) / 2 + self._field
+        return -self._own(halves, labels).sum(1)
+
+    def mutants(self, X):
+        """Changes of log-probability by all changes of a single site.
+
+        Parameters
+        ----------
+        X : int array of shape (n_groups,) or (n_samples, n_groups)
+            Without missing labels.
+
+        Returns
+        -------
+        array of shape (n_groups, q) or (n_samples, n_groups, q)
+            log p(x with state b at site i) - log p(x); zero for the states that x has. The last two
+            axes are one, flat, if sites have different numbers of states.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (50, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> machine.mutants(X[0]).shape
+        (4, 3)
+        """
+        X = np.asarray(X)
+        labels = self._rows(X[None] if X.ndim == 1 else X, missing=False)
+        fields = self._local_fields(labels)
+        change = fields - np.repeat(self._own(fields, labels), self.sizes_, axis=1)
+        if (self.sizes_ == self.sizes_[0]).all():
+            change = change.reshape(len(labels), len(self.sizes_), -1)
+        return change[0] if X.ndim == 1 else change
+
+    def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
+        """Draw rows: exactly if there are few states, beyond by Gibbs sampling, one chain a row.
+
+        Parameters
+        ----------
+        n_samples : int
+        n_sweeps : int
+            Gibbs sweeps of each chain, from independent sites.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        int array of shape (n_samples, n_groups)
+            Labels.
+        """
+        check_is_fitted(self)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
+        return categories.sample(self.model_, n_samples, rng, n_sweeps)
+
+    def impute(self, X):
+        """Fill in missing labels by the most probable state of each, given the others.
+
+        Parameters
+        ----------
+        X : int array of shape (n_samples, n_groups)
+            Negative or NaN where missing. Rows whose missing sites have up to 4,096 states together
+            are summed exactly, others solved by `fastmf.tap`.
+
+        Returns
+        -------
+        int array of shape (n_samples, n_groups)
+        """
+        labels = self._rows(X)
+        means = categories.conditional_means(self.model_, labels, n_threads=self.n_threads)
+        return np.where(labels < 0, self.model_.prior.labels(means), labels)
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _model_arrays(self):
+        # The model of few rows is made of them when it is needed.
+        return {} if isinstance(self._couplings, OfFewRows) else model_to_arrays(self.model_)
+
+    def _restore_model(self, arrays):
+        self._model = model_from_arrays(arrays) if "model" in arrays else None
+
+    def _saved(self):
+        names = ("n_iter_", "converged_", "log_pseudo_likelihood_", "n_features_in_")
+        fitted = {name: getattr(self, name) for name in (*names, "existence_")}
+        arrays = {
+            "history_": self.history_,
+            "labels": self._labels.astype(np.int16),
+            "weights": self._weights,
+            "sizes": self.sizes_,
+            "flat_field": self._field,
+        }
+        if isinstance(self._couplings, OfFewRows):
+            arrays["coefficients"] = self._couplings.coefficients
+            arrays["coefficient_rows"] = self._couplings.labels
+        return fitted, arrays
+
+    def _restore(self, arrays):
+        exists, units, message = self.existence_
+        self.existence_ = Existence(exists, tuple(units), message)
+        self.history_, self.sizes_ = arrays["history_"], arrays["sizes"]
+        self._first = np.cumsum(self.sizes_) - self.sizes_
+        self._labels, self._weights = arrays["labels"].astype(np.int64), arrays["weights"]
+        self._field = arrays["flat_field"]
+        if "coefficients" in arrays:
+            rows = arrays["coefficients"], arrays["coefficient_rows"]
+            self._couplings = OfFewRows(*rows, self.sizes_)
+        else:
+            self._couplings = Dense(self._model.couplings, self.sizes_)
+
+    # --- errors ---------------------------------------------------------------------------------
+
+    def _sandwich(self):
+        check_is_fitted(self)
+        if self.solver == "naive_mean_field" or not self.symmetric:
+            raise ValueError(
+                "standard errors are for the symmetric pseudo-likelihood: fit with another solver, "
+                "and symmetric=True."
+            )
+        if self.existence_.exists is False:
+            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
+        penalties = {"l2": float(self.l2), "l2_field": float(self.l2_field)}
+        if fitting.n_parameters(self.sizes_) > 1e7:  # told without making the couplings
+            raise ValueError("standard errors are for up to 4000 parameters: take fewer sites.")
+        return Sandwich(
+            self._labels, self._weights, self._couplings.dense(), self._field, self.sizes_,
+            **penalties,
+        )  # fmt: skip
+
+    def standard_errors(self, gauge="zero-sum"):
+        """Standard errors by the sandwich (Godambe) covariance.
+
+        Parameters
+        ----------
+        gauge : {"zero-sum", "lattice", None}, default "zero-sum"
+            The gauge of the parameters whose errors they are (for "lattice", of reference state 0);
+            None for parameters as estimated.
+
+        Returns
+        -------
+        couplings : array of shape (n_groups, q, n_groups, q)
+        field : array of shape (n_groups, q)
+            Both flat if sites have different numbers of states.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, the fit has no such errors (`symmetric=False`, naive mean
+            field), or there are more than 4,000 parameters.
+
+        Notes
+        -----
+        A row of weight w counts as one observation whose score is multiplied by w, as it should for
+        weights of similar sequences; rows that were counted should be repeated instead.
+        """
+        one_of("gauge", gauge, (*GAUGES, None))
+        couplings, field = self._sandwich().standard_errors(gauge)
+        return self._by_site(couplings, 2), self._by_site(field, 1)
+
+    def likelihood_ratio_test(self, pairs=None):
+        """Composite likelihood ratio test of the couplings of some pairs of sites against zero.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+            Sites that are not coupled under the hypothesis; default all: independent sites.
+
+        Returns
+        -------
+        RatioTest
+            `statistic`, `p_value`, the `weights` of the chi-squared variables whose sum has the
+            distribution of the statistic, and the restricted `parameters`: flat fields, then the
+            couplings of all pairs of states u < v of different sites.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or a penalty, or `pairs` are not pairs of sites.
+
+        Notes
+        -----
+        See `FullyVisibleBoltzmannMachine.likelihood_ratio_test`.
+        """
+        sandwich, n_groups = self._sandwich(), len(self.sizes_)
+        if self.l2 or self.l2_field:
+            raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
+        if pairs is None:
+            pairs = np.stack(np.triu_indices(n_groups, 1), 1)
+        pairs = np.asarray(pairs)
+        if pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
+            raise ValueError(f"pairs must have shape (n_pairs, 2), got {pairs.shape}.")
+        if pairs.min() < 0 or pairs.max() >= n_groups or (pairs[:, 0] == pairs[:, 1]).any():
+            raise ValueError(f"pairs must be of different sites, numbers below {n_groups}.")
+        data = PottsData(self._labels, self._weights, self.sizes_, self.n_threads)
+        options = fitting.Options(0.0, 0.0, "newton", True, min(float(self.tol), 1e-10))
+        with_all = fitting.fit(data, options).history[-1]
+        smaller = fitting.fit(data, options, pairs)
+        statistic = float(2 * max(with_all - smaller.history[-1], 0))
+        p_value, weights = sandwich.ratio_test(statistic, pairs)
+        restricted = smaller.couplings.dense()[sandwich.pairs]
+        return RatioTest(statistic, p_value, weights, np.append(smaller.field, restricted))
+
+    def __sklearn_tags__(self):
+        """Tags for scikit-learn: missing labels are allowed."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags

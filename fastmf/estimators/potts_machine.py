@@ -1,0 +1,208 @@
+"""Potts machines by maximum pseudo-likelihood (direct coupling analysis)."""
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight
+
+from fastmf._common.arguments import count, number, one_of
+from fastmf.estimators._labels import checked_labels, checked_sizes
+from fastmf.estimators._potts_machine import BasePottsMachine
+from fastmf.learning.potts import fitting
+from fastmf.learning.potts.couplings import Dense
+from fastmf.learning.potts.existence import existence
+from fastmf.learning.potts.mean_field import naive_mean_field
+from fastmf.learning.potts.objective import PottsData
+from fastmf.learning.pseudo_likelihood.existence import Existence
+
+_SOLVERS = ("auto", "lbfgs", "newton", "naive_mean_field")
+
+
+class PottsMachine(BasePottsMachine):
+    """Categorical sites with all pairs coupled, p(x) ~ exp(sum_ij J_ij(x_i, x_j) + sum_i h_i(x_i)).
+
+    Fitted by maximum pseudo-likelihood: the sum over sites of the log-probability of each given all
+    others. With sequences it is what direct coupling analysis fits.
+
+    Parameters
+    ----------
+    n_states : int, sequence of int of length n_groups, or None
+        States of all or of each site, 0, 1, ...; None: one more than the largest label.
+    l2, l2_field : float
+        Penalty per unit of weight, (l2 sum_{i<j} |J_ij|^2 + l2_field sum_i |h_i|^2) / 2. plmc
+        penalises the whole data without the half: for its lambda_e (``-le``) and lambda_h (``-lh``)
+        give ``l2 = 2 * lambda_e / sum(weights)`` and ``l2_field = 2 * lambda_h / sum(weights)``.
+        Without `l2` real alignments have no maximum.
+    solver : {"auto", "lbfgs", "newton", "naive_mean_field"}
+        - "lbfgs" ("auto" is the same): beyond 500,000 parameters in single precision.
+        - "newton": with conjugate gradients, in double precision, to high accuracy.
+        - "naive_mean_field": no maximisation, the inverse of the covariance matrix (mean-field
+          DCA), to whose diagonal `l2` is added. Missing labels are left out of each pair's
+          frequencies.
+    symmetric : bool
+        False: each site is fitted alone, with couplings of its own and half the penalty (PlmDCA's
+        asymmetric objective), and the two estimates of each coupling are averaged. It takes less
+        memory.
+    pseudocount : float
+        Of "naive_mean_field" only: fraction of a uniform distribution, in [0, 1), that is mixed
+        with frequencies. Morcos et al. take 0.5.
+    tol : float
+        Ends when the rise of the log-pseudo-likelihood of all data, less penalties, that is
+        predicted for the next step is less, or too small to be told from rounding errors. A
+        parameter that is wrong by its standard error costs about half a unit.
+    max_iter : int or None
+        None: 1,000 for "lbfgs", 100 for "newton".
+    n_threads : int or None
+        Threads of the compiled kernels; results do not depend on it.
+
+    Attributes
+    ----------
+    couplings_ : array of shape (n_groups, q, n_groups, q)
+        J as estimated, symmetric, zero within sites; (n_states, n_states) if sites have different
+        numbers of states. Made at each access where there are few rows.
+    field_ : array of shape (n_groups, q), or (n_states,)
+    sizes_ : int array of shape (n_groups,)
+        States of each site.
+    model_ : BoltzmannMachine
+        The same with `Categorical` units, for `fastmf.tap` and other solvers.
+    log_pseudo_likelihood_ : float
+        Of the data, per unit of weight and without penalties.
+    existence_ : Existence
+        `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
+        `message`.
+    history_ : array of shape (n_iter_,)
+        Log-pseudo-likelihood of the data less penalties after each iteration.
+    n_iter_ : int
+    converged_ : bool
+        Whether the solver stopped by its own rule, at a maximum not known not to exist.
+    n_features_in_ : int
+        Number of sites.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the maximum does not exist, that is undecided, or iterations ran out.
+
+    Notes
+    -----
+    Memory of the symmetric fit is some ten matrices of n_states^2 numbers, where n_states counts
+    the states of all sites. Where there are fewer than a quarter as many distinct rows, and `l2` is
+    positive, couplings have the form of sums over rows, and nothing of that size is made:
+    `contact_scores`, `score_samples`, `energy` and `mutants` make the couplings of a site at a
+    time or none; `couplings_`, `model_`, `sample`, `impute` and `in_gauge` all of them.
+
+    References: Ekeberg et al., "Improved contact prediction in proteins: using pseudolikelihoods to
+    infer Potts models", Physical Review E 87 (2013); Morcos et al., PNAS 108 (2011).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.integers(0, 3, (500, 5))
+    >>> X[:, 3] = np.where(rng.random(500) < 0.7, X[:, 1], X[:, 3])
+    >>> machine = mf.PottsMachine(l2=0.01, l2_field=0.01).fit(X)
+    >>> scores = machine.contact_scores()
+    >>> [int(i) for i in np.unravel_index(scores.argmax(), scores.shape)]
+    [1, 3]
+    """
+
+    def __init__(
+        self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", symmetric=True,
+        pseudocount=0.0, tol=1e-4, max_iter=None, n_threads=None,
+    ):  # fmt: skip
+        self.n_states = n_states
+        self.l2 = l2
+        self.l2_field = l2_field
+        self.solver = solver
+        self.symmetric = symmetric
+        self.pseudocount = pseudocount
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_threads = n_threads
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Estimate couplings and field.
+
+        Parameters
+        ----------
+        X : int array of shape (n_samples, n_groups)
+            Labels 0, 1, ...; negative ones, or NaN, are missing.
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            Such as `fastmf.datasets.sequence_weights` gives.
+
+        Returns
+        -------
+        self
+        """
+        self._check_options()
+        labels = checked_labels(self, X, reset=True)
+        weights = _check_sample_weight(
+            sample_weight, labels, dtype=np.float64, ensure_non_negative=True
+        )
+        if not weights.any():
+            raise ValueError("sample_weight must have a positive entry, got zeros only.")
+        self.sizes_ = checked_sizes(self.n_states, labels)
+        self._first = np.cumsum(self.sizes_) - self.sizes_
+        self._labels, self._weights, self._model = labels, weights, None
+        data = PottsData(labels, weights, self.sizes_, self.n_threads)
+        if self.solver == "naive_mean_field":
+            self._invert(data)
+        else:
+            self._maximise(data)
+        self.n_iter_ = len(self.history_)
+        return self
+
+    def _check_options(self):
+        one_of("solver", self.solver, _SOLVERS)
+        for name in ("l2", "l2_field", "tol"):
+            number(name, getattr(self, name), 0, np.inf, below=True)
+        number("pseudocount", self.pseudocount, 0, 1, below=True)
+        if self.max_iter is not None:
+            count("max_iter", self.max_iter)
+        if self.n_threads is not None:
+            count("n_threads", self.n_threads)
+        if not isinstance(self.symmetric, bool | np.bool_):
+            raise TypeError(f"symmetric must be True or False, got {self.symmetric!r:.40}.")
+        if self.pseudocount and self.solver != "naive_mean_field":
+            raise ValueError("pseudocount is for solver='naive_mean_field'; give l2 instead.")
+        if not self.symmetric and self.solver == "newton":
+            raise ValueError("solver 'newton' is for symmetric=True: take 'lbfgs'.")
+
+    def _maximise(self, data):
+        l2, l2_field = float(self.l2), float(self.l2_field)
+        options = fitting.Options(
+            l2, l2_field, self.solver, bool(self.symmetric), float(self.tol), self.max_iter
+        )
+        found = fitting.fit(data, options)
+        self._couplings, self._field = found.couplings, found.field
+        self.history_ = found.history
+        value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
+        self.log_pseudo_likelihood_ = value / data.total
+        self.existence_ = existence(data, l2, l2_field, bool(self.symmetric))
+        self.converged_ = found.converged and self.existence_.exists is not False
+        self._warn(found.converged)
+
+    def _warn(self, stopped):
+        message = self.existence_.message
+        if self.existence_.units:
+            named = ", ".join(str(i) for i in self.existence_.units[:10])
+            message += f" (sites {named}{', ...' if len(self.existence_.units) > 10 else ''})"
+        elif not stopped:
+            message = (
+                f"stopped after {len(self.history_)} iterations before `tol` was reached: raise "
+                "max_iter or give a larger tol" + (f"; {message}" if message else "")
+            )
+        if message:
+            warnings.warn(f"{message}.", ConvergenceWarning, stacklevel=4)
+
+    def _invert(self, data):
+        couplings, self._field = naive_mean_field(
+            data.labels, data.weights / data.total, self.sizes_, float(self.pseudocount),
+            float(self.l2),
+        )  # fmt: skip
+        self._couplings = Dense(couplings, self.sizes_)
+        self.existence_, self.converged_ = Existence(None), True
+        value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
+        self.history_, self.log_pseudo_likelihood_ = np.array([value]), value / data.total

@@ -1,0 +1,297 @@
+"""Potts machines as an estimator."""
+
+import warnings
+
+import numpy as np
+import pytest
+from potts_data import log_pseudo_likelihood, random_rows
+from sklearn.exceptions import ConvergenceWarning
+
+import fastmf as mf
+
+SIZES = [3, 4, 2, 3]
+RIDGE = {"l2": 0.05, "l2_field": 0.02}
+
+
+def fitted(n_rows=300, sizes=SIZES, *, missing=0.0, weights=None, **options):
+    X, _ = random_rows(sizes, n_rows, missing=missing)
+    options = {"n_states": sizes, **options}
+    return mf.PottsMachine(**options).fit(X, sample_weight=weights), X
+
+
+def flat(machine):
+    """Couplings and field without axes for sites."""
+    n = int(machine.sizes_.sum())
+    return machine.couplings_.reshape(n, n), machine.field_.reshape(n)
+
+
+# --- the fit ------------------------------------------------------------------------------------
+
+
+def test_two_states_are_the_binary_machine():
+    X, weights = random_rows([2] * 5, 200)
+    machine = mf.PottsMachine(tol=1e-14).fit(X, sample_weight=weights)
+    spins = mf.FullyVisibleBoltzmannMachine(tol=1e-8).fit(2 * X - 1, sample_weight=weights)
+    J, h = machine.in_gauge("zero-sum")
+    np.testing.assert_allclose(J[:, 1, :, 1], spins.couplings_, atol=1e-6)
+    np.testing.assert_allclose(h[:, 1], spins.field_, atol=1e-6)
+    expected = spins.log_pseudo_likelihood(2 * X - 1, weights) / weights.sum()
+    assert machine.log_pseudo_likelihood_ == pytest.approx(expected, rel=1e-10)
+    rows = mf.PottsMachine(tol=1e-14).fit(X)
+    errors = rows.standard_errors("zero-sum")
+    expected = mf.FullyVisibleBoltzmannMachine(tol=1e-8).fit(2 * X - 1).standard_errors()
+    np.testing.assert_allclose(errors[0][:, 1, :, 1], expected[0], rtol=1e-4, atol=1e-8)
+    np.testing.assert_allclose(errors[1][:, 1], expected[1], rtol=1e-4)
+
+
+def test_a_sampled_machine_is_found_again():
+    rng = np.random.default_rng(0)
+    J = rng.normal(size=(4, 3, 4, 3)) * 0.5
+    J += J.transpose(2, 3, 0, 1)
+    J[range(4), :, range(4)] = 0
+    true = mf.BoltzmannMachine(J, mf.Categorical(rng.normal(size=(4, 3)) * 0.3))
+    from fastmf.inference.sampling.categories import sample
+
+    X = sample(true, 20_000, rng)
+    machine = mf.PottsMachine(n_states=3).fit(X)
+    found, _ = machine.in_gauge("zero-sum")
+    from fastmf.learning.potts.gauge import in_gauge
+
+    expected = in_gauge(J.reshape(12, 12), np.zeros(12), [3] * 4, "zero-sum")[0]
+    z = (found.reshape(12, 12) - expected) / np.maximum(
+        machine.standard_errors()[0].reshape(12, 12), 1e-12
+    )
+    assert abs(z[expected != 0]).max() < 4.5
+    assert machine.existence_.exists and machine.converged_
+
+
+def test_weights_are_numbers_of_rows():
+    X, _ = random_rows(SIZES, 60, missing=0.1)
+    counts = np.random.default_rng(0).integers(0, 4, 60)
+    options = {"n_states": SIZES, "tol": 1e-13} | RIDGE
+    weighted = mf.PottsMachine(**options).fit(X, sample_weight=counts)
+    repeated = mf.PottsMachine(**options).fit(np.repeat(X, counts, axis=0))
+    np.testing.assert_allclose(weighted.couplings_, repeated.couplings_, atol=1e-8)
+    assert weighted.log_pseudo_likelihood_ == pytest.approx(repeated.log_pseudo_likelihood_)
+
+
+def test_order_of_rows_and_names_of_states_do_not_matter():
+    X, _ = random_rows([3] * 5, 90)
+    options = {"tol": 1e-13} | RIDGE
+    machine = mf.PottsMachine(**options).fit(X)
+    J = machine.couplings_
+    other = mf.PottsMachine(**options).fit(2 - X[::-1])
+    np.testing.assert_allclose(other.couplings_, J[:, ::-1, :, ::-1], atol=1e-8)
+    other = mf.PottsMachine(**options).fit(X[:, ::-1])
+    np.testing.assert_allclose(other.couplings_, J[::-1, :, ::-1], atol=1e-8)
+
+
+def test_ridge_in_plmc_s_terms():
+    """The gradient of l - lambda_h |h|^2 - lambda_e sum |J_ij|^2 vanishes."""
+    X, weights = random_rows([3] * 4, 100)
+    N, lambda_e, lambda_h = weights.sum(), 1.3, 0.4
+    machine = mf.PottsMachine(l2=2 * lambda_e / N, l2_field=2 * lambda_h / N, tol=1e-14)
+    J, h = flat(machine.fit(X, sample_weight=weights))
+
+    def objective(J, h):
+        value = weights @ log_pseudo_likelihood(J, h, X, [3] * 4)
+        return value - lambda_h * (h**2).sum() - lambda_e * (np.triu(J) ** 2).sum()
+
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        dh, dJ = rng.normal(size=12), rng.normal(size=(12, 12)) * (J != 0)
+        dJ += dJ.T
+        ends = [objective(J + e * dJ, h + e * dh) for e in (1e-4, -1e-4)]
+        assert abs(ends[0] - ends[1]) / 2e-4 < 1e-4
+
+
+def test_missing_labels_of_either_kind():
+    X, _ = random_rows(SIZES, 100, missing=0.2)
+    options = {"n_states": SIZES} | RIDGE
+    machine = mf.PottsMachine(**options).fit(X)
+    other = mf.PottsMachine(**options).fit(np.where(X < 0, np.nan, X))
+    np.testing.assert_array_equal(other.couplings_, machine.couplings_)
+
+
+def test_no_maximum_warns_with_the_sites():
+    X = np.array([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
+    with pytest.warns(ConvergenceWarning, match=r"never meet.*sites 0, 1"):
+        machine = mf.PottsMachine().fit(X)
+    assert machine.existence_.exists is False and not machine.converged_
+    with pytest.raises(ValueError, match="no maximum exists"):
+        machine.standard_errors()
+
+
+def test_the_limit_of_iterations_warns():
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        machine, _ = fitted(solver="lbfgs", max_iter=2, **RIDGE)
+    assert machine.n_iter_ == 2 and not machine.converged_
+
+
+def test_mean_field_is_near_for_weak_couplings():
+    X = np.random.default_rng(0).integers(0, 3, (5000, 4))
+    inverted = mf.PottsMachine(solver="naive_mean_field").fit(X)
+    best = mf.PottsMachine().fit(X)
+    difference = inverted.in_gauge("zero-sum")[0] - best.in_gauge("zero-sum")[0]
+    assert abs(difference).max() < 0.01 < abs(best.in_gauge("zero-sum")[0]).max()
+    assert inverted.log_pseudo_likelihood_ <= best.log_pseudo_likelihood_
+    with pytest.raises(ValueError, match="symmetric pseudo-likelihood"):
+        inverted.standard_errors()
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"solver": "adam"}, ValueError, "solver"),
+        ({"l2": -1.0}, ValueError, "l2"),
+        ({"symmetric": "yes"}, TypeError, "symmetric"),
+        ({"pseudocount": 0.5}, ValueError, "naive_mean_field"),
+        ({"symmetric": False, "solver": "newton"}, ValueError, "lbfgs"),
+        ({"max_iter": 0}, ValueError, "max_iter"),
+        ({"n_states": 2}, ValueError, "below its number of states"),
+    ],
+)
+def test_bad_options(options, error, message):
+    with pytest.raises(error, match=message):
+        mf.PottsMachine(**options).fit([[0, 1, 2], [0, 1, 0]])
+
+
+def test_bad_data():
+    with pytest.raises(ValueError, match="integer labels"):
+        mf.PottsMachine().fit([[0.5, 1]])
+    with pytest.raises(ValueError, match=r"positive entry|non-zero"):
+        mf.PottsMachine().fit([[0, 1]], sample_weight=[0.0])
+    machine, X = fitted(**RIDGE)
+    with pytest.raises(ValueError, match="labels of site 0"):
+        machine.energy(X + 1)
+    with pytest.raises(ValueError, match="features"):
+        machine.energy(X[:, :2])
+
+
+# --- what a fitted machine tells ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [SIZES, [3] * 4])
+def test_shapes(sizes):
+    machine, X = fitted(sizes=sizes, **RIDGE)
+    S = sum(sizes)
+    J, h = ((4, 3, 4, 3), (4, 3)) if sizes == [3] * 4 else ((S, S), (S,))
+    for gauge in ("zero-sum", "lattice"):
+        assert [x.shape for x in machine.in_gauge(gauge)] == [J, h]
+    assert machine.couplings_.shape == J and machine.field_.shape == h
+    assert [x.shape for x in machine.standard_errors()] == [J, h]
+    assert machine.mutants(X[:5]).shape == (5, *(h if len(h) == 2 else (S,)))
+    assert machine.contact_scores().shape == (4, 4)
+
+
+def test_energies_mutants_and_scores():
+    machine, X = fitted(**RIDGE)
+    np.testing.assert_allclose(machine.energy(X), machine.model_.energy(X), rtol=1e-12)
+    expected = log_pseudo_likelihood(*flat(machine), X, SIZES)
+    np.testing.assert_allclose(machine.score_samples(X), expected, rtol=1e-12)
+    assert machine.score(X) == pytest.approx(machine.log_pseudo_likelihood_)
+    change = machine.mutants(X[0])
+    first = np.cumsum(SIZES) - SIZES
+    for i, q in enumerate(SIZES):
+        for b in range(q):
+            mutant = X[:1].copy()
+            mutant[0, i] = b
+            expected = machine.energy(X[:1]) - machine.energy(mutant)
+            assert change[first[i] + b] == pytest.approx(expected[0], abs=1e-12)
+    with pytest.raises(ValueError, match="impute"):
+        machine.mutants(np.append(-1, X[0, 1:]))
+
+
+def test_conditional_probabilities_and_missing_sites():
+    machine, X = fitted(**RIDGE)
+    p = machine.conditional_proba(X)
+    own = np.cumsum([0, *SIZES[:-1]]) + X
+    np.testing.assert_allclose(
+        np.log(np.take_along_axis(p, own, 1)).sum(1), machine.score_samples(X)
+    )
+    assert machine.score_samples(np.full((1, 4), -1)) == 0
+    assert machine.energy(np.full((1, 4), -1)) == 0
+
+
+def test_impute_takes_the_most_probable_state():
+    machine, X = fitted(**RIDGE)
+    Y = X[:20].copy()
+    Y[:, 1] = -1
+    p = machine.conditional_proba(Y)[:, 3:7]
+    filled = machine.impute(Y)
+    np.testing.assert_array_equal(filled[:, 1], p.argmax(1))
+    np.testing.assert_array_equal(np.delete(filled, 1, 1), np.delete(X[:20], 1, 1))
+
+
+def test_samples_have_the_means_of_the_model():
+    machine, _ = fitted(**RIDGE)
+    X = machine.sample(20_000, random_state=0)
+    np.testing.assert_array_equal(X, machine.sample(20_000, random_state=0))
+    means = machine.model_.prior.one_hot(X).mean(0)
+    np.testing.assert_allclose(means, mf.exact(machine.model_).mean, atol=0.015)
+
+
+def test_few_rows_make_couplings_on_demand():
+    X, _ = random_rows([8] * 10, 15)
+    few = mf.PottsMachine(n_states=8, tol=1e-12, **RIDGE).fit(X)
+    dense = mf.PottsMachine(n_states=8, tol=1e-12, solver="newton", **RIDGE).fit(X)
+    assert few.couplings_ is not few.couplings_ and dense.couplings_.shape == (10, 8, 10, 8)
+    np.testing.assert_allclose(few.couplings_, dense.couplings_, atol=1e-5)
+    np.testing.assert_allclose(few.contact_scores(), dense.contact_scores(), atol=1e-5)
+    np.testing.assert_allclose(few.mutants(X), dense.mutants(X), atol=1e-4)
+    np.testing.assert_allclose(few.energy(X), few.model_.energy(X), rtol=1e-10)
+    assert few.log_pseudo_likelihood_ == pytest.approx(few.score(X))
+
+
+def test_ratio_test():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (400, 4))
+    X[:, 1] = np.where(rng.random(400) < 0.3, X[:, 0], X[:, 1])
+    machine = mf.PottsMachine(n_states=3).fit(X)
+    coupled, free = (machine.likelihood_ratio_test([pair]) for pair in ((0, 1), (2, 3)))
+    assert coupled.p_value < 1e-4 and free.p_value > 0.01
+    assert len(free.weights) == 4 and machine.likelihood_ratio_test().p_value < 1e-3
+    rank = len(free.parameters)
+    assert rank == 12 + 6 * 9
+    for pairs in ([[0, 0]], [[0, 7]], [0, 1], []):
+        with pytest.raises(ValueError, match="pairs must"):
+            machine.likelihood_ratio_test(pairs)
+    with pytest.raises(ValueError, match="without l2"):
+        fitted(**RIDGE)[0].likelihood_ratio_test()
+
+
+@pytest.mark.parametrize("sizes, n_rows", [(SIZES, 200), ([8] * 10, 15)])
+def test_files(tmp_path, sizes, n_rows):
+    machine, X = fitted(n_rows, sizes, missing=0.1, **RIDGE)
+    machine.save(tmp_path / "machine.npz")
+    loaded = mf.PottsMachine.load(tmp_path / "machine.npz")
+    np.testing.assert_array_equal(loaded.couplings_, machine.couplings_)
+    np.testing.assert_array_equal(loaded.field_, machine.field_)
+    np.testing.assert_array_equal(loaded.energy(X), machine.energy(X))
+    assert loaded.get_params() == {**machine.get_params(), "n_states": tuple(sizes)}
+    assert loaded.existence_ == machine.existence_
+    if sizes is SIZES:
+        np.testing.assert_array_equal(loaded.standard_errors()[0], machine.standard_errors()[0])
+        model = mf.load(tmp_path / "machine.npz")
+        np.testing.assert_array_equal(model.couplings, machine.model_.couplings)
+
+
+def test_bad_questions():
+    machine, _ = fitted(**RIDGE)
+    for call in (
+        lambda: machine.in_gauge("plmc"),
+        lambda: machine.in_gauge("lattice", reference=2),
+        lambda: machine.contact_scores(gauge="lattice"),
+        lambda: machine.contact_scores(ignore=4),
+        lambda: machine.standard_errors("ising"),
+        lambda: machine.sample(0),
+    ):
+        with pytest.raises(ValueError, match="must be"):
+            call()
+
+
+def test_no_warning_where_all_is_well():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted(missing=0.1, **RIDGE)
+        fitted(symmetric=False, **RIDGE)
