@@ -121,9 +121,10 @@ def _machine(machine):
         properties[name.replace("_", " ")] = f"{value:.5f} nats per unit"
     default = type(machine)().get_params()
     options = [
-        f"{name}={value!r}"
+        f"{name}={type(value).__name__ if is_unit_prior(value) else repr(value)}"
         for name, value in machine.get_params(deep=False).items()
-        if isinstance(value, int | float | str | tuple) and value != default[name]
+        if isinstance(value, int | float | str | tuple)
+        and (is_unit_prior(value) or value != default[name])
     ]
     properties["options"] = ", ".join(options) or "all at their defaults"
     return properties

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from fastmf.cli import _data
+from fastmf.cli import _data, dca
 from fastmf.cli.info import log_likelihoods
 
 EPILOG = """\
@@ -18,6 +18,8 @@ examples:
       stop when the log-likelihood of validation rows no longer increases
   fastmf train rbm big.npy --checkpoint run.npz
       if it is interrupted, the same command resumes after the last whole epoch
+  fastmf train rbm PF00014.fasta --gradient pcd --epochs 100
+      an alignment of sequences: categorical units, similar sequences share their weight
 
 Units "bernoulli" take values in [0, 1], as probabilities, "ising" units -1 and 1, others real
 values. The log-likelihood shown is the mean-field (TAP) one of 100 rows of data, in nats per unit.
@@ -36,12 +38,17 @@ def add(commands):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     rbm.set_defaults(run=run)
-    rbm.add_argument("data", metavar="DATA", help="file of numbers, one sample per row")
+    rbm.add_argument(
+        "data", metavar="DATA", help="file of numbers, one sample per row, or an alignment"
+    )
     rbm.add_argument(
         "-o", "--output", default="model.npz", metavar="FILE", help="model to write [model.npz]"
     )
     rbm.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
     _data.add_options(rbm.add_argument_group("data"))
+    alignment = rbm.add_argument_group("alignment")
+    dca.add_alphabet(alignment)
+    dca.add_identity(alignment)
     _add_machine(rbm.add_argument_group("machine"))
     _add_gradient_ascent(rbm.add_argument_group("learning"))
     _add_control(rbm.add_argument_group("validation and resumption"))
@@ -57,8 +64,8 @@ def _add_machine(machine):
             f"--{layer}",
             default="bernoulli",
             metavar="PRIOR",
-            help=f"{layer} units: bernoulli, ising, gaussian, truncated_gaussian, gauss_bernoulli, "
-            "truncated_gauss_bernoulli [bernoulli]",
+            help=f"{layer} units: bernoulli, ising, categorical, gaussian, truncated_gaussian, "
+            "gauss_bernoulli, truncated_gauss_bernoulli [bernoulli]",
         )
 
 
@@ -118,13 +125,19 @@ def run(arguments):
     _data.check_output(arguments.output, (".npz",))
     if len(arguments.learning_rate) > 2:
         raise ValueError("--learning-rate takes one rate or two, of the first epoch and the last.")
-    X, validation = _data.read(arguments.data, arguments), None
+    X, visible = _rows(arguments)
+    validation, weights = None, None
     if arguments.validation_share is not None:
         X, validation = _split(X, arguments.validation_share, np.random.default_rng(arguments.seed))
+    if not isinstance(visible, str):
+        from fastmf.datasets import sequence_weights
+
+        weights = sequence_weights(X, arguments.identity)
+        X = X.astype(arguments.dtype)
     rates = arguments.learning_rate
     machine = GeneralizedRBM(
         arguments.hidden_units,
-        visible=arguments.visible,
+        visible=visible,
         hidden=arguments.hidden,
         gradient=arguments.gradient,
         learning_rate=rates[0] if len(rates) == 1 else tuple(rates),
@@ -140,7 +153,7 @@ def run(arguments):
     )
     start = time.perf_counter()
     try:
-        machine.fit(X, validation_data=validation)
+        machine.fit(X, validation_data=validation, sample_weight=weights)
     except KeyboardInterrupt:
         if arguments.checkpoint and Path(arguments.checkpoint).exists():
             print(
@@ -151,6 +164,23 @@ def run(arguments):
         raise
     machine.save(arguments.output)
     print(f"{arguments.output}: {_summary(machine)}, {time.perf_counter() - start:.1f} s")
+
+
+def _rows(arguments):
+    """The rows in the file, and the visible units: categorical ones for an alignment."""
+    from fastmf import Categorical
+    from fastmf.datasets import load_alignment
+    from fastmf.datasets.alignments import is_alignment
+
+    if not is_alignment(arguments.data):
+        return _data.read(arguments.data, arguments), arguments.visible
+    if arguments.visible not in ("bernoulli", "categorical"):
+        raise ValueError(f"an alignment has categorical units, not {arguments.visible} ones.")
+    X, *_, alphabet = load_alignment(arguments.data, arguments.alphabet)
+    # The fields are fitted to the columns.
+    fields = [[0.0] * len(alphabet)] * X.shape[1]
+    X = X[: arguments.rows]
+    return X, Categorical(fields).refit(X)
 
 
 def _split(X, fraction, rng):

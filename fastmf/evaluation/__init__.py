@@ -1,7 +1,7 @@
 """Log-partitions and likelihoods of models, scores of estimates, and baseline estimators."""
 
 from fastmf.evaluation.annealed import AnnealedEstimate, annealed_importance_sampling
-from fastmf.evaluation.contacts import contact_precision, ranked_pairs
+from fastmf.evaluation.contacts import contact_precision, contact_scores, ranked_pairs
 from fastmf.evaluation.denoising import (
     flip,
     matthews_correlation,
@@ -25,8 +25,9 @@ __all__ = [
     "Tracker",
     "TrajectoryAnnealing",
     "annealed_importance_sampling",
-    "effective_couplings",
     "contact_precision",
+    "contact_scores",
+    "effective_couplings",
     "flip",
     "isomap",
     "log_likelihood",

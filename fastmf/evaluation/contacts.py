@@ -1,8 +1,62 @@
-"""Precision of predicted contacts of a structure."""
+"""Scores of contacts from couplings, and their precision where a structure is known."""
 
 import numpy as np
 
-from fastmf._common.arguments import count
+from fastmf._common.arguments import count, one_of
+from fastmf.learning.potts.contacts import average_product_corrected, norms
+from fastmf.learning.potts.couplings import Dense
+
+
+def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=None):
+    """Frobenius norms of the couplings of all pairs of sites, corrected for sites' means.
+
+    Parameters
+    ----------
+    couplings : array of shape (n_groups, q, n_groups, q), or (n_states, n_states) with `sizes`
+        Symmetric, such as those that `effective_couplings` gives of an RBM.
+    gauge : {"zero-sum", None}, default "zero-sum"
+        None: the couplings as they are.
+    ignore : int, optional
+        State that is left out of the norms: that of gaps.
+    apc : bool, default True
+        Average product correction: less F_i. F_.j / F_.. (Dunn, Wahl & Gloor 2008).
+    sizes : int array of shape (n_groups,), optional
+        States of each site, for couplings of flat states.
+
+    Returns
+    -------
+    array of shape (n_groups, n_groups)
+        Symmetric, with zero diagonal.
+
+    Raises
+    ------
+    ValueError
+        If the couplings do not have one of these shapes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastmf as mf
+    >>> couplings = np.zeros((3, 2, 3, 2))
+    >>> couplings[0, :, 2] = couplings[2, :, 0] = [[1, -1], [-1, 1]]
+    >>> mf.evaluation.contact_scores(couplings, apc=False)[0].tolist()
+    [0.0, 0.0, 2.0]
+    """
+    one_of("gauge", gauge, ("zero-sum", None))
+    couplings = np.asarray(couplings)
+    if couplings.ndim == 4 and sizes is None:
+        sizes = np.full(couplings.shape[0], couplings.shape[1])
+        couplings = couplings.reshape(int(sizes.sum()), -1)
+    n_states = 0 if sizes is None else int(np.sum(sizes))
+    if couplings.shape != (n_states, n_states) or not np.isfinite(couplings).all():
+        raise ValueError(
+            "couplings must be finite and have shape (n_groups, q, n_groups, q), or with sizes "
+            f"(n_states, n_states), got {couplings.shape}."
+        )
+    if ignore is not None and count("ignore", ignore, 0) >= np.max(sizes):
+        raise ValueError(f"ignore must be a state, below {np.max(sizes)}, got {ignore}.")
+    scores = norms(Dense(couplings, sizes), gauge, ignore)
+    return average_product_corrected(scores) if apc else scores
 
 
 def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):

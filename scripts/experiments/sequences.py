@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Machines of categorical units on alignments of sequences: contacts, likelihoods, solutions, time.
 
-For each family four models are fitted to the sequences, weighted at 80% identity: a Potts machine by
-mean-field inversion and by pseudo-likelihood, and an RBM by TAP and by persistent chains. Where the
-structure is known, the precision of the contacts that each predicts is computed (of an RBM from the
-couplings that its hidden units mediate); of the RBMs also the log-likelihood of sequences set aside,
-by annealing from both ends, and how many TAP solutions their sequences lead to. The family "chain" is
-drawn from a known chain of sites.
+For each family four models are fitted to the sequences, weighted at 80% identity: a Potts machine
+by mean-field inversion and by pseudo-likelihood, and an RBM by TAP and by persistent chains. Where
+the structure is known, the precision of the contacts that each predicts is computed (of an RBM from
+the couplings that its hidden units mediate); of the RBMs also the log-likelihood of sequences set
+aside, by annealing from both ends, and how many TAP solutions their sequences lead to. The family
+"chain" is drawn from a known chain of sites.
 
 Writes contacts.csv, models.csv and precision.png to the folder --output. A model that was fitted
 before is read from there.
@@ -68,9 +68,11 @@ OF_METHOD = {
 }
 CHAIN_SITES, CHAIN_STATES, CHAIN_ROWS = 40, 4, 3000
 CONTACT, SEPARATION = 8.0, 5
-COLUMNS = "family", "method", "rows", "effective_rows", "seconds", "ppv_half", "ppv", "ppv_double", \
-    "test_log_likelihood", "annealing_error", "annealing_gap", "solutions", "converged", \
-    "seconds_of_solutions"  # fmt: skip
+COLUMNS = (
+    *("family", "method", "rows", "effective_rows", "seconds", "ppv_half", "ppv", "ppv_double"),
+    *("test_log_likelihood", "annealing_error", "annealing_gap"),
+    *("solutions", "converged", "seconds_of_solutions"),
+)
 
 
 class Data(NamedTuple):
@@ -172,9 +174,7 @@ def unfitted(method, data, options):
         n_others = (data.X.shape[1] - 1) * (n_states - 1)
         l2 = 2 * 0.01 * n_others / data.weights.sum()
         return mf.PottsMachine(n_states=n_states, l2=l2, l2_field=l2 / n_others, tol=1.0)
-    return mf.GeneralizedRBM(
-        options.hidden, n_epochs=options.epochs, **RBM | OF_METHOD[method]
-    )
+    return mf.GeneralizedRBM(options.hidden, n_epochs=options.epochs, **RBM | OF_METHOD[method])
 
 
 def precision(scores, data):

@@ -129,7 +129,6 @@ def test_errors_are_one_line(alignment, machine, capsys, arguments, says):
     assert not Path("contacts.csv").exists()
 
 
-@pytest.mark.skipif(not hasattr(mf, "PottsMachine"), reason="needs PottsMachine")
 def test_a_pair_of_columns_is_found(alignment, capsys):
     assert main(["dca", str(alignment), "--plot", "map.png"]) == 0
     first, second = table()[:2]

@@ -141,3 +141,22 @@ def test_nan_has_no_threshold(tmp_path, capsys):
     np.save(tmp_path / "x.npy", [[1.0, np.nan]])
     assert train(tmp_path / "x.npy", tmp_path / "m.npz", "--threshold", "0.5") == 1
     assert "neither above nor below" in capsys.readouterr().err
+
+
+def test_an_alignment_is_learned_as_categorical_units(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    letters = np.array(list("ACGU-"))
+    rows = rng.integers(0, 4, (40, 6))
+    rows[:, 5] = rows[:, 0]
+    text = "".join(f">s{i}\n{''.join(letters[row])}\n" for i, row in enumerate(rows))
+    (tmp_path / "family.fa").write_text(text)
+    options = ["-n", "3", "--epochs", "2", "-o", "rbm.npz", "-q", "--validation-share", "0.2"]
+    assert main(["train", "rbm", "family.fa", *options]) == 0
+    machine = GeneralizedRBM.load("rbm.npz")
+    np.testing.assert_array_equal(machine.visible_.sizes, [5] * 6)
+    assert machine.sample(3, n_sweeps=1, random_state=0).shape == (3, 6)
+    assert main(["info", "rbm.npz"]) == 0
+    assert "visible=Categorical" in capsys.readouterr().out
+    assert main(["train", "rbm", "family.fa", *options, "--visible", "gaussian"]) == 1
+    assert "an alignment has categorical units" in capsys.readouterr().err

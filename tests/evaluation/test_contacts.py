@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fastmf as mf
 from fastmf.evaluation import contact_precision, ranked_pairs
 
 
@@ -82,3 +83,20 @@ def test_plmc_on_dhfr():
     scores = np.zeros_like(distances)
     scores[np.triu_indices(159, 1)] = np.loadtxt(folder / "DHFR.couplings", usecols=5)
     assert contact_precision(scores + scores.T, distances, 159) == pytest.approx(149 / 159)
+
+
+def test_scores_are_those_of_a_potts_machine():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (200, 4))
+    X[:, 3] = np.where(rng.random(200) < 0.7, X[:, 0], X[:, 3])
+    machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+    for options in ({}, {"ignore": 0}, {"gauge": None, "apc": False}):
+        found = mf.evaluation.contact_scores(machine.couplings_, **options)
+        np.testing.assert_allclose(found, machine.contact_scores(**options), atol=1e-12)
+    flat = machine.couplings_.reshape(12, 12)
+    again = mf.evaluation.contact_scores(flat, sizes=[3, 3, 3, 3])
+    np.testing.assert_allclose(again, machine.contact_scores(), atol=1e-12)
+    with pytest.raises(ValueError, match="couplings must be finite"):
+        mf.evaluation.contact_scores(flat)
+    with pytest.raises(ValueError, match="ignore must be a state"):
+        mf.evaluation.contact_scores(flat, sizes=[3, 3, 3, 3], ignore=3)
