@@ -44,9 +44,14 @@ lint: $(VENV)/lint.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Runs the examples of the gallery: some minutes at first. Warnings are errors. The history of
+# benchmarks is added where there is one.
 docs: $(VENV)/docs.stamp
-	$(BIN)/pdoc --docformat numpy --math --output-directory build/docs fastmf
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/docs
+	@if test -d asv_bench/.asv/results && test -x $(BIN)/asv; then \
+		cd asv_bench && $(BIN)/asv publish --html-dir ../build/docs/asv; fi
+	@echo "build/docs/index.html"
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build dist docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

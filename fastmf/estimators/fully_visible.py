@@ -49,8 +49,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         finite under separation, unless units depend on each other linearly, as in very few rows;
         for up to some 50 units, by Newton's method.
     l1, l2 : float
-        Penalty per row, l1 sum_jk |J_jk| + l2 (sum_jk J_jk^2 + sum_j h_j^2) / 2 over pairs. With
-        `l2` the maximum always exists.
+        Penalty per row, ``l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2`` over pairs jk and units
+        j. With `l2` the maximum always exists.
     init : {"auto", "independent", "minorant", "naive_mean_field", "tap"} or (couplings, field)
         Where to start: uncoupled units, the maximum of a quadratic minorant that touches there, or
         a mean-field inversion; "auto" is the better of "independent" and "tap" for "lbfgs", and
@@ -80,7 +80,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         The same with Ising units, for `fastmf.tap` and other solvers.
     values_ : tuple of two floats
         The values of the data: (0, 1) data are converted to (-1, +1), and results back.
-    history_ : array of shape (n_iter_,)
+    history_ : array of shape (n_iterations,)
         Log-pseudo-likelihood of all rows together, less penalties, after each iteration.
     n_iter_ : int
         At least 1: a start at the maximum is found to be there by one iteration.

@@ -169,6 +169,7 @@ def annealed_importance_sampling(
     -----
     Neal (2001); Salakhutdinov & Murray (2008); in reverse Burda, Grosse & Salakhutdinov (2015);
     with resampling of chains of little weight Del Moral, Doucet & Jasra (2006).
+
     1. A first annealing of `n_steps / 2` steps starts from independent units without bias (fair
        coins, or the model's uncoupled units if they are not two-valued). Its resampled ends are
        samples of the model.

@@ -28,7 +28,9 @@ def texts():
     folders = ("fastmf", "tests", "asv_bench", "scripts", "docs", ".ci", ".github")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*")]
     for path in sorted([*files, *ROOT.iterdir()]):
-        generated = {"__pycache__", ".asv", ".git"} & set(path.parts)
+        generated = {"__pycache__", ".asv", ".git", "gallery", "generated"} & set(
+            path.relative_to(ROOT).parts
+        )
         if path.is_file() and not generated:
             try:
                 yield path, path.read_text(encoding="utf-8")

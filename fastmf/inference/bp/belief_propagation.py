@@ -135,8 +135,8 @@ def belief_propagation(
     Raises
     ------
     ValueError, TypeError
-        For arguments of wrong shapes, types or ranges, |fields| above 3.4e30 in float32 (1.8e300 in
-        float64) and, but for max-product, |weights| above 340 (of {0, 1} units). Not converging is
+        For arguments of wrong shapes, types or ranges, fields beyond ±3.4e30 in float32 (1.8e300 in
+        float64) and, but for max-product, weights beyond ±340 (of {0, 1} units). Not converging is
         no error: the result reports it for each row.
     MemoryError
         If the messages do not fit in the machine's memory; the text gives the size they need.
@@ -145,10 +145,10 @@ def belief_propagation(
     -----
     Ping and Ihler (2017), Eqs. 8-18, with messages as ratios m(1) / m(0), so that no exponential or
     logarithm of a message is computed (see `fastmf.kernels.belief_propagation`). A sweep updates
-    all messages to visible units, then all messages to hidden units. A float32 model with |weights|
-    above 40 is computed in float64. Memory: exp(weights) and one array of messages for each thread
-    (one in all for a single large row), or for each row if they are kept: 0.15 GiB beside the
-    weights for a row of 10,000 x 2,000 units in float32, 0.75 GiB for one of 100,000 x 1,000.
+    all messages to visible units, then all messages to hidden units. A float32 model with weights
+    beyond ±40 is computed in float64. Memory: exp(weights) and one array of messages for each
+    thread (one in all for a single large row), or for each row if they are kept: 0.15 GiB beside
+    the weights for a row of 10,000 x 2,000 units in float32, 0.75 GiB for one of 100,000 x 1,000.
 
     Decoding: max- and mixed-product are heuristics; a polished assignment is a local maximum under
     single flips. Polishing costs about as much as five sweeps, and the memory of the weights in

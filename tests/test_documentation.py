@@ -1,0 +1,105 @@
+"""The pages of `docs/`: code runs, links and names lead somewhere, the reference is complete."""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+
+import fastmf
+
+ROOT = Path(fastmf.__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(page for page in DOCS.rglob("*.md") if "gallery" not in page.parts)
+EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))
+# Without packages that an extra installs some pages cannot run.
+NEEDS = {"large.md": "dask.distributed"}
+
+pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="an installed package has no docs")
+
+
+def code(page):
+    """The blocks of Python code of a page, as one program."""
+    return "\n".join(
+        re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)
+    )
+
+
+def listed(text):
+    """Names under `autosummary`, those of `fastmf` itself without a prefix."""
+    return set(re.findall(r"^   ([A-Za-z_][\w.]*)$", text, re.M))
+
+
+def public_objects():
+    """Qualified name -> object, of all public names."""
+    for name in fastmf.__all__:
+        value = getattr(fastmf, name)
+        if not inspect.ismodule(value):
+            yield name, value
+            continue
+        for inner in value.__all__:
+            yield f"{name}.{inner}", getattr(value, inner)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("page", [page for page in PAGES if code(page)], ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs(page):
+    if page.name in NEEDS:
+        pytest.importorskip(NEEDS[page.name])
+    program = re.sub(r"n_epochs=\d+", "n_epochs=5", code(page))
+    exec(compile(program, page.name, "exec"), {"__name__": f"docs_{page.stem}"})
+
+
+def test_every_guide_has_code():
+    guides = [page for page in PAGES if page.parent.name == "guide" and page.stem != "index"]
+    assert len(guides) >= 8
+    assert [page.name for page in guides if not code(page)] == []
+
+
+def test_the_reference_lists_every_public_name():
+    names = listed((DOCS / "api" / "index.rst").read_text(encoding="utf-8"))
+    objects = {id(resolve_name(f"fastmf:{name}")) for name in names}
+    assert [name for name, value in public_objects() if id(value) not in objects] == []
+
+
+def test_a_name_that_is_not_listed_is_found():
+    assert listed(".. autosummary::\n   :toctree: x\n\n   tap\n   plotting.mosaic\n") == {
+        "tap",
+        "plotting.mosaic",
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_what_a_page_names_exists(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\{doc\}`(?:[^`<]*<)?([^`>]+)>?`", text):
+        path = DOCS / target.lstrip("/") if target[0] == "/" else page.parent / target
+        if "gallery" in path.parts:
+            index = path.name == "index"
+            assert index or (DOCS / "examples" / path.name).with_suffix(".py").exists(), target
+        else:
+            assert any(path.with_suffix(end).exists() for end in (".md", ".rst")), target
+    for target in re.findall(r"```\{include\} (\S+)", text):
+        assert (page.parent / target).exists(), target
+    for name in re.findall(r"`(?:mf|fastmf)\.([a-z]\w*(?:\.\w+)*|[A-Z]\w*)\b", text):
+        resolve_name(f"fastmf.{name}")
+
+
+def test_the_gallery_has_an_order():
+    sys.path.insert(0, str(DOCS / "_ext"))
+    try:
+        from gallery_order import ORDER
+    finally:
+        sys.path.pop(0)
+    assert sorted(ORDER) == [example.stem for example in EXAMPLES]
+    assert len(EXAMPLES) >= 12
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_an_example_is_a_program_with_title_and_figures(example):
+    text = example.read_text(encoding="utf-8")
+    compile(text, example.name, "exec")
+    assert re.match(r'"""\n(.+)\n(=+)\n\n', text)
+    assert "figure" in text or "axes" in text
