@@ -1,6 +1,7 @@
 """The examples in docstrings run, and print what they say; what texts name exists."""
 
 import doctest
+import inspect
 import re
 from importlib import import_module
 from pathlib import Path
@@ -14,15 +15,47 @@ PACKAGE = Path(fastmf.__file__).parent
 WITH_EXAMPLES = [f for f in PACKAGE.rglob("*.py") if ">>>" in f.read_text(encoding="utf-8")]
 
 
-@pytest.mark.parametrize("file", WITH_EXAMPLES, ids=lambda f: f.stem)
+def public_objects():
+    """Qualified name -> value, of all public functions and classes."""
+    for name in fastmf.__all__:
+        value = getattr(fastmf, name)
+        if not inspect.ismodule(value):
+            yield name, value
+            continue
+        for inner in value.__all__:
+            yield f"{name}.{inner}", getattr(value, inner)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "file", WITH_EXAMPLES, ids=lambda f: f.relative_to(PACKAGE).with_suffix("").as_posix()
+)
 def test_examples(file):
     name = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
     failed, attempted = doctest.testmod(import_module(name))
     assert attempted and not failed
 
 
-def test_there_are_examples():
-    assert len(WITH_EXAMPLES) >= 7
+def without_examples():
+    """Public functions and classes, and methods of estimators, without an `Examples` section."""
+    for name, value in public_objects():
+        if "Examples\n" not in (inspect.getdoc(value) or ""):
+            yield name
+        if isinstance(value, type) and hasattr(value, "fit"):
+            for method, function in inspect.getmembers(value, inspect.isroutine):
+                own = str(getattr(function, "__module__", "")).startswith("fastmf")
+                if own and not method.startswith(("_", "set_")):
+                    if "Examples\n" not in (inspect.getdoc(function) or ""):
+                        yield f"{name}.{method}"
+
+
+def test_every_public_name_and_every_method_of_an_estimator_has_examples():
+    assert sorted(set(without_examples())) == []
+
+
+def test_a_name_without_examples_is_found(monkeypatch):
+    monkeypatch.setattr(fastmf.tap, "__doc__", "Fixed points.")
+    assert list(without_examples()) == ["tap"]
 
 
 def named(text):

@@ -34,6 +34,16 @@ def read_array(path):
     ValueError
         If the file is empty, truncated, corrupted or of another format, does not hold numbers, or
         if a key is missing or unknown.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, fastmf as mf
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "table.csv"
+    >>> np.savetxt(path, [[1.5, 2], [3, 4]], delimiter=",")
+    >>> mf.datasets.read_array(path)
+    array([[1.5, 2. ],
+           [3. , 4. ]])
     """
     path, key = _split_key(path)
     if not path.exists():

@@ -20,6 +20,13 @@ class Images(NamedTuple):
         Height and width: ``X[k].reshape(shape)`` is the k-th image.
     labels : array of shape (n_samples,) or None
         Class of each image, where there are classes.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> digits = mf.datasets.load_digits()
+    >>> digits.X[0].reshape(digits.shape).shape, int(digits.labels[0])
+    ((8, 8), 0)
     """
 
     X: np.ndarray
@@ -46,6 +53,13 @@ def load_digits(*, binary=False, dtype=np.float32):
     ------
     ImportError
         If scikit-learn is not installed.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> digits = mf.datasets.load_digits(binary=True)
+    >>> digits.X.shape, digits.X.dtype, digits.shape
+    ((1797, 64), dtype('float32'), (8, 8))
     """
     _sklearn("load_digits")
     from sklearn.datasets import load_digits
@@ -88,6 +102,18 @@ def load_mnist(folder=None, *, split="train", binary=False, dtype=np.float32, do
     Notes
     -----
     Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Proc. IEEE 86 (1998) 2278-2324.
+
+    Examples
+    --------
+    >>> import pathlib, struct, tempfile
+    >>> import numpy as np, fastmf as mf
+    >>> folder = pathlib.Path(tempfile.mkdtemp())  # two images in the format of the files
+    >>> images = struct.pack(">4B3i", 0, 0, 8, 3, 2, 28, 28) + bytes(2 * 28 * 28)
+    >>> _ = (folder / "train-images-idx3-ubyte").write_bytes(images)
+    >>> labels = struct.pack(">4Bi2B", 0, 0, 8, 1, 2, 5, 0)
+    >>> _ = (folder / "train-labels-idx1-ubyte").write_bytes(labels)
+    >>> mf.datasets.load_mnist(folder).labels
+    array([5, 0])
     """
     prefix = _choice("split", split, {"train": "train", "test": "t10k"})
     try:
@@ -140,6 +166,17 @@ def load_caltech_silhouettes(folder=None, *, split="train", dtype=np.float32):
     -----
     B. M. Marlin, K. Swersky, B. Chen, N. de Freitas, AISTATS 2010. The file holds the background as
     1 and images column by column; here the object is 1 and images are row by row.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, fastmf as mf
+    >>> from scipy.io import savemat
+    >>> folder = pathlib.Path(tempfile.mkdtemp())  # three images in the format of the file
+    >>> arrays = {"train_data": np.ones((3, 784)), "train_labels": np.array([1, 2, 2])}
+    >>> savemat(folder / "caltech101_silhouettes_28_split1.mat", arrays)
+    >>> mf.datasets.load_caltech_silhouettes(folder).X.shape
+    (3, 784)
     """
     from scipy.io import loadmat
 
@@ -184,6 +221,16 @@ def load_cbcl_faces(folder=None, *, split="train", dtype=np.float32):
     Notes
     -----
     MIT Center For Biological and Computation Learning; offered for research use only.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, fastmf as mf
+    >>> folder = pathlib.Path(tempfile.mkdtemp())  # three images in the format of the file
+    >>> np.savez(folder / "cbcl_faces_19x19.npz", faces_train=np.full((3, 361), 255))
+    >>> faces = mf.datasets.load_cbcl_faces(folder)
+    >>> faces.X.shape, float(faces.X.max())
+    ((3, 361), 1.0)
     """
     _choice("split", split, {"train": None, "test": None})
     path = _find("cbcl_faces_19x19.npz", folder, "", "load_cbcl_faces")

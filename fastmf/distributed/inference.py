@@ -46,6 +46,15 @@ def tap(model, init=None, *, field=None, precision=None, clamp=None, n_threads=1
     ValueError
         For `history`, whose length differs between blocks, for an integer `init` (random starts),
         and as `fastmf.tap` does.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, fastmf as mf
+    >>> model = mf.RBM(np.ones((3, 2)) / 5, mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    >>> rows = da.from_array(np.eye(3), chunks=(2, 3))
+    >>> found = mf.distributed.tap(model, rows)
+    >>> found.mean[0].compute().shape, bool(found.converged.all().compute())
+    ((3, 3), True)
     """
     if isinstance(init, Integral):
         raise ValueError(f"init must be an array of starts in blocks of rows, got {init}.")
@@ -85,6 +94,14 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
     ValueError
         For `history`, `spectral_radius` and `pairwise="mean"`, whose results have no rows, for
         other generators, and as `fastmf.belief_propagation` does.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, fastmf as mf
+    >>> model = mf.RBM(np.ones((3, 2)) / 5, mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    >>> fields = da.from_array(np.eye(3), chunks=(2, 3))
+    >>> mf.distributed.belief_propagation(model, field=fields).mean[1].compute().shape
+    (3, 2)
     """
     if not count("n_restarts", n_restarts, 0):
         return _by_blocks(solve_beliefs, model, {"field": field}, n_threads, options)
@@ -125,6 +142,15 @@ def score_samples(estimator, X, log_partition="log_sum_exp"):
         If X is no Dask array.
     ValueError
         If X does not have two axes, and as the estimator's method does.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, fastmf as mf
+    >>> X = (np.random.default_rng(0).random((100, 6)) < 0.3).astype(float)
+    >>> rbm = mf.GeneralizedRBM(3, n_epochs=2, random_state=0).fit(X)
+    >>> scores = mf.distributed.score_samples(rbm, da.from_array(X, chunks=(50, 6)))
+    >>> np.allclose(scores.compute(), rbm.score_samples(X))
+    True
     """
     if not is_dask(X):
         raise TypeError(f"X must be a Dask array, got {type(X).__name__}.")

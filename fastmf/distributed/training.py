@@ -59,6 +59,17 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     The gradient of a batch is the average over its chunks, weighted by their numbers of rows. With
     starts at the data it is that of `fastmf.learning.training.trainer.train` up to rounding; with
     starts at noise the random draws differ.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np, fastmf as mf
+    >>> from fastmf.learning.layered.settings import LayeredSettings
+    >>> X = (np.random.default_rng(0).random((100, 6)) < 0.3).astype(float)
+    >>> X = da.from_array(X, chunks=(50, 6))
+    >>> model = mf.RBM(np.zeros((6, 3)), mf.Bernoulli(np.zeros(6)), mf.Bernoulli(np.zeros(3)))
+    >>> state = mf.distributed.train(model, X, LayeredSettings(n_epochs=2, batch_size=100))
+    >>> state.epoch
+    2
     """
     check_layered(model)
     if not is_dask(X):

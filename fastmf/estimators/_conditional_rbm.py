@@ -57,6 +57,16 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         hidden units, 1.3 s instead of 0.16 s for 20 rows of 784 and 256. The best labels known were
         found in 83% of the rows without restarts, in 99% with 4, in all with 8 (a machine of the
         lower halves of digits, marginal MAP). `polish=False, n_restarts=0` is decoding alone.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 3))
+        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
+        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
+        >>> crbm.predict(X).shape, crbm.predict(X, decode="joint_map").shape
+        ((200, 4), (200, 4))
         """
         check_is_fitted(self)
         inference = self._prediction_inference
@@ -106,6 +116,17 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_labels)
             Or (n_samples, 2), the probabilities of both values, if `Y` had one axis.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 3))
+        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
+        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
+        >>> probability = crbm.predict_proba(X)
+        >>> bool(((probability > 0.5) == crbm.predict(X)).all())
+        True
         """
         check_is_fitted(self)
         inference = "mean_field" if self._prediction_inference == "mean_field" else "bp"
@@ -126,6 +147,16 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         array of shape (n_samples,)
             With the mean-field log-partition if that is the inference, which makes it an upper
             bound at convergence, otherwise the Bethe log-partition.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 3))
+        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
+        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
+        >>> crbm.score_samples(X, Y).shape, bool((crbm.score_samples(X, Y) < 0).all())
+        ((200,), True)
         """
         check_is_fitted(self)
         X = self._features(X)
@@ -146,6 +177,16 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 3))
+        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
+        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
+        >>> np.isclose(crbm.score(X, Y), (crbm.predict(X) == Y).mean())
+        np.True_
         """
         predicted, y = self.predict(X), np.asarray(y)
         if y.shape != predicted.shape:

@@ -66,6 +66,17 @@ class Saved:
         ------
         TypeError
             If an option or a prior cannot be written without a pickle.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.where(np.random.default_rng(0).random((200, 4)) < 0.3, 1, -1)
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "machine.npz"
+        >>> machine.save(path)
+        >>> path.exists()
+        True
         """
         check_is_fitted(self)
         options, arrays = _options(self)
@@ -95,6 +106,18 @@ class Saved:
             If the file is damaged or not such an estimator.
         LookupError
             If its units have a prior that is not this package's, and not registered.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.where(np.random.default_rng(0).random((200, 4)) < 0.3, 1, -1)
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "machine.npz"
+        >>> machine.save(path)
+        >>> again = mf.FullyVisibleBoltzmannMachine.load(path)
+        >>> bool((again.couplings_ == machine.couplings_).all())
+        True
         """
         arrays = read_arrays(path)
         if "estimator" not in arrays:

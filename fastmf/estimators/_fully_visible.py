@@ -54,6 +54,15 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         -------
         array of shape (n_samples,)
             Nats.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> machine.score_samples(X).shape
+        (500,)
         """
         states = self._rows(X)
         rows = PseudoLikelihood(
@@ -62,7 +71,17 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         return rows.residuals(self.couplings_, self.field_)[1] * len(states)
 
     def score(self, X, y=None):
-        """Mean of `score_samples`."""
+        """Mean of `score_samples`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> np.isclose(machine.score(X), machine.score_samples(X).mean())
+        np.True_
+        """
         return float(np.mean(self.score_samples(X)))
 
     def log_pseudo_likelihood(self, X, sample_weight=None):
@@ -77,6 +96,15 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         -------
         float
             Nats.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> np.isclose(machine.log_pseudo_likelihood(X), machine.score_samples(X).sum())
+        np.True_
         """
         values = self.score_samples(X)
         if sample_weight is None:
@@ -93,6 +121,15 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_samples, n_features)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> machine.conditional_proba(X).shape
+        (500, 4)
         """
         return expit(2 * (self._rows(X) @ self.couplings_ + self.field_))
 
@@ -107,6 +144,16 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_samples,) or (2^n_features,)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> probabilities = machine.pmf()
+        >>> probabilities.shape, np.isclose(probabilities.sum(), 1)
+        ((16,), np.True_)
         """
         check_is_fitted(self)
         if self.n_features_in_ > spins.MAX_ENUMERATED_UNITS:
@@ -133,6 +180,15 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_features)
             In the values of the data.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> np.unique(machine.sample(100, random_state=0))
+        array([-1.,  1.])
         """
         check_is_fitted(self)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
@@ -152,6 +208,17 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_features)
             In the values of the data.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> rows = X[:2].astype(float)
+        >>> rows[0, 1] = np.nan
+        >>> machine.impute(rows).shape
+        (2, 4)
         """
         states = self._rows(X, missing=True)
         means = spins.conditional_means(self.model_, states, n_threads=self.n_threads)
@@ -193,6 +260,15 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         ValueError
             If there is no maximum, or the fit has no such errors (`l1`, mean-field inversions), or
             for more than 6,000 parameters.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> machine.covariance().shape  # 4 fields and 6 couplings
+        (10, 10)
         """
         return self._godambe().covariance()
 
@@ -233,6 +309,18 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         n_parameters^3 operations: 100 units, 0.4 GB; 200 units, 6.5 GB and many minutes. Beyond 109
         units, each of the errors of `pairs` takes some ten products with the Hessian instead,
         which take the time of a gradient each, and all together one more copy of the rows.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> couplings, field = machine.standard_errors()
+        >>> couplings.shape, field.shape
+        ((4, 4), (4,))
+        >>> np.isclose(machine.standard_errors([(0, 1)])[0], couplings[0, 1])
+        np.True_
         """
         errors = self._godambe().standard_errors(pairs)
         return self._objective.unpacked(errors) if pairs is None else errors
@@ -249,6 +337,17 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         couplings : array of shape (n_features, n_features, 2)
             Lower and upper ends.
         field : array of shape (n_features, 2)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> couplings, field = machine.confint(0.95)
+        >>> low, high = couplings[0, 1]
+        >>> bool(low < np.arctanh(0.5) < high)
+        True
         """
         if not 0 < number("level", level, 0, 1) < 1:
             raise ValueError(f"level must be between 0 and 1, got {level}.")
@@ -272,6 +371,17 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         CouplingTests
             Arrays over pairs: `first`, `second`, `coupling`, `standard_error`, `z`, `p_value` and
             `adjusted` p-values.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> tests = machine.test_couplings()
+        >>> neighbours = tests.second == tests.first + 1
+        >>> bool((tests.adjusted[neighbours] < 0.05).all())
+        True
         """
         return self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
 
@@ -298,6 +408,17 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         -----
         Twice the difference of two log-pseudo-likelihoods is not chi-squared, but a sum of
         chi-squares with weights from the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> machine.likelihood_ratio_test().p_value < 1e-6  # independent units
+        True
+        >>> machine.likelihood_ratio_test([(0, 2), (0, 3), (1, 3)]).p_value > 0.01
+        True
         """
         godambe = self._godambe()
         if self.l2 or self.penalty:

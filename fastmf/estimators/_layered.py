@@ -88,6 +88,15 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             checkpoint of another run.
         FloatingPointError
             If learning diverges.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0)
+        >>> _ = rbm.fit(X[:150], validation_data=X[150:])
+        >>> len(rbm.history_["validation_log_likelihood"])
+        2
         """
         settings = self._settings()
         seed, validation = seed_of(self.random_state), None
@@ -118,6 +127,16 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, random_state=0)
+        >>> for batch in np.split(X, 4):
+        ...     _ = rbm.partial_fit(batch)
+        >>> rbm.n_iter_
+        4
         """
         settings = self._settings()
         if hasattr(self, "model_"):
@@ -192,6 +211,17 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         -------
         array of shape (n_samples,)
             Nats.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> rbm.score_samples(X).shape
+        (200,)
+        >>> lower = rbm.score_samples(X, log_partition=rbm.log_partition() + 1)
+        >>> np.allclose(lower, rbm.score_samples(X) - 1)
+        True
         """
         check_is_fitted(self)
         X = self._data(X)
@@ -212,6 +242,14 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> abs(rbm.log_partition() - mf.exact(rbm.model_).log_partition) < 0.05
+        True
         """
         check_is_fitted(self)
         return log_partition_estimate(
@@ -229,6 +267,14 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> np.isclose(rbm.score(X), rbm.score_samples(X).mean())
+        np.True_
         """
         return float(np.mean(self.score_samples(X)))
 
@@ -247,6 +293,15 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         Solutions
             With `visible` and `hidden` means, `free_energy`, `log_partition`, `converged`, one row
             a solution, lowest free energy first, and `members`, for each start its solution.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> found = rbm.solutions(X)
+        >>> len(found.members), bool(found.converged.all())
+        (200, True)
         """
         check_is_fitted(self)
         reached = self._solve(self.starts_ if X is None else self._data(X))
@@ -277,6 +332,14 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         Returns
         -------
         array of shape (n_samples, n_features)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> rbm.sample(5, n_sweeps=10, random_state=0).shape
+        (5, 16)
         """
         check_is_fitted(self)
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)
@@ -336,6 +399,16 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         -----
         ConvergenceWarning
             If for some rows no solution has converged.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> noisy = mf.evaluation.flip(X, 0.1, rng=0)
+        >>> restored = rbm.denoise(noisy, flip_probability=0.1)
+        >>> restored.shape, bool((0 <= restored).all() and (restored <= 1).all())
+        ((200, 16), True)
         """
         check_is_fitted(self)
         binary = noise_variance is None
@@ -373,6 +446,16 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         -----
         ConvergenceWarning
             If the solutions of some rows have not converged.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> X[0, :4] = np.nan
+        >>> filled = rbm.impute(X)
+        >>> bool(np.isnan(filled).any()), bool((filled[0, 4:] == X[0, 4:]).all())
+        (False, True)
         """
         check_is_fitted(self)
         X = self._data(X, missing=True)

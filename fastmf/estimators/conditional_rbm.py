@@ -163,6 +163,16 @@ class ConditionalRBM(TrainedCRBM):
             run.
         FloatingPointError
             If learning diverges.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 3))
+        >>> Y = (X @ rng.normal(size=(3, 4)) > 0).astype(int)
+        >>> crbm = mf.ConditionalRBM(2, n_epochs=5, random_state=0).fit(X, Y)
+        >>> crbm.n_iter_, crbm.score(X, Y) > 0.9
+        (5, True)
         """
         settings = self._settings()
         X = self._features(X, reset=True)

@@ -150,6 +150,15 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.cumprod(np.where(rng.random((500, 4)) < 0.75, 1, -1), axis=1)  # a Markov chain
+        >>> machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+        >>> bool(machine.converged_), abs(machine.couplings_[0, 1] - np.arctanh(0.5)) < 0.1
+        (True, np.True_)
         """
         solver = self._checked_solver()
         X = validate_data(self, X, dtype=np.float64, order="C")

@@ -179,6 +179,15 @@ class GeneralizedRBM(LayeredMachine):
         Returns
         -------
         array of shape (n_samples, n_components)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> hidden = rbm.transform(X)
+        >>> hidden.shape, bool((0 < hidden).all() and (hidden < 1).all())
+        ((200, 8), True)
         """
         check_is_fitted(self)
         X = self._data(X)

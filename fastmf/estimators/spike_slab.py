@@ -128,6 +128,16 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+        >>> model = mf.SpikeSlabRegressor().fit(X, y)
+        >>> model.coef_[[3, 7]].round(1)
+        array([ 2., -1.])
         """
         X, y = validate_data(
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True,
@@ -183,6 +193,17 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         -------
         array of shape (n_samples,) or (n_samples, n_targets)
             And, with `return_std`, another one: noise, coefficients and intercept together.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+        >>> model = mf.SpikeSlabRegressor().fit(X, y)
+        >>> mean, deviation = model.predict(X, return_std=True)
+        >>> mean.shape, bool((deviation > 0.05).all())
+        ((40,), True)
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)

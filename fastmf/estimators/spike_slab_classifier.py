@@ -93,6 +93,16 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = X[:, 3] - X[:, 7] > 0
+        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
+        >>> np.sort(np.argsort(-model.inclusion_probability_)[:2])
+        array([3, 7])
         """
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
         self._check(dict(slab_variance=np.inf, inclusion_probability=1.0))
@@ -150,6 +160,16 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         array of shape (n_samples,)
             The deviation is that of noise and coefficients together, so that Phi of the result is
             the probability of the second class.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = X[:, 3] - X[:, 7] > 0
+        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
+        >>> model.decision_function(X).shape
+        (40,)
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
@@ -174,6 +194,16 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         -------
         array of shape (n_samples, 2)
             Uncertain coefficients make them less extreme than the posterior mean would.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = X[:, 3] - X[:, 7] > 0
+        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
+        >>> np.allclose(model.predict_proba(X).sum(1), 1)
+        True
         """
         score = self.decision_function(X)
         return np.stack([ndtr(-score), ndtr(score)], axis=1)
@@ -188,6 +218,16 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         Returns
         -------
         array of shape (n_samples,)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = X[:, 3] - X[:, 7] > 0
+        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
+        >>> (model.predict(X) == y).mean() > 0.9
+        np.True_
         """
         check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(int)]

@@ -65,6 +65,14 @@ class AnnealedEstimate(NamedTuple):
         chains, if there are fewer than 20).
     message : str
         How it ended, and if it has not converged, what to raise and to how much.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> model = mf.RBM(np.zeros((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
+    >>> found = mf.annealed_importance_sampling(model, 10, 10, rng=0)
+    >>> np.isclose(found.log_partition, 5 * np.log(2)), found.converged
+    (np.True_, True)
     """
 
     log_partition: float

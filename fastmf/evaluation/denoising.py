@@ -30,6 +30,16 @@ def flip(X, p, rng):
     ------
     ValueError
         If X is not binary or p is not a probability.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> X = np.zeros((2, 5))
+    >>> mf.evaluation.flip(X, 1.0, rng=0)
+    array([[1., 1., 1., 1., 1.],
+           [1., 1., 1., 1., 1.]])
+    >>> float(mf.evaluation.flip(np.zeros(10_000), 0.1, rng=0).mean().round(1))
+    0.1
     """
     X = _binary(X, "X")
     rng = np.random.default_rng(rng)
@@ -63,6 +73,12 @@ def pointwise_estimate(Y, means, flip_probability):
     -----
     Tramel et al. (2018), Eq. 46 with both lines corrected: the log-odds of the prior plus
     ``(2 y - 1) log((1 - p) / p)``. In this form p = 0 and p = 1 need no limit.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> mf.evaluation.pointwise_estimate(np.array([[1, 0]]), np.array([0.5, 0.5]), 0.1)
+    array([[0.9, 0.1]])
     """
     Y = _binary(Y, "Y")
     means = _probability(means, "means")
@@ -93,6 +109,12 @@ def nearest_neighbour(Y, X):
     ------
     ValueError
         If either is not binary, their widths differ, or X has no rows.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> mf.evaluation.nearest_neighbour(np.array([[1, 1, 0]]), np.array([[1, 1, 1], [0, 0, 0]]))
+    array([[1, 1, 1]])
     """
     Y, X = _binary(Y, "Y"), _binary(X, "X")
     if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1] or len(X) == 0:
@@ -131,6 +153,13 @@ def matthews_correlation(truth, estimate, axis=-1):
     -----
     ``(TP TN - FP FN) / sqrt((TP + FP) (TP + FN) (TN + FP) (TN + FN))`` of the counts of true and
     false positives and negatives: B. W. Matthews, Biochim. Biophys. Acta 405 (1975) 442-451.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> truth = np.array([[1, 1, 0, 0], [1, 1, 0, 0]])
+    >>> mf.evaluation.matthews_correlation(truth, [[1, 1, 0, 0], [0, 0, 1, 1]])
+    array([ 1., -1.])
     """
     truth, estimate = np.broadcast_arrays(truth, estimate)
     for name, values in (("truth", truth), ("estimate", estimate)):

@@ -88,6 +88,13 @@ def isomap(points, *, n_neighbors=10, n_components=2):
     -----
     Tenenbaum, de Silva & Langford (2000), by scikit-learn. Components of the graph of neighbours
     are connected where they are closest.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> points = np.random.default_rng(0).random((30, 8))
+    >>> mf.evaluation.isomap(points, n_neighbors=5).shape
+    (30, 2)
     """
     points = np.asarray(points)
     if points.ndim != 2 or len(points) <= n_components:

@@ -204,6 +204,15 @@ def load(path):
         If its units have a prior that is neither of this package nor registered.
     OSError
         If the file cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np, fastmf as mf
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.npz"
+    >>> mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2))).save(path)
+    >>> mf.load(path).weights.shape
+    (3, 2)
     """
     arrays = read_arrays(path)
     try:

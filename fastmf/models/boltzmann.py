@@ -36,6 +36,13 @@ class BoltzmannMachine(Model):
         has another number of units.
     TypeError
         If the prior lacks the methods of a unit prior.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> model = mf.BoltzmannMachine(np.array([[0.0, 1.0], [1.0, 0.0]]), mf.Ising(np.zeros(2)))
+    >>> model.energy(np.array([[1.0, 1.0], [1.0, -1.0]]))
+    array([-1.,  1.])
     """
 
     couplings: np.ndarray

@@ -54,6 +54,14 @@ class CRBM(Model):
     Notes
     -----
     Ping & Ihler (2017), Eqs. 2-4. Units have the values 0 and 1.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> weights = np.zeros((3, 2)), np.ones((3, 4)), np.zeros((2, 4))
+    >>> model = mf.CRBM(*weights, np.zeros(3), np.zeros(2))
+    >>> model.given(np.array([1.0, 0.0, 1.0, 0.0])).visible.field  # an RBM
+    array([2., 2., 2.])
     """
 
     weights: np.ndarray

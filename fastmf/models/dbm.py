@@ -41,6 +41,14 @@ class DBM(Layered):
     -----
     Tramel et al. (2018), Eqs. 119 and 121 with the hidden layers l and l + 1 coupled by W^(l+1) (as
     printed W^(1) appears twice).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> layers = tuple(mf.Bernoulli(np.zeros(n)) for n in (4, 3, 2))
+    >>> model = mf.DBM((np.zeros((4, 3)), np.zeros((3, 2))), layers)
+    >>> [mean.shape for mean in mf.tap(model).mean]
+    [(4,), (3,), (2,)]
     """
 
     weights: tuple

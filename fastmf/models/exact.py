@@ -61,6 +61,16 @@ def exact(model, *, averages=True):
         If the model is too large or not discrete.
     TypeError
         If the model is of another class.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> pair = np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> found = mf.exact(mf.BoltzmannMachine(pair, mf.Ising(np.zeros(2))))
+    >>> np.isclose(found.log_partition, np.log(4 * np.cosh(1)))
+    np.True_
+    >>> np.isclose(found.pairwise[0, 1], np.tanh(1))
+    np.True_
     """
     if isinstance(model, Layered):
         return _exact_layered(model, averages)

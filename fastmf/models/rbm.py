@@ -38,6 +38,15 @@ class RBM(Layered):
     Notes
     -----
     Tramel et al. (2018), Eq. 9, with unnormalised priors.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    >>> model.energy(np.array([1.0, 0.0, 1.0]), np.array([1.0, 1.0])).item()
+    -4.0
+    >>> mf.tap(model).mean[1].shape
+    (2,)
     """
 
     weights: np.ndarray

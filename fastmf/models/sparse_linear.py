@@ -43,6 +43,15 @@ class SparseLinearModel(Model):
     -----
     Hernández-Lobato & Hernández-Lobato (2011), Eq. 1. As for all models the prior is not
     normalised (see `fastmf.priors`), while the Gaussian density of y is.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> prior = mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2))
+    >>> y = np.array([3.0, 0.0])
+    >>> model = mf.SparseLinearModel(np.eye(2), y, noise_variance=0.1, prior=prior)
+    >>> mf.expectation_propagation(model).mean.round(2)
+    array([2.73, 0.  ])
     """
 
     X: np.ndarray

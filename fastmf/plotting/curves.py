@@ -30,6 +30,14 @@ def learning_curve(history, *, label=None, ax=None):
         If the history lacks "epoch" or "log_likelihood", or one is not as long as the other.
     ImportError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> history = {"epoch": [1, 2, 3], "log_likelihood": [-0.6, -0.4, -0.3]}
+    >>> figure = mf.plotting.learning_curve(history, label="TAP")
+    >>> figure.axes[0].get_xlabel()
+    'epoch'
     """
     missing = {"epoch", "log_likelihood"} - set(history)
     if missing:
@@ -74,6 +82,14 @@ def denoising_accuracy(flip_probability, scores, *, ax=None):
         If there is no method, or one has not as many scores as there are probabilities.
     ImportError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> scores = {"TAP": [0.9, 0.8], "pointwise": [0.8, 0.6]}
+    >>> figure = mf.plotting.denoising_accuracy([0.1, 0.2], scores)
+    >>> len(figure.axes[0].lines)
+    2
     """
     if not scores:
         raise ValueError("scores must hold at least one method.")

@@ -29,6 +29,12 @@ def mosaic(images, shape, columns, *, gap=1):
     ------
     ValueError
         If there are no images, or they are not of that shape.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> mf.plotting.mosaic(np.ones((6, 4)), (2, 2), columns=3).shape
+    (5, 8)
     """
     images = np.asarray(images)
     height, width = shape
@@ -70,6 +76,14 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, ax=None):
         If the weights do not have height * width rows.
     ImportError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> weights = np.random.default_rng(0).normal(size=(64, 12))
+    >>> figure = mf.plotting.receptive_fields(weights, (8, 8), n_fields=9)
+    >>> figure.axes[0].images[0].get_array().shape
+    (26, 26)
     """
     weights = np.asarray(weights)
     strongest = np.argsort(-np.linalg.norm(weights, axis=0), kind="stable")[:n_fields]
@@ -109,6 +123,15 @@ def image_rows(rows, shape, *, limits=(0, 1), ax=None):
         If there are no rows, they differ in length, or the images are not of that shape.
     ImportError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> digits = mf.datasets.load_digits(binary=True)
+    >>> noisy = mf.evaluation.flip(digits.X[:8], 0.1, rng=0)
+    >>> figure = mf.plotting.image_rows({"clean": digits.X[:8], "noisy": noisy}, digits.shape)
+    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    ['clean', 'noisy']
     """
     lengths = {len(images) for images in rows.values()}
     if len(lengths) != 1:

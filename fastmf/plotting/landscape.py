@@ -28,6 +28,13 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
     ------
     ValueError
         If a curve is not as long as the epochs.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> axes = mf.plotting.curves_by_epoch([1, 2], {"TAP": [-0.5, -0.4], "AIS": [-0.6, -0.5]})
+    >>> axes.get_ylabel()
+    'nats per unit'
     """
     ax = axes(ax, (6, 4))
     for name, values in curves.items():
@@ -70,6 +77,16 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     Notes
     -----
     As in the figures on landscapes of Tramel et al. (2018), section VII.3.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(16)) / 16, mf.Ising(np.zeros(16)))
+    >>> starts = np.where(np.random.default_rng(0).random((40, 16)) < 0.5, 1.0, -1.0)
+    >>> found = mf.evaluation.solutions(ferromagnet, starts)
+    >>> axes = mf.plotting.free_energy_by_epoch([1], [found])
+    >>> axes.get_ylabel()
+    'free energy per unit (nats)'
     """
     if len(epoch) != len(solutions) or not len(epoch):
         raise ValueError(
@@ -117,6 +134,17 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
     ------
     ValueError
         If there is not one point for each solution.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(16)) / 16, mf.Ising(np.zeros(16)))
+    >>> starts = np.where(np.random.default_rng(0).random((40, 16)) < 0.5, 1.0, -1.0)
+    >>> found = mf.evaluation.solutions(ferromagnet, starts)
+    >>> points = np.arange(2.0 * len(found.free_energy)).reshape(-1, 2)
+    >>> axes = mf.plotting.solution_map(points, found, shape=(4, 4))
+    >>> len(axes.figure.axes)  # and the bar of colours
+    2
     """
     points = np.asarray(points)
     if points.shape != (len(solutions.free_energy), 2):
@@ -162,6 +190,16 @@ def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=Non
     ------
     ValueError
         If X does not have a row for each start.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(16)) / 16, mf.Ising(np.zeros(16)))
+    >>> starts = np.where(np.random.default_rng(0).random((40, 16)) < 0.5, 1.0, -1.0)
+    >>> found = mf.evaluation.solutions(ferromagnet, starts)
+    >>> axes = mf.plotting.solutions_and_data(found, starts, (4, 4), n_data=5)
+    >>> len(axes.get_yticklabels()) == len(found.free_energy)
+    True
     """
     X = np.asarray(X)
     if len(X) != len(solutions.members):

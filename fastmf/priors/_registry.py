@@ -58,6 +58,21 @@ def register(class_):
         If it is not such a class.
     ValueError
         If its name is that of a prior of this package.
+
+    Examples
+    --------
+    >>> from typing import NamedTuple
+    >>> import numpy as np, fastmf as mf
+    >>> @mf.priors.register
+    ... class Coin(NamedTuple):
+    ...     field: np.ndarray
+    ...     def log_partition(self, b, a):
+    ...         return np.logaddexp(0, self.field + b - a / 2)
+    ...     def moments(self, b, a):
+    ...         mean = 1 / (1 + np.exp(a / 2 - b - self.field))
+    ...         return mean, mean * (1 - mean)
+    >>> Coin(np.zeros(2)).moments(0.0, 0.0)[0]
+    array([0.5, 0.5])
     """
     if not (isinstance(class_, type) and issubclass(class_, tuple) and hasattr(class_, "_fields")):
         raise TypeError(f"register takes a class derived from NamedTuple, got {class_!r:.60}.")

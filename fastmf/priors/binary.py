@@ -23,6 +23,14 @@ class Bernoulli(NamedTuple):
     Notes
     -----
     Tramel et al. (2018), Eqs. 110-118. As x^2 = x, the tilt `a` acts as a field of -a / 2.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> prior = mf.Bernoulli(np.array([0.0, np.log(3)]))
+    >>> mean, var = prior.moments(0.0, 0.0)
+    >>> mean.round(12), var.round(12)
+    (array([0.5 , 0.75]), array([0.25  , 0.1875]))
     """
 
     field: np.ndarray
@@ -91,6 +99,14 @@ class Ising(NamedTuple):
     Notes
     -----
     As x^2 = 1, the tilt `a` only shifts the log-partition, by -a / 2.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> prior = mf.Ising(np.zeros(2))
+    >>> mean, var = prior.moments(np.array([0.5, -0.5]), 0.0)
+    >>> np.allclose(mean, np.tanh([0.5, -0.5])), np.allclose(var, 1 - mean**2)
+    (True, True)
     """
 
     field: np.ndarray

@@ -25,6 +25,13 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
     -----
     Parameters, derivatives and projections are Concatenated too, part by part. Float32 is kept if
     every part is float32.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> prior = mf.Concatenated(mf.Bernoulli(np.zeros(2)), mf.Gaussian(np.ones(1), np.ones(1)))
+    >>> prior.moments(0.0, 0.0)[0]
+    array([0.5, 0.5, 1. ])
     """
 
     __slots__ = ()

@@ -34,6 +34,15 @@ class Gaussian(NamedTuple):
     -----
     The tilted unit exists only for precision + a > 0; elsewhere the log-partition and the variance
     are +inf. Tramel et al. (2018), Eqs. 67-69.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> prior = mf.Gaussian(field=np.array([1.0]), precision=np.array([2.0]))
+    >>> prior.moments(0.0, 0.0)  # field / precision and 1 / precision
+    (array([0.5]), array([0.5]))
+    >>> prior.moments(1.0, 2.0)  # under the tilt exp(x - x^2)
+    (array([0.5]), array([0.25]))
     """
 
     field: np.ndarray

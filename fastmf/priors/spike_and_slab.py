@@ -131,6 +131,13 @@ class GaussBernoulli(NamedTuple):
     Notes
     -----
     A tilt with precision + a <= 0 has log-partition and variance +inf.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> prior = mf.GaussBernoulli(np.zeros(1), np.ones(1), log_odds=np.zeros(1))
+    >>> prior.moments(0.0, 0.0)  # zero with probability 1/2, else of variance 1
+    (array([0.]), array([0.5]))
     """
 
     field: np.ndarray
@@ -225,6 +232,16 @@ class TruncatedGaussBernoulli(NamedTuple):
     Tramel et al. (2018), Eqs. 93, 96-98 and 106-109, in the parameterisation of Eq. 93. In the
     second form of Eq. 98 the mean of the slab must be squared; in Eqs. 106 and 108, delta(x) must
     be 1 - delta(x).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> prior = mf.TruncatedGaussBernoulli(
+    ...     np.zeros(1), np.zeros(1), log_odds=np.zeros(1), lower=np.zeros(1), upper=np.ones(1)
+    ... )
+    >>> mean, _ = prior.moments(0.0, 0.0)  # zero with probability 1/2, else uniform on [0, 1]
+    >>> mean.round(12)
+    array([0.25])
     """
 
     field: np.ndarray

@@ -63,6 +63,17 @@ class TruncatedGaussian(NamedTuple):
     precision + a = 0 and the linear term decays. So has one under which much of the mass lies
     beyond 1e50. The results are accurate to 1e-12 (log-partition and mean) and 1e-10 (variance) for
     every other tilt; float32 units are computed in float64.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> prior = mf.TruncatedGaussian(np.zeros(1), np.zeros(1), np.zeros(1), np.ones(1))
+    >>> mean, var = prior.moments(0.0, 0.0)  # uniform on [0, 1]
+    >>> mean.round(12), (12 * var).round(12)
+    (array([0.5]), array([1.]))
+    >>> samples = prior.sample(np.zeros((100, 1)), np.zeros((100, 1)), np.random.default_rng(0))
+    >>> bool(samples.min() >= 0 and samples.max() <= 1)
+    True
     """
 
     field: np.ndarray

@@ -36,6 +36,14 @@ class Beliefs(FixedPoint):
     spectral_radius : float, optional
         Upper bound of the spectral radius of Mooij and Kappen (2007). Below 1, sum-product has one
         fixed point, whatever the fields, and converges to it from any messages.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    >>> found = mf.belief_propagation(model, algorithm="max")
+    >>> found.assignment, found.objective
+    ((array([1., 1., 1.]), array([1., 1.])), np.float64(6.0))
     """
 
     assignment: tuple | None = None

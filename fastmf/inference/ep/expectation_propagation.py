@@ -89,6 +89,17 @@ def expectation_propagation(
     negative precisions: a unit whose tilted moments do not exist keeps its site; a parallel step
     after which the Gaussian would not be proper is halved until it is; in a sequential sweep a
     single update that would do so is not made.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(30, 50))
+    >>> y = 2 * X[:, 3] + 0.1 * rng.normal(size=30)
+    >>> prior = mf.GaussBernoulli(np.zeros(50), np.ones(50), np.full(50, -3.0))
+    >>> found = mf.expectation_propagation(mf.SparseLinearModel(X, y, 0.01, prior))
+    >>> found.converged, int(abs(found.mean).argmax())
+    (True, 3)
     """
     if not isinstance(model, SparseLinearModel):
         raise TypeError(f"model must be a SparseLinearModel, got {type(model).__name__}.")

@@ -43,6 +43,15 @@ def log_likelihood(model, X, log_partition, **options):
     -----
     Tramel et al. (2018), Eq. 39; for deep machines, whose likelihood Appendix E does not print, the
     log-partition given the data takes the place of the sum over hidden units.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> model = mf.RBM(np.zeros((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    >>> log_z = mf.exact(model).log_partition
+    >>> found = mf.evaluation.log_likelihood(model, np.array([[0.0, 1.0, 1.0]]), log_z)
+    >>> np.allclose(found, -3 * np.log(2))
+    True
     """
     check_layered(model)
     X = as_states("X", model.layers[0], X)

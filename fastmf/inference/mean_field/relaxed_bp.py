@@ -81,6 +81,15 @@ def relaxed_bp(
     where TAP evaluates them once for each unit; each thread holds 4 n_visible n_hidden numbers,
     whatever the number of rows. The Bethe estimate is not stationary in the messages, so that its
     derivative by a coupling is not a function of the marginals as it is in TAP.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> model = mf.RBM(rng.normal(size=(8, 5)) / 4, mf.Ising(np.zeros(8)), mf.Ising(np.ones(5) / 2))
+    >>> found, exact = mf.relaxed_bp(model), mf.exact(model)
+    >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.05)
+    (True, True)
     """
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     refuse_groups("relaxed_bp", getattr(model, "layers", ()), NO_COVARIANCE)

@@ -29,6 +29,15 @@ class Solutions(NamedTuple):
     converged : array of shape (n_solutions,)
     members : array of shape (n_starts,)
         For each start the index of the solution that it reached.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(50)) / 50, mf.Ising(np.zeros(50)))
+    >>> starts = np.where(np.arange(20)[:, None] < 15, 1.0, -1.0) * np.ones(50)
+    >>> found = mf.evaluation.solutions(ferromagnet, starts)
+    >>> abs(found.visible.mean(1)).round(2), found.weights.round(2)
+    (array([0.99, 0.99]), array([0.5, 0.5]))
     """
 
     visible: np.ndarray
@@ -77,6 +86,15 @@ def solutions(model, starts=1000, *, merge_tol=1e-2, **options):
     ------
     ValueError, TypeError
         For arguments of wrong shapes, types or ranges.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> ferromagnet = mf.BoltzmannMachine(3 * (1 - np.eye(50)) / 50, mf.Ising(np.zeros(50)))
+    >>> starts = np.where(np.arange(20)[:, None] < 15, 1.0, -1.0) * np.ones(50)
+    >>> found = mf.evaluation.solutions(ferromagnet, starts)
+    >>> len(found.free_energy), np.sort(found.counts)  # up and down
+    (2, array([ 5, 15]))
     """
     if isinstance(starts, int | np.integer) and "rng" not in options:
         options["rng"] = 0

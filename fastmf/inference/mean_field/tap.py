@@ -126,6 +126,22 @@ def tap(
     In a DBM the odd layers are swept before the even ones, and layers from the second hidden one on
     start from the means of their uncoupled units (Appendix E; the clamped equations there are those
     of `clamp=` on the visible layer).
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> model = mf.RBM(rng.normal(size=(8, 5)) / 4, mf.Ising(np.zeros(8)), mf.Ising(np.ones(5) / 2))
+    >>> found, exact = mf.tap(model), mf.exact(model)
+    >>> bool(found.converged), bool(abs(found.log_partition - exact.log_partition) < 0.01)
+    (True, True)
+    >>> starts = np.where(rng.random((20, 8)) < 0.5, 1.0, -1.0)
+    >>> mf.tap(model, starts).mean[0].shape
+    (20, 8)
+    >>> given = np.full(8, np.nan)
+    >>> given[:2] = 1
+    >>> mf.tap(model, clamp=given).mean[0][:2]
+    array([1., 1.])
     """
     order = check.one_of("order", order, (1, 2, 3))
     check.one_of("schedule", schedule, ("blocked", "sequential"))
