@@ -13,6 +13,7 @@ from functools import cache
 
 import numba
 
+from fastmf._common.cores import n_cores
 from fastmf._pool import Pool
 
 # Order of a matrix from which its factorisation is faster with several threads of BLAS.
@@ -152,8 +153,24 @@ def workers_for(n_tasks, work, n_threads=None):
     work : int
         Multiply-adds of all tasks together. To start a thread takes as long as about a million.
     n_threads : int, optional
-        Maximum; default Numba's number of threads.
+        Maximum; default that of `default_threads`.
     """
     if work < 1_000_000 or getattr(_here, "is_worker", False):
         return 1
-    return min(numba.get_num_threads() if n_threads is None else n_threads, n_tasks)
+    return min(default_threads() if n_threads is None else n_threads, n_tasks)
+
+
+def default_threads():
+    """Number of threads where none is given.
+
+    Numba's, if the environment variable NUMBA_NUM_THREADS or `numba.set_num_threads` has set it;
+    otherwise no more than affinity and the container's quota leave to this process.
+
+    Returns
+    -------
+    int
+    """
+    numbas = numba.get_num_threads()
+    if "NUMBA_NUM_THREADS" in os.environ or numbas != numba.config.NUMBA_NUM_THREADS:
+        return numbas
+    return min(numbas, n_cores())

@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 import fastmf
 from fastmf import _cache
 from fastmf._common.arguments import count
+from fastmf._common.cores import n_cores
 from fastmf._compilation import to_stderr
 
 DESCRIPTION = """\
@@ -115,17 +116,11 @@ def warmup(everything=False, n_processes=None, verbose=True):
 
     names = list(_warmup_tasks.everything() if everything else _warmup_tasks.STANDARD)
     start = time.perf_counter()
-    failures = _in_processes(names, n_processes or _n_cores(), verbose)
+    failures = _in_processes(names, n_processes or n_cores(), verbose)
     if failures:
         reasons = "; ".join(sorted(failures))
         raise Failed(f"{len(failures)} of {len(names)} tasks failed: {reasons}")
     return time.perf_counter() - start
-
-
-def _n_cores():
-    # Fewer than there are, in a container or under a scheduler.
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _in_processes(names, n_processes, verbose):

@@ -18,7 +18,7 @@ ARROWS = {
     "_numba": ("_cache", "_compilation"),
     "_waiting": ("_numba",),
     "_pool": ("_waiting",),
-    "_threads": ("_pool",),
+    "_threads": ("_pool", "_common"),
     "_common": (),
     "_outcomes": (),
     "special": ("_numba",),

@@ -1,0 +1,99 @@
+"""How many cores this process may use: its affinity, and the quota of its container."""
+
+import math
+import os
+from functools import cache
+from pathlib import Path
+
+CGROUP = Path("/sys/fs/cgroup")
+OF_THIS_PROCESS = Path("/proc/self/cgroup")
+
+
+def n_cores():
+    """Cores that this process may use, at least one.
+
+    No more than its affinity has (that of `taskset`, of a scheduler or of a cpuset), and no more
+    than its quota of time rounded up: beyond it, the kernel pauses all threads for a part of each
+    period, those with work included.
+
+    Returns
+    -------
+    int
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, math.ceil(min(cores, _quota_of_this_process())))
+
+
+@cache
+def _quota_of_this_process():
+    return quota(CGROUP, OF_THIS_PROCESS)
+
+
+def quota(root, groups):
+    """Cores' worth of time that control groups leave to a process; infinite without a limit.
+
+    Parameters
+    ----------
+    root : path
+        Where control groups are mounted.
+    groups : path
+        The file with the groups of the process, lines "number:controllers:path". The number is 0
+        for version 2, with limits "quota period" in `cpu.max`. In version 1 the limits are in two
+        files, in the folder of the controller `cpu`.
+
+    Returns
+    -------
+    float
+        The smallest limit of the group and of those that it is in. A container may not see its own
+        group's folder, but has its limits in the folder where groups are mounted.
+    """
+    smallest = math.inf
+    for line in _text(groups).splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0":
+            folder, limit = root, _limit
+        elif "cpu" in controllers.split(","):
+            folder, limit = _mounted(root, controllers), _first_limit
+        else:
+            continue
+        while True:
+            smallest = min(smallest, limit(folder / path.strip("/")))
+            if not path.strip("/"):
+                break
+            path = path.rstrip("/").rpartition("/")[0]
+    return smallest
+
+
+def _mounted(root, controllers):
+    """The folder of version 1's controllers: of their names, in this order, or of `cpu` alone."""
+    folder = root / controllers
+    return folder if folder.is_dir() else root / "cpu"
+
+
+def _limit(group):
+    """The limit of a group of version 2."""
+    return _ratio(*_text(group / "cpu.max").split()[:2])
+
+
+def _first_limit(group):
+    """The limit of a group of version 1."""
+    return _ratio(_text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us"))
+
+
+def _ratio(quota="", period="100000"):
+    """Cores' worth of time; infinite for "max", -1 and what is not a number."""
+    try:
+        cores = int(quota) / int(period)
+    except (ValueError, ZeroDivisionError):
+        return math.inf
+    return cores if cores > 0 else math.inf
+
+
+def _text(file):
+    """What a file says; nothing if there is none, or it may not be read."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

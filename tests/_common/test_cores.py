@@ -1,0 +1,110 @@
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+import fastmf
+from fastmf import _threads
+from fastmf._common import cores
+from fastmf._common.cores import n_cores, quota
+
+
+def written(folder, files):
+    """A folder with these files: name -> text."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        # Version 2: in a container with a namespace of its own, the group is the root.
+        ("0::/\n", {"cpu.max": "200000 100000\n"}, 2),
+        ("0::/\n", {"cpu.max": "50000 100000\n"}, 0.5),
+        ("0::/\n", {"cpu.max": "max 100000\n"}, math.inf),
+        # The smallest limit from the group up to the root, whose file is missing.
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "300000 100000\n"}, 3),
+        ("0::/a/b\n", {"a/b/cpu.max": "150000 100000\n", "a/cpu.max": "300000 100000\n"}, 1.5),
+        # The group's own folder is not to be seen in the container.
+        ("0::/far/away\n", {"cpu.max": "100000 50000\n"}, 2),
+        # Version 1.
+        ("4:cpu,cpuacct:/job\n2:memory:/x\n",
+         {"cpu,cpuacct/job/cpu.cfs_quota_us": "250000\n",
+          "cpu,cpuacct/job/cpu.cfs_period_us": "100000\n"}, 2.5),
+        ("4:cpuacct,cpu:/job\n",
+         {"cpu/cpu.cfs_quota_us": "100000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1),
+        ("1:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
+         math.inf),
+        ("3:cpuset:/\n", {"cpu/cpu.cfs_quota_us": "1\n", "cpu/cpu.cfs_period_us": "1\n"}, math.inf),
+        # Both at once: the processor is governed by one, the other has no limit.
+        ("1:cpu:/j\n0::/\n",
+         {"cpu/j/cpu.cfs_quota_us": "400000\n", "cpu/j/cpu.cfs_period_us": "100000\n"}, 4),
+        # What cannot be understood is no limit.
+        ("0::/\n", {"cpu.max": "\n"}, math.inf),
+        ("0::/\n", {"cpu.max": "many few\n"}, math.inf),
+        ("0::/\n", {"cpu.max": "100000 0\n"}, math.inf),
+        ("nonsense\n", {"cpu.max": "100000 100000\n"}, math.inf),
+        ("", {}, math.inf),
+    ],
+)  # fmt: skip
+def test_quota(tmp_path, groups, files, expected):
+    root = written(tmp_path, {"root/" + name: text for name, text in files.items()}) / "root"
+    (tmp_path / "groups").write_text(groups)
+    assert quota(root, tmp_path / "groups") == expected
+
+
+def test_without_control_groups_there_is_no_limit(tmp_path):
+    assert quota(tmp_path / "none", tmp_path / "none") == math.inf
+
+
+@pytest.mark.parametrize(
+    ("affinity", "limit", "expected"),
+    [(8, math.inf, 8), (8, 2.5, 3), (8, 0.2, 1), (2, 4.0, 2), (1, 1.0, 1)],
+)
+def test_cores_are_the_smaller_of_affinity_and_quota(monkeypatch, affinity, limit, expected):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(affinity)), raising=False)
+    monkeypatch.setattr(cores, "_quota_of_this_process", lambda: limit)
+    assert n_cores() == expected
+
+
+def test_without_affinity_all_cores_count(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(cores, "_quota_of_this_process", lambda: math.inf)
+    assert n_cores() == 6
+
+
+def test_the_default_number_of_threads(monkeypatch):
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    monkeypatch.setattr(_threads, "n_cores", lambda: 3)
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 8)
+    monkeypatch.setattr(numba, "get_num_threads", lambda: 8)
+    assert _threads.default_threads() == 3
+    assert _threads.workers_for(100, 10**9) == 3
+    assert _threads.workers_for(100, 10**9, 5) == 5
+    monkeypatch.setattr(numba, "get_num_threads", lambda: 6)  # by set_num_threads
+    assert _threads.default_threads() == 6
+    monkeypatch.setattr(numba, "get_num_threads", lambda: 8)
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "8")
+    assert _threads.default_threads() == 8
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
+def test_a_process_that_is_bound_to_one_core_has_one_thread():
+    program = (
+        "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from fastmf._threads import default_threads; print(default_threads())"
+    )
+    environment = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
+    environment["PYTHONPATH"] = str(Path(fastmf.__file__).parents[1])
+    found = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert found.stdout == "1\n", found.stderr
