@@ -15,6 +15,7 @@ ORDER = (
     "plot_crbm_images",
     "plot_multilabel",
     "plot_votes",
+    "plot_contacts",
     "plot_sparse_regression",
     "plot_classifier",
 )

@@ -1,10 +1,11 @@
-"""Block Gibbs sampling of an RBM with two-valued units."""
+"""Block Gibbs sampling of an RBM with layers of two-valued units or of groups of states."""
 
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
-from fastmf._numba import fetch_and_increment, kernel
+from fastmf._numba import INNER, fetch_and_increment, kernel
 from fastmf.kernels.product import product
 from fastmf.kernels.random import row_key, uniform
 from fastmf.priors._compiled import tilted_moments
@@ -31,6 +32,50 @@ class TwoValuedLayer(NamedTuple):
     high: float
 
 
+class GroupLayer(NamedTuple):
+    """A layer of groups of states, one of which is 1 and the others are 0.
+
+    Parameters
+    ----------
+    units : Units
+    couplings : array of shape (n_panels, n_source, panel_width)
+        Packed couplings from the other layer to this one.
+    starts : int64 array of shape (n_groups + 1,)
+        The first state of each group, and the number of states.
+    """
+
+    units: np.ndarray
+    couplings: np.ndarray
+    starts: np.ndarray
+
+
+def _draw(layer, key, mean, out):
+    """Draw the units of a layer, one uniform number for each unit or group, given their means."""
+
+
+@overload(_draw, jit_options=INNER)
+def _draw_compiled(layer, key, mean, out):
+    return _draw_groups if "starts" in layer.fields else _draw_two_valued
+
+
+def _draw_two_valued(layer, key, mean, out):
+    low, high = layer.low, layer.high
+    for i in range(out.shape[0]):
+        out[i] = high if low + (high - low) * uniform(key, i) < mean[i] else low
+
+
+def _draw_groups(layer, key, mean, out):
+    for g in range(layer.starts.shape[0] - 1):
+        first, last = layer.starts[g], layer.starts[g + 1]
+        u, below, taken = uniform(key, g), mean[first], first
+        while u >= below and taken < last - 1:
+            taken += 1
+            below += mean[taken]
+        for a in range(first, last):
+            out[a] = 0
+        out[taken] = 1
+
+
 @kernel(inner=True)
 def sample_layer(address, layer, source, counter, fields, scratch, out):
     """Draw one layer of a few rows given the other.
@@ -41,13 +86,10 @@ def sample_layer(address, layer, source, counter, fields, scratch, out):
     start = np.int64(0)
     product(address, source, n_rows, start, layer.couplings, fields, n_units)
     seed, step, first_row = counter
-    low, high = layer.low, layer.high
     zero, mean, var = scratch[0, :n_units], scratch[1, :n_units], scratch[2, :n_units]
     for r in range(n_rows):
         tilted_moments(layer.units, start, fields[r][:n_units], zero, mean, var)
-        key, out_r = row_key(seed, step, first_row + r), out[r]
-        for i in range(n_units):
-            out_r[i] = high if low + (high - low) * uniform(key, i) < mean[i] else low
+        _draw(layer, row_key(seed, step, first_row + r), mean, out[r])
 
 
 @kernel
@@ -58,7 +100,7 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, queue):
     ----------
     address : int
         Of the compiled product.
-    visible, hidden : TwoValuedLayer
+    visible, hidden : TwoValuedLayer or GroupLayer
     seed : uint64
     n_sweeps : int
     v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)

@@ -20,6 +20,11 @@ def has_groups(prior):
     return hasattr(prior, "_fields") and any(hasattr(part, "sizes") for part in parts_of(prior))
 
 
+def only_groups(prior):
+    """Whether all units of a layer are in groups of states."""
+    return all(hasattr(part, "sizes") for part in parts_of(prior))
+
+
 def has_groups_of_states(class_):
     """Whether a class of priors describes groups of states."""
     return hasattr(class_, "sizes")

@@ -1,5 +1,7 @@
 """NumPy twin of `fastmf.kernels.gibbs`, with the same random numbers."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from fastmf.reference.product import unpacked
@@ -17,6 +19,17 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, queue):
         ):
             fields = source @ unpacked(layer.couplings, out.shape[1])
             mean = moments(layer.units.prior, fields, zero)[0]
+            if hasattr(layer, "starts"):
+                _draw_groups(layer.starts, mean, seed, step, out)
+                continue
             width = layer.high - layer.low
             below = layer.low + width * uniforms(seed, step, out.shape) < mean
             out[:] = np.where(below, layer.high, layer.low)
+
+
+def _draw_groups(starts, mean, seed, step, out):
+    u, out[:] = uniforms(seed, step, (len(out), len(starts) - 1)), 0
+    for group, (first, last) in enumerate(pairwise(starts)):
+        below = np.cumsum(mean[:, first:last], axis=1)
+        taken = np.minimum((below <= u[:, group, None]).sum(1), last - first - 1)
+        out[np.arange(len(out)), first + taken] = 1

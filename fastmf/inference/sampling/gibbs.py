@@ -4,10 +4,11 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.kernels.gibbs import TASK_ROWS, TwoValuedLayer
+from fastmf.kernels.gibbs import TASK_ROWS, GroupLayer, TwoValuedLayer
 from fastmf.kernels.gibbs import gibbs as gibbs_kernel
-from fastmf.kernels.product import product_address
+from fastmf.kernels.product import pack, product_address
 from fastmf.priors._domain import two_values
+from fastmf.priors._groups import column_sizes, only_groups
 from fastmf.priors._protocol import sample
 
 
@@ -33,17 +34,12 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     """
     v = np.array(visible, dtype=model.dtype, order="C")
     h = np.zeros((len(v), model.n_hidden), model.dtype)
-    values = [two_values(prior) for prior in model.layers]
-    if all(values):
+    if all(two_values(prior) or only_groups(prior) for prior in model.layers):
         seed = rng.integers(2**64, dtype=np.uint64)
         queue = np.zeros(1, np.int64)
         work = 2 * n_sweeps * len(v) * model.weights.size
         n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
-        table = layout_of(model, 1, "blocked").layers
-        layers = [
-            TwoValuedLayer(units, layer.couplings, *map(float, pair))
-            for units, layer, pair in zip(table.units, table.of_model, values, strict=True)
-        ]
+        layers = _discrete_layers(model)
         address = product_address(model.dtype)
         in_parallel(gibbs_kernel, (address, *layers, seed, n_sweeps, v, h, queue), n_workers)
         return v, h
@@ -52,6 +48,23 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
         h = sample(model.hidden, v @ model.weights, zero, rng)
         v = sample(model.visible, h @ model.weights.T, zero, rng)
     return v, h
+
+
+def _discrete_layers(model):
+    """The layers as the kernel takes them."""
+    table = layout_of(model, 1, "blocked").layers
+    layers = []
+    for k, (units, layer) in enumerate(zip(table.units, table.of_model, strict=True)):
+        prior = model.layers[k]
+        if only_groups(prior):
+            # Those of the layout have the columns of each group apart.
+            couplings = pack(np.ascontiguousarray(model.weights.T if k == 0 else model.weights))
+            starts = np.append(0, np.cumsum(column_sizes(prior))).astype(np.int64)
+            layers.append(GroupLayer(units, couplings, starts))
+        else:
+            low, high = map(float, two_values(prior))
+            layers.append(TwoValuedLayer(units, layer.couplings, low, high))
+    return layers
 
 
 def even_layers(model, visible, rng):
