@@ -290,6 +290,24 @@ def test_bad_questions():
             call()
 
 
+@pytest.mark.parametrize("solver", ["lbfgs", "newton"])
+@pytest.mark.parametrize(
+    "X",
+    [[[0]], [[0], [1], [2]], [[0, 1, 2]], [[0, -1], [1, -1]], [[-1, -1], [-1, -1]],
+     np.arange(60).reshape(20, 3) % 41 * 6, np.arange(2100).reshape(30, 70) % 13 % 2],
+    ids=["one", "one site", "one row", "absent site", "nothing", "many states", "many sites"],
+)  # fmt: skip
+def test_odd_data(X, solver):
+    machine = mf.PottsMachine(solver=solver, **RIDGE).fit(X)
+    assert machine.converged_
+    for array in (
+        *machine.in_gauge("zero-sum"),
+        machine.contact_scores(),
+        machine.mutants(0 * machine.sizes_),
+    ):
+        assert np.isfinite(array).all()
+
+
 def test_no_warning_where_all_is_well():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

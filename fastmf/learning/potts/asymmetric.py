@@ -4,11 +4,14 @@ See `fastmf.learning.potts.objective` for formulas and coordinates. Of couplings
 only its own conditional probabilities know, so that the curvature is that of one side,
 
     D_ij(a, b) = N f_a (1 - f_a) f_b + N l2 / 2
+
+At the maximum, with residuals R, J^(i)_j = 2 X_j'R_i / (N l2): where rows are fewer than states R
+is kept in place of couplings.
 """
 
 import numpy as np
 
-from fastmf.kernels.potts import aligned
+from fastmf.kernels.potts import ABSENT, aligned
 from fastmf.learning.potts.objective import Evaluator, squares
 
 
@@ -32,6 +35,7 @@ class AsymmetricObjective:
         n_sites, width = layout.n_sites, layout.width
         columns = slice(block * n_sites, (block + 1) * n_sites)
         rows = rows._replace(labels=np.ascontiguousarray(rows.labels[:, columns]))
+        self.labels, self.weights = rows.labels, rows.weights
         self.evaluator = Evaluator(layout, rows, n_threads=1)
         frequencies = data.frequencies()
         self.states = np.flatnonzero(layout.place // width == block)
@@ -68,12 +72,24 @@ class AsymmetricObjective:
         sites = self.layout.site[self.states] - self.block * self.layout.n_sites
         return vector - (np.bincount(sites, vector) / np.bincount(sites))[sites]
 
-    def __call__(self, z, gradient):
-        """The value at coordinates; its gradient is filled."""
-        table, field = self.parameters(z)
+    def _in_block(self, field):
         h = aligned((1, self.layout.width), self.layout.dtype)
         h[...] = self.layout.low_field
         h[0, self.within] = field
+        return h
+
+    def residuals(self, z):
+        """w (x - p) of all rows for the states of the block, (n_rows, n_states of the block)."""
+        table, field = self.parameters(z)
+        p = self.evaluator.conditionals(table[None], self._in_block(field))[:, 0]
+        s, site = np.nonzero(self.labels != ABSENT)
+        p[s, self.labels[s, site].astype(np.int64) * self.layout.n_sites + site] -= 1
+        return -self.weights[:, None] * p[:, self.within]
+
+    def __call__(self, z, gradient):
+        """The value at coordinates; its gradient is filled."""
+        table, field = self.parameters(z)
+        h = self._in_block(field)
         value = self.evaluator.value_and_gradient(
             table[None], h, self.gradient, self.field_gradient
         )

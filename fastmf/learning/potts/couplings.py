@@ -50,7 +50,7 @@ class OfFewRows:
         self.coefficients, self.labels = coefficients, labels
         self.sizes = np.asarray(sizes)
         self.first = np.cumsum(self.sizes) - self.sizes
-        self._X = one_hot(labels, self.sizes)
+        self._X = one_hot(labels, self.sizes, coefficients.dtype)
 
     def of_site(self, i):
         """The couplings J_ij(a, b) of the states a of a site, (q_i, n_states)."""
@@ -62,7 +62,8 @@ class OfFewRows:
 
     def fields(self, labels):
         """Local fields X J of rows of labels, (n_rows, n_states)."""
-        A, X, Y = self.coefficients, self._X, one_hot(labels, self.sizes)
+        A, X = self.coefficients, self._X
+        Y = one_hot(labels, self.sizes, A.dtype)
         out = (Y @ X.T).toarray() @ A
         out += (X.T @ (Y @ A.T).T).T
         for first, q in zip(self.first, self.sizes, strict=True):
@@ -76,7 +77,7 @@ class OfFewRows:
         return np.concatenate([self.of_site(i) for i in range(len(self.sizes))])
 
 
-def one_hot(labels, sizes):
+def one_hot(labels, sizes, dtype=np.float64):
     """Rows of labels, negative if absent, as a sparse matrix (n_rows, n_states) of ones.
 
     In columns, as sites are what is looked at.
@@ -85,4 +86,4 @@ def one_hot(labels, sizes):
     rows, sites = np.nonzero(labels >= 0)
     columns = first[sites] + labels[rows, sites]
     shape = len(labels), int(np.sum(sizes))
-    return scipy.sparse.csc_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+    return scipy.sparse.csc_array((np.ones(len(rows), dtype), (rows, columns)), shape=shape)

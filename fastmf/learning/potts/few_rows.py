@@ -3,15 +3,15 @@
 Gradients of the objective by couplings are sums of products of one-hot rows X (n, n_states) with
 residuals, so that the maximum with a penalty, and all that leads to it, is
 
-    J = A'X + X'A  (symmetric),   J = X'A  (asymmetric, a column for each state of the site itself)
+    J = A'X + X'A
 
 off the blocks of a site with itself, for some A (n, n_states). The local fields are linear in A,
 
-    X J = E(A) = M_A X + K A - own blocks,   K = XX', M_A = X A'      (asymmetric: without M_A X)
+    X J = E(A) = M_A X + K A - own blocks,   K = XX', M_A = X A'
 
 and <J_A, J_B> = <A, E(B)> (over pairs of sites once), so that with residuals R and ridge N l2 the
-gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, in which the asymmetric
-couplings have the norm of B, and centred fields, h' = h + J f.
+gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose norm is that of X'A, and
+centred fields, h' = h + J f.
 """
 
 import numpy as np
@@ -25,37 +25,26 @@ _MIN_EIGENVALUE = 1e-10
 
 
 class FewRows:
-    """Minus the penalised log-pseudo-likelihood of some sites, as a function of B and fields.
+    """Minus the penalised log-pseudo-likelihood as a function of B and fields.
 
     Parameters
     ----------
     data : PottsData
     l2, l2_field : float
         Per unit of weight.
-    symmetric : bool
-    sites : slice, optional
-        Consecutive sites; all by default, and for the symmetric objective.
-    kernel : tuple of arrays, optional
-        K and K^-1/2 as `kernel_of` returns them, if they have been computed.
     """
 
-    def __init__(self, data, l2, l2_field, symmetric, sites=None, kernel=None):
-        self.labels, self.data, self.symmetric = data.labels, data, symmetric
-        sites = range(*(sites or slice(None)).indices(len(data.sizes)))
-        self.sites = sites
-        first = np.cumsum(data.sizes) - data.sizes
-        self.begin, self.end = first[sites[0]], first[sites[-1]] + data.sizes[sites[-1]]
-        self.first = first[list(sites)] - self.begin
-        self.sizes = data.sizes[list(sites)]
-        self.site = np.repeat(np.arange(len(sites)), self.sizes)
-        # Each pair has two couplings in the asymmetric objective.
-        self.ridge = data.total * l2 * (1.0 if symmetric else 0.5)
-        self.field_ridge = data.total * l2_field
-        self.K, self.S = kernel or kernel_of(data.labels, data.sizes)
+    def __init__(self, data, l2, l2_field):
+        self.data, self.labels, self.sizes = data, data.labels, data.sizes
+        self.first = np.cumsum(self.sizes) - self.sizes
+        self.site = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
+        self.X = one_hot(data.labels, self.sizes)
+        self.K = (self.X @ self.X.T).toarray()
+        self.S = inverse_root(self.K)
         self.share = data.weights / data.total
-        self.X = one_hot(data.labels, data.sizes)[:, self.begin : self.end]
-        self.n_coefficients = self.S.shape[1] * (self.end - self.begin)
-        f = data.frequencies()[self.begin : self.end]
+        self.n_coefficients = self.S.shape[1] * data.n_states
+        f = data.frequencies()
         self.field_scale = 1 / np.sqrt(data.total * f * (1 - f) + self.field_ridge)
         self.size = self.n_coefficients + len(f)
 
@@ -64,17 +53,17 @@ class FewRows:
     def start(self, field):
         """Coordinates of no couplings and a flat field of all sites."""
         z = np.zeros(self.size)
-        z[self.n_coefficients :] = field[self.begin : self.end] / self.field_scale
+        z[self.n_coefficients :] = field / self.field_scale
         return z
 
     def parameters(self, z):
-        """A, (n_rows, n_states of the sites), and the field of these states."""
+        """A, (n_rows, n_states), and the flat field."""
         A = self._coefficients(z)
         field = z[self.n_coefficients :] * self.field_scale
         return A, self._zero_sum(field - self.share @ self.fields(A))
 
     def _coefficients(self, z):
-        return self.S @ z[: self.n_coefficients].reshape(self.S.shape[1], -1)
+        return self.S @ z[: self.n_coefficients].reshape(-1, self.data.n_states)
 
     def _zero_sum(self, vector):
         return vector - (np.add.reduceat(vector, self.first) / self.sizes)[self.site]
@@ -84,13 +73,12 @@ class FewRows:
     def fields(self, A):
         """E(A)."""
         out = self.K @ A
-        if self.symmetric:
-            out += (self.X.T @ (self.X @ A.T).T).T
+        out += (self.X.T @ (self.X @ A.T).T).T
         for columns in self._columns():
             X = self.X[:, columns]
             # Of the products with this site's own states none is wanted.
             own = X.T @ A[:, columns]
-            out[:, columns] -= X @ (own + own.T if self.symmetric else own)
+            out[:, columns] -= X @ (own + own.T)
         return out
 
     def _columns(self):
@@ -100,7 +88,7 @@ class FewRows:
     def _value_and_residuals(self, eta):
         """Sum over rows of the log-pseudo-likelihoods, and w (x - p); eta is overwritten."""
         value, weights = 0.0, self.data.weights
-        for columns, site in zip(self._columns(), self.sites, strict=True):
+        for site, columns in enumerate(self._columns()):
             x = self.labels[:, site]
             present = np.flatnonzero(x >= 0)
             x = x[present].astype(np.int64)
@@ -130,10 +118,8 @@ class FewRows:
         return -value
 
 
-def kernel_of(labels, sizes):
-    """K = XX', numbers of agreements of rows, and K^-1/2 without columns of the null space."""
-    X = one_hot(labels, sizes)
-    K = (X @ X.T).toarray()
+def inverse_root(K):
+    """K^-1/2 of a positive semidefinite matrix, without columns of its null space."""
     values, vectors = np.linalg.eigh(K)
     kept = values > _MIN_EIGENVALUE * values[-1]
-    return K, vectors[:, kept] / np.sqrt(values[kept])
+    return vectors[:, kept] / np.sqrt(values[kept])

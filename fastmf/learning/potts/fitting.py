@@ -10,7 +10,7 @@ from fastmf._threads import in_parallel, one_blas_thread, workers_for
 from fastmf.learning.potts import lbfgs, newton
 from fastmf.learning.potts.asymmetric import AsymmetricObjective
 from fastmf.learning.potts.couplings import Dense, OfFewRows
-from fastmf.learning.potts.few_rows import FewRows, kernel_of
+from fastmf.learning.potts.few_rows import FewRows
 from fastmf.learning.potts.layout import Layout
 from fastmf.learning.potts.objective import Evaluator, SymmetricObjective
 
@@ -21,9 +21,8 @@ _MIN_SINGLE_PARAMETERS = 500_000
 _WARM_ITERATIONS = 20
 # How many times more states than distinct rows there are where rows are called few.
 _STATES_PER_ROW = 4
-# States beyond which the asymmetric objective, too, is fitted in the memory of the rows if they are
-# fewer, and sites that are fitted together then.
-_MAX_DENSE_STATES, _SITES_TOGETHER = 20_000, 16
+# States beyond which rows are few for the asymmetric objective if there are fewer of them.
+_MAX_DENSE_STATES = 20_000
 # Rows whose fields are made together.
 _BLOCK_ROWS = 256
 
@@ -105,14 +104,13 @@ def fit(data, options, excluded=None):
     """
     # Only the optimum of a penalised fit has the form of few rows.
     n_rows, n_states = data.labels.shape[0], data.n_states
-    few = options.l2 > 0 and excluded is None and options.solver != "newton"
-    if options.symmetric:
-        if few and _STATES_PER_ROW * n_rows <= n_states:
-            return _fit_few_rows(data, options)
-        return _fit_symmetric(data, options, excluded)
-    if few and n_rows < n_states and n_states > _MAX_DENSE_STATES:
+    few = options.l2 > 0 and _STATES_PER_ROW * n_rows <= n_states
+    if not options.symmetric:
+        few |= options.l2 > 0 and n_rows < n_states > _MAX_DENSE_STATES
+        return _fit_asymmetric(data, options, few)
+    if few and excluded is None and options.solver != "newton":
         return _fit_few_rows(data, options)
-    return _fit_asymmetric(data, options)
+    return _fit_symmetric(data, options, excluded)
 
 
 def _precision(data, options):
@@ -159,11 +157,14 @@ def _fit_symmetric(data, options, excluded):
     return Fit(Dense(couplings, data.sizes), field, history, found.converged)
 
 
-def _fit_asymmetric(data, options):
+def _fit_asymmetric(data, options, few):
     layout = Layout(data.sizes, _precision(data, options))
-    _check_memory(8 * 2 * data.n_states**2, "give a ridge penalty l2, or fewer sites")
+    kept = len(data.labels) if few else 2 * data.n_states
+    _check_memory(layout.dtype.itemsize * kept * data.n_states, "take fewer rows, or fewer sites")
     rows, start = data.rows(layout), starting_field(data)
-    couplings, field = np.zeros((data.n_states, data.n_states)), np.zeros(data.n_states)
+    # Coefficients of rows, or couplings to each state.
+    shape = (len(data.labels) if few else data.n_states), data.n_states
+    results, field = np.empty(shape, layout.dtype), np.zeros(data.n_states)
 
     def of_block(block):
         objective = AsymmetricObjective(data, layout, rows, block, options.l2, options.l2_field)
@@ -173,12 +174,20 @@ def _fit_asymmetric(data, options):
             max_iter=options.max_iter or MAX_ITER["lbfgs"], n_threads=1,
         )  # fmt: skip
         table, field[objective.states] = objective.parameters(z)
-        couplings[objective.states] = table[layout.place][:, objective.within].T
-        return found
+        if few:
+            # Half the coefficients of each site's own estimates: couplings are their average.
+            mine = objective.residuals(z) / (2 * objective.ridge)
+        else:
+            mine = table[layout.place][:, objective.within]
+        results[:, objective.states] = mine
+        return found._replace(z=None)
 
     found = _in_threads(of_block, layout.n_blocks, data)
-    couplings = (couplings + couplings.T) / 2
-    return Fit(Dense(couplings, data.sizes), field, *_together(found))
+    if few:
+        couplings = OfFewRows(results, data.labels, data.sizes)
+    else:
+        couplings = Dense((results + results.T).astype(float) / 2, data.sizes)
+    return Fit(couplings, field, *_together(found))
 
 
 def _in_threads(function, n_tasks, data):
@@ -243,25 +252,15 @@ def score_of(fields, labels, sizes):
 
 
 def _fit_few_rows(data, options):
-    n_groups = len(data.sizes)
-    together = n_groups if options.symmetric else _SITES_TOGETHER
-    columns = min(together, n_groups) * int(data.sizes.max())
-    n_bytes = 8 * len(data.labels) * (4 * len(data.labels) + 20 * columns + 2 * data.n_states)
+    n_rows = len(data.labels)
+    n_bytes = 8 * n_rows * (4 * n_rows + (2 * lbfgs.N_PAIRS + 8) * data.n_states)
     _check_memory(n_bytes, "take symmetric=False, or fewer rows")
-    kernel, start = kernel_of(data.labels, data.sizes), starting_field(data)
-    coefficients = np.empty((len(data.labels), data.n_states))
-    field, found = np.empty(data.n_states), []
-    for i in range(0, n_groups, together):
-        sites = slice(i, min(i + together, n_groups))
-        objective = FewRows(data, options.l2, options.l2_field, options.symmetric, sites, kernel)
-        z = objective.start(start)
-        found.append(lbfgs.minimise(
-            objective, z, tol=options.tol,
-            max_iter=options.max_iter or MAX_ITER["lbfgs"], n_threads=data.n_threads,
-        ))  # fmt: skip
-        mine = slice(objective.begin, objective.end)
-        coefficients[:, mine], field[mine] = objective.parameters(z)
-    if not options.symmetric:
-        coefficients /= 2
+    objective = FewRows(data, options.l2, options.l2_field)
+    z = objective.start(starting_field(data))
+    found = lbfgs.minimise(
+        objective, z, tol=options.tol, max_iter=options.max_iter or MAX_ITER["lbfgs"],
+        n_threads=data.n_threads,
+    )  # fmt: skip
+    coefficients, field = objective.parameters(z)
     couplings = OfFewRows(coefficients, data.labels, data.sizes)
-    return Fit(couplings, field, *_together(found))
+    return Fit(couplings, field, -np.array(found.history), found.converged)
