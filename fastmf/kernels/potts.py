@@ -166,7 +166,8 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
     while block < n_blocks:
         h, of_h = row(field, (block, 0), width), row(field_gradient, (block, 0), width)
         set_to_zero(of_h)
-        set_to_zero(row(gradient, (block, 0, 0), n_sources * width))
+        for source in range(n_sources):
+            set_to_zero(row(gradient, (block, source, 0), width))
         for g in range(rows.groups.shape[0] - 1):
             first, last = rows.groups[g], rows.groups[g + 1]
             _set_fields(rows, couplings[block], h, memory, first, last)
@@ -237,7 +238,8 @@ def hessian_product(
     while block < n_blocks:
         h, of_h = row(field, (block, 0), width), row(field_gradient, (block, 0), width)
         set_to_zero(of_h)
-        set_to_zero(row(gradient, (block, 0, 0), n_sources * width))
+        for source in range(n_sources):
+            set_to_zero(row(gradient, (block, source, 0), width))
         for g in range(rows.groups.shape[0] - 1):
             first, last = rows.groups[g], rows.groups[g + 1]
             _set_fields(rows, couplings[block], h, memory, first, last)
@@ -268,7 +270,7 @@ def _symmetrize(tile, width):
 
 
 @kernel(views=True)
-def spread(tiles, scale, places, queue, couplings):
+def spread(tiles, scale, places, width, queue, couplings):
     """Tables of couplings from the tiles of one triangle: J = scale * tile, on both sides.
 
     Parameters
@@ -277,19 +279,18 @@ def spread(tiles, scale, places, queue, couplings):
         Of tile t, the couplings of states of block places[t, 1] to those of block places[t, 0].
     places : int64 array of shape (n_tiles, 2)
         Pairs of blocks (p, r), r <= p, each once.
+    width : int
     queue : int64 array of shape (1,)
         Next tile; shared by all threads that call this.
-    couplings : array of shape (n_blocks, n_blocks * width, width)
-        Filled.
+    couplings : array of shape (n_blocks, n_blocks, width * width)
+        The tables, flat for each pair of blocks. Filled.
     """
-    width = couplings.shape[2]
     size = width * width
     t = fetch_and_increment(queue)
     while t < tiles.shape[0]:
         p, r = places[t, 0], places[t, 1]
         mine, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
-        here = row(couplings, (p, r * width, 0), size)
-        there = row(couplings, (r, p * width, 0), size)
+        here, there = row(couplings, (p, r, 0), size), row(couplings, (r, p, 0), size)
         for k in range(size):
             here[k] = mine[k] * factors[k]
         if p == r:
@@ -309,7 +310,7 @@ def collect(tables, vectors, l2, scale, places, queue, tiles):
 
     Parameters
     ----------
-    tables : array of shape (2, n_blocks, n_blocks * width, width)
+    tables : array of shape (2, n_blocks, n_blocks, width * width)
         J, and G.
     vectors : array of shape (2, n_blocks, width)
         f, g.
@@ -319,19 +320,19 @@ def collect(tables, vectors, l2, scale, places, queue, tiles):
     tiles : array of shape (n_tiles, width * width)
         Filled.
     """
-    width = tables.shape[3]
+    width = vectors.shape[2]
     size = width * width
     l2 = tables.dtype.type(l2)
     t = fetch_and_increment(queue)
     while t < tiles.shape[0]:
         p, r = places[t, 0], places[t, 1]
         mine, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
-        _transpose(row(tables, (1, r, p * width, 0), size), mine, width)
+        _transpose(row(tables, (1, r, p, 0), size), mine, width)
         f, g = row(vectors, (0, p, 0), width), row(vectors, (1, p, 0), width)
         for b in range(width):
             f_b, g_b = vectors[0, r, b], vectors[1, r, b]
-            gradient = row(tables, (1, p, r * width + b, 0), width)
-            J = row(tables, (0, p, r * width + b, 0), width)
+            gradient = row(tables, (1, p, r, b * width), width)
+            J = row(tables, (0, p, r, b * width), width)
             factor, out = row(factors, (b * width,), width), row(mine, (b * width,), width)
             for a in range(width):
                 total = out[a] + gradient[a] - f_b * g[a] - g_b * f[a] - l2 * J[a]

@@ -73,9 +73,8 @@ def hessian_product(
         gradient[block], field_gradient[block] = x.T @ residuals, residuals.sum(0)
 
 
-def spread(tiles, scale, places, queue, couplings):
+def spread(tiles, scale, places, width, queue, couplings):
     """Tables of couplings from the tiles of one triangle: J = scale * tile, on both sides."""
-    width = couplings.shape[2]
     tables = couplings.reshape(len(couplings), len(couplings), width, width)
     for (p, r), tile in zip(places, scale * tiles, strict=True):
         tile = tile.reshape(width, width)

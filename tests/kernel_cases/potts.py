@@ -75,10 +75,10 @@ def tile_arguments(size, dtype, *, gather):
     places = np.stack(np.tril_indices(n_blocks), 1)
     scale = rng.random((len(places), width**2)).astype(dtype)
     queue = np.zeros(1, np.int64)
-    shape = n_blocks, n_blocks * width, width
+    shape = n_blocks, n_blocks, width**2
     tiles = rng.normal(size=scale.shape).astype(dtype)
     if not gather:
-        return tiles, scale, places, queue, aligned(shape, dtype)
+        return tiles, scale, places, width, queue, aligned(shape, dtype)
     tables = rng.normal(size=(2, *shape)).astype(dtype)
     vectors = rng.normal(size=(2, n_blocks, width)).astype(dtype)
     return tables, vectors, 0.7, scale, places, queue, np.full_like(tiles, np.nan)

@@ -133,6 +133,7 @@ class SymmetricObjective:
         n_blocks, width = layout.n_blocks, layout.width
         self.places = np.stack(np.tril_indices(n_blocks), 1)
         self.tables = aligned((2, n_blocks, n_blocks * width, width), dtype)
+        self._by_pair = self.tables.reshape(2, n_blocks, n_blocks, width**2)
         f = data.frequencies()
         self.f = layout.vector_to_blocks(f)
         self.field_scale = 1 / np.sqrt(data.total * f * (1 - f) + self.field_ridge)
@@ -182,12 +183,10 @@ class SymmetricObjective:
 
     def spread(self, z):
         """Tables of couplings, in `tables[0]`, and the flat field at coordinates."""
-        J = self.tables[0]
-        in_parallel(
-            potts_kernels.spread,
-            (self.tiles(z), self.scale, self.places, np.zeros(1, np.int64), J),
-            self.n_workers,
-        )
+        J, queue = self.tables[0], np.zeros(1, np.int64)
+        arguments = (self.tiles(z), self.scale, self.places, self.layout.width, queue,
+                     self._by_pair[0])  # fmt: skip
+        in_parallel(potts_kernels.spread, arguments, self.n_workers)
         field = z[self.n_tile_numbers :] * self.field_scale
         field = field - self.layout.vector_from_blocks(self._times(J, self.f))
         return self.layout.zero_sum(field)
@@ -214,12 +213,9 @@ class SymmetricObjective:
         of_field = self.layout.zero_sum(of_field)
         vectors = np.stack([self.f, self.layout.vector_to_blocks(of_field)])
         tiles = self.tiles(gradient)
-        in_parallel(
-            potts_kernels.collect,
-            (self.tables, vectors, self.ridge, self.scale, self.places, np.zeros(1, np.int64),
-             tiles),
-            self.n_workers,
-        )  # fmt: skip
+        arguments = (self._by_pair, vectors, self.ridge, self.scale, self.places,
+                     np.zeros(1, np.int64), tiles)  # fmt: skip
+        in_parallel(potts_kernels.collect, arguments, self.n_workers)
         gradient[self.n_tile_numbers :] = of_field * self.field_scale
         np.negative(gradient, out=gradient)
 

@@ -92,3 +92,21 @@ def test_without_memory_it_says_what_to_do(monkeypatch):
     for options in (Options(L2, L2_FIELD), Options(L2, L2_FIELD, "lbfgs", False)):
         with pytest.raises(MemoryError, match="GiB"):
             fit(data, options)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_threads_do_not_matter(symmetric):
+    sizes = np.full(30, 6)
+    rows = random_rows(sizes, 600)
+    options = Options(0.05, 0.05, "lbfgs", symmetric, tol=1e-2, max_iter=8, single=True)
+    results = [fit(PottsData(*rows, sizes, n_threads), options) for n_threads in (1, 2)]
+    for one, two in zip(*((r.couplings.dense(), r.field, r.history) for r in results), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_penalties_are_per_unit_of_weight():
+    labels, weights = random_rows(SIZES)
+    options = Options(L2, L2_FIELD, "newton", tol=1e-12)
+    one, many = (fit(PottsData(labels, c * weights, SIZES), options) for c in (1, 1000))
+    np.testing.assert_allclose(one.couplings.dense(), many.couplings.dense(), atol=1e-7)
+    assert many.history[-1] == pytest.approx(1000 * one.history[-1])
