@@ -69,6 +69,15 @@ class BasePottsMachine(Saved, BaseEstimator):
         couplings : array of shape (n_groups, q, n_groups, q)
             Flat, (n_states, n_states), if sites have different numbers of states.
         field : array of shape (n_groups, q)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> couplings, field = machine.in_gauge("zero-sum")
+        >>> bool(abs(couplings.sum(1)).max() < 1e-12)
+        True
         """
         check_is_fitted(self)
         one_of("gauge", gauge, GAUGES)
@@ -93,6 +102,14 @@ class BasePottsMachine(Saved, BaseEstimator):
         -------
         array of shape (n_groups, n_groups)
             Symmetric, with zero diagonal.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> machine.contact_scores().shape
+        (4, 4)
         """
         check_is_fitted(self)
         one_of("gauge", gauge, ("zero-sum", None))
@@ -130,12 +147,29 @@ class BasePottsMachine(Saved, BaseEstimator):
         -------
         array of shape (n_samples,)
             Nats.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> bool((machine.score_samples(X) < 0).all())
+        True
         """
         labels = self._rows(X)
         return fitting.score_of(self._local_fields(labels), labels, self.sizes_)
 
     def score(self, X, y=None):
-        """Mean of `score_samples`."""
+        """Mean of `score_samples`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> bool(abs(machine.score(X) - machine.log_pseudo_likelihood_) < 1e-9)
+        True
+        """
         return float(np.mean(self.score_samples(X)))
 
     def conditional_proba(self, X):
@@ -150,6 +184,14 @@ class BasePottsMachine(Saved, BaseEstimator):
         -------
         array of shape (n_samples, n_states)
             Flat: the states of all sites side by side.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> machine.conditional_proba(X).shape
+        (200, 12)
         """
         fields = self._local_fields(self._rows(X))
         return np.hstack(
@@ -169,6 +211,14 @@ class BasePottsMachine(Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_samples,)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> machine.energy(X).shape
+        (200,)
         """
         labels = self._rows(X)
         halves = self._couplings.fields(labels) / 2 + self._field
@@ -218,6 +268,14 @@ class BasePottsMachine(Saved, BaseEstimator):
         -------
         int array of shape (n_samples, n_groups)
             Labels.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> machine.sample(3, random_state=0).shape
+        (3, 4)
         """
         check_is_fitted(self)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
@@ -236,6 +294,15 @@ class BasePottsMachine(Saved, BaseEstimator):
         Returns
         -------
         int array of shape (n_samples, n_groups)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> filled = machine.impute([[0, -1, 2, 1]])
+        >>> bool(filled[0, 1] == machine.conditional_proba([[0, -1, 2, 1]])[0, 3:6].argmax())
+        True
         """
         labels = self._rows(X)
         means = categories.conditional_means(self.model_, labels, n_threads=self.n_threads)
@@ -322,6 +389,15 @@ class BasePottsMachine(Saved, BaseEstimator):
         -----
         A row of weight w counts as one observation whose score is multiplied by w, as it should for
         weights of similar sequences; rows that were counted should be repeated instead.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine().fit(X)
+        >>> couplings, field = machine.standard_errors()
+        >>> couplings.shape, field.shape
+        ((4, 3, 4, 3), (4, 3))
         """
         one_of("gauge", gauge, (*GAUGES, None))
         couplings, field = self._sandwich().standard_errors(gauge)
@@ -350,6 +426,14 @@ class BasePottsMachine(Saved, BaseEstimator):
         Notes
         -----
         See `FullyVisibleBoltzmannMachine.likelihood_ratio_test`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine().fit(X)
+        >>> bool(machine.likelihood_ratio_test([[0, 1]]).p_value > 0.01)
+        True
         """
         sandwich, n_groups = self._sandwich(), len(self.sizes_)
         if self.l2 or self.l2_field:

@@ -135,6 +135,14 @@ class PottsMachine(BasePottsMachine):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (200, 4))
+        >>> machine = mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X)
+        >>> machine.couplings_.shape, machine.converged_
+        ((4, 3, 4, 3), True)
         """
         self._check_options()
         labels = checked_labels(self, X, reset=True)
