@@ -170,7 +170,7 @@ def matthews_correlation(truth, estimate, axis=-1):
         raise ValueError(f"matthews_correlation: no entries in arrays of shape {truth.shape}.")
 
     def count(entries):
-        return np.count_nonzero(entries, axis=axis).astype(np.float64)
+        return np.asarray(np.count_nonzero(entries, axis=axis), np.float64)
 
     tp, tn = count(truth & estimate), count(~truth & ~estimate)
     fp, fn = count(~truth & estimate), count(truth & ~estimate)
