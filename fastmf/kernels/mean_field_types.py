@@ -41,6 +41,8 @@ class Layer(NamedTuple):
         Position of the first unit that the layer is coupled to.
     couplings, squares, cubes : array of shape (n_panels, n_source, panel_width)
         Packed couplings and their elementwise powers (no panels if the order does not need them).
+        For `fastmf.kernels.tap_groups_third`, couplings of shape (1, n_source, n_units) that hold a
+        block for each target, one after another, and no powers.
     """
 
     prior: tuple
@@ -94,6 +96,8 @@ class Layers(AddressTable):
     layers : list of Layer
     groups : list of Groups, optional
         For each layer, if there are groups of states in some of them.
+    third : bool, default False
+        Whether third cumulants of units are needed; they are where there are cubes.
 
     Attributes
     ----------
@@ -103,9 +107,11 @@ class Layers(AddressTable):
     groups : tuple of Groups, or None
     """
 
-    def __new__(cls, layers, groups=None):
+    def __new__(cls, layers, groups=None, third=False):
         """Fill the table, and keep the layers."""
-        units = tuple(units_of(la.prior, la.couplings.dtype, _functions(la)) for la in layers)
+        units = tuple(
+            units_of(la.prior, la.couplings.dtype, _functions(la, third)) for la in layers
+        )
         rows = []
         for layer, of_layer, of_groups in zip(
             layers, units, groups or [None] * len(layers), strict=True
@@ -130,9 +136,9 @@ def _of_groups(groups):
     return [*addresses, len(groups.sources), groups.shifted]
 
 
-def _functions(layer):
+def _functions(layer, third):
     """Names of the functions of its units that solvers of this order need."""
-    third = len(layer.cubes) > 0 and has_third_cumulant(layer.prior)
+    third = (third or len(layer.cubes) > 0) and has_third_cumulant(layer.prior)
     return ("moments", "third_cumulants") if third else ("moments",)
 
 
@@ -164,7 +170,7 @@ class TapSettings(NamedTuple):
     Parameters
     ----------
     order : int
-        1 naive mean field, 2 TAP, 3 third order (binary units).
+        1 naive mean field, 2 TAP, 3 third order (binary units and groups of states).
     tol : float
         Residual at which a row has converged: the largest change of a mean, before damping.
     max_iter : int

@@ -167,7 +167,7 @@ def _multiply_means(layer, active, n_active, target, column):
 
 
 @kernel(merged=True)
-def _finish(layer, active, s, targets, order, tilt):
+def finish(layer, active, s, targets, order, tilt):
     """New moments of the units of some targets, of one row, from their products."""
     first, slot = targets[0, 0], row(active.slots, (0, s, 0), SLOT_SIZE)
     n = targets[targets.shape[0] - 1, 0] + targets[targets.shape[0] - 1, 1] - first
@@ -220,7 +220,7 @@ def _update_block(layer, block, rows, active, settings, tilt):
         else:
             _multiply_means(layer, active, n_active, target, column)
     for s in range(n_active):
-        _finish(layer, active, s, targets, settings.order, tilt)
+        finish(layer, active, s, targets, settings.order, tilt)
 
 
 # Address of the compiled update of a block of targets, for a floating type.

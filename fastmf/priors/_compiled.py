@@ -236,8 +236,23 @@ def _log_partition_of_parts(parameters, start, b, a, out):
         first = parts[k, END]
 
 
+@kernel(by_address=True)
+def _third_cumulants_of_parts(parameters, start, mean, cumulant, derivative):
+    parts, first = _parts(parameters), np.int64(0)
+    for k in range(parts.shape[0]):
+        begin, end = max(first, start), min(parts[k, END], start + mean.shape[0])
+        if begin < end:
+            i, j = begin - start, end - start
+            third_cumulants(parts[k], begin - first, mean[i:j], cumulant[i:j], derivative[i:j])
+        first = parts[k, END]
+
+
 _NUMBERS = np.empty(0, np.int64)
-_OF_PARTS = {"moments": _moments_of_parts, "log_partition": _log_partition_of_parts}
+_OF_PARTS = {
+    "moments": _moments_of_parts,
+    "log_partition": _log_partition_of_parts,
+    "third_cumulants": _third_cumulants_of_parts,
+}
 
 
 # --- tables of units ------------------------------------------------------------------------------

@@ -87,6 +87,14 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         pairs = [p.moments(*tilt) for p, *tilt in self._split(b, a)]
         return _join(mean for mean, _ in pairs), _join(var for _, var in pairs)
 
+    def third_cumulant(self, mean):
+        """Third cumulants and their derivatives; a TypeError if a part does not offer them."""
+        for part in self.parts:
+            if not _protocol.has_third_cumulant(part):
+                raise TypeError(f"{type(part).__name__} has no method third_cumulant(mean).")
+        pairs = [p.third_cumulant(m) for p, m in self._split(mean)]
+        return _join(cumulant for cumulant, _ in pairs), _join(slope for _, slope in pairs)
+
     def log_prob(self, x):
         """Log of the unnormalised prior; a TypeError if a part does not offer it."""
         for part in self.parts:

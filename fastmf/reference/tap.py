@@ -16,7 +16,7 @@ import numpy as np
 
 from fastmf._outcomes import CONVERGED, CYCLING, DIVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.priors._protocol import take
-from fastmf.reference import tap_groups
+from fastmf.reference import tap_groups, tap_groups_third
 from fastmf.reference.product import unpacked
 from fastmf.reference.units import moments
 
@@ -70,7 +70,8 @@ def tap(sweep, settings, tilt, workers, queue, record):
             units = slice(layer.start, layer.start + layer.n_units)
             rows.third[:, units] = layer.prior.third_cumulant(rows.mean[:, units])[0]
     if sweep.layers.groups:
-        return _iterate(rows, tap_groups.updates(sweep, settings, rows, relax), settings, record)
+        of_order = tap_groups_third if settings.order == 3 else tap_groups
+        return _iterate(rows, of_order.updates(sweep, settings, rows, relax), settings, record)
     updates = [
         partial(_update, *update, settings=settings, rows=rows)
         for update in _updates(layers, sweep.blocks, settings.one_by_one)

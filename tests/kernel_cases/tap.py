@@ -139,4 +139,8 @@ CASES = [
          close={"float64": 1e-7, "float32": 1e-3}),
     _tap("groups_damped", machine=potts_rbm, damping=0.5, adaptive=False, tilted="alike"),
     _tap("groups_fully_visible", machine=potts_machine),
+    _tap("groups_third_order", machine=potts_rbm, order=3),
+    _tap("groups_third_order_accelerated", machine=potts_rbm, order=3, schedule="sequential",
+         accelerate_after=2, tilted=True, clamped=True, close={"float64": 1e-7, "float32": 1e-3}),
+    _tap("groups_third_order_fully_visible", machine=potts_machine, order=3),
 ]  # fmt: skip

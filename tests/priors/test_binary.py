@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastmf.priors import Bernoulli, Ising
+from fastmf.priors import Bernoulli, Categorical, Concatenated, Gaussian, Ising
 from fastmf.priors.binary import MAX_FIELD
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -24,6 +24,17 @@ def test_third_cumulant(class_):
     np.testing.assert_allclose(cumulant, by_field, atol=1e-7)
     by_mean = (prior.third_cumulant(mean + h)[0] - prior.third_cumulant(mean - h)[0]) / (2 * h)
     np.testing.assert_allclose(slope, by_mean, atol=1e-6)
+
+
+def test_third_cumulants_of_several_kinds_of_units():
+    # Of each state of a group it is that of a binary unit of this mean.
+    group, unit, spin = Categorical([[0.1, 0.3, -1.0]]), Bernoulli([0.5]), Ising([0.2])
+    mean, _ = Concatenated(group, unit, spin).moments(0.0, 0.0)
+    expected = [Bernoulli(np.zeros(4)).third_cumulant(mean[:4]), spin.third_cumulant(mean[4:])]
+    found = Concatenated(group, unit, spin).third_cumulant(mean)
+    np.testing.assert_allclose(found, np.hstack(expected), rtol=1e-14)
+    with pytest.raises(TypeError, match="Gaussian has no method third_cumulant"):
+        Concatenated(spin, Gaussian([0.0], 1.0)).third_cumulant(mean[:2])
 
 
 def test_zero_one_and_plus_minus_one_are_the_same_unit():

@@ -6,11 +6,13 @@ With the tilts b and a of `fastmf.kernels.tap_groups`, before external ones are 
             + sum over other units [log Z_i - m b / 2 + a v / 4]
 
 which are the terms of the units, log Z_i - m.b + a (m^2 + v) / 2 with m^2 + v = m in a group, and
-half of the first two orders in the couplings of each unit, m' W m and tr(C W C W') / 2.
+half of the first two orders in the couplings of each unit, m' W m and tr(C W C W') / 2. For the third
+order see `_grouped_third_order`.
 """
 
 import numpy as np
 
+from fastmf.inference.mean_field._grouped_third_order import third_cumulants, third_order
 from fastmf.priors._groups import column_is_group, column_sizes, groups, has_groups
 
 
@@ -19,6 +21,7 @@ def log_partition_of_rows(model, layout, state, order, tilt):
     with np.errstate(invalid="ignore", over="ignore"):
         total = np.zeros(state.shape[1])
         means, variances = state[:2]
+        third = third_cumulants(model, layout, means) if order == 3 else None
         # The state is changed in place, of which other layers need the old means.
         for k, (prior, units) in enumerate(zip(model.layers, layout.bounds, strict=True)):
             mean, var = means[:, units], variances[:, units]
@@ -28,6 +31,10 @@ def log_partition_of_rows(model, layout, state, order, tilt):
             parts = [(m * x).astype(np.float64) for m, x in ((mean, field), (mean, a), (mean, b))]
             total += np.where(scalar, 0, parts[0] + parts[1] - 3 * parts[2]).sum(1) / 4
             total += np.where(scalar, a * var / 4 - parts[2] / 2, 0).sum(1)
+            if order == 3:
+                more, pairs = third_order(layout, k, means, third)
+                state[2][:, units] += more
+                total += pairs - (mean * more).sum(1, dtype=np.float64)
             total += _units_alone(prior, (mean, var, b, a), state[2:, :, units], tilt, units)
         return total
 

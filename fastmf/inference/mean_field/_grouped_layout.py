@@ -1,4 +1,7 @@
-"""The layout of a model with groups of states, for `fastmf.kernels.tap_groups`."""
+"""The layout of a model with groups of states.
+
+For `fastmf.kernels.tap_groups`, and with other blocks of couplings for `tap_groups_third`.
+"""
 
 import numpy as np
 
@@ -13,6 +16,7 @@ from fastmf.kernels.mean_field_types import (
 )
 from fastmf.kernels.product import empty_panels, fill_panels, pack, panel_width
 from fastmf.kernels.tap_groups import group_update_address
+from fastmf.kernels.tap_groups_third import third_order_update_address
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._protocol import n_units, precomputed
@@ -25,12 +29,13 @@ class GroupedLayout(Layout):
     """A model with groups of states as the arrays that kernels take.
 
     The couplings to each group are packed by themselves. A block of a sweep is a range of targets:
-    groups, and runs of other units.
+    groups, and runs of other units. For order 3, the couplings to a group are rows of its states,
+    and those to other units are rows of the units that they are coupled to, not packed.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-    order : {1, 2}
+    order : {1, 2, 3}
     schedule : {"blocked", "sequential"}
 
     Attributes
@@ -45,6 +50,7 @@ class GroupedLayout(Layout):
         Numbers for each row that the update of a block keeps or needs: see `ActiveRows`.
     """
 
+    grouped = True
     max_worker_rows = MAX_GROUPED_ROWS
 
     def __init__(self, model, order, schedule):
@@ -52,7 +58,7 @@ class GroupedLayout(Layout):
             self.starts, sources, self.couplings = self._of_layered(model)
         else:
             self.starts, sources, self.couplings = [0], [0], [model.couplings]
-        self.priors, self.source = model.layers, sources
+        self.priors, self.source, self._third = model.layers, sources, order == 3
         self._coupled_to_itself = not isinstance(model, Layered)
         self.bounds = [
             slice(start, start + n_units(prior))
@@ -77,13 +83,16 @@ class GroupedLayout(Layout):
                 strict=True,
             )
         ]
-        self.layers = Layers(layers, groups)
+        self.layers = Layers(layers, groups, self._third)
         self.groups_of_sources = [
             [slice(first, first + n) for first, n, kind, _ in of_layer.sources if kind == GROUP]
             for of_layer in groups
         ]
         one_by_one = schedule == "sequential" or self._coupled_to_itself
         self.blocks = _blocks([len(of_layer.targets) for of_layer in groups], one_by_one)
+        if self._third:
+            self.max_columns, self.n_group_fields = max(map(n_units, self.priors)), 0
+            return
         ends = [
             (groups[k].targets[first, 4] // width, groups[k].targets[last - 1, [1, 4]].sum())
             for k, first, last in self.blocks
@@ -139,8 +148,9 @@ class GroupedLayout(Layout):
             panels = np.cumsum([0, *(-(-n // width) for _, n, _ in of_layer)])
             # Squared couplings are packed together if the units of the layer are updated from the
             # same values of others.
+            alone = self._coupled_to_itself and not self._third
             rows = [
-                [first, n, panel, position, panel * width if self._coupled_to_itself else first]
+                [first, n, panel, position, panel * width if alone else first]
                 for (first, n, _), panel, position in zip(
                     of_layer, panels[:-1], positions, strict=True
                 )
@@ -158,8 +168,11 @@ class GroupedLayout(Layout):
         return found
 
     def _packed(self, couplings, targets, order):
-        """Packed couplings of each target, their squares and no cubes."""
+        """Packed couplings of each target, their squares and no cubes; for order 3 unpacked."""
         width = panel_width(couplings.dtype)
+        if self._third:
+            none = np.zeros((0, *couplings.shape), couplings.dtype)
+            return _by_target(couplings, targets)[None], none, none
         n_panels = int(targets[-1, 2]) + -(-int(targets[-1, 1]) // width)
         panels = empty_panels(len(couplings), n_panels * width, couplings.dtype)
         for first, n, panel, *_ in targets:
@@ -179,7 +192,16 @@ class GroupedLayout(Layout):
 
     def update_address(self):
         """Address of the compiled update of a block."""
-        return group_update_address(self.couplings[0].dtype)
+        address = third_order_update_address if self._third else group_update_address
+        return address(self.couplings[0].dtype)
+
+
+def _by_target(couplings, targets):
+    """The couplings to each target, one after another; those to groups transposed."""
+    blocks = [couplings[:, first : first + n] for first, n, *_ in targets]
+    is_group = targets[:, 3] >= 0
+    blocks = [(w.T if group else w).ravel() for w, group in zip(blocks, is_group, strict=True)]
+    return np.concatenate(blocks).reshape(couplings.shape)
 
 
 def _sources(columns):

@@ -40,7 +40,8 @@ class Layout:
         Where each of the model's layers is among all units.
     """
 
-    # Numbers for each row that only models with groups of states need.
+    # Whether there are groups of states, and the numbers for each row that only these need.
+    grouped = False
     n_group_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
 

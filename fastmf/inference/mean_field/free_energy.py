@@ -38,7 +38,7 @@ def log_partition_of_rows(model, layout, state, order, tilt, n_threads=None):
     float64 array of shape (n_rows,)
         Clamped units have pair terms only.
     """
-    if layout.n_group_fields:
+    if layout.grouped:
         return _grouped_free_energy.log_partition_of_rows(model, layout, state, order, tilt)
     n_rows, n_units = state.shape[1:]
     step = max(1, BLOCK_SIZE // n_units)

@@ -64,7 +64,8 @@ def tap(
         negative if missing. A pair or an earlier result: means and variances,
         each an array for the first layer or a tuple of one array (or None) per layer.
     order : {1, 2, 3}, default 2
-        1 naive mean field (-F is a lower bound of log Z), 2 TAP, 3 third order (binary units).
+        1 naive mean field (-F is a lower bound of log Z), 2 TAP, 3 third order (binary and
+        categorical units).
     schedule : {"blocked", "sequential"}, default "blocked"
         Blocked: one layer at a time, hidden before visible; in a fully visible machine one block of
         units. Sequential: one unit after another, each from the newest values of the others.
@@ -118,7 +119,11 @@ def tap(
     first sweep matter only where the starting variances are not zero; they start from 0 with data.
     Groups of states (`Categorical`) have a matrix of Onsager terms each: see
     `fastmf.kernels.tap_groups`. They are updated with fresh ones in every sweep, one group of a
-    fully visible machine after another, by orders 1 and 2.
+    fully visible machine after another. Their third order, `fastmf.kernels.tap_groups_third`, has
+    no matrix products and takes longer.
+    The third order has the terms of pairs of units or groups. Those of triangles, which fully
+    visible machines have too, are left out, so that its error there is of third order as that of
+    TAP; in an RBM or a DBM it is of fourth order.
     Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015). It needs sweeps
     that do not oscillate, and most oscillations come from the Onsager terms. In a row that is
     accelerated or oscillates these are therefore evaluated at the average of the old and the new
@@ -149,7 +154,7 @@ def tap(
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     onsager_every = check.count("onsager_every", onsager_every)
     layout = _layout(model, order, schedule)
-    if layout.n_group_fields:
+    if layout.grouped:
         onsager_every = 1
     settings = TapSettings(
         order=order,
@@ -209,12 +214,10 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
 
 def _layout(model, order, schedule):
     layout = layout_of(model, order, schedule)
-    if layout.n_group_fields and order == 3:
-        raise ValueError("order=3 is not available for categorical units; use order 1 or 2.")
     if order == 3 and not all(has_third_cumulant(prior) for prior in model.layers):
         raise ValueError(
-            "order=3 needs binary units (Bernoulli or Ising) in every layer, and so does "
-            "gradient='tap3'."
+            "order=3 needs binary or categorical units (Bernoulli, Ising, Categorical) in every "
+            "layer, and so does gradient='tap3'."
         )
     return layout
 

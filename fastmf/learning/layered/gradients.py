@@ -19,11 +19,12 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field._grouped_free_energy import second_moments
+from fastmf.inference.mean_field._grouped_third_order import third_cumulant
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels import statistics
 from fastmf.kernels.product import empty_panels, fill_panels, product_address
-from fastmf.learning.layered.group_gradients import group_effects
+from fastmf.learning.layered.group_gradients import group_effects, third_order_effects
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
 from fastmf.priors._groups import has_groups
@@ -89,7 +90,8 @@ def conditional_moments(model, X, order=2, n_threads=None):
     b, mean, var : array of shape (n_rows, n_hidden)
     """
     weights = model.couplings[0]
-    if has_groups(model.layers[1]):
+    # The couplings of groups are not packed for order 3.
+    if has_groups(model.layers[1]) or (order == 3 and has_groups(model.layers[0])):
         b = X @ weights
         return b, *model.layers[1].moments(b, b.dtype.type(0))
     b, mean, var = np.empty((3, len(X), weights.shape[1]), model.dtype)
@@ -145,8 +147,9 @@ def _of_solutions(model, solutions, order):
         if order >= 2:
             terms += [(second_moments(*below), second_moments(*above), 1, 1)]
         if order == 3:
-            below, above = layers[k].third_cumulant(m), layers[k + 1].third_cumulant(m_above)
-            terms += [(below[0], above[0], 0.5, 2)]
+            third = [(*of[:2], third_cumulant(*of[:2])) for of in (below, above)]
+            terms += [(third[0][2], third[1][2], 0.5, 2)]
+            effects[k] = effects[k] + third_order_effects(weights, *third)
         pairs.append(terms)
     priors = zip(layers, parts, strict=True)
     of_priors = [_row_mean(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]

@@ -2,15 +2,18 @@
 
 import numpy as np
 import pytest
-from group_models import MODELS, every_model
+from group_models import MODELS, every_order
 
 import fastmf as mf
 from fastmf.models._layered import Layered
 
 
-@every_model
-@pytest.mark.parametrize(("order", "power"), [(1, 2), (2, 3)])
-def test_error_falls_with_the_couplings(model, order, power):
+@every_order
+def test_error_falls_with_the_couplings(name, order):
+    model = MODELS[name]
+    # Terms of triangles, which fully visible machines have, are of third order.
+    power = 3 if order == 3 and not isinstance(model, Layered) else order + 1
+
     def scaled(scale):
         couplings = tuple(scale * w for w in model.couplings)
         return model.rebuilt(couplings, model.layers)

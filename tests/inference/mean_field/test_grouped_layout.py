@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-from group_models import FOUR, MODELS, MatrixForm, every_model, joined, normal, units
+from group_models import FOUR, MODELS, MatrixForm, every_order, joined, normal, units
 
 import fastmf as mf
 
 
-@every_model
+@every_order
 @pytest.mark.parametrize("schedule", ["blocked", "sequential"])
-@pytest.mark.parametrize("order", [1, 2])
-def test_fixed_points_are_those_of_the_matrix_form(model, order, schedule):
+def test_fixed_points_are_those_of_the_matrix_form(name, order, schedule):
+    model = MODELS[name]
     n = len(joined(mf.tap(model).mean))
     field, precision = 0.3 * np.sin(np.arange(n)), 0.1 * np.arange(n) / n
     split = np.cumsum([layer.moments(0.0, 0.0)[0].size for layer in model.layers])[:-1]
@@ -27,7 +27,7 @@ def test_fixed_points_are_those_of_the_matrix_form(model, order, schedule):
     assert result.log_partition == pytest.approx(expected, abs=1e-10)
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, 2, 3])
 def test_two_states_are_binary_units(order):
     rng = np.random.default_rng(3)
     weights, field, hidden = rng.normal(size=(5, 4)) / 2, rng.normal(size=5), rng.normal(size=4)
@@ -82,8 +82,24 @@ def test_bad_rows_are_named():
         mf.tap(model, FOUR.one_hot([0, 0, 0, 0]), clamp=np.arange(14) == 1)
     with pytest.raises(ValueError, match="no state"):
         mf.tap(model, clamp=np.array([True, False, False, False]))
-    with pytest.raises(ValueError, match="order=3 is not available"):
-        mf.tap(model, order=3)
+
+
+def test_third_order_needs_third_cumulants():
+    for hidden in (mf.Gaussian(np.zeros(6), 2.0), mf.Concatenated(mf.Gaussian(np.zeros(1), 2.0), FOUR)):
+        n_hidden = len(hidden.moments(0.0, 0.0)[0])
+        with pytest.raises(ValueError, match="order=3 needs binary or categorical units"):
+            mf.tap(mf.RBM(np.zeros((14, n_hidden)), FOUR, hidden), order=3)
+
+
+def test_tilts_do_not_depend_on_the_log_partition():
+    for model in MODELS.values():
+        for order in (1, 2, 3)[: 2 if model is MODELS["gaussian"] else 3]:
+            options = {"order": order, "tol": 1e-13, "max_iter": 5000}
+            found = mf.tap(model, log_partition=False, **options)
+            expected = mf.tap(model, **options)
+            for tilt in ("b", "a"):
+                here, there = joined(getattr(found, tilt)), joined(getattr(expected, tilt))
+                np.testing.assert_allclose(here, there, atol=1e-10)
 
 
 def test_solvers_with_one_variance_a_unit_refuse():
