@@ -60,7 +60,7 @@ class MatrixForm:
 
     A = -(J C J) within each group or unit, with C the covariance of independent groups;
     b = J m + A m, a = diag(A), and the free energy has the terms m'J m / 2 + tr(C J C J) / 4. The
-    third order is a sum over all states of each pair of sites, and b has its derivatives by the means.
+    third order is a sum over all states of pairs of sites; b has its derivatives by the means.
     """
 
     def __init__(self, model):

@@ -15,7 +15,7 @@ field and argument a scalar). A tilt for which the integral diverges has log-par
     gradient(self, b, a)          derivatives of log_partition: the same NamedTuple, of derivatives
     moment_gradient(self, mean, var)   the same as `gradient`, from the moments under the tilt
     log_prob_gradient(self, x)    derivatives of log_prob, likewise
-    third_cumulant(self, mean)    as a function of the mean, and its derivative (binary units, states)
+    third_cumulant(self, mean)    as a function of the mean, and its derivative (if it is one)
     project(self)                 the nearest prior with parameters inside their domain
     precomputed(self)             the same prior with all that does not depend on the tilt computed
     contains(self, x)             whether each value is in the support (default: by log_prob)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fastmf._numba import kernel
-from fastmf.priors import Bernoulli, Concatenated, Gaussian, Ising
-from fastmf.priors._compiled import tilted_log_partition, tilted_moments, units_of
+from fastmf.priors import Bernoulli, Categorical, Concatenated, Gaussian, Ising
+from fastmf.priors._compiled import third_cumulants, tilted_log_partition, tilted_moments, units_of
 from fastmf.priors._protocol import contains, n_units
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -52,6 +52,12 @@ def moments_and_log_partition(units, start, b, a, out):
     tilted_log_partition(units, start, b, a, log_partition)
 
 
+@kernel(name=None)
+def third_cumulants_of(units, start, mean, out):
+    cumulant, derivative = out
+    third_cumulants(units, start, mean, cumulant, derivative)
+
+
 @pytest.mark.parametrize("compiled", [True, False])
 def test_rows_may_cut_across_parts(compiled):
     if not compiled and not numba.config.DISABLE_JIT:
@@ -79,6 +85,15 @@ def test_rows_may_cut_across_parts(compiled):
             np.testing.assert_allclose(found[0], expected[0][units], rtol=1e-14)
             np.testing.assert_allclose(found[1], expected[1][units], rtol=1e-14)
             np.testing.assert_allclose(found[2], expected[2][units], rtol=1e-13)
+    prior = Concatenated(*PARTS[:2], Categorical([[0.1, 0.2, 0.5], [0.3, 0.0, -1.0]]))
+    mean, _ = prior.moments(0.0, 0.0)
+    expected, table = prior.third_cumulant(mean), units_of(prior, float, ("third_cumulants",))
+    for start in range(11):
+        for stop in range(start + 1, 12):
+            found = tuple(np.full((2, stop - start), np.nan))
+            third_cumulants_of(table, start, mean[start:stop], found)
+            for here, whole in zip(found, expected, strict=True):
+                np.testing.assert_allclose(here, whole[start:stop], rtol=1e-13, atol=1e-15)
 
 
 def test_precision_is_single_only_if_all_parts_are():

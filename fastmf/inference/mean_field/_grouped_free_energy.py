@@ -6,8 +6,8 @@ With the tilts b and a of `fastmf.kernels.tap_groups`, before external ones are 
             + sum over other units [log Z_i - m b / 2 + a v / 4]
 
 which are the terms of the units, log Z_i - m.b + a (m^2 + v) / 2 with m^2 + v = m in a group, and
-half of the first two orders in the couplings of each unit, m' W m and tr(C W C W') / 2. For the third
-order see `_grouped_third_order`.
+half of the first two orders in the couplings of each unit, m' W m and tr(C W C W') / 2. The third
+order is in `_grouped_third_order`.
 """
 
 import numpy as np

@@ -48,8 +48,8 @@ def third_order_effects(weights, below, above):
     """The gradient of the third order by couplings to groups, averaged over rows.
 
     With the centred couplings C of a pair of groups it is m h' times the centred C^2 / 2, and with
-    the field s of a group and its variance v, m (k [(W - s)^2 - v])' / 2 for a unit that is no group
-    and has the third cumulant k.
+    the field s of a group and its variance v, m (k [(W - s)^2 - v])' / 2 for a unit with the third
+    cumulant k that is no group.
 
     Parameters
     ----------

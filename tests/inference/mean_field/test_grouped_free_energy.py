@@ -1,7 +1,6 @@
 """The log-partition of models with groups of states: errors and bounds beside exact sums."""
 
 import numpy as np
-import pytest
 from group_models import MODELS, every_order
 
 import fastmf as mf

@@ -85,7 +85,10 @@ def test_bad_rows_are_named():
 
 
 def test_third_order_needs_third_cumulants():
-    for hidden in (mf.Gaussian(np.zeros(6), 2.0), mf.Concatenated(mf.Gaussian(np.zeros(1), 2.0), FOUR)):
+    for hidden in (
+        mf.Gaussian(np.zeros(6), 2.0),
+        mf.Concatenated(mf.Gaussian(np.zeros(1), 2.0), FOUR),
+    ):
         n_hidden = len(hidden.moments(0.0, 0.0)[0])
         with pytest.raises(ValueError, match="order=3 needs binary or categorical units"):
             mf.tap(mf.RBM(np.zeros((14, n_hidden)), FOUR, hidden), order=3)
