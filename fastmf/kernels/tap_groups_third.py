@@ -23,7 +23,7 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._numba import REORDER, kernel, row, view
+from fastmf._numba import REORDER, kernel, row, smaller, view
 from fastmf.kernels.mean_field_types import (
     COUPLINGS,
     GROUP,
@@ -70,18 +70,20 @@ def _add_units_to_units(couplings, begin, source, sums):
 def _add_group_to_units(couplings, begin, mean, sums, powers):
     """Add the first three cumulants of the field of a group."""
     (field, onsager, cubic), (first, second, third) = sums, powers
-    two, three = mean.dtype.type(2), mean.dtype.type(3)
+    zero, two, three = mean.dtype.type(0), mean.dtype.type(2), mean.dtype.type(3)
     n = field.shape[0]
     for i in range(n):
         first[i] = second[i] = third[i] = 0
-    for b in range(mean.shape[0]):
-        w = row(couplings, (begin + b, 0), n)
+    for b in range(0, mean.shape[0], 2):
+        last = smaller(b + 1, mean.shape[0] - 1)
+        p, q = mean[b], mean[last] if last > b else zero
+        w, x = row(couplings, (begin + b, 0), n), row(couplings, (begin + last, 0), n)
         for i in range(n):
-            power = mean[b] * w[i]
-            first[i] += power
-            power *= w[i]
-            second[i] += power
-            third[i] += power * w[i]
+            y, z = p * w[i], q * x[i]
+            first[i] += y + z
+            y, z = y * w[i], z * x[i]
+            second[i] += y + z
+            third[i] += y * w[i] + z * x[i]
     for i in range(n):
         x = first[i]
         field[i] += x
@@ -100,12 +102,14 @@ def _add_units_to_group(couplings, begin, mean, source, sums, effects):
     n = h.shape[0]
     for j in range(n):
         s[j] = v[j] = 0
-    for a in range(mean.shape[0]):
-        w = row(couplings, (a, begin), n)
+    for a in range(0, mean.shape[0], 2):
+        last = smaller(a + 1, mean.shape[0] - 1)
+        p, q = mean[a], mean[last] if last > a else zero
+        w, x = row(couplings, (a, begin), n), row(couplings, (last, begin), n)
         for j in range(n):
-            weighted = mean[a] * w[j]
-            s[j] += weighted
-            v[j] += weighted * w[j]
+            y, z = p * w[j], q * x[j]
+            s[j] += y + z
+            v[j] += y * w[j] + z * x[j]
     for j in range(n):
         variance = v[j] - s[j] * s[j]
         v[j] = h[j] - c[j] * s[j] + half * k[j] * (s[j] * s[j] - variance)
@@ -154,32 +158,38 @@ def _add_group_to_group(couplings, begin, mean, source, sums, effects):
 
 
 @kernel(merged=True)
-def _add_sources(layer, active, s, target, sources):
-    """Sums over all that a target is coupled to, in one row."""
-    state, n, is_group = active.state, target[1], target[3] >= 0
+def _add_source(layer, active, s, target, source):
+    """Add to the sums of a target what comes from one source, in one row."""
+    state, n, column = active.state, target[1], target[4]
+    begin, n_source, kind = source[0], source[1], source[2]
     couplings = _couplings(layer, target, active.products)
     mean = row(state, (MEAN, s, layer[START] + target[0]), n)
-    field = row(active.products, (FIELD, s, target[4]), n)
-    onsager = row(active.products, (ONSAGER, s, target[4]), n)
-    cubic = row(active.products, (CUBIC, s, target[4]), n)
-    for i in range(n):
-        field[i] = onsager[i] = cubic[i] = 0
-    width = active.scratch.shape[1]
+    field = row(active.products, (FIELD, s, column), n)
+    onsager = row(active.products, (ONSAGER, s, column), n)
+    cubic = row(active.products, (CUBIC, s, column), n)
+    at, width = layer[SOURCE] + begin, active.scratch.shape[1]
+    h, c = row(state, (MEAN, s, at), n_source), row(state, (VAR, s, at), n_source)
+    k = row(state, (THIRD, s, at), n_source)
     x, y = row(active.scratch, (0, 0), width), row(active.scratch, (1, 0), width)
     z = row(active.scratch, (2, 0), width)
-    for i in range(sources.shape[0]):
-        begin, n_source, kind = sources[i, 0], sources[i, 1], sources[i, 2]
-        at = layer[SOURCE] + begin
-        h, c = row(state, (MEAN, s, at), n_source), row(state, (VAR, s, at), n_source)
-        k = row(state, (THIRD, s, at), n_source)
-        if kind == SCALARS and is_group:
-            _add_units_to_group(couplings, begin, mean, (h, c, k), (field, onsager), (x, y))
-        elif kind == SCALARS:
-            _add_units_to_units(couplings, begin, (h, c, k), (field, onsager, cubic))
-        elif kind == GROUP and is_group:
-            _add_group_to_group(couplings, begin, mean, h, (field, onsager), (x, y, z))
-        elif kind == GROUP:
-            _add_group_to_units(couplings, begin, h, (field, onsager, cubic), (x, y, z))
+    is_group = target[3] >= 0
+    if kind == SCALARS and is_group:
+        _add_units_to_group(couplings, begin, mean, (h, c, k), (field, onsager), (x, y))
+    elif kind == SCALARS:
+        _add_units_to_units(couplings, begin, (h, c, k), (field, onsager, cubic))
+    elif kind == GROUP and is_group:
+        _add_group_to_group(couplings, begin, mean, h, (field, onsager), (x, y, z))
+    elif kind == GROUP:
+        _add_group_to_units(couplings, begin, h, (field, onsager, cubic), (x, y, z))
+
+
+@kernel(merged=True)
+def _clear(active, s, target):
+    """Set the sums of a target to 0, in one row."""
+    for plane in range(CUBIC + 1):
+        zero = row(active.products, (plane, s, target[4]), target[1])
+        for i in range(target[1]):
+            zero[i] = 0
 
 
 @kernel(by_address=True, fastmath=REORDER, views=True)
@@ -190,7 +200,11 @@ def _update_block(layer, block, rows, active, settings, tilt):
     for t in range(targets.shape[0]):
         target = targets[t]
         for s in range(rows[0]):
-            _add_sources(layer, active, s, target, sources)
+            _clear(active, s, target)
+        # The couplings of one source stay in the cache.
+        for k in range(sources.shape[0]):
+            for s in range(rows[0]):
+                _add_source(layer, active, s, target, sources[k])
     first, last = targets[0, 0], targets.shape[0] - 1
     n, here = targets[last, 0] + targets[last, 1] - first, layer[START] + first
     sixth = active.scratch.dtype.type(1 / 6)

@@ -371,20 +371,18 @@ def _draw(probabilities, rng):
 
 def _for_each_group(prior, start, x, function):
     """Call a function of `x` and of the first and last state of each group."""
+    first = np.int64(0)
+    while first < x.shape[0]:
+        last = first + 1
+        while last < x.shape[0] and prior.state[start + last] != 0:
+            last += 1
+        function(x, first, last)
+        first = last
 
 
 @overload(_for_each_group, jit_options=INNER)
 def _for_each_group_compiled(prior, start, x, function):
-    def for_each_group(prior, start, x, function):
-        first = np.int64(0)
-        while first < x.shape[0]:
-            last = first + 1
-            while last < x.shape[0] and prior.state[start + last] != 0:
-                last += 1
-            function(x, first, last)
-            first = last
-
-    return for_each_group
+    return _for_each_group
 
 
 @kernel(inline=True)

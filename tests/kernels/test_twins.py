@@ -140,6 +140,7 @@ def test_asv_times_every_large_case():
 def test_fresh_processes_do_the_same(tmp_path, without_compiler):
     """Kernels that are not decorated, and kernels that were compiled by another process."""
     names = ["tap.tap-third_order", "tap.tap-clamped", "tap.tap-fully_visible_sequential",
+             "tap.tap-groups", "tap.tap-groups_third_order",
              "product.multiply-rbm", "sites.tilt_sites-spike_and_slab",
              "gibbs.gibbs-block", "training.train-tap", "training.train-pcd",
              "hamming.spanning_trees-groups", "potts.value_and_gradient-proteins",
