@@ -14,12 +14,12 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.sampling.gibbs import even_layers
-from fastmf.kernels.annealed import TASK_ROWS, AnnealedPath, annealed
+from fastmf.kernels.annealed import TASK_ROWS, AnnealedPath, GroupPath, annealed
 from fastmf.kernels.product import pack, product_address
 from fastmf.models import RBM
-from fastmf.priors import Bernoulli
+from fastmf.priors import Bernoulli, Categorical
 from fastmf.priors._domain import binary_field, tilt_to_mean, two_values
-from fastmf.priors._groups import has_groups
+from fastmf.priors._groups import column_sizes, has_groups, only_groups
 from fastmf.priors._protocol import by_parts, is_concatenated, sample
 
 # Log-weights beyond which rounding hides whole nats: samples of a model that cannot be normalised
@@ -72,7 +72,7 @@ class Path(NamedTuple):
     rng : numpy.random.Generator
     n_threads : int or None
     packed : tuple of arrays or None
-        The packed couplings, if all units are Bernoulli.
+        The packed couplings, if the kernel anneals such units.
     """
 
     model: RBM
@@ -234,7 +234,8 @@ def annealed_model(model, starts, rng):
 
 def pack_couplings(model):
     """Couplings as the compiled kernel needs them; None if it does not anneal such units."""
-    if all(type(prior) is Bernoulli for prior in model.layers):
+    visible, hidden = (type(prior) for prior in model.layers)
+    if visible in (Bernoulli, Categorical) and hidden is Bernoulli:
         return pack(model.weights), pack(model.transposed)
     return None
 
@@ -252,6 +253,9 @@ def walk(model, base, betas, v, rng, n_threads, packed=None):
             betas=betas,
             product=product_address(v.dtype),
         )
+        if only_groups(model.visible):
+            starts = np.append(0, np.cumsum(column_sizes(model.visible))).astype(np.int64)
+            path = GroupPath(*path, starts)
         arguments = (
             *(*packed, path),
             *(rng.integers(2**64, dtype=np.uint64), v, h, log_weights, np.zeros(1, np.int64)),

@@ -1,4 +1,4 @@
-"""Annealed importance sampling of an RBM with units of values 0 and 1.
+"""Annealed importance sampling of an RBM with units of values 0 and 1, or groups of states.
 
 Along the path the log-odds of a unit are base + beta (shift + W x), with shift = field - base: at
 beta = 0 those of uncoupled units, at beta = 1 those of the model. A step from beta to beta' adds
@@ -6,14 +6,16 @@ beta = 0 those of uncoupled units, at beta = 1 those of the model. A step from b
     log p(v; beta') - log p(v; beta),   log p(v; beta) = beta v' shift + sum_j softplus(t_j)
 
 to the log importance weight (t_j are log-odds of hidden units, constant terms are left out), and
-draws the hidden and then the visible units at beta'.
+draws the hidden and then the visible units at beta'. The visible units may be the states of groups,
+of each of which one is 1, with the logarithms of weights in the place of log-odds.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel
+from fastmf._numba import INNER, REORDER, fetch_and_increment, kernel, larger
 from fastmf.kernels.product import product
 from fastmf.kernels.random import row_key, uniform
 from fastmf.special import constant, exp, softplus
@@ -43,6 +45,26 @@ class AnnealedPath(NamedTuple):
     hidden_base: np.ndarray
     betas: np.ndarray
     product: int
+
+
+class GroupPath(NamedTuple):
+    """The same for visible groups of states.
+
+    Parameters
+    ----------
+    visible_shift, hidden_shift, visible_base, hidden_base, betas, product
+        As in `AnnealedPath`.
+    starts : int64 array of shape (n_groups + 1,)
+        The first state of each group, and the number of states.
+    """
+
+    visible_shift: np.ndarray
+    hidden_shift: np.ndarray
+    visible_base: np.ndarray
+    hidden_base: np.ndarray
+    betas: np.ndarray
+    product: int
+    starts: np.ndarray
 
 
 class AnnealedRows(NamedTuple):
@@ -89,6 +111,47 @@ def _draw(key, base, shift, beta, uniforms, out):
 
 
 @kernel(inner=True)
+def _draw_groups(starts, key, tilt, beta, weights, out):
+    """Draw one state of each group, with the log-weights base + beta * shift."""
+    base, shift = tilt
+    for i in range(out.shape[0]):
+        weights[i] = base[i] + beta * shift[i]
+    for g in range(starts.shape[0] - 1):
+        top = weights[starts[g]]
+        for i in range(starts[g], starts[g + 1]):
+            top = larger(top, weights[i])
+        for i in range(starts[g], starts[g + 1]):
+            weights[i] -= top
+    for i in range(out.shape[0]):
+        weights[i] = exp(weights[i])
+        out[i] = 0 * weights[i]
+    for g in range(starts.shape[0] - 1):
+        total, taken = 0.0, starts[g]
+        for i in range(starts[g], starts[g + 1]):
+            total += weights[i]
+        u, below = uniform(key, g) * total, np.float64(weights[taken])
+        while u >= below and taken < starts[g + 1] - 1:
+            taken += 1
+            below += weights[taken]
+        out[taken] = 1
+
+
+def _draw_visible(path, key, shift, beta, scratch, out):
+    """Draw the visible units, with log-odds or log-weights base + beta * shift."""
+
+
+@overload(_draw_visible, jit_options=INNER)
+def _draw_visible_compiled(path, key, shift, beta, scratch, out):
+    def groups(path, key, shift, beta, scratch, out):
+        _draw_groups(path.starts, key, (path.visible_base, shift), beta, scratch, out)
+
+    def units(path, key, shift, beta, scratch, out):
+        _draw(key, path.visible_base, shift, beta, scratch, out)
+
+    return groups if "starts" in path.fields else units
+
+
+@kernel(inner=True)
 def _fill_shifts(address, states, couplings, shift, shifts):
     """Set the rows of shifts to shift + states @ couplings."""
     n_units = shift.shape[0]
@@ -121,7 +184,7 @@ def _step(to_hidden, to_visible, path, seed, step, rows):
     for r in range(rows.v.shape[0]):
         key = row_key(seed, 2 * step + 1, rows.first + r)
         shift = rows.shifts[r, :n_visible]
-        _draw(key, path.visible_base, shift, new, rows.uniforms, rows.v[r])
+        _draw_visible(path, key, shift, new, rows.uniforms, rows.v[r])
 
 
 @kernel
@@ -132,7 +195,7 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
     ----------
     to_hidden, to_visible : array of shape (n_panels, n_source, panel_width)
         The packed couplings and those of the transposed matrix.
-    path : AnnealedPath
+    path : AnnealedPath or GroupPath
     seed : uint64
     v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
         States; `v` is the start.

@@ -23,4 +23,16 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
         log_weights += log_partition(shift, new) - log_partition(shift, old)
         h[:] = uniforms(seed, 2 * step, h.shape) < sigmoid(path.hidden_base + new * shift)
         shift = h @ transposed + path.visible_shift
-        v[:] = uniforms(seed, 2 * step + 1, v.shape) < sigmoid(path.visible_base + new * shift)
+        if hasattr(path, "starts"):
+            _draw_groups(path.starts, path.visible_base + new * shift, (seed, 2 * step + 1), v)
+        else:
+            v[:] = uniforms(seed, 2 * step + 1, v.shape) < sigmoid(path.visible_base + new * shift)
+
+
+def _draw_groups(starts, log_weights, counter, out):
+    u, out[:] = uniforms(*counter, (len(out), len(starts) - 1)), 0
+    for group, (first, last) in enumerate(pairwise(starts)):
+        here = log_weights[:, first:last]
+        below = np.cumsum(np.exp(here - here.max(1)[:, None]), axis=1, dtype=np.float64)
+        taken = (below <= u[:, group, None] * below[:, -1:]).sum(1)
+        out[np.arange(len(out)), first + np.minimum(taken, last - first - 1)] = 1
