@@ -12,11 +12,11 @@ from fastmf.inference.sampling import categories
 from fastmf.learning.potts import contacts, fitting
 from fastmf.learning.potts.couplings import Dense, OfFewRows
 from fastmf.learning.potts.errors import Sandwich
-from fastmf.learning.potts.gauge import GAUGES, in_gauge
 from fastmf.learning.potts.objective import PottsData
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.godambe import RatioTest
 from fastmf.models import BoltzmannMachine
+from fastmf.models._gauge import GAUGES, in_gauge
 from fastmf.models._io import model_from_arrays, model_to_arrays
 from fastmf.priors import Categorical
 

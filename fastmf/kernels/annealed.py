@@ -54,7 +54,7 @@ class GroupPath(NamedTuple):
     ----------
     visible_shift, hidden_shift, visible_base, hidden_base, betas, product
         As in `AnnealedPath`.
-    starts : int64 array of shape (n_groups + 1,)
+    group_starts : int64 array of shape (n_groups + 1,)
         The first state of each group, and the number of states.
     """
 
@@ -64,7 +64,7 @@ class GroupPath(NamedTuple):
     hidden_base: np.ndarray
     betas: np.ndarray
     product: int
-    starts: np.ndarray
+    group_starts: np.ndarray
 
 
 class AnnealedRows(NamedTuple):
@@ -143,12 +143,12 @@ def _draw_visible(path, key, shift, beta, scratch, out):
 @overload(_draw_visible, jit_options=INNER)
 def _draw_visible_compiled(path, key, shift, beta, scratch, out):
     def groups(path, key, shift, beta, scratch, out):
-        _draw_groups(path.starts, key, (path.visible_base, shift), beta, scratch, out)
+        _draw_groups(path.group_starts, key, (path.visible_base, shift), beta, scratch, out)
 
     def units(path, key, shift, beta, scratch, out):
         _draw(key, path.visible_base, shift, beta, scratch, out)
 
-    return groups if "starts" in path.fields else units
+    return groups if "group_starts" in path.fields else units
 
 
 @kernel(inner=True)

@@ -40,13 +40,13 @@ class GroupLayer(NamedTuple):
     units : Units
     couplings : array of shape (n_panels, n_source, panel_width)
         Packed couplings from the other layer to this one.
-    starts : int64 array of shape (n_groups + 1,)
+    group_starts : int64 array of shape (n_groups + 1,)
         The first state of each group, and the number of states.
     """
 
     units: np.ndarray
     couplings: np.ndarray
-    starts: np.ndarray
+    group_starts: np.ndarray
 
 
 def _draw(layer, key, mean, out):
@@ -55,7 +55,7 @@ def _draw(layer, key, mean, out):
 
 @overload(_draw, jit_options=INNER)
 def _draw_compiled(layer, key, mean, out):
-    return _draw_groups if "starts" in layer.fields else _draw_two_valued
+    return _draw_groups if "group_starts" in layer.fields else _draw_two_valued
 
 
 def _draw_two_valued(layer, key, mean, out):
@@ -65,8 +65,8 @@ def _draw_two_valued(layer, key, mean, out):
 
 
 def _draw_groups(layer, key, mean, out):
-    for g in range(layer.starts.shape[0] - 1):
-        first, last = layer.starts[g], layer.starts[g + 1]
+    for g in range(layer.group_starts.shape[0] - 1):
+        first, last = layer.group_starts[g], layer.group_starts[g + 1]
         u, below, taken = uniform(key, g), mean[first], first
         while u >= below and taken < last - 1:
             taken += 1

@@ -104,6 +104,12 @@ def states_of(name, prior, x):
     return states(name, as_states(name, prior, x), n_units(prior))
 
 
+def one_of_gauges(gauge):
+    """Raise a ValueError for the name of no gauge."""
+    if gauge not in ("zero-sum", "lattice"):
+        raise ValueError(f"gauge must be 'zero-sum' or 'lattice', got {gauge!r:.40}.")
+
+
 def log_prob(name, prior, x):
     """Sum over units of the log of the prior's weight."""
     if not has_log_prob(prior):

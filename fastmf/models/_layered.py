@@ -5,6 +5,7 @@ machine of the same kind by `rebuilt`, whatever the names of its own fields.
 """
 
 from fastmf.models import _checks
+from fastmf.models._gauge import layered_in_gauge
 from fastmf.models._io import Model
 
 
@@ -45,6 +46,37 @@ class Layered(Model):
     def bipartite(self):
         """The same machine as an RBM: even layers are visible there, odd ones hidden."""
         raise NotImplementedError
+
+    def in_gauge(self, gauge="zero-sum", reference=0):
+        """The same distribution with the parameters of categorical units in a gauge.
+
+        Parameters
+        ----------
+        gauge : {"zero-sum", "lattice"}, default "zero-sum"
+            Couplings and fields of a group have mean zero over its states, or are zero at its
+            state `reference`. What is taken from couplings goes to the fields of the other layer.
+        reference : int, default 0
+
+        Returns
+        -------
+        RBM or DBM
+            Energies differ by a constant.
+
+        Raises
+        ------
+        ValueError
+            If units of another kind are coupled to groups, whose field is no tilt.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> units = mf.Categorical([[0.0, 1.0]])
+        >>> machine = mf.RBM([[1.0], [3.0]], units, mf.Bernoulli([0.0]))
+        >>> machine.in_gauge().weights.ravel().tolist(), machine.in_gauge().hidden.field.tolist()
+        ([-1.0, 1.0], [2.0])
+        """
+        _checks.one_of_gauges(gauge)
+        return self.rebuilt(*layered_in_gauge(self, gauge, reference))
 
     def _layer_names(self):
         return [f"layer {k}" for k in range(len(self.layers))]

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf.models import _checks
+from fastmf.models._gauge import in_gauge
 from fastmf.models._io import Model
-from fastmf.priors._groups import groups, has_groups
+from fastmf.priors._domain import with_shifted_field
+from fastmf.priors._groups import column_sizes, fields_of_groups, groups, has_groups, only_groups
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,6 +89,46 @@ class BoltzmannMachine(Model):
 
     def __repr__(self):
         return f"BoltzmannMachine({self.n_units} {type(self.prior).__name__}, {self.dtype})"
+
+    def in_gauge(self, gauge="zero-sum", reference=0):
+        """The same distribution with the parameters of categorical units in a gauge.
+
+        Parameters
+        ----------
+        gauge : {"zero-sum", "lattice"}, default "zero-sum"
+            Couplings of two groups have mean zero over the states of either, and fields over those
+            of a group; or they are zero at the state `reference` of each.
+        reference : int, default 0
+
+        Returns
+        -------
+        BoltzmannMachine
+            Energies differ by a constant.
+
+        Raises
+        ------
+        ValueError
+            If not all units are categorical.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> couplings = np.zeros((2, 2, 2, 2))
+        >>> couplings[0, 1, 1, 1] = couplings[1, 1, 0, 1] = 4.0
+        >>> machine = mf.BoltzmannMachine(couplings, mf.Categorical(np.zeros((2, 2))))
+        >>> machine.in_gauge().couplings[:2, 2:].tolist()
+        [[1.0, -1.0], [-1.0, 1.0]]
+        """
+        _checks.one_of_gauges(gauge)
+        if not only_groups(self.prior):
+            raise ValueError("a gauge needs categorical units alone.")
+        sizes = column_sizes(self.prior)
+        field = np.concatenate(fields_of_groups(self.prior))
+        if gauge == "lattice" and reference >= sizes.min():
+            raise ValueError(f"reference must be a state of every group, got {reference}.")
+        couplings, moved = in_gauge(self.couplings, field, sizes, gauge, reference)
+        shifted = with_shifted_field(self.prior, moved - field)
+        return BoltzmannMachine((couplings + couplings.T) / 2, shifted)
 
     def energy(self, x):
         """Energy -x'Jx / 2 - log prior(x), so that p is proportional to exp(-energy).

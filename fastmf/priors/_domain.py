@@ -234,6 +234,29 @@ def field_is_tilt(prior):
     return hasattr(prior, "moment_gradient") and "field" in prior._fields
 
 
+def with_shifted_field(prior, shift):
+    """The prior times exp(shift x), for a shift of each unit.
+
+    Raises
+    ------
+    ValueError
+        If a shift is not zero where the prior's field is no tilt.
+    """
+
+    def shifted(part, shift):
+        if field_is_tilt(part):
+            return part._replace(field=(part.field + shift).astype(part.field.dtype))
+        if np.any(shift):
+            raise ValueError(
+                f"the couplings of {type(part).__name__} units to groups of states have no gauge: "
+                "their field does not act as a tilt."
+            )
+        return part
+
+    parts = [shifted(*part) for part in by_parts(prior, shift)]
+    return prior._make((tuple(parts),)) if is_concatenated(prior) else parts[0]
+
+
 # --- learning -------------------------------------------------------------------------------------
 
 

@@ -60,6 +60,12 @@ def groups(prior):
     return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
 
+def fields_of_groups(prior):
+    """The fields of each group, in order: a list of arrays."""
+    parts = [part for part in parts_of(prior) if hasattr(part, "sizes")]
+    return [field for part in parts for field in np.split(part.field, part.starts[1:])]
+
+
 def as_states(name, prior, X):
     """Rows of data as values of all units: those of groups that come as labels, one-hot.
 

@@ -23,8 +23,8 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
         log_weights += log_partition(shift, new) - log_partition(shift, old)
         h[:] = uniforms(seed, 2 * step, h.shape) < sigmoid(path.hidden_base + new * shift)
         shift = h @ transposed + path.visible_shift
-        if hasattr(path, "starts"):
-            _draw_groups(path.starts, path.visible_base + new * shift, (seed, 2 * step + 1), v)
+        if hasattr(path, "group_starts"):
+            _draw_groups(path.group_starts, path.visible_base + new * shift, (seed, 2 * step + 1), v)
         else:
             v[:] = uniforms(seed, 2 * step + 1, v.shape) < sigmoid(path.visible_base + new * shift)
 

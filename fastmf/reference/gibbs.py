@@ -19,8 +19,8 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, queue):
         ):
             fields = source @ unpacked(layer.couplings, out.shape[1])
             mean = moments(layer.units.prior, fields, zero)[0]
-            if hasattr(layer, "starts"):
-                _draw_groups(layer.starts, mean, seed, step, out)
+            if hasattr(layer, "group_starts"):
+                _draw_groups(layer.group_starts, mean, seed, step, out)
                 continue
             width = layer.high - layer.low
             below = layer.low + width * uniforms(seed, step, out.shape) < mean

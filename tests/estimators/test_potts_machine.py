@@ -55,7 +55,7 @@ def test_a_sampled_machine_is_found_again():
     X = sample(true, 20_000, rng)
     machine = mf.PottsMachine(n_states=3).fit(X)
     found, _ = machine.in_gauge("zero-sum")
-    from fastmf.learning.potts.gauge import in_gauge
+    from fastmf.models._gauge import in_gauge
 
     expected = in_gauge(J.reshape(12, 12), np.zeros(12), [3] * 4, "zero-sum")[0]
     z = (found.reshape(12, 12) - expected) / np.maximum(

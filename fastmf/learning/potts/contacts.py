@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.learning.potts.gauge import Groups, site_in_zero_sum
+from fastmf.models._gauge import Groups, site_in_zero_sum
 
 
 def norms(couplings, gauge="zero-sum", ignore=None):

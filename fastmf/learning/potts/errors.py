@@ -13,8 +13,8 @@ the eigenvalues of G^1/2 (H^+ - H_0^+) G^1/2, with H_0 the part of H of what bot
 
 import numpy as np
 
-from fastmf.learning.potts.gauge import in_gauge
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
+from fastmf.models._gauge import in_gauge
 
 # Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
 MAX_PARAMETERS = 4000

@@ -5,7 +5,7 @@ from potts_data import random_parameters, sites
 
 from fastmf.learning.potts import contacts
 from fastmf.learning.potts.couplings import Dense
-from fastmf.learning.potts.gauge import in_gauge
+from fastmf.models._gauge import in_gauge
 
 SIZES = np.array([3, 4, 2, 3])
 

@@ -51,7 +51,7 @@ def test_errors_are_the_spread_of_estimates():
     from potts_data import one_hot
 
     from fastmf.inference.sampling.categories import all_labels, softmax
-    from fastmf.learning.potts.gauge import in_gauge
+    from fastmf.models._gauge import in_gauge
 
     J, h = random_parameters(SIZES, strength=0.4)
     labels = all_labels(SIZES)

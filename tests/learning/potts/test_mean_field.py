@@ -6,8 +6,8 @@ from potts_data import one_hot, random_parameters, random_rows, sites
 
 import fastmf as mf
 from fastmf.inference.sampling.categories import all_labels, softmax
-from fastmf.learning.potts.gauge import in_gauge
 from fastmf.learning.potts.mean_field import naive_mean_field, pair_frequencies
+from fastmf.models._gauge import in_gauge
 
 SIZES = np.array([3, 4, 2])
 

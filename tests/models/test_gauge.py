@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from potts_data import log_pseudo_likelihood, random_parameters, random_rows, sites
 
-from fastmf.learning.potts.gauge import GAUGES, Groups, in_gauge, site_in_zero_sum
+from fastmf.models._gauge import GAUGES, Groups, in_gauge, site_in_zero_sum
 
 SIZES = np.array([3, 4, 2])
 

@@ -1,4 +1,4 @@
-"""Gauges: parameters of a Potts machine that differ, and probabilities that do not.
+"""Gauges: parameters of machines with groups of states that differ, and probabilities that do not.
 
 Zero-sum: the couplings of each pair and the field of each site have mean zero over the states of
 either site. Lattice gas: everything of a reference state of each site is zero. Absent sites (gaps
@@ -6,6 +6,9 @@ that are ignored) break the symmetry: then probabilities do change.
 """
 
 import numpy as np
+
+from fastmf.priors._domain import with_shifted_field
+from fastmf.priors._groups import fields_of_groups, groups, has_groups
 
 GAUGES = ("zero-sum", "lattice")
 
@@ -68,3 +71,41 @@ def site_in_zero_sum(couplings, groups):
     """The couplings of one site, (q_i, n_states), in the zero-sum gauge."""
     couplings = couplings - couplings.mean(0)
     return couplings - groups.means(couplings)[:, groups.site]
+
+
+def layered_in_gauge(model, gauge, reference=0):
+    """Couplings and layers of a layered machine in a gauge.
+
+    The couplings of each group have, for each unit of the neighbouring layer, the mean zero over
+    its states, or are zero at the reference state; the fields of groups likewise.
+    """
+    couplings = [np.array(w, np.float64) for w in model.couplings]
+    shifts = [np.zeros(n) for n in model.sizes]
+    for k, w in enumerate(couplings):
+        for group in groups(model.layers[k]):
+            taken = _taken(w[group], gauge, reference)
+            w[group] -= taken
+            shifts[k + 1] += taken
+        for group in groups(model.layers[k + 1]):
+            taken = _taken(w[:, group].T, gauge, reference)
+            w[:, group] -= taken[:, None]
+            shifts[k] += taken
+    layers = []
+    for prior, shift in zip(model.layers, shifts, strict=True):
+        moved = with_shifted_field(prior, shift)
+        if has_groups(prior):
+            back = np.zeros(len(shift))
+            for group, field in zip(groups(prior), fields_of_groups(moved), strict=True):
+                back[group] = -_taken(field, gauge, reference)
+            moved = with_shifted_field(moved, back)
+        layers.append(moved)
+    return tuple(w.astype(model.dtype) for w in couplings), tuple(layers)
+
+
+def _taken(rows, gauge, reference):
+    """What the gauge takes from the parameters of a group, one row a state."""
+    if gauge == "zero-sum":
+        return rows.mean(0)
+    if reference >= len(rows):
+        raise ValueError(f"reference must be a state of every group, got {reference}.")
+    return rows[reference].copy()
