@@ -138,17 +138,21 @@ def _draw_groups(starts, key, tilt, beta, weights, out):
 
 def _draw_visible(path, key, shift, beta, scratch, out):
     """Draw the visible units, with log-odds or log-weights base + beta * shift."""
+    draw = _draw_visible_groups if hasattr(path, "group_starts") else _draw_visible_units
+    draw(path, key, shift, beta, scratch, out)
 
 
 @overload(_draw_visible, jit_options=INNER)
 def _draw_visible_compiled(path, key, shift, beta, scratch, out):
-    def groups(path, key, shift, beta, scratch, out):
-        _draw_groups(path.group_starts, key, (path.visible_base, shift), beta, scratch, out)
+    return _draw_visible_groups if "group_starts" in path.fields else _draw_visible_units
 
-    def units(path, key, shift, beta, scratch, out):
-        _draw(key, path.visible_base, shift, beta, scratch, out)
 
-    return groups if "group_starts" in path.fields else units
+def _draw_visible_groups(path, key, shift, beta, scratch, out):
+    _draw_groups(path.group_starts, key, (path.visible_base, shift), beta, scratch, out)
+
+
+def _draw_visible_units(path, key, shift, beta, scratch, out):
+    _draw(key, path.visible_base, shift, beta, scratch, out)
 
 
 @kernel(inner=True)

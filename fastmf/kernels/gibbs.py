@@ -51,6 +51,7 @@ class GroupLayer(NamedTuple):
 
 def _draw(layer, key, mean, out):
     """Draw the units of a layer, one uniform number for each unit or group, given their means."""
+    (_draw_groups if hasattr(layer, "group_starts") else _draw_two_valued)(layer, key, mean, out)
 
 
 @overload(_draw, jit_options=INNER)

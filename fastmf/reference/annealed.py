@@ -24,7 +24,9 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
         h[:] = uniforms(seed, 2 * step, h.shape) < sigmoid(path.hidden_base + new * shift)
         shift = h @ transposed + path.visible_shift
         if hasattr(path, "group_starts"):
-            _draw_groups(path.group_starts, path.visible_base + new * shift, (seed, 2 * step + 1), v)
+            _draw_groups(
+                path.group_starts, path.visible_base + new * shift, (seed, 2 * step + 1), v
+            )
         else:
             v[:] = uniforms(seed, 2 * step + 1, v.shape) < sigmoid(path.visible_base + new * shift)
 

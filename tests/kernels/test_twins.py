@@ -142,11 +142,12 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
     names = ["tap.tap-third_order", "tap.tap-clamped", "tap.tap-fully_visible_sequential",
              "tap.tap-groups", "tap.tap-groups_third_order",
              "product.multiply-rbm", "sites.tilt_sites-spike_and_slab",
-             "gibbs.gibbs-block", "training.train-tap", "training.train-pcd",
+             "gibbs.gibbs-block", "gibbs.gibbs-groups", "annealed.annealed-groups",
+             "training.train-tap", "training.train-pcd",
              "hamming.spanning_trees-groups", "potts.value_and_gradient-proteins",
              "potts.hessian_product-proteins", "potts.spread-tiles",
              "potts.collect-tiles", "hamming.count_similar-rows"]  # fmt: skip
-    size = Size(13, 6, 2)
+    size = Size(14, 9, 2)
     done = subprocess.run(
         [sys.executable, "-m", "kernel_cases", tmp_path / "plain.npz",
          ",".join(map(str, size)), *names],
