@@ -121,14 +121,14 @@ def log_partition_report(
     Returns
     -------
     LogPartitionReport
-        Entries "exact" (if enumerated), "AIS", "reverse AIS", and for each of NMF, TAP2, (binary
-        units) TAP3 and (if included) adaptive TAP: "TAP2, log-sum-exp" over the distinct solutions,
-        each taken as a phase, "TAP2, largest", and "TAP2, mean" over distinct solutions as in the
-        figures of Tramel et al. (2018). For TAP2 also "TAP2, corrected": the log-sum-exp with the
-        terms that TAP neglects in each solution (`fastmf.inference.mean_field.corrections`) and an
-        estimate of the weight of solutions that were not found; on trained machines the most
-        accurate, but not known with categorical units. If all solutions of a method diverge, it has
-        one entry, -inf, with a remark.
+        Entries "exact" (if enumerated), "AIS", "reverse AIS", and for each of NMF, TAP2, TAP3
+        (binary and categorical units) and (if included) adaptive TAP: "TAP2, log-sum-exp" over the
+        distinct solutions, each taken as a phase, "TAP2, largest", and "TAP2, mean" over distinct
+        solutions as in the figures of Tramel et al. (2018). For TAP2 also "TAP2, corrected":
+        the log-sum-exp with the terms that TAP neglects in each solution
+        (`fastmf.inference.mean_field.corrections`) and an estimate of the weight of solutions that
+        were not found; on trained machines the most accurate, but not known with categorical units.
+        If all solutions of a method diverge, it has one entry, -inf, with a remark.
 
     Raises
     ------

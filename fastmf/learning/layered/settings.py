@@ -20,8 +20,8 @@ class LayeredSettings(AscentSettings):
     ----------
     gradient : {"tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"}
         Model averages from TAP solutions (second order), naive mean-field or third-order ones
-        (binary units), from those of adaptive TAP, from short Gibbs chains started at the data, or
-        from persistent chains.
+        (binary and categorical units), from those of adaptive TAP, from short Gibbs chains started
+        at the data, or from persistent chains.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step; None for as many as rows in the batch.
     n_sweeps : int

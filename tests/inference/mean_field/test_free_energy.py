@@ -138,3 +138,17 @@ def test_threads_and_blocks_of_rows_do_not_matter(tilts, monkeypatch):
 def test_no_rows_have_no_values():
     model, layout, state, order, tilt = arguments("rbm", 2)
     assert log_partition_of_rows(model, layout, state[:, :0], order, tilt).shape == (0,)
+
+
+def test_third_order_of_layers_in_parts():
+    rng = np.random.default_rng(4)
+    weights, field = rng.normal(size=(6, 4)) / 2, rng.normal(size=6)
+    hidden = mf.Ising(rng.normal(size=4))
+    whole = mf.RBM(weights, mf.Bernoulli(field), hidden)
+    parts = mf.RBM(
+        weights, mf.Concatenated(mf.Bernoulli(field[:2]), mf.Bernoulli(field[2:])), hidden
+    )
+    found, expected = (mf.tap(m, order=3, tol=1e-13) for m in (parts, whole))
+    assert found.converged
+    assert found.log_partition == pytest.approx(expected.log_partition, abs=1e-12)
+    np.testing.assert_allclose(found.mean[0], expected.mean[0], atol=1e-13)

@@ -487,7 +487,7 @@ def test_bad_model():
     with pytest.raises(TypeError, match="model must be an RBM, a DBM or a BoltzmannMachine"):
         mf.tap(W2)
     gaussian = mf.RBM(W2 / 9, mf.Gaussian(np.zeros(2), 1.0), mf.Bernoulli(np.zeros(2)))
-    with pytest.raises(ValueError, match="order=3 needs binary units"):
+    with pytest.raises(ValueError, match="order=3 needs binary or categorical"):
         mf.tap(gaussian, order=3)
 
 
