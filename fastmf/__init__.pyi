@@ -1,0 +1,184 @@
+"""Types of the public names; `tests/typing` compares them with what they describe."""
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from fastmf import datasets as datasets
+from fastmf import distributed as distributed
+from fastmf import evaluation as evaluation
+from fastmf import plotting as plotting
+from fastmf import priors as priors
+from fastmf._common.types import Array, Layers, Rng
+from fastmf.estimators import ConditionalRBM as ConditionalRBM
+from fastmf.estimators import DeepBoltzmannMachine as DeepBoltzmannMachine
+from fastmf.estimators import FullyVisibleBoltzmannMachine as FullyVisibleBoltzmannMachine
+from fastmf.estimators import GeneralizedRBM as GeneralizedRBM
+from fastmf.estimators import SpikeSlabClassifier as SpikeSlabClassifier
+from fastmf.estimators import SpikeSlabRegressor as SpikeSlabRegressor
+from fastmf.evaluation import annealed_importance_sampling as annealed_importance_sampling
+from fastmf.evaluation import log_partition_report as log_partition_report
+from fastmf.evaluation import pseudo_log_likelihood as pseudo_log_likelihood
+from fastmf.models import CRBM as CRBM
+from fastmf.models import DBM as DBM
+from fastmf.models import RBM as RBM
+from fastmf.models import BoltzmannMachine as BoltzmannMachine
+from fastmf.models import SparseLinearModel as SparseLinearModel
+from fastmf.models import exact as exact
+from fastmf.models import load as load
+from fastmf.priors import Bernoulli as Bernoulli
+from fastmf.priors import Binomial as Binomial
+from fastmf.priors import Concatenated as Concatenated
+from fastmf.priors import GaussBernoulli as GaussBernoulli
+from fastmf.priors import Gaussian as Gaussian
+from fastmf.priors import Ising as Ising
+from fastmf.priors import TruncatedGaussBernoulli as TruncatedGaussBernoulli
+from fastmf.priors import TruncatedGaussian as TruncatedGaussian
+
+__version__: str
+__all__: list[str]
+_HOME: dict[str, str]
+
+class FixedPoint:
+    mean: Any
+    var: Any
+    b: Any
+    a: Any
+    log_partition: Any
+    converged: Any
+    n_iter: Any
+    residual: Any
+    message: Any
+    history: Array | None
+    def __init__(
+        self,
+        mean: Any,
+        var: Any,
+        b: Any,
+        a: Any,
+        log_partition: Any,
+        converged: Any,
+        n_iter: Any,
+        residual: Any,
+        message: Any,
+        history: Any = None,
+    ) -> None: ...
+
+class Beliefs(FixedPoint):
+    assignment: Any
+    objective: Any
+    local_maximum: Any
+    messages: Array | None
+    pairwise: Array | None
+    damping: Any
+    spectral_radius: float | None
+    def __init__(
+        self,
+        mean: Any,
+        var: Any,
+        b: Any,
+        a: Any,
+        log_partition: Any,
+        converged: Any,
+        n_iter: Any,
+        residual: Any,
+        message: Any,
+        history: Any = None,
+        assignment: Any = None,
+        objective: Any = None,
+        local_maximum: Any = None,
+        messages: Any = None,
+        pairwise: Any = None,
+        damping: Any = 0.0,
+        spectral_radius: Any = None,
+    ) -> None: ...
+
+class _ExpectationPropagation(FixedPoint):
+    sites: Any
+    log_evidence: Any
+    energies: Any
+    schedule: str
+
+_Start = Layers | FixedPoint | None
+
+def tap(
+    model: RBM | DBM | BoltzmannMachine,
+    init: _Start = None,
+    *,
+    order: int = 2,
+    schedule: str = "blocked",
+    field: Layers | None = None,
+    precision: Layers | None = None,
+    clamp: Layers | None = None,
+    damping: float | None = None,
+    tol: float = 1e-08,
+    max_iter: int = 1000,
+    acceleration: str | None = "delayed",
+    onsager_every: int = 1,
+    history: bool = False,
+    log_partition: bool = True,
+    n_threads: int | None = None,
+    rng: Rng = None,
+) -> FixedPoint: ...
+def relaxed_bp(
+    model: RBM | DBM | BoltzmannMachine,
+    init: _Start = None,
+    *,
+    field: Layers | None = None,
+    precision: Layers | None = None,
+    damping: float | None = None,
+    tol: float = 1e-08,
+    max_iter: int = 1000,
+    history: bool = False,
+    n_threads: int | None = None,
+    rng: Rng = None,
+) -> FixedPoint: ...
+def adaptive_tap(
+    model: RBM | DBM | BoltzmannMachine,
+    init: _Start = None,
+    *,
+    schedule: str = "auto",
+    field: Layers | None = None,
+    precision: Layers | None = None,
+    damping: float | None = None,
+    tol: float = 1e-08,
+    max_iter: int = 1000,
+    history: bool = False,
+    n_threads: int | None = None,
+    rng: Rng = None,
+) -> _ExpectationPropagation: ...
+def belief_propagation(
+    model: RBM,
+    *,
+    algorithm: str = "sum",
+    field: Layers | None = None,
+    init: ArrayLike | Beliefs | None = None,
+    damping: float | None = None,
+    tol: float = 1e-08,
+    max_iter: int = 1000,
+    history: bool = False,
+    messages: bool = False,
+    pairwise: bool | str = False,
+    polish: bool | None = None,
+    n_restarts: int = 0,
+    starts: ArrayLike | None = None,
+    rng: Rng = None,
+    spectral_radius: bool = False,
+    on_failure: str = "report",
+    n_threads: int | None = None,
+) -> Beliefs: ...
+def expectation_propagation(
+    model: SparseLinearModel,
+    init: _Start = None,
+    *,
+    schedule: str = "parallel",
+    damping: float | None = None,
+    site_precision_min: float | None = None,
+    tol: float = 1e-08,
+    max_iter: int = 1000,
+    history: bool = False,
+    n_threads: int | None = None,
+) -> _ExpectationPropagation: ...
+def warmup(
+    everything: bool = False, n_processes: int | None = None, verbose: bool = True
+) -> float: ...

@@ -1,0 +1,28 @@
+"""Types in public signatures: for the stubs beside the packages' `__init__.py`, and for programs.
+
+What is one number or an array, by whether arguments have rows, is `Any` in results: a union would
+make every use of it an error.
+"""
+
+from os import PathLike
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array: TypeAlias = NDArray[Any]
+# One array, or one for each layer.
+Layers: TypeAlias = ArrayLike | tuple[ArrayLike | None, ...]
+Path: TypeAlias = str | PathLike[str]
+Rng: TypeAlias = int | np.random.Generator | None
+RandomState: TypeAlias = int | np.random.RandomState | None
+
+
+class UnitPrior(Protocol):
+    """What a unit prior needs: a NamedTuple of arrays with these two methods."""
+
+    def log_partition(self, b: Any, a: Any) -> Any:
+        """Log of the integral of the prior times exp(b x - a x^2 / 2)."""
+
+    def moments(self, b: Any, a: Any) -> tuple[Any, Any]:
+        """Mean and variance of that tilted distribution."""

@@ -1,0 +1,36 @@
+from typing import Any
+
+from fastmf import Beliefs, FixedPoint
+from fastmf._common.types import Rng
+from fastmf.models import DBM, RBM, BoltzmannMachine
+
+def tap(
+    model: RBM | DBM | BoltzmannMachine,
+    init: Any = None,
+    *,
+    field: Any = None,
+    precision: Any = None,
+    clamp: Any = None,
+    n_threads: int = 1,
+    **options: Any,
+) -> FixedPoint: ...
+def belief_propagation(
+    model: RBM,
+    *,
+    field: Any,
+    n_restarts: int = 0,
+    rng: Rng = None,
+    n_threads: int = 1,
+    **options: Any,
+) -> Beliefs: ...
+def score_samples(estimator: Any, X: Any, log_partition: str | float = "log_sum_exp") -> Any: ...
+def train(
+    model: RBM | DBM,
+    X: Any,
+    settings: Any,
+    *,
+    chunk_rows: int = 256,
+    n_threads: int = 1,
+    validation: Any = None,
+    **options: Any,
+) -> Any: ...

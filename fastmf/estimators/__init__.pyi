@@ -1,0 +1,294 @@
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
+
+from fastmf._common.types import Array, Path, RandomState, UnitPrior
+from fastmf.evaluation import Solutions
+from fastmf.models import CRBM, DBM, RBM, BoltzmannMachine
+
+_Rate = float | tuple[float, float] | tuple[float, float, str] | Callable[[int], float]
+_Units = str | type | UnitPrior
+
+# What scikit-learn, which has no types, gives to its estimators.
+class _Estimator:
+    n_features_in_: int
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+    def set_params(self, **params: Any) -> Self: ...
+
+class _Saved:
+    def save(self, path: Path) -> None: ...
+    @classmethod
+    def load(cls, path: Path) -> Self: ...
+
+class _LayeredMachine(_Saved, _Estimator):
+    history_: dict[str, list[float]]
+    pointwise_: Any
+    starts_: Array
+    n_iter_: int
+    @property
+    def visible_(self) -> Any: ...
+    def fit(self, X: ArrayLike, y: Any = None, validation_data: Any = None) -> Self: ...
+    def partial_fit(self, X: ArrayLike, y: Any = None) -> Self: ...
+    def fit_transform(self, X: ArrayLike, y: Any = None, **fit_params: Any) -> Array: ...
+    def transform(self, X: ArrayLike) -> Array: ...
+    def get_feature_names_out(self, input_features: Any = None) -> Any: ...
+    def set_output(self, *, transform: str | None = None) -> Self: ...
+    def score_samples(self, X: ArrayLike, log_partition: str | float = "log_sum_exp") -> Array: ...
+    def log_partition(self, how: str = "log_sum_exp") -> float: ...
+    def score(self, X: ArrayLike, y: Any = None) -> float: ...
+    def solutions(self, X: ArrayLike | None = None, merge_tol: float = 0.01) -> Solutions: ...
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        n_sweeps: int = 100,
+        init: ArrayLike | None = None,
+        random_state: RandomState = None,
+    ) -> Array: ...
+    def denoise(
+        self,
+        Y: ArrayLike,
+        *,
+        flip_probability: float | None = None,
+        noise_variance: float | None = None,
+        n_starts: int = 1,
+        candidates: ArrayLike | None = None,
+        anneal: Sequence[float] | None = None,
+        random_state: RandomState = None,
+    ) -> Array: ...
+    def impute(self, X: ArrayLike) -> Array: ...
+
+class GeneralizedRBM(_LayeredMachine):
+    model_: RBM
+    def __init__(
+        self,
+        n_components: int = 256,
+        *,
+        visible: _Units = "bernoulli",
+        hidden: _Units = "bernoulli",
+        gradient: str = "tap",
+        learning_rate: _Rate = 0.05,
+        momentum: float = 0.5,
+        l2: float = 0.001,
+        l1: float = 0.0,
+        n_epochs: int = 20,
+        batch_size: int = 100,
+        n_starts: int | None = None,
+        n_sweeps: int = 3,
+        starts: str = "data",
+        noise: float = 0.1,
+        centred: bool = True,
+        monitor_rows: int = 100,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 5,
+        weight_scale: float = 0.001,
+        callbacks: Sequence[Callable[[Any], Any]] | None = None,
+        checkpoint: Path | None = None,
+        checkpoint_every: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        verbose: int = 0,
+    ) -> None: ...
+    @property
+    def weights_(self) -> Array: ...
+    @property
+    def components_(self) -> Array: ...
+    @property
+    def hidden_(self) -> Any: ...
+
+class DeepBoltzmannMachine(_LayeredMachine):
+    model_: DBM
+    def __init__(
+        self,
+        n_components: int | Sequence[int] = (500, 500),
+        *,
+        pretraining_epochs: int = 5,
+        visible: _Units = "bernoulli",
+        hidden: _Units | Sequence[_Units] = "bernoulli",
+        gradient: str = "tap",
+        learning_rate: _Rate = 0.05,
+        momentum: float = 0.5,
+        l2: float = 0.001,
+        l1: float = 0.0,
+        n_epochs: int = 20,
+        batch_size: int = 100,
+        n_starts: int | None = None,
+        n_sweeps: int = 10,
+        starts: str = "data",
+        noise: float = 0.1,
+        centred: bool = True,
+        monitor_rows: int = 100,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 5,
+        weight_scale: float = 0.001,
+        callbacks: Sequence[Callable[[Any], Any]] | None = None,
+        checkpoint: Path | None = None,
+        checkpoint_every: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        verbose: int = 0,
+    ) -> None: ...
+    @property
+    def weights_(self) -> tuple[Array, ...]: ...
+    @property
+    def hidden_(self) -> tuple[Any, ...]: ...
+
+class ConditionalRBM(_Saved, _Estimator):
+    model_: CRBM
+    history_: dict[str, list[float]]
+    n_iter_: int
+    n_sweeps_: int
+    def __init__(
+        self,
+        n_components: int = 256,
+        *,
+        objective: str = "likelihood",
+        inference: str | None = None,
+        n_gibbs: int = 1,
+        gibbs_start: str = "data",
+        n_sweeps: int | None = None,
+        learning_rate: _Rate = 0.05,
+        momentum: float = 0.0,
+        l2: float = 0.0,
+        l1: float = 0.0,
+        n_epochs: int = 50,
+        batch_size: int = 20,
+        monitor_rows: int = 100,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 5,
+        weight_scale: float = 0.01,
+        init: CRBM | None = None,
+        callbacks: Sequence[Callable[[Any], Any]] | None = None,
+        checkpoint: Path | None = None,
+        checkpoint_every: int | None = None,
+        n_threads: int | None = None,
+        random_state: RandomState = None,
+        verbose: int = 0,
+    ) -> None: ...
+    @property
+    def classes_(self) -> Any: ...
+    def fit(self, X: Any, Y: ArrayLike, validation_data: Any = None) -> Self: ...
+    def predict(
+        self,
+        X: Any,
+        decode: str | None = None,
+        *,
+        polish: bool | None = None,
+        n_restarts: int | None = None,
+    ) -> Array: ...
+    def predict_proba(self, X: Any) -> Array: ...
+    def score_samples(self, X: Any, Y: ArrayLike | None = None) -> Array: ...
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float: ...
+
+class FullyVisibleBoltzmannMachine(_Saved, _Estimator):
+    couplings_: Array
+    field_: Array
+    model_: BoltzmannMachine
+    values_: tuple[float, float]
+    history_: Array
+    n_iter_: int
+    converged_: bool
+    existence_: Any
+    gradient_norm_: float
+    def __init__(
+        self,
+        *,
+        solver: str = "auto",
+        penalty: str | None = None,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        init: str | tuple[ArrayLike, ArrayLike] = "auto",
+        step: float = 1.0,
+        tol: float = 1e-05,
+        max_iter: int | None = None,
+        threshold: float | None = None,
+        n_threads: int | None = None,
+    ) -> None: ...
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self: ...
+    def score_samples(self, X: ArrayLike) -> Array: ...
+    def score(self, X: ArrayLike, y: Any = None) -> float: ...
+    def log_pseudo_likelihood(
+        self, X: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float: ...
+    def conditional_proba(self, X: ArrayLike) -> Array: ...
+    def pmf(self, X: ArrayLike | None = None) -> Array: ...
+    def sample(
+        self, n_samples: int = 1, *, n_sweeps: int = 100, random_state: RandomState = None
+    ) -> Array: ...
+    def impute(self, X: ArrayLike) -> Array: ...
+    def covariance(self) -> Array: ...
+    def standard_errors(self, pairs: ArrayLike | None = None) -> Any: ...
+    def confint(self, level: float = 0.95) -> tuple[Array, Array]: ...
+    def test_couplings(self, adjust: str = "holm") -> Any: ...
+    def likelihood_ratio_test(self, pairs: ArrayLike | None = None) -> Any: ...
+
+class SpikeSlabRegressor(_Estimator):
+    coef_: Array
+    coef_var_: Array
+    intercept_: Any
+    inclusion_probability_: Array
+    log_evidence_: Any
+    slab_variance_: Any
+    prior_inclusion_: Array
+    sites_: Array
+    n_iter_: Any
+    noise_variance_: Any
+    def __init__(
+        self,
+        *,
+        noise_variance: float | None = None,
+        slab_variance: float | None = None,
+        inclusion_probability: float | None = None,
+        groups: ArrayLike | None = None,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        solver: str = "auto",
+        damping: float | None = None,
+        tol: float = 1e-06,
+        max_iter: int = 1000,
+        max_evidence_iter: int = 50,
+        n_threads: int | None = None,
+    ) -> None: ...
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self: ...
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any: ...
+    def score(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float: ...
+
+class SpikeSlabClassifier(_Estimator):
+    coef_: Array
+    coef_var_: Array
+    intercept_: Any
+    inclusion_probability_: Array
+    log_evidence_: Any
+    slab_variance_: Any
+    prior_inclusion_: Array
+    sites_: Array
+    n_iter_: Any
+    classes_: Array
+    def __init__(
+        self,
+        *,
+        slab_variance: float | None = None,
+        inclusion_probability: float | None = None,
+        groups: ArrayLike | None = None,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        solver: str = "auto",
+        damping: float | None = None,
+        tol: float = 1e-06,
+        max_iter: int = 1000,
+        max_evidence_iter: int = 50,
+        n_threads: int | None = None,
+    ) -> None: ...
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self: ...
+    def decision_function(self, X: ArrayLike) -> Array: ...
+    def predict_proba(self, X: ArrayLike) -> Array: ...
+    def predict(self, X: ArrayLike) -> Array: ...
+    def score(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float: ...

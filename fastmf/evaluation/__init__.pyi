@@ -1,0 +1,139 @@
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from numpy.typing import ArrayLike
+
+from fastmf._common.types import Array, Path, Rng
+from fastmf.models import DBM, RBM, BoltzmannMachine
+
+class AnnealedEstimate(NamedTuple):
+    log_partition: float
+    error: float
+    reverse: float
+    reverse_error: float
+    log_weights: Array
+    reverse_log_weights: Array
+    samples: Array
+    n_steps: int = 0
+    tolerance: float = 0.5
+    @property
+    def gap(self) -> float: ...
+    @property
+    def effective_size(self) -> float: ...
+    @property
+    def reverse_effective_size(self) -> float: ...
+    @property
+    def converged(self) -> bool: ...
+    @property
+    def message(self) -> str: ...
+
+class _Entry(NamedTuple):
+    name: str
+    log_partition: float
+    error: float | None
+    seconds: float
+    remark: str
+
+class LogPartitionReport(tuple[_Entry, ...]):
+    def __getitem__(self, key: Any) -> Any: ...
+
+class Solutions(NamedTuple):
+    visible: Array
+    hidden: Array | None
+    free_energy: Array
+    log_partition: Array
+    converged: Array
+    members: Array
+    @property
+    def counts(self) -> Array: ...
+    @property
+    def weights(self) -> Array: ...
+
+class Tracker:
+    every: int
+    epochs: set[int] | None
+    quantities: dict[str, Callable[[Any], Any]]
+    epoch: list[int]
+    values: dict[str, list[Any]]
+    def __init__(
+        self,
+        *,
+        every: int = 1,
+        epochs: Sequence[int] | None = None,
+        **quantities: Callable[[Any], Any],
+    ) -> None: ...
+    def __call__(self, state: Any) -> None: ...
+    def record(self, model: Any, epoch: int) -> None: ...
+
+class TrajectoryAnnealing:
+    epoch: list[int]
+    log_partition: list[float]
+    error: list[float]
+    log_likelihood: list[float]
+    effective_size: list[float]
+    seconds: list[float]
+    difference: list[float]
+    def __init__(
+        self,
+        X: ArrayLike | None = None,
+        *,
+        n_chains: int = 100,
+        n_steps: int = 20,
+        n_sweeps: int = 2,
+        n_fresh_steps: int = 150,
+        n_first_steps: int = 500,
+        every: int = 1,
+        n_threads: int | None = None,
+        rng: Rng = None,
+    ) -> None: ...
+    def __call__(self, state: Any) -> None: ...
+    def record(self, model: Any, epoch: int) -> None: ...
+
+class IterateAverage:
+    n_averaged: int
+    def __init__(self, first_epoch: int = 1, path: Path | None = None) -> None: ...
+    @property
+    def model(self) -> Any: ...
+    def __call__(self, state: Any) -> None: ...
+    def add(self, model: Any) -> None: ...
+
+def annealed_importance_sampling(
+    model: RBM | DBM,
+    n_chains: int = 100,
+    n_steps: int = 1000,
+    *,
+    data: ArrayLike | None = None,
+    tolerance: float = 0.5,
+    max_steps: int | None = None,
+    n_threads: int | None = None,
+    rng: Rng = None,
+) -> AnnealedEstimate: ...
+def log_partition_report(
+    model: RBM | DBM,
+    X: ArrayLike | None = None,
+    *,
+    n_chains: int = 100,
+    n_steps: int = 1000,
+    include_exact: bool | None = None,
+    include_adaptive: bool = False,
+    n_threads: int | None = None,
+    rng: Rng = 0,
+) -> LogPartitionReport: ...
+def pseudo_log_likelihood(model: RBM | DBM, X: ArrayLike) -> Array: ...
+def log_likelihood(
+    model: RBM | DBM, X: ArrayLike, log_partition: float, **options: Any
+) -> Array: ...
+def solutions(
+    model: RBM | DBM | BoltzmannMachine,
+    starts: int | ArrayLike = 1000,
+    *,
+    merge_tol: float = 0.01,
+    **options: Any,
+) -> Solutions: ...
+def isomap(points: ArrayLike, *, n_neighbors: int = 10, n_components: int = 2) -> Array: ...
+def flip(X: ArrayLike, p: float, rng: Rng) -> Array: ...
+def matthews_correlation(
+    truth: ArrayLike, estimate: ArrayLike, axis: int | tuple[int, ...] | None = -1
+) -> Any: ...
+def nearest_neighbour(Y: ArrayLike, X: ArrayLike) -> Array: ...
+def pointwise_estimate(Y: ArrayLike, means: ArrayLike, flip_probability: float) -> Array: ...

@@ -1,0 +1,59 @@
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from fastmf._common.types import Array
+
+def curves_by_epoch(
+    epoch: ArrayLike,
+    curves: Mapping[str, ArrayLike],
+    *,
+    errors: Mapping[str, ArrayLike] | None = None,
+    label: str = "nats per unit",
+    ax: Axes | None = None,
+) -> Axes: ...
+def denoising_accuracy(
+    flip_probability: ArrayLike, scores: Mapping[str, ArrayLike], *, ax: Axes | None = None
+) -> Figure: ...
+def free_energy_by_epoch(
+    epoch: ArrayLike, solutions: Sequence[Any], *, ax: Axes | None = None
+) -> Axes: ...
+def image_rows(
+    rows: Mapping[str, ArrayLike],
+    shape: tuple[int, int],
+    *,
+    limits: tuple[float, float] = (0, 1),
+    ax: Axes | None = None,
+) -> Figure: ...
+def learning_curve(
+    history: Mapping[str, Any], *, label: str | None = None, ax: Axes | None = None
+) -> Figure: ...
+def mosaic(images: ArrayLike, shape: tuple[int, int], columns: int, *, gap: int = 1) -> Array: ...
+def receptive_fields(
+    weights: ArrayLike,
+    shape: tuple[int, int],
+    *,
+    n_fields: int = 100,
+    columns: int | None = None,
+    ax: Axes | None = None,
+) -> Figure: ...
+def solution_map(
+    points: ArrayLike,
+    solutions: Any,
+    *,
+    shape: tuple[int, int] | None = None,
+    n_images: int = 12,
+    ax: Axes | None = None,
+) -> Axes: ...
+def solutions_and_data(
+    solutions: Any,
+    X: ArrayLike,
+    shape: tuple[int, int],
+    *,
+    n_solutions: int = 10,
+    n_data: int = 12,
+    ax: Axes | None = None,
+) -> Axes: ...

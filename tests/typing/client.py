@@ -1,0 +1,160 @@
+"""A program that uses every public name, as users do; `mypy --strict` accepts it."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fastmf as mf
+from fastmf import datasets, distributed, evaluation, plotting, priors
+
+Array = NDArray[Any]
+
+
+@priors.register
+class Coin(NamedTuple):
+    """A prior of one's own."""
+
+    field: Array
+
+    def log_partition(self, b: Any, a: Any) -> Any:
+        """Of the tilted unit."""
+        return np.logaddexp(0, self.field + b - a / 2)
+
+    def moments(self, b: Any, a: Any) -> tuple[Any, Any]:
+        """Of the tilted unit."""
+        mean = 1 / (1 + np.exp(a / 2 - b - self.field))
+        return mean, mean * (1 - mean)
+
+
+def units(n: int, rng: np.random.Generator) -> list[Array]:
+    """Priors and their methods."""
+    zeros, ones = np.zeros(n), np.ones(n)
+    binary, spins = mf.Bernoulli(zeros), mf.Ising(zeros)
+    every = (
+        binary,
+        spins,
+        mf.Binomial(zeros, ones),
+        mf.Gaussian(zeros, ones),
+        mf.TruncatedGaussian(zeros, ones, zeros, ones),
+        mf.GaussBernoulli(zeros, ones, zeros),
+        mf.TruncatedGaussBernoulli(zeros, ones, zeros, zeros, ones),
+        mf.Concatenated(binary, spins),
+    )
+    samples: list[Array] = []
+    for prior in every:
+        mean, var = prior.moments(zeros, 0.0)
+        samples.append(prior.sample(zeros, zeros, rng))
+        prior.log_prob(mean + var)
+    fitted: mf.Bernoulli = priors.Bernoulli.from_data(np.zeros((3, n)))
+    return [*samples, fitted.field]
+
+
+def models(folder: Path) -> tuple[mf.RBM, mf.DBM, mf.BoltzmannMachine]:
+    """Models, energies and files."""
+    prior = mf.Bernoulli(np.zeros(3))
+    rbm = mf.RBM(np.ones((3, 3)), visible=prior, hidden=Coin(np.zeros(3)))
+    dbm = mf.DBM((np.ones((3, 3)), np.ones((3, 3))), (prior, prior, prior))
+    machine = mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.zeros(3)))
+    rbm.energy(np.zeros(3), np.zeros(3)), dbm.energy(np.zeros(3), np.zeros(3), np.zeros(3))
+    machine.save(folder / "machine.npz")
+    again = mf.load(folder / "machine.npz")
+    log_partition: float = mf.exact(again).log_partition
+    assert log_partition > 0 and rbm.n_hidden == dbm.sizes[1] == machine.n_units
+    return rbm, dbm, machine
+
+
+def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
+    """Solvers and results."""
+    result: mf.FixedPoint = mf.tap(rbm, np.zeros((5, 3)), order=2, damping=0.5, rng=0)
+    result = mf.tap(machine, clamp=np.array([1, np.nan, np.nan]), history=True)
+    result = mf.relaxed_bp(machine, result)
+    visible, hidden = mf.adaptive_tap(rbm).mean
+    beliefs: mf.Beliefs = mf.belief_propagation(rbm, algorithm="max", n_restarts=2)
+    prior = mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2))
+    linear = mf.SparseLinearModel(np.eye(2), np.ones(2), 0.1, prior)
+    posterior = mf.expectation_propagation(linear, schedule="convergent")
+    crbm = mf.CRBM(np.ones((3, 2)), np.ones((3, 4)), np.ones((2, 4)), np.zeros(3), np.zeros(2))
+    given: mf.RBM = crbm.given(np.ones(4))
+    print(visible.shape, hidden.shape, beliefs.assignment, posterior.sites, given.weights)
+    return float(result.log_partition) + mf.warmup(verbose=False)
+
+
+def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
+    """Estimators: every method."""
+    rbm = mf.GeneralizedRBM(8, visible="bernoulli", learning_rate=(0.1, 0.01), random_state=0)
+    rbm.fit(X, validation_data=X).partial_fit(X)
+    rbm.save(folder / "rbm.npz")
+    score: float = mf.GeneralizedRBM.load(folder / "rbm.npz").score(X) + rbm.log_partition()
+    found: evaluation.Solutions = rbm.solutions()
+    layered = rbm.sample(3), rbm.denoise(X, flip_probability=0.1), rbm.impute(X)
+    dbm = mf.DeepBoltzmannMachine((8, 4), hidden=("bernoulli", "ising")).fit(X)
+    crbm = mf.ConditionalRBM(8, callbacks=[lambda state: None]).fit(X, Y)
+    table = mf.FullyVisibleBoltzmannMachine(penalty="firth").fit(X)
+    couplings, field = table.confint(0.9)
+    regressor = mf.SpikeSlabRegressor(noise_variance=0.1).fit(X, Y[:, 0])
+    classifier = mf.SpikeSlabClassifier().fit(X, Y[:, 0])
+    print(score, found.counts, layered, couplings, field, table.test_couplings().p_value)
+    print(table.likelihood_ratio_test(), table.standard_errors(), table.covariance(), table.pmf())
+    return {
+        "hidden": rbm.transform(X),
+        "deep": dbm.fit_transform(X),
+        "labels": crbm.predict(X, decode="joint_map"),
+        "likelihood": crbm.score_samples(X, Y),
+        "probability": classifier.predict_proba(X),
+        "decision": classifier.decision_function(X),
+        "mean": regressor.predict(X),
+        "conditional": table.conditional_proba(X),
+    }
+
+
+def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
+    """Log-partitions, likelihoods, landscapes, scores."""
+    report: evaluation.LogPartitionReport = mf.log_partition_report(rbm, X, include_exact=True)
+    annealed: evaluation.AnnealedEstimate = mf.annealed_importance_sampling(rbm, data=X, rng=0)
+    log_z: float = annealed.log_partition
+    tracker = evaluation.Tracker(every=2, pseudo=lambda model: mf.pseudo_log_likelihood(model, X))
+    trajectory = evaluation.TrajectoryAnnealing(X, rng=0)
+    average = evaluation.IterateAverage(first_epoch=3)
+    mf.GeneralizedRBM(8, callbacks=[tracker, trajectory, average]).fit(X)
+    evaluation.isomap(evaluation.solutions(rbm, 10).visible)
+    noisy = evaluation.flip(X, 0.1, rng=0)
+    guess = evaluation.pointwise_estimate(noisy, X.mean(0), 0.1)
+    nearest = evaluation.nearest_neighbour(noisy, X)
+    scores: list[float] = [evaluation.matthews_correlation(X, e, None) for e in (guess, nearest)]
+    likelihood: Array = evaluation.log_likelihood(rbm, X, log_z)
+    return [*scores, *trajectory.log_partition, report["TAP2, mean"].log_partition, *likelihood]
+
+
+def pictures(folder: Path) -> None:
+    """Data sets and plots."""
+    digits: datasets.Images = datasets.load_digits(binary=True, dtype=np.float64)
+    for load in (datasets.load_caltech_silhouettes, datasets.load_cbcl_faces, datasets.load_mnist):
+        print(load(folder, split="test").shape)
+    weights = datasets.read_array(folder / "weights.npy")
+    found = evaluation.solutions(mf.BoltzmannMachine(weights, mf.Ising(weights[0])), digits.X)
+    history = {"epoch": [1, 2], "log_likelihood": [-1.0, -0.5]}
+    for figure in (
+        plotting.learning_curve(history),
+        plotting.receptive_fields(weights, digits.shape),
+        plotting.image_rows({"digits": digits.X[:8]}, digits.shape),
+        plotting.denoising_accuracy([0.1], {"TAP": [0.9]}),
+    ):
+        figure.savefig(folder / "figure.png")
+    for axes in (
+        plotting.curves_by_epoch([1, 2], {"TAP": [0.1, 0.2]}),
+        plotting.free_energy_by_epoch([1], [found]),
+        plotting.solution_map(found.visible[:, :2], found),
+        plotting.solutions_and_data(found, digits.X, digits.shape),
+    ):
+        axes.set_title("landscape")
+    print(plotting.mosaic(digits.X, digits.shape, columns=4))
+
+
+def of_dask_arrays(rows: Any, rbm: mf.RBM, settings: Any) -> Any:
+    """Rows on a cluster."""
+    result: mf.FixedPoint = distributed.tap(rbm, rows, tol=1e-6)
+    beliefs: mf.Beliefs = distributed.belief_propagation(rbm, field=rows)
+    scores = distributed.score_samples(mf.GeneralizedRBM(), rows)
+    return result, beliefs, scores, distributed.train(rbm, rows, settings)
