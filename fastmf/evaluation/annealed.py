@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common import html
 from fastmf._common.arguments import count, number, rows
 from fastmf.evaluation._annealing import (
     Path,
@@ -123,6 +124,33 @@ class AnnealedEstimate(NamedTuple):
             f"double the {self.n_steps} steps until the ends close, and if that does not close "
             f"them n_chains={SUGGESTED_FACTOR * len(self.log_weights)}"
         )
+
+    def __repr__(self):
+        ended = "converged" if self.converged else "not converged"
+        return (
+            f"AnnealedEstimate(log-partition {self.log_partition:.6g} +- {self.error:.2g}, reverse "
+            f"{self.reverse:.6g} +- {self.reverse_error:.2g}, {ended})"
+        )
+
+    def _repr_html_(self):
+        """What notebooks show: both estimates, and whether they agree."""
+        ends = [
+            ("forward", self.log_partition, self.error, self.effective_size),
+            ("reverse", self.reverse, self.reverse_error, self.reverse_effective_size),
+        ]
+        estimates = [
+            (name, f"{value:.6g}", html.number(error), f"{size:.1f}")
+            for name, value, error, size in ends
+        ]
+        header = "", "log-partition (nats)", "standard error", "effective chains"
+        rows = [
+            ("converged", "yes" if self.converged else "no"),
+            ("gap", f"{self.gap:.3g} (tolerance {self.tolerance:g})"),
+            ("chains", f"{len(self.log_weights)}"),
+            ("steps", f"{self.n_steps}"),
+            ("message", self.message),
+        ]
+        return html.section("AnnealedEstimate", html.table(estimates, header), html.table(rows))
 
 
 def annealed_importance_sampling(

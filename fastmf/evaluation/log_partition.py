@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common import html
 from fastmf._common.arguments import rows
 from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
@@ -85,6 +86,17 @@ class LogPartitionReport(tuple):
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self):
+        """What notebooks show: the same table."""
+        first = self[0].log_partition if self else 0.0
+        rows = [
+            (entry.name, f"{entry.log_partition:.3f}", html.number(entry.error),
+             f"{entry.log_partition - first:+.3f}", f"{entry.seconds:.2f}", entry.remark)
+            for entry in self
+        ]  # fmt: skip
+        header = "log-partition", "nats", "error", "off by", "seconds", ""
+        return html.section("LogPartitionReport", html.table(rows, header))
 
 
 def log_partition_report(

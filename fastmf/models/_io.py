@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastmf.models._summary import model_html
 from fastmf.priors import Concatenated
 from fastmf.priors._protocol import field_names, is_concatenated, parts_of
 from fastmf.priors._registry import REGISTRY, USER_REGISTRY
@@ -163,7 +164,7 @@ def model_from_arrays(arrays):
 
 
 class Model:
-    """Base class of all models: saving, copying and pickling."""
+    """Base class of all models: saving, copying, pickling, and their table in notebooks."""
 
     def save(self, path):
         """Write the model to `path` (.npz, without pickles, atomically); `load` reads it back."""
@@ -176,6 +177,10 @@ class Model:
     def rebuilt(self, **parameters):
         """A model of the same kind with these parameters."""
         return type(self)(**parameters)
+
+    def _repr_html_(self):
+        """What notebooks show: a table of the parameters."""
+        return model_html(self)
 
     def __reduce__(self):
         """Copy and pickle by construction, which makes the copy's matrices read-only too."""

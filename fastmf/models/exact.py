@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.html import extent, section, table
 from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors._domain import columns_of_values, number_of_states
@@ -36,6 +37,26 @@ class Exact(NamedTuple):
     mean: np.ndarray | tuple | None = None
     var: np.ndarray | tuple | None = None
     pairwise: np.ndarray | tuple | None = None
+
+    def __repr__(self):
+        units = "without averages"
+        if self.mean is not None:
+            units = f"averages of {' + '.join(str(len(mean)) for mean in self._means())} units"
+        return f"Exact(log-partition {self.log_partition:.6g}, {units})"
+
+    def _means(self):
+        return self.mean if isinstance(self.mean, tuple) else (self.mean,)
+
+    def _repr_html_(self):
+        """What notebooks show: the log-partition and the ranges of the averages."""
+        rows = [("log-partition", f"{self.log_partition:.6g}")]
+        if self.mean is not None:
+            rows.append(("units", " + ".join(str(len(mean)) for mean in self._means())))
+            for name in ("mean", "var", "pairwise"):
+                parts = getattr(self, name)
+                parts = parts if isinstance(parts, tuple) else (parts,)
+                rows.append((name, "; ".join(map(extent, parts))))
+        return section("Exact", table(rows))
 
 
 def exact(model, *, averages=True):

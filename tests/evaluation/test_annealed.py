@@ -2,6 +2,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from html_tables import shown
 from scipy.special import comb
 
 import fastmf as mf
@@ -215,3 +216,15 @@ def test_samples_that_run_away_are_an_error(visible, coupling, n_steps):
     wild = mf.RBM([[coupling]], rectified if visible == "rectified" else gaussian, gaussian)
     with pytest.raises(FloatingPointError, match="cannot be normalised"):
         mf.annealed_importance_sampling(wild, 20, n_steps, rng=0)
+
+
+def test_estimates_in_notebooks_and_consoles():
+    weights = np.array([-0.5, 0.5])
+    found = mf.evaluation.AnnealedEstimate(2.0, 0.1, 2.25, 0.2, weights, weights, None, 50)
+    expected = "AnnealedEstimate(log-partition 2 +- 0.1, reverse 2.25 +- 0.2, converged)"
+    assert repr(found) == expected
+    title, (ends, rows) = shown(found)
+    assert title == "AnnealedEstimate"
+    assert ends[1][:3] == ("forward", "2", "0.1") and ends[2][:3] == ("reverse", "2.25", "0.2")
+    assert rows[0] == ("converged", "yes") and rows[1] == ("gap", "0.25 (tolerance 0.5)")
+    assert shown(found._replace(reverse=9.0))[1][1][0] == ("converged", "no")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastmf._common.html import extent, number
 from fastmf._outcomes import POLISHED, is_converged, messages_of
 from fastmf.inference.fixed_point import FixedPoint, trace_of
 
@@ -53,6 +54,17 @@ class Beliefs(FixedPoint):
     pairwise: np.ndarray | None = None
     damping: np.ndarray | float = 0.0
     spectral_radius: float | None = None
+
+    def _rows_html(self):
+        rows = super()._rows_html()
+        if self.objective is not None:
+            rows.append(("objective", extent(self.objective)))
+        if self.local_maximum is not None:
+            rows.append(("local maxima", f"{np.sum(self.local_maximum)}"))
+        rows.append(("damping", extent(self.damping)))
+        if self.spectral_radius is not None:
+            rows.append(("spectral radius, at most", number(self.spectral_radius)))
+        return rows
 
 
 def beliefs_of(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from fastmf._common.html import counts, extent
 from fastmf._outcomes import BOUNDED, CONVERGED, MESSAGES, OUT_OF_ITERATIONS
 from fastmf.inference.ep.sites import energy
 from fastmf.inference.fixed_point import FixedPoint
@@ -30,6 +31,11 @@ class ExpectationPropagation(FixedPoint):
     log_evidence: float = -np.inf
     energies: np.ndarray | None = None
     schedule: str = ""
+
+    def _rows_html(self):
+        schedules = ", ".join(name for name, _ in counts(self.schedule))
+        rows = [("log-evidence", extent(self.log_evidence)), ("schedule", schedules)]
+        return super()._rows_html() + rows
 
 
 def result_of(problem, end, trace, history):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from bp_models import loopy
+from html_tables import shown
 
 import fastmf as mf
 
@@ -53,3 +54,13 @@ def test_the_message_says_that_an_assignment_is_polished():
     assert "no flip of one visible unit" in rows.message
     rough = mf.belief_propagation(loopy(scale=1.5), algorithm="max", max_iter=1, polish=False)
     assert "no flip" not in rough.message
+
+
+def test_notebooks_show_what_was_decoded():
+    model = mf.RBM(np.ones((3, 2)), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
+    title, (summary, _) = shown(mf.belief_propagation(model, algorithm="max"))
+    rows = dict(summary)
+    assert title == "Beliefs"
+    assert rows["objective"] == "6" and rows["local maxima"] == "1" and "damping" in rows
+    _, (summary, _) = shown(mf.belief_propagation(model))
+    assert "objective" not in dict(summary)
