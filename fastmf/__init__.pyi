@@ -14,6 +14,7 @@ from fastmf.estimators import ConditionalRBM as ConditionalRBM
 from fastmf.estimators import DeepBoltzmannMachine as DeepBoltzmannMachine
 from fastmf.estimators import FullyVisibleBoltzmannMachine as FullyVisibleBoltzmannMachine
 from fastmf.estimators import GeneralizedRBM as GeneralizedRBM
+from fastmf.estimators import PottsMachine as PottsMachine
 from fastmf.estimators import SpikeSlabClassifier as SpikeSlabClassifier
 from fastmf.estimators import SpikeSlabRegressor as SpikeSlabRegressor
 from fastmf.evaluation import annealed_importance_sampling as annealed_importance_sampling
@@ -28,6 +29,7 @@ from fastmf.models import exact as exact
 from fastmf.models import load as load
 from fastmf.priors import Bernoulli as Bernoulli
 from fastmf.priors import Binomial as Binomial
+from fastmf.priors import Categorical as Categorical
 from fastmf.priors import Concatenated as Concatenated
 from fastmf.priors import GaussBernoulli as GaussBernoulli
 from fastmf.priors import Gaussian as Gaussian

@@ -1,14 +1,54 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fastmf._common.types import Array, Path
+
+class Alignment(NamedTuple):
+    X: Array
+    names: list[str]
+    rows: Array
+    columns: Array
+    alphabet: str
+
+class PottsParameters(NamedTuple):
+    couplings: Array
+    field: Array
+    alphabet: str
+
+class PlmcParameters(NamedTuple):
+    couplings: Array
+    field: Array
+    alphabet: str
+    frequencies: Array
+    pair_frequencies: Array
+    target: str
+    positions: Array
+    n_neighbours: Array
+    n_rows: int
+    n_skipped: int
+    n_iter: int
+    theta: float
+    lambda_field: float
+    lambda_couplings: float
+    lambda_group: float
+    n_effective: float
 
 class Images(NamedTuple):
     X: Array
     shape: tuple[int, int]
     labels: Any
 
+def load_alignment(
+    path: Path,
+    alphabet: str | None = "protein",
+    focus: str | None = None,
+    gaps: str = "state",
+    *,
+    inserts: str = "drop",
+    max_bytes: int = ...,
+) -> Alignment: ...
 def load_caltech_silhouettes(
     folder: Path | None = None, *, split: str = "train", dtype: type[np.floating[Any]] = np.float32
 ) -> Images: ...
@@ -24,4 +64,21 @@ def load_mnist(
     dtype: type[np.floating[Any]] = np.float32,
     download: bool = False,
 ) -> Images: ...
+def read_adabmdca(
+    path: Path,
+    alphabet: str = "protein",
+    *,
+    dtype: type[np.floating[Any]] = np.float64,
+    max_bytes: int = ...,
+) -> PottsParameters: ...
 def read_array(path: Path) -> Array: ...
+def read_plmc(path: Path, *, max_bytes: int = ...) -> PlmcParameters: ...
+def sequence_weights(
+    X: ArrayLike, identity: float = 0.8, *, n_threads: int | None = None
+) -> Array: ...
+def write_adabmdca(
+    path: Path, couplings: ArrayLike, field: ArrayLike, alphabet: str = "protein"
+) -> None: ...
+def write_plmc(
+    path: Path, couplings: ArrayLike, field: ArrayLike, alphabet: str = "protein", **more: Any
+) -> None: ...

@@ -137,3 +137,30 @@ def matthews_correlation(
 ) -> Any: ...
 def nearest_neighbour(Y: ArrayLike, X: ArrayLike) -> Array: ...
 def pointwise_estimate(Y: ArrayLike, means: ArrayLike, flip_probability: float) -> Array: ...
+def contact_precision(
+    scores: ArrayLike,
+    distances: ArrayLike,
+    n_top: int | ArrayLike,
+    separation: int = 5,
+    cutoff: float = 8.0,
+) -> Any: ...
+def contact_scores(
+    couplings: ArrayLike,
+    gauge: str | None = "zero-sum",
+    ignore: int | None = None,
+    apc: bool = True,
+    *,
+    sizes: ArrayLike | None = None,
+) -> Array: ...
+def effective_couplings(
+    model: RBM,
+    X: ArrayLike,
+    *,
+    n_background: int = 50,
+    sample_weight: ArrayLike | None = None,
+    n_threads: int | None = None,
+    rng: Rng = 0,
+) -> Array: ...
+def ranked_pairs(
+    scores: ArrayLike, separation: int = 5, allowed: ArrayLike | None = None
+) -> tuple[Array, Array]: ...

@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,7 @@ class _Layered(_Model):
     @property
     def deep(self) -> bool: ...
     def bipartite(self) -> RBM: ...
+    def in_gauge(self, gauge: str = "zero-sum", reference: int = 0) -> Self: ...
 
 class RBM(_Layered):
     weights: Array
@@ -50,6 +51,7 @@ class BoltzmannMachine(_Model):
     @property
     def layers(self) -> tuple[Any, ...]: ...
     def energy(self, x: ArrayLike) -> Any: ...
+    def in_gauge(self, gauge: str = "zero-sum", reference: int = 0) -> Self: ...
 
 class CRBM(_Model):
     weights: Array

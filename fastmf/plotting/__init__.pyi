@@ -57,3 +57,34 @@ def solutions_and_data(
     n_data: int = 12,
     ax: Axes | None = None,
 ) -> Axes: ...
+def contact_map(
+    scores: ArrayLike,
+    distances: ArrayLike | None = None,
+    *,
+    n_top: int | None = None,
+    separation: int = 5,
+    cutoff: float = 8.0,
+    ax: Axes | None = None,
+) -> Axes: ...
+def letter_colours(alphabet: str) -> Any: ...
+def letter_information(frequencies: ArrayLike) -> Array: ...
+def mutation_matrix(
+    effects: ArrayLike,
+    alphabet: str,
+    *,
+    sequence: Any = None,
+    label: str | None = None,
+    positions: ArrayLike | None = None,
+    ax: Axes | None = None,
+) -> Axes: ...
+def precision_curve(
+    precision: Mapping[str, ArrayLike], *, n_columns: int | None = None, ax: Axes | None = None
+) -> Axes: ...
+def sequence_logo(
+    heights: ArrayLike,
+    alphabet: str,
+    *,
+    label: str | None = None,
+    positions: ArrayLike | None = None,
+    ax: Axes | None = None,
+) -> Axes: ...

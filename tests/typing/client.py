@@ -41,6 +41,7 @@ def units(n: int, rng: np.random.Generator) -> list[Array]:
         mf.GaussBernoulli(zeros, ones, zeros),
         mf.TruncatedGaussBernoulli(zeros, ones, zeros, zeros, ones),
         mf.Concatenated(binary, spins),
+        mf.Categorical([zeros]),
     )
     samples: list[Array] = []
     for prior in every:
@@ -107,6 +108,30 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
         "mean": regressor.predict(X),
         "conditional": table.conditional_proba(X),
     }
+
+
+def sequences(folder: Path) -> dict[str, Array]:
+    """Alignments, Potts machines, contacts."""
+    alignment: datasets.Alignment = datasets.load_alignment(folder / "family.fasta", gaps="missing")
+    weights = datasets.sequence_weights(alignment.X, 0.8)
+    machine = mf.PottsMachine(l2=0.01).fit(alignment.X, sample_weight=weights)
+    couplings, field = machine.in_gauge("zero-sum")
+    datasets.write_plmc(folder / "plmc", couplings, field, alignment.alphabet)
+    datasets.write_adabmdca(folder / "dca", couplings, field)
+    plmc: datasets.PlmcParameters = datasets.read_plmc(folder / "plmc")
+    potts: datasets.PottsParameters = datasets.read_adabmdca(folder / "dca")
+    rbm = mf.RBM(np.ones((6, 2)), mf.Categorical(np.zeros((2, 3))), mf.Bernoulli(np.zeros(2)))
+    effective = evaluation.effective_couplings(rbm.in_gauge(), [[0, 1]])
+    scores = evaluation.contact_scores(effective)
+    first, second = evaluation.ranked_pairs(scores, 1)
+    precision = evaluation.contact_precision(scores, scores, [1, 2])
+    plotting.contact_map(scores).set_title("contacts")
+    plotting.precision_curve({"machine": precision}).set_title("precision")
+    heights = plotting.letter_information(plmc.frequencies)
+    plotting.sequence_logo(heights, potts.alphabet).set_title("logo")
+    plotting.mutation_matrix(machine.mutants(alignment.X[0]), potts.alphabet).set_title("mutants")
+    print(plotting.letter_colours("ACGU"), first, second)
+    return {"scores": machine.contact_scores(), "imputed": machine.impute(alignment.X)}
 
 
 def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
