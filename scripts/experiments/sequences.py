@@ -60,7 +60,7 @@ FAMILIES = {
 METHODS = "mean-field inversion", "pseudo-likelihood", "RBM, TAP", "RBM, PCD"
 RBM = {
     "visible": "categorical", "batch_size": 100, "weight_scale": 0.01, "monitor_rows": 20,
-    "learning_rate": (0.05, 0.0025), "l2": 0.01, "random_state": 0,
+    "learning_rate": (0.05, 0.0025), "l2": 0.001, "random_state": 0,
 }  # fmt: skip
 OF_METHOD = {
     "RBM, TAP": {"gradient": "tap", "n_sweeps": 3},
@@ -247,7 +247,7 @@ def parser():
     parsed.add_argument("--data", help="folder of the data [$FASTMF_DATA]")
     parsed.add_argument("--output", type=Path, help="[results/sequences]")
     parsed.add_argument("--hidden", type=int, default=100, help="hidden units of the RBMs [100]")
-    parsed.add_argument("--epochs", type=int, default=100, help="of the RBMs [100]")
+    parsed.add_argument("--epochs", type=int, default=200, help="of the RBMs [200]")
     parsed.add_argument("--quick", action="store_true", help="a few epochs of the chain alone")
     return parsed
 
