@@ -8,6 +8,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from fastmf._common.arguments import count, number, one_of
 from fastmf.estimators._files import Saved
+from fastmf.estimators._frames import pair_series, pairs_frame, series, square_frame
 from fastmf.estimators._spins import to_spins
 from fastmf.inference.sampling import spins
 from fastmf.learning.pseudo_likelihood import inverse_ising
@@ -281,13 +282,15 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")
         return Godambe(self._objective, self._parameters)
 
-    def standard_errors(self, pairs=None):
+    def standard_errors(self, pairs=None, *, as_frame=False):
         """Standard errors by the sandwich covariance.
 
         Parameters
         ----------
         pairs : int array of shape (n_pairs, 2), optional
             Only the errors of these couplings, or of the field where both units are the same.
+        as_frame : bool, default False
+            A data frame and a series of pandas instead, with the names of the features.
 
         Returns
         -------
@@ -302,6 +305,8 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
             If there is no maximum, or the fit has no such errors (`l1`, mean-field inversions).
         MemoryError
             If the machine has no room for what all errors take.
+        ImportError
+            With `as_frame`, if pandas is not installed.
 
         Notes
         -----
@@ -323,7 +328,13 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         np.True_
         """
         errors = self._godambe().standard_errors(pairs)
-        return self._objective.unpacked(errors) if pairs is None else errors
+        name = "standard_error"
+        if pairs is not None:
+            return pair_series(self, errors, pairs, name) if as_frame else errors
+        couplings, field = self._objective.unpacked(errors)
+        if as_frame:
+            return square_frame(self, couplings), series(self, field, name)
+        return couplings, field
 
     def confint(self, level=0.95):
         """Confidence intervals from the normal distribution, not adjusted for their number.
@@ -359,18 +370,25 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
             self.field_[:, None] + ends * of_field[:, None],
         )
 
-    def test_couplings(self, adjust="holm"):
+    def test_couplings(self, adjust="holm", *, as_frame=False):
         """Wald tests of every coupling against zero.
 
         Parameters
         ----------
         adjust : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
+        as_frame : bool, default False
+            A pandas data frame instead, in which `first` and `second` are names of features.
 
         Returns
         -------
         CouplingTests
             Arrays over pairs: `first`, `second`, `coupling`, `standard_error`, `z`, `p_value` and
             `adjusted` p-values.
+
+        Raises
+        ------
+        ImportError
+            With `as_frame`, if pandas is not installed.
 
         Examples
         --------
@@ -383,7 +401,8 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         >>> bool((tests.adjusted[neighbours] < 0.05).all())
         True
         """
-        return self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
+        tests = self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
+        return pairs_frame(self, tests) if as_frame else tests
 
     def likelihood_ratio_test(self, pairs=None):
         """Composite likelihood ratio test of some couplings against zero.

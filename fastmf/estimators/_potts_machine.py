@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, one_of
 from fastmf.estimators._files import Saved
+from fastmf.estimators._frames import square_frame
 from fastmf.estimators._labels import check_range, checked_labels
 from fastmf.inference.sampling import categories
 from fastmf.learning.potts import contacts, fitting
@@ -86,7 +87,7 @@ class BasePottsMachine(Saved, BaseEstimator):
         found = in_gauge(self._couplings.dense(), self._field, self.sizes_, gauge, reference)
         return self._by_site(found[0], 2), self._by_site(found[1], 1)
 
-    def contact_scores(self, gauge="zero-sum", ignore=None, apc=True):
+    def contact_scores(self, gauge="zero-sum", ignore=None, apc=True, *, as_frame=False):
         """Frobenius norms of the couplings of all pairs of sites, corrected for sites' means.
 
         Parameters
@@ -97,11 +98,18 @@ class BasePottsMachine(Saved, BaseEstimator):
             State that is left out of the norms: that of gaps.
         apc : bool, default True
             Average product correction: less F_i. F_.j / F_.. (Dunn, Wahl & Gloor 2008).
+        as_frame : bool, default False
+            A pandas data frame instead, with the names of the sites.
 
         Returns
         -------
         array of shape (n_groups, n_groups)
             Symmetric, with zero diagonal.
+
+        Raises
+        ------
+        ImportError
+            With `as_frame`, if pandas is not installed.
 
         Examples
         --------
@@ -116,7 +124,8 @@ class BasePottsMachine(Saved, BaseEstimator):
         if ignore is not None and count("ignore", ignore, 0) >= self.sizes_.max():
             raise ValueError(f"ignore must be a state, below {self.sizes_.max()}, got {ignore}.")
         scores = contacts.norms(self._couplings, gauge, ignore)
-        return contacts.average_product_corrected(scores) if apc else scores
+        scores = contacts.average_product_corrected(scores) if apc else scores
+        return square_frame(self, scores) if as_frame else scores
 
     # --- probabilities --------------------------------------------------------------------------
 

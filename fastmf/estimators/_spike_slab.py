@@ -6,8 +6,10 @@ from numbers import Real
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, iteration, one_of
+from fastmf.estimators._frames import feature_names, pandas
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import maximise_evidence, robust_solution
 
@@ -45,6 +47,44 @@ class SpikeSlabEstimator(BaseEstimator):
         self.max_iter = max_iter
         self.max_evidence_iter = max_evidence_iter
         self.n_threads = n_threads
+
+    def as_frame(self):
+        """The coefficients as a pandas data frame, one line for each feature.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns "coef", "standard_deviation" and "inclusion_probability" (posterior); the index
+            holds the names of the features, or x0, x1, ... if X had none, and before them the
+            number of the target if there are several.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+        >>> frame = mf.SpikeSlabRegressor().fit(X, y).as_frame()
+        >>> list(frame.index[frame.inclusion_probability > 0.5])
+        ['x3', 'x7']
+        """
+        check_is_fitted(self)
+        names, n_targets = feature_names(self), len(self.coef_) if self.coef_.ndim > 1 else 1
+        index = pandas().Index(names)
+        if n_targets > 1:
+            levels = range(n_targets), names
+            index = pandas().MultiIndex.from_product(levels, names=["target", "feature"])
+        columns = {
+            "coef": self.coef_,
+            "standard_deviation": np.sqrt(self.coef_var_),
+            "inclusion_probability": self.inclusion_probability_,
+        }
+        return pandas().DataFrame({name: np.ravel(v) for name, v in columns.items()}, index)
 
     def _standardised(self, X):
         """Centred and scaled features, in their own precision; sets the offsets and scales."""

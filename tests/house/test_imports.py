@@ -68,6 +68,7 @@ OPTIONAL = {
     "sklearn": ({"estimators"}, {"estimators", "datasets", "evaluation", "cli"}),
     "threadpoolctl": (set(), {"_threads"}),
     "matplotlib": ({"plotting"}, {"plotting", "cli"}),
+    "pandas": (set(), {"estimators"}),
     "tqdm": (set(), {"inference", "learning", "estimators", "evaluation", "cli"}),
     "dask": (set(), {"distributed"}),
     "distributed": (set(), {"distributed"}),

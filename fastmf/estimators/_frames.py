@@ -1,0 +1,53 @@
+"""Results with names of features, as data frames of pandas, which is imported in functions only."""
+
+import numpy as np
+
+
+def pandas():
+    """The module pandas.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed.
+    """
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "data frames need pandas: pip install pandas, or take the arrays (as_frame=False)."
+        ) from error
+    return pandas
+
+
+def feature_names(estimator):
+    """Names of the features, array of str: of the data frame `fit` was given, or x0, x1, ..."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        names = [f"x{j}" for j in range(estimator.n_features_in_)]
+    return np.asarray(names, object)
+
+
+def square_frame(estimator, matrix):
+    """A matrix over pairs of features as a data frame."""
+    names = feature_names(estimator)
+    return pandas().DataFrame(matrix, index=names, columns=names)
+
+
+def series(estimator, values, name):
+    """One value for each feature as a series."""
+    return pandas().Series(values, index=feature_names(estimator), name=name)
+
+
+def pair_series(estimator, values, pairs, name):
+    """One value for each pair of features as a series."""
+    first, second = feature_names(estimator)[np.asarray(pairs, int).reshape(-1, 2).T]
+    index = pandas().MultiIndex.from_arrays([first, second], names=["first", "second"])
+    return pandas().Series(values, index=index, name=name)
+
+
+def pairs_frame(estimator, tests):
+    """Columns over pairs of features, the first two of which number them, as a data frame."""
+    names, columns = feature_names(estimator), tests._asdict()
+    columns |= {which: names[columns[which]] for which in ("first", "second")}
+    return pandas().DataFrame(columns)
