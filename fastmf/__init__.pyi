@@ -9,7 +9,7 @@ from fastmf import distributed as distributed
 from fastmf import evaluation as evaluation
 from fastmf import plotting as plotting
 from fastmf import priors as priors
-from fastmf._common.types import Array, Layers, Rng
+from fastmf._common.signatures import Array, Layers, Rng
 from fastmf.estimators import ConditionalRBM as ConditionalRBM
 from fastmf.estimators import DeepBoltzmannMachine as DeepBoltzmannMachine
 from fastmf.estimators import FullyVisibleBoltzmannMachine as FullyVisibleBoltzmannMachine

@@ -3,7 +3,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastmf._common.types import Array, Path
+from fastmf._common.signatures import Array, Path
 
 class Alignment(NamedTuple):
     X: Array

@@ -1,7 +1,7 @@
 from typing import Any
 
 from fastmf import Beliefs, FixedPoint
-from fastmf._common.types import Rng
+from fastmf._common.signatures import Rng
 from fastmf.models import DBM, RBM, BoltzmannMachine
 
 def tap(

@@ -3,7 +3,7 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
-from fastmf._common.types import Array, Path, RandomState, UnitPrior
+from fastmf._common.signatures import Array, Path, RandomState, UnitPrior
 from fastmf.evaluation import Solutions
 from fastmf.models import CRBM, DBM, RBM, BoltzmannMachine
 

@@ -3,7 +3,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
-from fastmf._common.types import Array, Path, Rng
+from fastmf._common.signatures import Array, Path, Rng
 from fastmf.models import DBM, RBM, BoltzmannMachine
 
 class AnnealedEstimate(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastmf._common.types import Array, Path, UnitPrior
+from fastmf._common.signatures import Array, Path, UnitPrior
 
 class _Model:
     def save(self, path: Path) -> None: ...

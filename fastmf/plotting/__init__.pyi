@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from fastmf._common.types import Array
+from fastmf._common.signatures import Array
 
 def curves_by_epoch(
     epoch: ArrayLike,

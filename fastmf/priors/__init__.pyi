@@ -2,7 +2,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from numpy.typing import ArrayLike
 
-from fastmf._common.types import Array, Rng
+from fastmf._common.signatures import Array, Rng
 
 _T = TypeVar("_T", bound=type)
 
