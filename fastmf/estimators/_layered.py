@@ -6,13 +6,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastmf._common.arguments import count, number
 from fastmf.estimators import denoising
 from fastmf.estimators._files import Saved
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._units import check_support
+from fastmf.estimators._weights import checked_weights
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
@@ -101,7 +102,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         settings = self._settings()
         seed, validation = seed_of(self.random_state), None
         X, model = self._first_data(X, seed or 0)
-        weights = self._weights(sample_weight, X)
+        weights = checked_weights(sample_weight, X)
         if validation_data is not None:
             validation = self._data(validation_data, model=model)
         elif self.early_stopping:
@@ -170,16 +171,6 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
                 "out, or give missing values a state of their own."
             )
         return X
-
-    @staticmethod
-    def _weights(sample_weight, X):
-        """Checked weights of the rows, or None."""
-        if sample_weight is None:
-            return None
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if (weights < 0).any() or not weights.any():
-            raise ValueError("sample_weight must be at least 0, and positive for some row.")
-        return weights
 
     def _pretrained(self, model, X, settings, seed, row_weights):
         """The model from which `fit` starts."""

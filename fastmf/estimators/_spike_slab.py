@@ -86,9 +86,9 @@ class SpikeSlabEstimator(BaseEstimator):
         }
         return pandas().DataFrame({name: np.ravel(v) for name, v in columns.items()}, index)
 
-    def _standardised(self, X):
+    def _standardised(self, X, weights=None):
         """Centred and scaled features, in their own precision; sets the offsets and scales."""
-        self._offset, deviation = mean_and_deviation(X, self.fit_intercept)
+        self._offset, deviation = mean_and_deviation(X, self.fit_intercept, weights)
         self._scale = np.ones(X.shape[1])
         dtype = np.float32 if X.dtype == np.float32 else np.float64
         if self.standardize:
@@ -158,8 +158,10 @@ class SpikeSlabEstimator(BaseEstimator):
         return min(0.5, max(1.0, n / 10) / d) if given is None else given
 
 
-def mean_and_deviation(columns, centred):
+def mean_and_deviation(columns, centred, weights=None):
     """Mean and standard deviation of columns, or of one; around 0 if not centred.
+
+    `weights` say how many rows each row stands for.
 
     Deviations of the order of rounding are 0, so that constant columns are. Means are computed from
     differences to the first row: else their rounding errors would grow with the number of rows.
@@ -171,9 +173,10 @@ def mean_and_deviation(columns, centred):
     """
     mean = np.zeros(columns.shape[1:])
     if centred:
-        mean = columns[0] + np.subtract(columns, columns[0], dtype=np.float64).mean(0)
+        differences = np.subtract(columns, columns[0], dtype=np.float64)
+        mean = columns[0] + np.average(differences, 0, weights)
     with np.errstate(over="ignore"):  # an error below
-        deviation = np.sqrt(((columns - mean) ** 2).mean(0, dtype=np.float64))
+        deviation = np.sqrt(np.average((columns - mean) ** 2, 0, weights))
     if not np.isfinite(deviation).all():
         raise ValueError("X and y must have values whose squares are finite: divide by a constant.")
     rounding = 10 * np.finfo(columns.dtype).eps * abs(mean)

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_array, validate_data
 from fastmf._common.arguments import count
 from fastmf.estimators._conditional_rbm import TrainedCRBM
 from fastmf.estimators._runs import run, seed_of, settings_of, split
+from fastmf.estimators._weights import checked_weights
 from fastmf.learning.conditional import CRBM_FAMILY, ConditionalSettings, sweeps
 from fastmf.models import CRBM
 
@@ -141,7 +142,7 @@ class ConditionalRBM(TrainedCRBM):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, Y, validation_data=None):
+    def fit(self, X, Y, validation_data=None, sample_weight=None):
         """Learn from features and labels.
 
         Parameters
@@ -151,6 +152,9 @@ class ConditionalRBM(TrainedCRBM):
             Labels of two values, the same two in all columns.
         validation_data : tuple (X, Y) or None
             Decides on early stopping.
+        sample_weight : array of shape (n_samples,) or None
+            An epoch has each row as often as its weight says, on average, and as many rows in all
+            as there are of positive weight; the others are left out, of early stopping, too.
 
         Returns
         -------
@@ -177,6 +181,10 @@ class ConditionalRBM(TrainedCRBM):
         settings = self._settings()
         X = self._features(X, reset=True)
         Y = self._labels(Y, X)
+        weights = checked_weights(sample_weight, X)
+        if weights is not None:
+            present = weights > 0
+            X, Y, weights = X[present], Y[present], weights[present]
         seed = seed_of(self.random_state)
         validation = None
         if validation_data is not None:
@@ -185,8 +193,9 @@ class ConditionalRBM(TrainedCRBM):
         elif self.early_stopping:
             rows, others = split(len(Y), self.validation_fraction, seed or 0)
             X, Y, validation = X[rows], Y[rows], (Y[others], X[others])
+            weights = weights if weights is None else weights[rows]
         model = self._initial_model(X, Y, seed or 0)
-        state = run(self, model, (Y, X), settings, CRBM_FAMILY, seed, validation)
+        state = run(self, model, (Y, X), settings, CRBM_FAMILY, seed, validation, weights)
         from_epoch = state.epoch - (state.waited if self.early_stopping else 0)
         self.n_sweeps_ = sweeps(settings, max(from_epoch - 1, 0))
         return self

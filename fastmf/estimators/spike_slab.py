@@ -5,6 +5,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastmf.estimators._spike_slab import SpikeSlabEstimator, mean_and_deviation
+from fastmf.estimators._weights import checked_weights
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.learning.evidence import Hyperparameters, Regression
 from fastmf.special import sigmoid
@@ -117,13 +118,16 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Learn from data.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array of shape (n_samples,), optional
+            How many rows each row stands for: the noise of a row has the variance of the noise over
+            its weight, and the evidence is that of repeated rows. Rows of weight 0 are left out.
 
         Returns
         -------
@@ -144,27 +148,40 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
             ensure_min_samples=2,
         )  # fmt: skip
         self._check(dict(noise_variance=np.inf, slab_variance=np.inf, inclusion_probability=1.0))
-        groups, n_groups = self._groups(X.shape[1])
-        X = self._standardised(X)
-        targets = np.asarray(y, np.float64).reshape(len(y), -1)
-        fits = [self._fit_one(X, column, groups, n_groups) for column in targets.T]
+        groups = self._groups(X.shape[1])
+        targets, weights = np.asarray(y, np.float64).reshape(len(y), -1), None
+        if sample_weight is not None:
+            weights = checked_weights(sample_weight, X)
+            present = weights > 0
+            X, targets, weights = X[present], targets[present], weights[present]
+        n_rows = len(X) if weights is None else float(weights.sum())
+        X = self._standardised(X, weights)
+        if weights is not None:
+            X *= np.sqrt(weights)[:, None].astype(X.dtype)
+        fits = [self._fit_one(X, column, groups, weights) for column in targets.T]
         one = np.ndim(y) == 1
         for name in fits[0]:
             values = [fit[name] for fit in fits]
             setattr(self, name, values[0] if one else np.array(values))
         self._rows = X
         # Of a prediction: noise variances of the observation and of the intercept.
-        self._n_noises = 1 + (1 / len(X) if self.fit_intercept else 0)
+        self._n_noises = 1 + (1 / n_rows if self.fit_intercept else 0)
         return self
 
-    def _fit_one(self, X, y, groups, n_groups):
-        """The fitted attributes for one target."""
-        center, deviation = mean_and_deviation(y, self.fit_intercept)
+    def _fit_one(self, X, y, groups, weights):
+        """The fitted attributes for one target; X is multiplied by the roots of the weights."""
+        groups, n_groups = groups
+        center, deviation = mean_and_deviation(y, self.fit_intercept, weights)
         unit = float(deviation) or 1.0
         y = (y - center) / unit if deviation else 0 * y
+        task = Regression(X, y, groups)
+        if weights is not None:
+            task = Regression(X, y * np.sqrt(weights), groups, float(weights.sum()))
+        n_rows = task.n_rows or len(y)
         best, model, result = self._solution(
-            Regression(X, y, groups), *self._hyperparameters(X.shape, unit, n_groups)
+            task, *self._hyperparameters((n_rows, X.shape[1]), unit, n_groups)
         )
+        log_evidence = task.log_evidence(result, best.noise_variance)
         ratio = unit / self._scale
         coefficients = result.mean * ratio
         return {
@@ -172,7 +189,7 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
             "coef_var_": result.var * ratio**2,
             "intercept_": float(center - self._offset @ coefficients),
             "inclusion_probability_": sigmoid(model.prior.tilted_log_odds(result.b, result.a)),
-            "log_evidence_": float(result.log_evidence - len(y) * np.log(unit)),
+            "log_evidence_": float(log_evidence - n_rows * np.log(unit)),
             "noise_variance_": best.noise_variance * unit**2,
             "slab_variance_": best.slab_variance * unit**2,
             "prior_inclusion_": sigmoid(np.asarray(best.log_odds)),

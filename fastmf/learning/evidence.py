@@ -62,16 +62,30 @@ class Regression(NamedTuple):
         Centred.
     groups : int array of shape (n_features,)
         Group of every feature: features of a group share their log-odds.
+    n_rows : float, optional
+        How many rows the rows stand for, if each was multiplied by the root of its weight: the sum
+        of the weights. The posterior is then that of repeated rows, and the evidence is, too, but
+        for the normaliser of the rows that are not there.
     """
 
     X: np.ndarray
     y: np.ndarray
     groups: np.ndarray
+    n_rows: float | None = None
 
     @property
     def scale(self):
         """Variance of y."""
-        return float(self.y @ self.y) / len(self.y) or 1.0
+        return float(self.y @ self.y) / (self.n_rows or len(self.y)) or 1.0
+
+    @property
+    def n_absent(self):
+        """Rows that the data stand for beyond their number."""
+        return 0.0 if self.n_rows is None else self.n_rows - len(self.y)
+
+    def log_evidence(self, result, noise_variance):
+        """That of a fixed point, with the normalisers of absent rows."""
+        return result.log_evidence - self.n_absent * np.log(2 * np.pi * noise_variance) / 2
 
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""
@@ -100,6 +114,8 @@ class Classification(NamedTuple):
     groups: np.ndarray
     others: np.ndarray
 
+    n_absent = 0.0
+
     @property
     def scale(self):
         """Variance of the noise."""
@@ -125,7 +141,7 @@ class Classification(NamedTuple):
         prior = Concatenated(prior, latent)
         return SparseLinearModel(self.X, np.zeros(n), hyperparameters.noise_variance, prior)
 
-    def log_evidence(self, result):
+    def log_evidence(self, result, noise_variance=1.0):
         """Log-probability of the classes: without the normalisers of the latent variables."""
         normaliser = np.log(2 * np.pi / LATENT_PRECISION) / 2 - np.log(2)
         return result.log_evidence + len(self.X) * normaliser
@@ -226,20 +242,23 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
         model = task.model(hyperparameters(x))
         options = dict(schedule="auto", tol=tol, max_iter=MAX_ITER, n_threads=n_threads)
         if best is None:
-            best = result = robust_solution(model, **options)
+            result = robust_solution(model, **options)
+            best = result, -np.inf
         else:
-            result = solution_from(model, best, **options)
+            result = solution_from(model, best[0], **options)
             if not result.converged:
                 return np.inf, np.zeros(free.sum())
         # There may be several fixed points: the next search starts from the best one, not from
         # that of a trial which was rejected.
-        if not best.converged or result.log_evidence > best.log_evidence:
-            best = result
+        evidence = task.log_evidence(result, model.noise_variance)
+        if not best[0].converged or evidence > best[1]:
+            best = result, evidence
         by_noise, by_slab, by_odds = evidence_gradient(model, result, task.groups, n_groups)
+        by_noise -= task.n_absent / 2
         gradient = np.concatenate([[by_noise, by_slab], by_odds])[free]
-        return -result.log_evidence, -gradient
+        return -evidence, -gradient
 
     # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
     with one_blas_thread(min(task.X.shape)):
         x = minimise(objective, whole[free], *bounds[free].T, tol=tol, max_iter=max_iter)
-    return hyperparameters(x), best
+    return hyperparameters(x), best[0]

@@ -171,3 +171,25 @@ def test_files(tmp_path):
     machine.model_.save(tmp_path / "model")
     with pytest.raises(ValueError, match="is not a ConditionalRBM"):
         ConditionalRBM.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_rows_of_weight_zero_are_as_if_they_were_absent(convert, early_stopping):
+    X, Y = copies(60)
+    weights = np.repeat([2.0, 0.0], 30)
+    options = {"n_epochs": 3, "objective": "logistic", "early_stopping": early_stopping}
+    machine, fewer = quick(**options), quick(**options)
+    machine.fit(convert(X), np.where(weights[:, None] > 0, Y, 1 - Y), sample_weight=weights)
+    fewer.fit(convert(X[:30]), Y[:30], sample_weight=weights[:30])
+    for name, value in machine.model_.parameters().items():
+        np.testing.assert_array_equal(value, fewer.model_.parameters()[name])
+
+
+def test_rows_count_as_often_as_their_weights_say():
+    Y = np.repeat([1, 0], 40)
+    machine = quick(objective="logistic", n_epochs=60)
+    machine.fit(np.zeros((80, 1)), Y, sample_weight=np.where(Y, 3.0, 1.0))
+    assert machine.predict_proba(np.zeros((1, 1)))[0, 1] == pytest.approx(0.75, abs=0.05)
+    with pytest.raises(ValueError, match="sample_weight"):
+        machine.fit(np.zeros((80, 1)), Y, sample_weight=-np.ones(80))

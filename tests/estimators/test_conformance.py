@@ -36,9 +36,10 @@ ESTIMATORS = [
 
 def expected_failures(estimator):
     """Two failures of every Pipeline, and one of estimators that draw rows by their weights."""
-    if isinstance(estimator, GeneralizedRBM | DeepBoltzmannMachine):
+    if isinstance(estimator, GeneralizedRBM | DeepBoltzmannMachine | ConditionalRBM):
         reason = "rows are drawn in proportion to their weights"
-        return {"check_sample_weight_equivalence_on_dense_data": reason}
+        kinds = ("dense", "sparse") if isinstance(estimator, ConditionalRBM) else ("dense",)
+        return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
     if not isinstance(estimator, Pipeline):
         return {}
     reason = "Pipeline.fit itself replaces the parameter `steps` by a copy"

@@ -189,3 +189,50 @@ def test_predictions_are_of_the_fit():
     before = fitted.predict(model.X, return_std=True)
     after = fitted.set_params(fit_intercept=False).predict(model.X, return_std=True)
     np.testing.assert_array_equal(before, after)
+
+
+def weighted_and_repeated(**options):
+    """A fit to rows of weights 0 to 3, and one to the rows that these stand for."""
+    model, _ = problem(30, 12)
+    counts = np.random.default_rng(0).integers(0, 4, 30)
+    X, y = model.X + 0.3, model.y.copy()
+    y[counts == 0] += 100  # must not be seen
+    weighted = mf.SpikeSlabRegressor(**options).fit(X, y, sample_weight=counts)
+    rows = np.repeat(np.arange(30), counts)
+    return weighted, mf.SpikeSlabRegressor(**options).fit(X[rows], y[rows]), X
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("fixed", [KNOWN, {}])
+def test_a_weight_is_a_number_of_equal_rows(fixed, fit_intercept):
+    weighted, repeated, X = weighted_and_repeated(
+        tol=1e-9, max_evidence_iter=100, fit_intercept=fit_intercept, **fixed
+    )
+    rtol = 1e-6 if fixed else 1e-2  # where the search for hyper-parameters stops
+    for name in ("coef_", "coef_var_", "intercept_", "inclusion_probability_", "noise_variance_"):
+        expected = getattr(repeated, name)
+        np.testing.assert_allclose(getattr(weighted, name), expected, rtol=rtol, atol=1e-8)
+    assert weighted.log_evidence_ == pytest.approx(repeated.log_evidence_, rel=1e-6)
+    for ours, theirs in zip(
+        *(m.predict(X, return_std=True) for m in (weighted, repeated)), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=rtol)
+
+
+def test_weights_of_one_change_nothing():
+    model, _ = problem(20, 8)
+    plain = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, model.y)
+    weighted = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, model.y, np.ones(20))
+    np.testing.assert_allclose(weighted.coef_, plain.coef_, atol=1e-12)
+    assert weighted.log_evidence_ == pytest.approx(plain.log_evidence_, rel=1e-12)
+
+
+def test_weights_of_several_targets_and_bad_ones():
+    model, _ = problem(20, 8)
+    weights = np.random.default_rng(0).random(20)
+    Y = np.stack([model.y, -2 * model.y], axis=1)
+    both = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, Y, weights)
+    one = mf.SpikeSlabRegressor(**KNOWN).fit(model.X, model.y, weights)
+    np.testing.assert_allclose(both.coef_[0], one.coef_, atol=1e-12)
+    with pytest.raises(ValueError, match=r"non-zero|positive"):
+        one.fit(model.X, model.y, np.zeros(20))

@@ -93,3 +93,21 @@ def test_of_two_runs_that_do_not_converge_that_of_the_smaller_residual_is_return
     assert near.residual < 1e-6 and near.sites[1].min() < 0
     result = evidence.robust_solution(model, **options)
     assert not result.converged and result.residual <= near.residual
+
+
+def test_the_search_with_weighted_rows_is_that_with_repeated_ones():
+    """Rows that stand for several have the normaliser of all, whose derivative is by the noise."""
+    model, _ = problem(20, 6)
+    weights = np.random.default_rng(1).integers(1, 4, 20)
+    root = np.sqrt(weights)
+    groups = np.zeros(6, int)
+    task = Regression(model.X * root[:, None], model.y * root, groups, float(weights.sum()))
+    rows = np.repeat(np.arange(20), weights)
+    repeated = Regression(model.X[rows], model.y[rows], groups)
+    assert task.scale == pytest.approx(repeated.scale)
+    start = Hyperparameters(0.3, 0.5, np.array([-1.0]))
+    fixed = Hyperparameters(False, False, False)
+    found, expected = (
+        maximise_evidence(t, start, fixed, tol=1e-9, max_iter=100)[0] for t in (task, repeated)
+    )
+    np.testing.assert_allclose(np.hstack(found), np.hstack(expected), rtol=1e-4)
