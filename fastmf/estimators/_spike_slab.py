@@ -26,6 +26,7 @@ class SpikeSlabEstimator(BaseEstimator):
         *,
         slab_variance=None,
         inclusion_probability=None,
+        expected_model_size=None,
         groups=None,
         fit_intercept=True,
         standardize=True,
@@ -38,6 +39,7 @@ class SpikeSlabEstimator(BaseEstimator):
     ):
         self.slab_variance = slab_variance
         self.inclusion_probability = inclusion_probability
+        self.expected_model_size = expected_model_size
         self.groups = groups
         self.fit_intercept = fit_intercept
         self.standardize = standardize
@@ -121,8 +123,14 @@ class SpikeSlabEstimator(BaseEstimator):
             )
         return best, model, result
 
-    def _check(self, limits):
-        """Raise unless each of these is None or in (0, limit), and the others are valid."""
+    def _check(self, *variances):
+        """Raise unless these variances are None or positive, and the other options valid."""
+        limits = dict.fromkeys(variances, np.inf)
+        limits |= {"inclusion_probability": 1.0, "expected_model_size": self.n_features_in_}
+        if self.inclusion_probability is not None and self.expected_model_size is not None:
+            raise ValueError(
+                "inclusion_probability and expected_model_size say the same: give only one of them."
+            )
         for name, high in limits.items():
             value = getattr(self, name)
             if value is None:
@@ -151,10 +159,16 @@ class SpikeSlabEstimator(BaseEstimator):
             raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
         return groups, len(labels)
 
+    def _inclusion(self):
+        """The inclusion probability that was given, or that of the model size, or None."""
+        if self.expected_model_size is None:
+            return self.inclusion_probability
+        return self.expected_model_size / self.n_features_in_
+
     def _first_inclusion(self, shape):
         """The inclusion probability from which the search starts: one for ten rows, or as given."""
         n, d = shape
-        given = self.inclusion_probability
+        given = self._inclusion()
         return min(0.5, max(1.0, n / 10) / d) if given is None else given
 
 

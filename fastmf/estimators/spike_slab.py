@@ -24,6 +24,9 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         after `standardize`).
     inclusion_probability : float or None
         Prior probability of a non-zero coefficient, between 0 and 1.
+    expected_model_size : float or None
+        Prior expected number of non-zero coefficients, in place of `inclusion_probability`, which
+        is then this over the number of features; between 0 and that number.
     groups : array of shape (n_features,) or None
         Labels; features with the same label share an inclusion probability, learned for each group.
     fit_intercept : bool
@@ -87,6 +90,7 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         noise_variance=None,
         slab_variance=None,
         inclusion_probability=None,
+        expected_model_size=None,
         groups=None,
         fit_intercept=True,
         standardize=True,
@@ -100,6 +104,7 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         super().__init__(
             slab_variance=slab_variance,
             inclusion_probability=inclusion_probability,
+            expected_model_size=expected_model_size,
             groups=groups,
             fit_intercept=fit_intercept,
             standardize=standardize,
@@ -147,7 +152,7 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True,
             ensure_min_samples=2,
         )  # fmt: skip
-        self._check(dict(noise_variance=np.inf, slab_variance=np.inf, inclusion_probability=1.0))
+        self._check("noise_variance", "slab_variance")
         groups = self._groups(X.shape[1])
         targets, weights = np.asarray(y, np.float64).reshape(len(y), -1), None
         if sample_weight is not None:
@@ -249,7 +254,7 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         fixed = Hyperparameters(
             self.noise_variance is not None,
             self.slab_variance is not None,
-            self.inclusion_probability is not None,
+            self._inclusion() is not None,
         )
         log_odds = np.full(n_groups, np.log(inclusion / (1 - inclusion)))
         return Hyperparameters(noise, slab, log_odds), fixed

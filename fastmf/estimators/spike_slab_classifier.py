@@ -26,7 +26,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
     slab_variance : float or None
         Prior variance of a non-zero coefficient, for noise of variance 1 (per unit of the features
         squared, after `standardize`). None: learned by maximising the evidence.
-    inclusion_probability, groups, standardize
+    inclusion_probability, expected_model_size, groups, standardize
         As in `SpikeSlabRegressor`.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
@@ -61,8 +61,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
     The evidence may have several maxima: with few coefficients, and with nearly all of them, each
     of little weight. The search starts with few (one for ten rows) and ends at a maximum nearby. To
     see the other one, fit with `inclusion_probability=0.9` and compare `log_evidence_`. To select
-    features, fix it at the number that you expect over n_features; and fix `slab_variance` (at 1,
-    say) where few features separate the classes, which moves it to its bound.
+    features, give `expected_model_size`; and fix `slab_variance` (at 1, say) where few features
+    separate the classes, which moves it to its bound.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         array([3, 7])
         """
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        self._check(dict(slab_variance=np.inf, inclusion_probability=1.0))
+        self._check("slab_variance")
         signs = self._signs(y)
         groups, n_groups = self._groups(X.shape[1])
         X = self._standardised(X)
@@ -117,7 +117,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         inclusion, slab = self._first_inclusion((len(X), len(groups))), self.slab_variance
         log_odds = np.full(n_groups, np.log(inclusion / (1 - inclusion)))
         start = Hyperparameters(1.0, 1.0 if slab is None else slab, log_odds)
-        fixed = Hyperparameters(True, slab is not None, self.inclusion_probability is not None)
+        fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
         best, model, result = self._solution(task, start, fixed)
         n = len(groups)
         coefficients = result.mean[:n] / self._scale

@@ -125,6 +125,9 @@ def test_what_does_not_converge_warns():
     [
         ({"noise_variance": 0.0}, ValueError, "noise_variance must be positive"),
         ({"inclusion_probability": 1.0}, ValueError, "inclusion_probability must be positive"),
+        ({"expected_model_size": 8}, ValueError, "expected_model_size must be .* below 8"),
+        ({"expected_model_size": True}, TypeError, "expected_model_size must be a number"),
+        ({"expected_model_size": 2, "inclusion_probability": 0.1}, ValueError, "only one of them"),
         ({"slab_variance": "wide"}, TypeError, "slab_variance must be a number"),
         ({"groups": [0, 1]}, ValueError, "groups must have shape"),
         ({"groups": [0.0, np.nan]}, ValueError, "groups must name"),
@@ -236,3 +239,13 @@ def test_weights_of_several_targets_and_bad_ones():
     np.testing.assert_allclose(both.coef_[0], one.coef_, atol=1e-12)
     with pytest.raises(ValueError, match=r"non-zero|positive"):
         one.fit(model.X, model.y, np.zeros(20))
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(8) // 4])
+def test_a_model_size_is_an_inclusion_probability(groups):
+    model, _ = problem(20, 8)
+    options = {"noise_variance": 0.09, "groups": groups}
+    by_size = mf.SpikeSlabRegressor(expected_model_size=2, **options).fit(model.X, model.y)
+    by_odds = mf.SpikeSlabRegressor(inclusion_probability=0.25, **options).fit(model.X, model.y)
+    np.testing.assert_array_equal(by_size.coef_, by_odds.coef_)
+    np.testing.assert_allclose(by_size.prior_inclusion_, 0.25)

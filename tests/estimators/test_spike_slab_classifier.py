@@ -130,3 +130,14 @@ def test_predictions_are_of_the_fit(intercept):
     before = fitted.predict_proba(X)
     after = fitted.set_params(fit_intercept=not intercept).predict_proba(X)
     np.testing.assert_array_equal(before, after)
+
+
+def test_a_model_size_is_an_inclusion_probability():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 5))
+    fits = [
+        mf.SpikeSlabClassifier(slab_variance=1, **option).fit(X, X[:, 0] > 0)
+        for option in ({"expected_model_size": 1}, {"inclusion_probability": 0.2})
+    ]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+    np.testing.assert_allclose(fits[0].prior_inclusion_, 0.2)
