@@ -72,6 +72,23 @@ def test_log1p_of_fraction_is_exact_to_rounding(dtype):
     np.testing.assert_allclose(special.log1p_of_fraction(x), exact, rtol=2 * np.finfo(dtype).eps)
 
 
+@kernel
+def compiled_logs(x, out):
+    for i in range(len(x)):
+        out[i] = special.log_of_normal(x[i])
+
+
+def test_log_of_normal_is_exact_to_rounding_of_numbers_of_order_1():
+    info = np.finfo(np.float64)
+    near = 1 + np.linspace(-0.6, 1.2, 300)
+    x = np.concatenate([[info.tiny, 0.5, 1.0, 2.0, info.max], near, np.logspace(-300, 300, 200)])
+    out = np.empty_like(x)
+    compiled_logs(x, out)
+    exact = np.array([float(mpmath.log(mpmath.mpf(float(t)))) for t in x])
+    np.testing.assert_allclose(out, exact, rtol=2 * info.eps, atol=info.eps)
+    np.testing.assert_allclose(special.log_of_normal(x), exact, rtol=2 * info.eps, atol=info.eps)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_extremes_saturate(dtype):
     largest = np.finfo(dtype).max / 2

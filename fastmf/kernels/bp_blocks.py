@@ -22,13 +22,16 @@ from fastmf.kernels.bp_messages import (
     max_to_hidden,
     max_to_visible,
     mixed_to_visible,
-    pair_ratios,
     sum_to_hidden,
     sum_to_hidden_damped,
 )
+from fastmf.kernels.bp_products import pair_logs
 from fastmf.kernels.bp_types import (
     BLOCK_UNITS,
+    CHANGES,
     DAMPING_WINDOW,
+    LOG_ODDS,
+    LOGS,
     MAX_DAMPING,
     MAX_PRODUCT,
     MIXED_PRODUCT,
@@ -38,11 +41,10 @@ from fastmf.kernels.bp_types import (
     BPRecord,
     BPSettings,
     BPWorkspaces,
+    P,
+    Q,
 )
 from fastmf.special import log, sigmoid_pair, softplus
-
-# Rows of `BPWorkspaces.tile`.
-LOG_ODDS, P, Q, CHANGES, LOGS = range(5)
 
 
 @kernel(by_address=True, views=True)
@@ -121,23 +123,27 @@ def _set_visible_beliefs(settings, visible, workspaces, worker, damping):
     return changes[0]
 
 
-@kernel(by_address=True, fastmath=REORDER, views=True)
-def _receive(settings, problem, arrays, workspaces, place, tile):
-    """Sum-product messages to a tile (first unit, number of units), and the units' log-odds."""
+@kernel(merged=True)
+def _set_logs(settings, problem, messages, workspaces, place, tile, normalisers):
+    """Logarithms of products for a tile (first unit, number of units): see `pair_logs`."""
+    entry, w, worker = place
+    first, n_units = tile
+    n = messages.shape[2]
+    e = row(problem.exponentials, (first, 0), n_units * n)
+    s = row(messages, (entry, first, 0), n_units * n)
+    hidden = row(workspaces.beliefs, (w, 0, 0), 3 * n)
+    values = row(workspaces.tile, (worker, 0, 0), 5 * TILE_UNITS)
+    call(settings.pair_logs, (e, s, hidden, values, settings.flush_every, normalisers))
+
+
+@kernel(merged=True)
+def _set_log_odds(settings, problem, arrays, workspaces, place, tile):
+    """Sum-product log-odds of a tile (first unit, number of units) of visible units."""
     index, entry, w, worker, _ = place
     first, n_units = tile
-    n = arrays[0].shape[2]
-    p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
-    for k in range(n_units):
-        e = row(problem.exponentials, (first + k, 0), n)
-        s = row(arrays[0], (entry, first + k, 0), n)
-        r = row(workspaces.received, (worker, k, 0), n)
-        for j in range(n):
-            t = s[j] * q[j]
-            r[j] = (t + e[j] * p[j]) / (t + p[j])
-    call(settings.log_products, (settings, workspaces, worker, n_units))
-    index = smaller(index, problem.visible_field.shape[0] - 1)
-    fields = row(problem.visible_field, (index, first), n_units)
+    _set_logs(settings, problem, arrays[0], workspaces, (entry, w, worker), tile, False)
+    shared = smaller(index, problem.visible_field.shape[0] - 1)
+    fields = row(problem.visible_field, (shared, first), n_units)
     log_odds = row(workspaces.tile, (worker, LOG_ODDS, 0), n_units)
     logs = row(workspaces.tile, (worker, LOGS, 0), n_units)
     for k in range(n_units):
@@ -153,35 +159,39 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
     sums = row(workspaces.message_sums, (w, block, 0), n)
     product64 = row(workspaces.product64, (worker, 0), n)
     product = row(workspaces.product, (worker, 0), n)
+    hidden = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
     for j in range(n):
         sums[j], product64[j], product[j] = 0, 1, 1
     change, decoded_field, tile = 0.0, 0.0, workspaces.tile
     old_fraction, new_fraction = real(damping), real(1 - damping)
+    flush_in, log_in = settings.flush_every, settings.log_every
     shared = smaller(index, problem.visible_field.shape[0] - 1)
     fields = row(problem.visible_field, (shared, 0), n_visible)
     start = block * BLOCK_UNITS
     last = smaller(start + BLOCK_UNITS, n_visible)
     for first in range(start, last, TILE_UNITS):
         n_units = smaller(TILE_UNITS, last - first)
-        call(settings.receive, (settings, problem, arrays, workspaces, place, (first, n_units)))
+        _set_log_odds(settings, problem, arrays, workspaces, place, (first, n_units))
         visible = row(arrays[1], (index, first), n_units)
         largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)
         change = larger(change, largest)
         for unit in range(first, first + n_units):
-            k, n_done = unit - first, unit - start + 1
+            k = unit - first
             decoded_field += fields[unit] if visible[k] > 0 else 0.0
             e = row(problem.exponentials, (unit, 0), n)
             s = row(messages, (entry, unit, 0), n)
-            r = row(workspaces.received, (worker, k, 0), n)
-            p, q = real(tile[worker, P, k]), real(tile[worker, Q, k])
+            beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
             if damping == 0:
-                sum_to_hidden(e, r, p, q, s, product)
+                sum_to_hidden(e, hidden, beliefs, s, product)
             else:
-                sum_to_hidden_damped(e, r, p, q, old_fraction, new_fraction, s, product)
-            if unit == last - 1 or n_done % settings.flush_every == 0:
+                sum_to_hidden_damped(e, hidden, beliefs, old_fraction, new_fraction, s, product)
+            flush_in, log_in = flush_in - 1, log_in - 1
+            if unit == last - 1 or flush_in == 0:
                 flush_products(product, product64)
-            if unit == last - 1 or n_done % settings.log_every == 0:
+                flush_in = settings.flush_every
+            if unit == last - 1 or log_in == 0:
                 add_logs(product64, sums)
+                log_in = settings.log_every
     workspaces.change[w, block], workspaces.decoded_field[w, block] = change, decoded_field
 
 
@@ -191,9 +201,9 @@ def _bethe_block(settings, problem, arrays, workspaces, place, damping):
 
     The first block has the terms of the hidden units too.
     """
-    index, _, w, worker, block = place
+    index, entry, w, worker, block = place
     messages, tile = arrays[0], workspaces.tile
-    n, real = messages.shape[2], messages.dtype.type
+    at, n = (entry, w, worker), messages.shape[2]
     total = row(workspaces.decoded_field, (w, block), 1)
     total[0] = 0
     if block == 0:
@@ -202,15 +212,12 @@ def _bethe_block(settings, problem, arrays, workspaces, place, damping):
     last = smaller(start + BLOCK_UNITS, messages.shape[1])
     for first in range(start, last, TILE_UNITS):
         n_units = smaller(TILE_UNITS, last - first)
-        call(settings.receive, (settings, problem, arrays, workspaces, place, (first, n_units)))
+        _set_log_odds(settings, problem, arrays, workspaces, place, (first, n_units))
         log_odds = row(tile, (worker, LOG_ODDS, 0), n_units)
         call(settings.add_softplus, (log_odds, total))
         old = row(workspaces.product64, (worker, 0), n_units)
         _set_visible_beliefs(settings, old, workspaces, worker, damping)
-        for k in range(n_units):
-            r = row(workspaces.received, (worker, k, 0), n)
-            pair_ratios(r, real(tile[worker, P, k]), real(tile[worker, Q, k]))
-        call(settings.log_products, (settings, workspaces, worker, n_units))
+        _set_logs(settings, problem, messages, workspaces, at, (first, n_units), True)
         for k in range(n_units):
             total[0] += tile[worker, LOGS, k]
 
@@ -404,11 +411,12 @@ def addresses(algorithm, dtype):
     add_address("visible_beliefs", _set_beliefs, *(none,) * 5, 0.0)
     add_address("hidden_beliefs", _set_beliefs, *(none, line, line, line, none, 0.0))
     add_address("finish", _finish, *of_row, (0, 0, 0), 0.0)
-    if algorithm != MAX_PRODUCT:
+    if algorithm == MIXED_PRODUCT:
         add_address("log_products", _log_products, settings, workspaces, 0, 0)
+    if algorithm != MAX_PRODUCT:
         add_address("add_softplus", _add_softplus, none, none)
     if algorithm == SUM_PRODUCT:
-        add_address("receive", _receive, *of_tile, (0, 0))
+        add_address("pair_logs", pair_logs, line, line, line, none, 0, True)
         add_address("bethe", _bethe_block, *of_tile, 0.0)
     else:
         add_address("objective", _objective, *of_row, 0, 0)

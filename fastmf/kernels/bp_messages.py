@@ -7,38 +7,38 @@ which may reorder their sums and products, but for `max_message`.
 """
 
 from fastmf._numba import kernel, larger
-from fastmf.special import log
+from fastmf.special import log_of_normal
 
 
 @kernel(merged=True)
-def sum_to_hidden(e, r, p, q, s, product):
-    """Sum-product messages to the hidden units, s = (r Q + e P) / (r Q + P), and their product."""
-    for j in range(r.shape[0]):
-        t = r[j] * q
-        new = (t + e[j] * p) / (t + p)
+def sum_to_hidden(e, hidden, visible, s, product):
+    """Replace sum-product messages to the hidden units, and multiply the new ones into a product.
+
+    `hidden` are vectors p, q and `visible` P, Q. The messages to the visible unit,
+    r = (s q + e p) / (s q + p), are computed again from the old ones, without a division.
+    """
+    (p, q), (high, low) = hidden, visible
+    for j in range(s.shape[0]):
+        t = s[j] * q[j]
+        above, below = (t + e[j] * p[j]) * low, (t + p[j]) * high
+        new = (above + e[j] * below) / (above + below)
         s[j] = new
         product[j] *= new
 
 
 @kernel(merged=True)
-def sum_to_hidden_damped(e, r, p, q, damping, new_fraction, s, product):
+def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
     """The same, with the normalised messages s / (1 + s) averaged with the old ones."""
-    # All denominators are multiplied out: one division.
-    one = s.dtype.type(1)
-    for j in range(r.shape[0]):
-        t = r[j] * q
-        m1, m0 = t + e[j] * p, t + p
-        scale, old = new_fraction * (one + s[j]), damping * (m1 + m0)
-        new = (m1 * scale + old * s[j]) / (m0 * scale + old)
+    (p, q), (high, low), one = hidden, visible, s.dtype.type(1)
+    for j in range(s.shape[0]):
+        t = s[j] * q[j]
+        above, below = (t + e[j] * p[j]) * low, (t + p[j]) * high
+        # Divided at once: with weights of the largest size no more can be multiplied.
+        new = (above + e[j] * below) / (above + below)
+        new_weight, old_weight = new_fraction * (one + s[j]), damping * (one + new)
+        new = (new * new_weight + s[j] * old_weight) / (new_weight + old_weight)
         s[j] = new
         product[j] *= new
-
-
-@kernel(merged=True)
-def pair_ratios(r, p, q):
-    """Normalisers of the pair beliefs relative to those of the unit beliefs: Q + P / r."""
-    for j in range(r.shape[0]):
-        r[j] = q + p / r[j]
 
 
 @kernel(merged=True)
@@ -53,7 +53,7 @@ def flush_products(product, product64):
 def add_logs(product64, total):
     """Add the logarithms of products to a total, and reset them to 1."""
     for j in range(product64.shape[0]):
-        total[j] += log(product64[j])
+        total[j] += log_of_normal(product64[j])
         product64[j] = 1
 
 

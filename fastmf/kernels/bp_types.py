@@ -21,6 +21,9 @@ MAX_DAMPING = 0.97
 
 SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = 0, 1, 2
 
+# Rows of `BPWorkspaces.tile`.
+LOG_ODDS, P, Q, CHANGES, LOGS = range(5)
+
 
 class BPProblem(NamedTuple):
     """Couplings and fields of {0, 1} units.
@@ -63,9 +66,10 @@ class BPSettings(NamedTuple):
     max_factors : int
         Number of messages to one visible unit whose product is a number in float64.
     flush_every, log_every : int
-        Number of visible units after which the products of messages to the hidden units are moved
-        to float64, and after which their logarithm is taken. The second is a multiple of the first.
-    block, bethe, finish, objective, receive, log_products, visible_beliefs, hidden_beliefs,
+        Number of messages whose product is a number of their type: of visible units after which
+        the products of messages to the hidden units are moved to float64. Number of those after
+        which their logarithm is taken, a multiple of the first.
+    block, bethe, finish, objective, pair_logs, log_products, visible_beliefs, hidden_beliefs,
     add_softplus : int
         Addresses of the functions of `fastmf.kernels.bp_blocks`, 0 of those that are not called.
     """
@@ -83,7 +87,7 @@ class BPSettings(NamedTuple):
     bethe: int = 0
     finish: int = 0
     objective: int = 0
-    receive: int = 0
+    pair_logs: int = 0
     log_products: int = 0
     visible_beliefs: int = 0
     hidden_beliefs: int = 0
@@ -145,7 +149,7 @@ class BPWorkspaces(NamedTuple):
     change, decoded_field : float64 array of shape (n_workspaces, n_blocks)
         Largest change of a belief; sum of the fields of the units decoded as 1.
     received : array of shape (n_workers, TILE_UNITS, n_padded)
-        Messages to a tile of visible units.
+        Messages to a tile of visible units, of max- and mixed-product.
     tile : float64 array of shape (n_workers, 5, TILE_UNITS)
         Of these units log-odds, P, Q, the changes of their beliefs, and logarithms of products.
     product : array of shape (n_workers, n_padded)

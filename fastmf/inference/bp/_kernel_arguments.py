@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.memory import aligned_zeros
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import belief_propagation as bp_kernels
 from fastmf.kernels import bp_blocks, bp_types
@@ -125,7 +126,7 @@ def _problem(options, units, dtype):
         factor = dtype.type(units.factor)
         np.multiply(units.model.weights, factor, out=weights[:, :m], casting="same_kind")
     if options.algorithm != "max":
-        exponentials = np.empty((n, n_padded), dtype)
+        exponentials = aligned_zeros((n, n_padded), dtype)
         exponentials[:, m:] = 1
         queue = np.zeros(1, np.int64)
         n_workers = workers_for(-(-n // bp_types.BLOCK_UNITS), 4 * n * m, options.n_threads)
@@ -162,13 +163,13 @@ def new_workspaces(n_workspaces, record, dtype, algorithm, n_workers=None):
     n_padded, n_workers = record.hidden.shape[1], n_workers or n_workspaces
     n_decoded = n_blocks if algorithm == bp_types.MAX_PRODUCT else 0
     return BPWorkspaces(
-        beliefs=np.zeros((n_workspaces, 3, n_padded), dtype),
+        beliefs=aligned_zeros((n_workspaces, 3, n_padded), dtype),
         message_sums=np.zeros((n_workspaces, n_blocks, n_padded)),
         decoded_sums=np.zeros((n_workspaces, n_decoded, n_padded)),
         change=np.zeros((n_workspaces, n_blocks)),
         decoded_field=np.zeros((n_workspaces, n_blocks)),
-        received=np.zeros((n_workers, bp_types.TILE_UNITS, n_padded), dtype),
+        received=aligned_zeros((n_workers, bp_types.TILE_UNITS, n_padded), dtype),
         tile=np.zeros((n_workers, 5, bp_types.TILE_UNITS)),
-        product=np.zeros((n_workers, n_padded), dtype),
-        product64=np.zeros((n_workers, n_padded)),
+        product=aligned_zeros((n_workers, n_padded), dtype),
+        product64=aligned_zeros((n_workers, n_padded), np.float64),
     )
