@@ -31,7 +31,7 @@ import numpy as np
 
 from fastmf._numba import REORDER, call, fetch_and_increment, kernel, row, smaller
 from fastmf._outcomes import CONFIRMING, RUNNING
-from fastmf.kernels.bp_messages import add_pair_beliefs
+from fastmf.kernels.bp_messages import add, add_pair_beliefs
 from fastmf.kernels.bp_types import BLOCK_UNITS, PAIR_BLOCK_UNITS, SUM_PRODUCT
 from fastmf.special import exp
 
@@ -51,8 +51,38 @@ def _log_partition(record, workspaces, index, w):
     record.bethe[index] = total
 
 
+@kernel(merged=True)
+def _iterate(settings, problem, messages, record, workspaces, pairs, place):
+    """Iterate a row to its end, with a workspace; `place` is both."""
+    index, w = place
+    arrays, n_blocks = (messages, record.visible, record.hidden), workspaces.change.shape[1]
+    entry = index
+    if messages.shape[0] != record.visible.shape[0]:
+        entry = w
+        start = row(messages, (entry, 0, 0), messages.shape[1] * messages.shape[2])
+        uniform = messages.dtype.type(1 if settings.algorithm == SUM_PRODUCT else 0)
+        for j in range(start.shape[0]):
+            start[j] = uniform
+    damping, after = 0.0, np.int64(0)
+    while True:
+        call(settings.finish, (settings, problem, record, workspaces, (index, w, after), damping))
+        # Once the row has ended, the blocks' terms of the Bethe log-partition.
+        function = settings.block if record.status[index] <= RUNNING else settings.bethe
+        damping, after = _damping(record, index), np.int64(1)
+        for block in range(n_blocks if function != 0 else 0):
+            at = index, entry, w, w, block
+            call(function, (settings, problem, arrays, workspaces, at, damping))
+        if record.status[index] > RUNNING:
+            break
+    if settings.algorithm == SUM_PRODUCT:
+        _log_partition(record, workspaces, index, w)
+    for block in range(n_blocks if pairs.shape[0] > 0 else 0):
+        at = index, entry, w, w, block
+        call(settings.pairs, (settings, problem, arrays, workspaces, at, pairs))
+
+
 @kernel(views=True)
-def belief_propagation(settings, problem, messages, record, workspaces, queue):
+def belief_propagation(settings, problem, messages, record, workspaces, pairs, queue):
     """Iterate rows to their fixed points.
 
     Parameters
@@ -67,37 +97,21 @@ def belief_propagation(settings, problem, messages, record, workspaces, queue):
         Starts from the log-odds there, which must be those of the messages.
     workspaces : BPWorkspaces
         One for each worker.
+    pairs : array of shape (n_groups, n_visible, n_padded)
+        Sums of the pair beliefs of sum-product over groups of consecutive rows. All groups have the
+        same number of rows, but the last. A group is one worker's, so that the sums do not depend
+        on the number of workers. No groups: not computed.
     queue : int64 array of shape (2,)
-        Next row, next workspace; shared by all threads that call this.
+        Next group or row, next workspace; shared by all threads that call this.
     """
-    n_rows = record.visible.shape[0]
+    n_rows, n_groups = record.visible.shape[0], pairs.shape[0]
+    n_in_group = -(-n_rows // n_groups) if n_groups > 0 else 1
     w = fetch_and_increment(row(queue, (1,), 1))
-    arrays = messages, record.visible, record.hidden
-    one_for_each_row = messages.shape[0] == n_rows
-    uniform = messages.dtype.type(1 if settings.algorithm == SUM_PRODUCT else 0)
-    index = fetch_and_increment(queue)
-    while index < n_rows:
-        entry = index if one_for_each_row else w
-        if not one_for_each_row:
-            start = row(messages, (entry, 0, 0), messages.shape[1] * messages.shape[2])
-            for j in range(start.shape[0]):
-                start[j] = uniform
-        damping, after = 0.0, np.int64(0)
-        while True:
-            call(
-                settings.finish, (settings, problem, record, workspaces, (index, w, after), damping)
-            )
-            # Once the row has ended, the blocks' terms of the Bethe log-partition.
-            function = settings.block if record.status[index] <= RUNNING else settings.bethe
-            damping, after = _damping(record, index), np.int64(1)
-            for block in range(workspaces.change.shape[1] if function != 0 else 0):
-                at = index, entry, w, w, block
-                call(function, (settings, problem, arrays, workspaces, at, damping))
-            if record.status[index] > RUNNING:
-                break
-        if settings.algorithm == SUM_PRODUCT:
-            _log_partition(record, workspaces, index, w)
-        index = fetch_and_increment(queue)
+    first = fetch_and_increment(queue) * n_in_group
+    while first < n_rows:
+        for index in range(first, smaller(first + n_in_group, n_rows)):
+            _iterate(settings, problem, messages, record, workspaces, pairs, (index, w))
+        first = fetch_and_increment(queue) * n_in_group
 
 
 @kernel(views=True)
@@ -194,4 +208,23 @@ def pair_beliefs(problem, messages, beliefs, scales, queue, out):
                 total = row(out, (smaller(r, out.shape[0] - 1), i, 0), n)
                 p, q = row(beliefs, (0, r, 0), n), row(beliefs, (1, r, 0), n)
                 add_pair_beliefs(e, row(messages, (r, i, 0), n), p, q, scales[r, i], total)
+        first = fetch_and_increment(queue) * PAIR_BLOCK_UNITS
+
+
+@kernel(views=True)
+def add_groups(pairs, queue):
+    """Add the pair beliefs of all other groups of rows to those of the first.
+
+    Parameters
+    ----------
+    pairs : array of shape (n_groups, n_visible, n_padded)
+    queue : int64 array of shape (1,)
+        Next block of `PAIR_BLOCK_UNITS` visible units; shared by all threads that call this.
+    """
+    n_groups, n_visible, n = pairs.shape
+    first = fetch_and_increment(queue) * PAIR_BLOCK_UNITS
+    while first < n_visible:
+        size = smaller(PAIR_BLOCK_UNITS, n_visible - first) * n
+        for group in range(1, n_groups):
+            add(row(pairs, (group, first, 0), size), row(pairs, (0, first, 0), size))
         first = fetch_and_increment(queue) * PAIR_BLOCK_UNITS

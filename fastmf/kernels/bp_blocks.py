@@ -18,6 +18,7 @@ from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.bp_messages import (
     add,
     add_logs,
+    add_pair_beliefs,
     flush_products,
     max_to_hidden,
     max_to_visible,
@@ -223,6 +224,33 @@ def _bethe_block(settings, problem, arrays, workspaces, place, damping):
 
 
 @kernel(by_address=True, fastmath=REORDER, views=True)
+def _pair_block(settings, problem, arrays, workspaces, place, sums):
+    """Add the pair beliefs of a block of visible units to the sums of the group of the row."""
+    index, entry, w, worker, block = place
+    messages, n_rows = arrays[0], arrays[1].shape[0]
+    n, real, n_in_group = messages.shape[2], messages.dtype.type, -(-n_rows // sums.shape[0])
+    p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
+    start = block * BLOCK_UNITS
+    last = smaller(start + BLOCK_UNITS, messages.shape[1])
+    for first in range(start, last, TILE_UNITS):
+        n_units = smaller(TILE_UNITS, last - first)
+        visible = row(arrays[1], (index, first), n_units)
+        log_odds = row(workspaces.tile, (worker, LOG_ODDS, 0), n_units)
+        for k in range(n_units):
+            log_odds[k] = visible[k]
+        old = row(workspaces.product64, (worker, 0), n_units)
+        _set_visible_beliefs(settings, old, workspaces, worker, 0.0)
+        for k in range(n_units):
+            e = row(problem.exponentials, (first + k, 0), n)
+            s = row(messages, (entry, first + k, 0), n)
+            total = row(sums, (index // n_in_group, first + k, 0), n)
+            if index % n_in_group == 0:
+                for j in range(n):
+                    total[j] = 0
+            add_pair_beliefs(e, s, p, q, real(workspaces.tile[worker, P, k]), total)
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
 def _max_block(settings, problem, arrays, workspaces, place, damping):
     """One block of visible units in max-product."""
     messages = arrays[0]
@@ -418,6 +446,7 @@ def addresses(algorithm, dtype):
     if algorithm == SUM_PRODUCT:
         add_address("pair_logs", pair_logs, line, line, line, none, 0, True)
         add_address("bethe", _bethe_block, *of_tile, 0.0)
+        add_address("pairs", _pair_block, *of_tile, cube)
     else:
         add_address("objective", _objective, *of_row, 0, 0)
     blocks = {SUM_PRODUCT: _sum_block, MAX_PRODUCT: _max_block, MIXED_PRODUCT: _mixed_block}

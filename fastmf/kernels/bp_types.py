@@ -11,7 +11,7 @@ import numpy as np
 BLOCK_UNITS = 256
 # Visible units whose beliefs are computed together, so that the exponentials vectorise.
 TILE_UNITS = 16
-# Visible units of one task of `pair_beliefs`.
+# Visible units of one task of `pair_beliefs` and `add_groups`.
 PAIR_BLOCK_UNITS = 16
 # Hidden units are padded to a multiple of this.
 PADDING_MULTIPLE = 32
@@ -69,8 +69,8 @@ class BPSettings(NamedTuple):
         Number of messages whose product is a number of their type: of visible units after which
         the products of messages to the hidden units are moved to float64. Number of those after
         which their logarithm is taken, a multiple of the first.
-    block, bethe, finish, objective, pair_logs, log_products, visible_beliefs, hidden_beliefs,
-    add_softplus : int
+    block, bethe, pairs, finish, objective, pair_logs, log_products, visible_beliefs,
+    hidden_beliefs, add_softplus : int
         Addresses of the functions of `fastmf.kernels.bp_blocks`, 0 of those that are not called.
     """
 
@@ -85,6 +85,7 @@ class BPSettings(NamedTuple):
     log_every: int
     block: int = 0
     bethe: int = 0
+    pairs: int = 0
     finish: int = 0
     objective: int = 0
     pair_logs: int = 0

@@ -165,9 +165,10 @@ def _bethe_block(problem, row, units, messages, record):
     return total + (softplus(record.hidden[row]).sum() if units.start == 0 else 0)
 
 
-def belief_propagation(settings, problem, messages, record, workspaces, queue):
+def belief_propagation(settings, problem, messages, record, workspaces, pairs, queue):
     """Iterate rows to their fixed points."""
     workspace = _workspace(workspaces, 0)
+    pairs[:] = 0
     one_for_each_row = len(messages) == len(record.visible)
     for row in range(len(record.visible)):
         row_messages = messages[row if one_for_each_row else 0]
@@ -183,6 +184,12 @@ def belief_propagation(settings, problem, messages, record, workspaces, queue):
             record.bethe[row] = sum(
                 _bethe_block(problem, row, units, row_messages, record) for units in _blocks(record)
             )
+        if len(pairs):
+            group = row // -(-len(record.visible) // len(pairs))
+            beliefs = workspace.beliefs[:2, None]
+            scales = sigmoid(record.visible[None, row]).astype(pairs.dtype)
+            arguments = problem, row_messages[None], beliefs, scales, None, pairs[group, None]
+            pair_beliefs(*arguments)
 
 
 def sweep_blocks(settings, problem, messages, record, workspaces, queue):
@@ -216,3 +223,8 @@ def pair_beliefs(problem, messages, beliefs, scales, queue, out):
     for row, (p, q, scale) in enumerate(zip(*beliefs, scales, strict=True)):
         both = problem.exponentials * p
         out[min(row, len(out) - 1)] += scale[:, None] * both / (messages[row] * q + both)
+
+
+def add_groups(pairs, queue):
+    """Add the pair beliefs of all other groups of rows to those of the first."""
+    pairs[0] = pairs.sum(0)

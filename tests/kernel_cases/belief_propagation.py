@@ -14,7 +14,7 @@ from kernel_cases.machines import rbm
 
 def propagation_arguments(
     size, dtype, rows=None, algorithm="sum", damping=None, one_for_each_row=False, noise=3.0,
-    max_iter=100, tol=1e-6,
+    max_iter=100, tol=1e-6, n_groups=0,
 ):  # fmt: skip
     """Arguments of `belief_propagation`: rows differ in the fields of the visible units."""
     size = few_rows(size)
@@ -29,14 +29,16 @@ def propagation_arguments(
     shape = n_messages, size.n_visible, 0 if algorithm == "mixed" else record.hidden.shape[1]
     messages = np.full(shape, 1 if algorithm == "sum" else 0, dtype)
     workspaces = new_workspaces(8, record, model.dtype, settings.algorithm)
-    return settings, problem, messages, record, workspaces, np.zeros(2, np.int64)
+    n_groups = min(n_groups, len(fields))
+    pairs = np.full((n_groups, *messages.shape[1:]), np.nan, dtype)  # not read
+    return settings, problem, messages, record, workspaces, pairs, np.zeros(2, np.int64)
 
 
 def shared_arguments(size, dtype, rows=None, status=RUNNING, **options):
     """Arguments of `sweep_blocks`: one row, with random messages."""
     options = {"one_for_each_row": True, **options}
     arguments = propagation_arguments(size, dtype, [0], **options)
-    settings, problem, messages, record, workspaces, queue = arguments
+    settings, problem, messages, record, workspaces, _, queue = arguments
     rng = np.random.default_rng(7)
     if settings.algorithm == SUM_PRODUCT:
         messages[:] = problem.exponentials ** rng.random(problem.exponentials.shape).astype(dtype)
@@ -60,7 +62,7 @@ def conclusion_arguments(*arguments, **options):
 def pair_arguments(size, dtype, rows=None, mean=False):
     """Arguments of `pair_beliefs`."""
     arguments = propagation_arguments(size, dtype, rows, one_for_each_row=True)
-    _, problem, messages, record, _, queue = arguments
+    _, problem, messages, record, _, _, queue = arguments
     rng = np.random.default_rng(8)
     messages[:] = problem.exponentials ** rng.random(problem.exponentials.shape).astype(dtype)
     record.visible[:] = rng.normal(size=size.n_visible)
@@ -68,6 +70,14 @@ def pair_arguments(size, dtype, rows=None, mean=False):
     beliefs = np.stack(sigmoid_pair(record.hidden)).astype(dtype)
     out = np.zeros((1, *messages.shape[1:]) if mean else messages.shape, dtype)
     return problem, messages, beliefs, scales, queue[:1], out
+
+
+def group_arguments(size, dtype, rows=None):
+    """Arguments of `add_groups`: a group for each row."""
+    size = few_rows(size)
+    n_groups = len(chosen(rows, size.n_rows))
+    shape = n_groups, size.n_visible, size.n_hidden + 3
+    return np.random.default_rng(9).random(shape).astype(dtype), np.zeros(1, np.int64)
 
 
 def exponential_arguments(size, dtype, rows=None):
@@ -83,6 +93,11 @@ def of_record(arguments):
     names = ("visible", "hidden", "best", "objective", "bethe", "status", "n_iter", "residual",
              "history")  # fmt: skip
     return {name: getattr(arguments[3], name) for name in names}
+
+
+def of_pairs(arguments):
+    """The same, and the pair beliefs of each row, a group of its own."""
+    return {**of_record(arguments), "pairs": arguments[5]}
 
 
 def of_sweep(arguments):
@@ -109,6 +124,8 @@ CASES = [
     Case(NAME, "sum_damped",
          with_options(propagation_arguments, damping=0.4, one_for_each_row=True), of_record,
          CLOSE, EXACT, dtypes=("float64",)),
+    Case(NAME, "pairs", with_options(propagation_arguments, n_groups=10), of_pairs, CLOSE, EXACT,
+         large=True),
     Case(NAME, "max", with_options(propagation_arguments, algorithm="max", max_iter=8),
          of_record, CLOSE, EXACT, large=True),
     Case(NAME, "mixed", with_options(propagation_arguments, algorithm="mixed", max_iter=8),
@@ -117,6 +134,9 @@ CASES = [
     Case("belief_propagation.sweep_blocks", "bethe",
          with_options(shared_arguments, status=CONVERGED), of_sweep, CLOSE),
     Case("belief_propagation.conclude_sweep", "sum", conclusion_arguments, of_conclusion, CLOSE,
+         large=True),
+    Case("belief_propagation.add_groups", "groups", group_arguments,
+         lambda arguments: {"out": arguments[0][0]}, {"float64": 1e-13, "float32": 1e-5},
          large=True),
     Case("belief_propagation.exponentials", "weights", exponential_arguments,
          lambda arguments: {"out": arguments[-1]}, {"float64": 1e-13, "float32": 1e-5},

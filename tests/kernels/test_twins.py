@@ -39,6 +39,7 @@ with_rows = pytest.mark.parametrize(
 )
 # Kernels in whose results all rows take part.
 TOGETHER = {
+    "belief_propagation.add_groups",
     "effective_couplings.effective_couplings",
     "hamming.count_similar",
     "hamming.spanning_trees",

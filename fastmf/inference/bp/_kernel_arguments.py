@@ -19,6 +19,9 @@ PADDING_FIELD = -1e4
 # Smallest number of pairs of units at which the sweeps of a single row are shared between threads:
 # below it, waking a thread takes as long as a sweep.
 SHARED_ROW_SIZE = 2_000_000
+# Largest number of groups of rows whose pair beliefs are added apart: what is left to the last
+# thread is a few percent of the work of two, and the sums of all groups stay in the cache.
+MAX_GROUPS = 32
 
 
 class MessageLayout(NamedTuple):
@@ -33,11 +36,15 @@ class MessageLayout(NamedTuple):
     shape : tuple of int
         Of the messages: one entry for each row if they are read afterwards, or were given, and
         otherwise for each worker.
+    n_groups : int
+        Number of groups of rows whose pair beliefs are added as soon as a row has ended; 0 if none
+        are asked for, or they are computed from the messages of all rows.
     """
 
     shared: bool
     n_workers: int
     shape: tuple
+    n_groups: int
 
 
 def message_layout(options, units, n_rows, has_init):
@@ -46,9 +53,15 @@ def message_layout(options, units, n_rows, has_init):
     shared = n_rows == 1 and n * m > SHARED_ROW_SIZE
     n_workers = workers_for(n_rows, n_rows * n * m * 10, options.n_threads)
     if options.algorithm == "mixed":
-        return MessageLayout(shared, n_workers, (1 if shared else n_workers, n, 0))
-    for_each_row = options.messages or options.pairwise or has_init or shared
-    return MessageLayout(shared, n_workers, (n_rows if for_each_row else n_workers, n, _padded(m)))
+        return MessageLayout(shared, n_workers, (1 if shared else n_workers, n, 0), 0)
+    for_each_row = options.messages or options.pairwise is True or has_init or shared
+    n_groups = 0
+    if options.pairwise == "mean":
+        # What replaces rows that have not converged replaces their messages.
+        for_each_row = for_each_row or options.on_failure == "minimise"
+        n_groups = 0 if for_each_row else -(-n_rows // -(-n_rows // MAX_GROUPS))
+    n_messages = n_rows if for_each_row else n_workers
+    return MessageLayout(shared, n_workers, (n_messages, n, _padded(m)), n_groups)
 
 
 def message_dtype(options, units):

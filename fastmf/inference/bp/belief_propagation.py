@@ -205,15 +205,17 @@ def belief_propagation(
     if n_restarts:
         set_assignments(units, record, starts, n_starts, rng)
     layout = message_layout(options, units, n_rows, init is not None)
-    with borrowed(layout.shape, dtype) as ratios:
+    n_messages, *pair_shape = layout.shape
+    with borrowed((n_messages + layout.n_groups, *pair_shape), dtype) as memory:
+        ratios, sums = memory[:n_messages], memory[n_messages:]
         set_start(options, units, init, ratios, record)
-        _solve(settings, problem, ratios, record, layout, options.n_threads)
+        _solve(settings, problem, ratios, record, layout, sums, options.n_threads)
         if record.history.size:
             mark_cycles(record)
         if on_failure == "minimise":
             search = functools.partial(_from_assignments, n_threads=options.n_threads)
             minimise(units, record, ratios, settings.tol, search)
-        pairs = _pairwise(options, units, problem, ratios, record) if pairwise else None
+        pairs = _pairwise(options, units, problem, ratios, record, sums) if pairwise else None
         kept = _log_messages(options, units, ratios) if messages else None
     optimal = polish_rows(options, units, settings, problem, record) if options.polishes else None
     if n_restarts:
@@ -230,14 +232,14 @@ def belief_propagation(
     )
 
 
-def _solve(settings, problem, messages, record, layout, n_threads):
+def _solve(settings, problem, messages, record, layout, sums, n_threads):
     """Iterate all rows to their ends, by the kernels."""
     if layout.shared:
         _solve_shared(settings, problem, messages, record, n_threads)
         return
     n_workers = layout.n_workers
     workspaces = new_workspaces(n_workers, record, messages.dtype, settings.algorithm)
-    arguments = settings, problem, messages, record, workspaces, np.zeros(2, np.int64)
+    arguments = settings, problem, messages, record, workspaces, sums, np.zeros(2, np.int64)
     in_parallel(bp_kernels.belief_propagation, arguments, n_workers)
 
 
@@ -299,18 +301,16 @@ def _log_messages(options, units, messages):
     return kept.astype(units.model.dtype, copy=False)
 
 
-def _pairwise(options, units, problem, messages, record):
+def _pairwise(options, units, problem, messages, record, sums):
     """Expected products <v_i h_j> of each row, or their average over rows."""
-    n_rows, (n, m) = len(record.visible), units.model.weights.shape
-    mean = options.pairwise == "mean"
-    out = np.zeros((1 if mean else n_rows, n, messages.shape[2]), messages.dtype)
-    beliefs = np.stack(sigmoid_pair(record.hidden)).astype(messages.dtype, copy=False)
-    scales = sigmoid_pair(record.visible)[0] * (1 / n_rows if mean else 1.0)
+    (n, m), mean = units.model.weights.shape, options.pairwise == "mean"
     n_tasks = -(-n // bp_types.PAIR_BLOCK_UNITS)
-    n_workers = workers_for(n_tasks, 10 * messages.size, options.n_threads)
-    scales = scales.astype(messages.dtype, copy=False)
-    arguments = problem, messages, beliefs, scales, np.zeros(1, np.int64), out
-    in_parallel(bp_kernels.pair_beliefs, arguments, n_workers)
+    if len(sums):
+        n_workers = workers_for(n_tasks, sums.size, options.n_threads)
+        in_parallel(bp_kernels.add_groups, (sums, np.zeros(1, np.int64)), n_workers)
+        out = sums[:1] / sums.dtype.type(len(record.visible))
+    else:
+        out = _pairs_of_messages(options, problem, messages, record, n_tasks)
     out = out[:, :, :m]
     if units.factor != 1:
         (o_v, o_h), (s_v, s_h) = units.offsets, units.scales
@@ -320,3 +320,16 @@ def _pairwise(options, units, problem, messages, record):
         out = o_v * o_h + o_v * s_h * p_h[:, None] + o_h * s_v * p_v[:, :, None] + s_v * s_h * out
     out = np.ascontiguousarray(out, dtype=units.model.dtype)
     return out[0] if mean else out
+
+
+def _pairs_of_messages(options, problem, messages, record, n_tasks):
+    """Probabilities that both units of a pair are 1, from the messages of all rows."""
+    n_rows, mean = len(record.visible), options.pairwise == "mean"
+    out = np.zeros((1 if mean else n_rows, *messages.shape[1:]), messages.dtype)
+    beliefs = np.stack(sigmoid_pair(record.hidden)).astype(messages.dtype, copy=False)
+    scales = sigmoid_pair(record.visible)[0] * (1 / n_rows if mean else 1.0)
+    n_workers = workers_for(n_tasks, 10 * messages.size, options.n_threads)
+    scales = scales.astype(messages.dtype, copy=False)
+    arguments = problem, messages, beliefs, scales, np.zeros(1, np.int64), out
+    in_parallel(bp_kernels.pair_beliefs, arguments, n_workers)
+    return out

@@ -232,6 +232,18 @@ def test_pairs_averaged_over_rows():
     np.testing.assert_allclose(mean, each.mean(0), atol=1e-12)
 
 
+@pytest.mark.parametrize("n_rows", [33, 100])
+def test_average_of_pairs_of_many_rows_is_the_same_for_all_threads(n_rows):
+    model, rng = loopy(40, 35, scale=0.3), np.random.default_rng(2)
+    options = {"field": (rng.normal(size=(n_rows, 40)), None), "tol": 0, "max_iter": 4}
+    each = mf.belief_propagation(model, pairwise=True, **options).pairwise
+    one = mf.belief_propagation(model, pairwise="mean", n_threads=1, **options).pairwise
+    np.testing.assert_allclose(one, each.mean(0), atol=1e-14)
+    for n_threads in (2, 3):
+        many = mf.belief_propagation(model, pairwise="mean", n_threads=n_threads, **options)
+        np.testing.assert_array_equal(many.pairwise, one)
+
+
 @pytest.mark.parametrize("algorithm", ["sum", "max", "mixed"])
 def test_threads_and_sharing_do_not_matter(algorithm, monkeypatch):
     model = loopy(700, 300, scale=0.03)
