@@ -45,6 +45,7 @@ from fastmf.kernels.bp_types import (
     P,
     Q,
 )
+from fastmf.kernels.memory import set_to_zero
 from fastmf.special import log, sigmoid_pair, softplus
 
 
@@ -227,8 +228,9 @@ def _bethe_block(settings, problem, arrays, workspaces, place, damping):
 def _pair_block(settings, problem, arrays, workspaces, place, sums):
     """Add the pair beliefs of a block of visible units to the sums of the group of the row."""
     index, entry, w, worker, block = place
-    messages, n_rows = arrays[0], arrays[1].shape[0]
-    n, real, n_in_group = messages.shape[2], messages.dtype.type, -(-n_rows // sums.shape[0])
+    messages, n_in_group = arrays[0], -(-arrays[1].shape[0] // sums.shape[0])
+    n, real, group = messages.shape[2], messages.dtype.type, index // n_in_group
+    is_first = index % n_in_group == 0
     p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
     start = block * BLOCK_UNITS
     last = smaller(start + BLOCK_UNITS, messages.shape[1])
@@ -243,10 +245,9 @@ def _pair_block(settings, problem, arrays, workspaces, place, sums):
         for k in range(n_units):
             e = row(problem.exponentials, (first + k, 0), n)
             s = row(messages, (entry, first + k, 0), n)
-            total = row(sums, (index // n_in_group, first + k, 0), n)
-            if index % n_in_group == 0:
-                for j in range(n):
-                    total[j] = 0
+            total = row(sums, (group, first + k, 0), n)
+            if is_first:
+                set_to_zero(total)
             add_pair_beliefs(e, s, p, q, real(workspaces.tile[worker, P, k]), total)
 
 

@@ -22,6 +22,7 @@ from scipy.special import expit
 from fastmf._common import arguments as check
 from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.mean_field.tap import tap
+from fastmf.learning.products import products_over_rows
 from fastmf.learning.training.ascent import ascend
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.settings import AscentSettings
@@ -218,16 +219,22 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
         visible, hidden = found.visible, found.hidden
         if objective == "latent_svm":
             at_labels = (at_labels > 0.5).astype(model.dtype)
-    n_rows = len(Y)
+    n_rows = model.dtype.type(len(Y))
+    visible_mean, hidden_mean = (Y - visible) / n_rows, (at_labels - hidden) / n_rows
     if pairs is None:
-        pairs = visible.T @ hidden / n_rows
-    visible_difference, hidden_difference = Y - visible, at_labels - hidden
+        pair = np.vstack([Y, visible]), np.vstack([at_labels, -hidden]) / n_rows
+    else:
+        pair = Y, at_labels / n_rows
+    factors = [pair, (visible_mean, X), (hidden_mean, X)]
+    weights, visible_weights, hidden_weights = products_over_rows(factors, n_threads)
+    if pairs is not None:
+        weights -= pairs
     return ModelParameters(
-        weights=Y.T @ at_labels / n_rows - pairs,
-        visible_weights=np.asarray(X.T @ visible_difference).T / n_rows,
-        hidden_weights=np.asarray(X.T @ hidden_difference).T / n_rows,
-        visible_bias=visible_difference.mean(0),
-        hidden_bias=hidden_difference.mean(0),
+        weights=weights,
+        visible_weights=visible_weights,
+        hidden_weights=hidden_weights,
+        visible_bias=visible_mean.sum(0),
+        hidden_bias=hidden_mean.sum(0),
     )
 
 

@@ -18,7 +18,9 @@ def _parameter(name, value, dtype):
     if array.ndim != (1 if name.endswith("bias") else 2):
         raise ValueError(f"{name} has the wrong number of axes: got shape {array.shape}.")
     with np.errstate(over="ignore"):  # overflow is checked below
-        array = np.array(array, dtype=dtype, order="C")
+        # One that owns its data and is read-only needs no copy: those of each step of learning.
+        frozen = array is value and array.flags.owndata and not array.flags.writeable
+        array = np.array(array, dtype=dtype, order="C", copy=None if frozen else True)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity in {array.dtype}.")
     array.flags.writeable = False
