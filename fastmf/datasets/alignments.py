@@ -37,6 +37,10 @@ class Alignment(NamedTuple):
         Which columns of the file were kept, from 0; in A2M files without dots, of match columns.
     alphabet : str
         Letters of the states.
+
+    Examples
+    --------
+    See `load_alignment`.
     """
 
     X: np.ndarray

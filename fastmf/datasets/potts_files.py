@@ -23,6 +23,12 @@ class PottsParameters(NamedTuple):
     field : array of shape (n_columns, n_states)
     alphabet : str
         Letters of the states.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> mf.datasets.PottsParameters(np.zeros((2, 5, 2, 5)), np.zeros((2, 5)), "-ACGU").alphabet
+    '-ACGU'
     """
 
     couplings: np.ndarray
@@ -53,6 +59,10 @@ class PlmcParameters(NamedTuple):
         Largest number of iterations.
     theta, lambda_field, lambda_couplings, lambda_group, n_effective : float
         Options -t, -lh, -le and -lg, and the sum of the weights.
+
+    Examples
+    --------
+    See `write_plmc`, which writes such a file and reads it again.
     """
 
     couplings: np.ndarray
@@ -102,6 +112,10 @@ def read_plmc(path, *, max_bytes=2**33):
     Little-endian: the sizes, options, alphabet, weights, target, positions, frequencies, fields,
     then frequencies and couplings of the pairs i < j; T. A. Hopf et al., Nature Biotechnology 35
     (2017) 128-135.
+
+    Examples
+    --------
+    See `write_plmc`, which writes such a file and reads it again.
     """
     path = Path(path)
     with open(path, "rb") as file:
@@ -276,6 +290,16 @@ def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33
     Notes
     -----
     A. P. Muntoni, A. Pagnani, M. Weigt, F. Zamponi, BMC Bioinformatics 22 (2021) 528.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, fastmf as mf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/parameters.dat"
+    ...     mf.datasets.write_adabmdca(path, np.zeros((2, 5, 2, 5)), np.ones((2, 5)), "rna")
+    ...     mf.datasets.read_adabmdca(path, "rna").field[1].tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0]
     """
     alphabet = _letters(alphabet)
     path, q = Path(path), len(alphabet)

@@ -46,6 +46,15 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
         If the arrays are not square, symmetric and of one shape.
     ImportError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastmf as mf
+    >>> scores = np.exp(-0.1 * abs(np.arange(12)[:, None] - np.arange(12)))
+    >>> figure = mf.plotting.contact_map(scores, n_top=3)
+    >>> figure.axes[0].get_xlabel()
+    'column'
     """
     scores = np.asarray(scores)
     known = None
@@ -104,6 +113,13 @@ def precision_curve(precision, *, n_columns=None, ax=None):
         If there is no method, or its precisions are not one-dimensional.
     ImportError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> figure = mf.plotting.precision_curve({"pseudo-likelihood": [1.0, 1.0, 0.67]}, n_columns=2)
+    >>> len(figure.axes[0].lines)
+    2
     """
     if not precision:
         raise ValueError("precision must hold at least one method.")
@@ -193,6 +209,15 @@ def sequence_logo(heights, alphabet, *, label=None, positions=None, ax=None):
         have its lengths.
     ImportError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastmf as mf
+    >>> heights = np.array([[1.0, 0.2, 0.0, 0.0], [0.0, -0.5, 0.3, 0.1]])
+    >>> figure = mf.plotting.sequence_logo(heights, "ACGU", label="weight")
+    >>> figure.axes[0].get_ylabel()
+    'weight'
     """
     heights = _by_column("heights", heights, alphabet)
     ax = axes(ax, (max(3, min(16, 0.22 * len(heights) + 1)), 2.2))
@@ -245,6 +270,15 @@ def mutation_matrix(effects, alphabet, *, sequence=None, label=None, positions=N
         not have its lengths.
     ImportError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastmf as mf
+    >>> effects = np.array([[0.0, -1.0, 0.5, -2.0], [-0.3, 0.0, 0.1, 0.2]])
+    >>> figure = mf.plotting.mutation_matrix(effects, "ACGU", sequence=[0, 1])
+    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    ['A', 'C', 'G', 'U']
     """
     effects = _by_column("effects", effects, alphabet, missing=True)
     n_columns, n_states = effects.shape
@@ -288,6 +322,13 @@ def letter_colours(alphabet):
     dict of str to str
         Nucleotides green, blue, yellow and red; amino acids blue if hydrophobic, green if polar or
         small, red if acidic, violet if basic; others in turns; gaps grey.
+
+    Examples
+    --------
+    >>> import fastmf as mf
+    >>> colours = mf.plotting.letter_colours("-ACGU")
+    >>> len(set(colours.values()))
+    5
     """
     letters = set(alphabet) - set("-.")
     if letters <= set(_NUCLEOTIDES):

@@ -65,6 +65,7 @@ def test_lines_and_silence(capsys, monkeypatch, caplog):
         bar.set_postfix_str("epoch 1")
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("fastmf: compiling kernels for spins") and second == "epoch 1"
+    caplog.clear()
     with caplog.at_level("INFO", "fastmf"), progress(10, 0, 0, "spins") as bar:
         compile_slowly()
         bar.update()
