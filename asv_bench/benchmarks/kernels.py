@@ -26,9 +26,7 @@ NAMES = [
     "training.train-tap",
     "training.train-pcd",
     "ascent.ascend-decayed_and_centred",
-    "effective_couplings.effective_couplings-three_states",
     "belief_propagation.belief_propagation-sum",
-    "bp_groups.group_propagation-sum",
     "belief_propagation.belief_propagation-max",
     "belief_propagation.belief_propagation-mixed",
     "belief_propagation.sweep_blocks-sum",
@@ -52,6 +50,8 @@ NAMES = [
     "sites.tilt_sites-spike_and_slab",
     "sites.match_sites-free",
     "sites.match_cavities-spike_and_slab",
+    "effective_couplings.effective_couplings-three_states",
+    "bp_groups.group_propagation-sum",
     "hamming.count_similar-rows",
     "hamming.spanning_trees-groups",
     "potts.value_and_gradient-proteins",
@@ -59,6 +59,8 @@ NAMES = [
     "potts.hessian_product-proteins",
     "potts.spread-tiles",
     "potts.collect-tiles",
+    "belief_propagation.add_groups-groups",
+    "belief_propagation.belief_propagation-pairs",
 ]
 POOLS = ThreadpoolController()
 
