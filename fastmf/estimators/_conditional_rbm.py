@@ -219,9 +219,9 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
                     inference,
                     self.n_sweeps_,
                     self.n_threads,
-                    log_partition,
+                    log_partition=log_partition,
                     **search,
-                )._replace(pairs=None)
+                )
             )
         joined = {
             name: np.concatenate([getattr(part, name) for part in parts])

@@ -74,7 +74,7 @@ def _iterate(settings, problem, messages, record, workspaces, pairs, place):
             call(function, (settings, problem, arrays, workspaces, at, damping))
         if record.status[index] > RUNNING:
             break
-    if settings.algorithm == SUM_PRODUCT:
+    if settings.bethe != 0:
         _log_partition(record, workspaces, index, w)
     for block in range(n_blocks if pairs.shape[0] > 0 else 0):
         at = index, entry, w, w, block

@@ -71,7 +71,8 @@ class BPSettings(NamedTuple):
         which their logarithm is taken, a multiple of the first.
     block, bethe, pairs, finish, objective, pair_logs, log_products, visible_beliefs,
     hidden_beliefs, add_softplus : int
-        Addresses of the functions of `fastmf.kernels.bp_blocks`, 0 of those that are not called.
+        Addresses of the functions of `fastmf.kernels.bp_blocks`, 0 of those that are not called:
+        `bethe` if no log-partition is wanted.
     """
 
     algorithm: int

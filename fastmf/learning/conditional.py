@@ -101,7 +101,8 @@ class Moments(NamedTuple):
     ----------
     visible, hidden : array of shape (n_rows, n_units)
     pairs : array of shape (n_visible, n_hidden) or None
-        Mean over rows of the beliefs of (1, 1); None for the product of the means.
+        Mean over rows of the beliefs of (1, 1), if asked for; None otherwise, and where they are
+        the products of the means.
     log_partition : array of shape (n_rows,)
         Zero where the inference gives none.
     residual : array of shape (n_rows,)
@@ -114,7 +115,10 @@ class Moments(NamedTuple):
     residual: np.ndarray
 
 
-def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=False, **search):
+def infer(
+    model, fields, inference, n_sweeps, n_threads=None, *, log_partition=False, pairs=False,
+    **search,
+):  # fmt: skip
     """Beliefs under given fields; for max- and mixed-product labels of 0 and 1.
 
     Parameters
@@ -125,8 +129,8 @@ def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=Fals
     inference : {"bp", "mean_field", "max_product", "mixed_product"}
     n_sweeps : int
     n_threads : int or None
-    log_partition : bool
-        Whether mean field computes it; sum-product always does.
+    log_partition, pairs : bool
+        Whether mean field and sum-product compute the one, and sum-product the other.
     **search
         `polish` (default False), `n_restarts`, `starts` and `rng` of max- and mixed-product.
 
@@ -149,8 +153,10 @@ def infer(model, fields, inference, n_sweeps, n_threads=None, log_partition=Fals
         values = found.log_partition if log_partition else zeros
         return Moments(*found.mean, None, values, found.residual)
     if inference == "bp":
-        found = belief_propagation(rbm, pairwise="mean", **options)
-        return Moments(*found.mean, found.pairwise, found.log_partition, found.residual)
+        wanted = {"pairwise": "mean" if pairs else False, "log_partition": log_partition}
+        found = belief_propagation(rbm, **wanted, **options)
+        values = found.log_partition if log_partition else zeros
+        return Moments(*found.mean, found.pairwise, values, found.residual)
     algorithm = {"max_product": "max", "mixed_product": "mixed"}[inference]
     options |= {"polish": False} | search
     found = belief_propagation(rbm, algorithm=algorithm, **options)
@@ -209,7 +215,8 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     at_labels = hidden_means(model, Y, fields[1])
     pairs, objective = None, settings.objective
     if objective in ("likelihood", "logistic"):
-        found = infer(model, fields, settings.prediction_inference, n_sweeps, n_threads)
+        inference = settings.prediction_inference
+        found = infer(model, fields, inference, n_sweeps, n_threads, pairs=True)
         visible, hidden, pairs = found[:3]
     elif objective in ("cd", "perceptron"):
         visible, hidden = _sampled_moments(model, Y, fields, settings, rng)

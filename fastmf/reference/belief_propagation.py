@@ -180,7 +180,7 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
                 _sweep_block(settings, problem, row, block, row_messages, record, workspace)
             change = _finish_sweep(settings, problem, row, record, workspace)
             _assess_row(settings, row, change, record)
-        if settings.algorithm == SUM_PRODUCT:
+        if settings.bethe:
             record.bethe[row] = sum(
                 _bethe_block(problem, row, units, row_messages, record) for units in _blocks(record)
             )

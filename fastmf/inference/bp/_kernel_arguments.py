@@ -111,6 +111,9 @@ def _settings(options, units, dtype):
     flush_every = max(1, int(MAX_LOG_PRODUCT[dtype] / max_weight))
     max_factors = max(1, int(MAX_LOG_PRODUCT[np.dtype(np.float64)] / max_weight))
     rounding_error = float(np.finfo(dtype).eps * np.sqrt(max(units.model.weights.shape)))
+    addresses = bp_blocks.addresses(options.kernel_algorithm, dtype)
+    if not options.log_partition:
+        addresses = addresses | {"bethe": 0}
     return BPSettings(
         algorithm=options.kernel_algorithm,
         adaptive=options.damping is None and options.algorithm != "mixed",
@@ -121,7 +124,7 @@ def _settings(options, units, dtype):
         max_factors=max_factors,
         flush_every=flush_every,
         log_every=max_factors // flush_every * flush_every,
-        **bp_blocks.addresses(options.kernel_algorithm, dtype),
+        **addresses,
     )
 
 

@@ -31,6 +31,7 @@ class BPOptions:
     history: bool = False
     messages: bool = False
     pairwise: bool | str = False
+    log_partition: bool = True
     polish: bool | None = None
     n_restarts: int = 0
     spectral_radius: bool = False

@@ -54,6 +54,7 @@ def belief_propagation(
     history=False,
     messages=False,
     pairwise=False,
+    log_partition=True,
     polish=None,
     n_restarts=0,
     starts=None,
@@ -98,6 +99,8 @@ def belief_propagation(
         Keep the messages: n_rows * n_visible * n_hidden numbers.
     pairwise : bool or "mean", default False
         Compute expected products <v_i h_j>, of each row or their average (sum-product only).
+    log_partition : bool, default True
+        Compute the log-partition of sum-product, which costs about as much as a sweep.
     polish : bool, optional
         Improve the best assignment of max- or mixed-product by flipping one visible unit after
         another until no single flip raises `objective`, in double precision; the hidden units are
@@ -183,6 +186,7 @@ def belief_propagation(
         history=history,
         messages=messages,
         pairwise=pairwise,
+        log_partition=log_partition,
         polish=polish,
         n_restarts=n_restarts,
         spectral_radius=spectral_radius,
@@ -260,7 +264,7 @@ def _solve_shared(settings, problem, messages, record, n_threads):
 
     while record.status[0] <= RUNNING:
         sweep()
-    if settings.algorithm == bp_types.SUM_PRODUCT:
+    if settings.bethe:
         sweep()  # the row has ended: this computes the Bethe log-partition
 
 

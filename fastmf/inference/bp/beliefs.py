@@ -15,7 +15,7 @@ class Beliefs(FixedPoint):
 
     Parameters
     ----------
-    log_partition : float or array
+    log_partition : float or array, optional
         Sum-product: Bethe log-partition. Max- and mixed-product: `objective`.
     assignment : tuple of arrays (visible, hidden)
         Sum-product: the more probable value of each unit. Max- and mixed-product: the best visible
@@ -77,6 +77,8 @@ def beliefs_of(
     means, variances = units.means(log_odds)
     assignment, objective = _decoded(options, units, record)
     log_partition = (record.bethe if objective is None else record.objective) + units.constant
+    if objective is None and not options.log_partition:
+        log_partition = None
     tilts = [
         x / scale - field
         for x, scale, field in zip(log_odds, units.scales, units.prior_fields, strict=True)

@@ -232,6 +232,18 @@ def test_pairs_averaged_over_rows():
     np.testing.assert_allclose(mean, each.mean(0), atol=1e-12)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_log_partition_can_be_left_out(shared, monkeypatch):
+    model = loopy(40, 35, scale=0.1)
+    if shared:
+        monkeypatch.setattr(_kernel_arguments, "SHARED_ROW_SIZE", 0)
+    without = mf.belief_propagation(model, log_partition=False)
+    whole = mf.belief_propagation(model)
+    assert without.log_partition is None is not whole.log_partition
+    for part, expected in zip(without.mean, whole.mean, strict=True):
+        np.testing.assert_array_equal(part, expected)
+
+
 @pytest.mark.parametrize("n_rows", [33, 100])
 def test_average_of_pairs_of_many_rows_is_the_same_for_all_threads(n_rows):
     model, rng = loopy(40, 35, scale=0.3), np.random.default_rng(2)
