@@ -22,9 +22,9 @@ from scipy.special import expit
 from fastmf._common import arguments as check
 from fastmf.inference.bp.belief_propagation import belief_propagation
 from fastmf.inference.mean_field.tap import tap
-from fastmf.learning.products import products_over_rows
 from fastmf.learning.training.ascent import ascend
 from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.products import products_over_rows
 from fastmf.learning.training.settings import AscentSettings
 from fastmf.learning.training.trainer import Family
 from fastmf.models import RBM

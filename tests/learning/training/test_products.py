@@ -3,7 +3,7 @@ import pytest
 from scipy import sparse
 
 from fastmf._threads import one_blas_thread
-from fastmf.learning.products import TASK_COLUMNS, products_over_rows
+from fastmf.learning.training.products import TASK_COLUMNS, products_over_rows
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
