@@ -30,14 +30,15 @@ def group_effects(weights, below, above):
     -------
     array of shape (n_below, n_above), or 0 without groups
     """
-    total = np.zeros(weights.shape) if has_groups(below[0]) or has_groups(above[0]) else 0
-    prior, mean, _ = below
-    for group in groups(prior):
+    if not (has_groups(below[0]) or has_groups(above[0])):
+        return 0
+    total, mean, others = np.zeros(weights.shape, weights.dtype), below[1], groups(above[0])
+    for group in groups(below[0]):
         s = mean[:, group] @ weights[group]
-        response = covariance_times(*above[1:], groups(above[0]), s)
+        response = covariance_times(*above[1:], others, s)
         total[group] -= mean[:, group].T @ response / len(mean)
     second = second_moments(*below)
-    for group in groups(above[0]):
+    for group in others:
         m = above[1][:, group]
         r = m @ weights[:, group].T
         total[:, group] -= (second * r).T @ m / len(m)
