@@ -232,12 +232,14 @@ def array_at(context, builder, type_, address, sizes):
 
 
 def row(array, start, n):
-    """The `n` entries of the last axis of a C-contiguous array from the indices `start` on.
+    """The `n` entries of a C-contiguous array, in the order of memory, from the indices `start` on.
 
     Without the checks of a slice, which take longer to compile than the loops that follow.
     """
-    *axes, first = start
-    return array[tuple(axes)][first : first + n]
+    first = 0
+    for index, size in zip(start, array.shape, strict=True):
+        first = first * size + index
+    return array.reshape(-1)[first : first + n]
 
 
 @emitted(row)
