@@ -30,7 +30,7 @@ class PottsMachine(BasePottsMachine):
     n_states : int, sequence of int of length n_groups, or None
         States of all or of each site, 0, 1, ...; None: one more than the largest label.
     l2, l2_field : float
-        Penalty per unit of weight, (l2 sum_{i<j} |J_ij|^2 + l2_field sum_i |h_i|^2) / 2. plmc
+        Penalty per unit of weight, ``(l2 sum_{i<j} |J_ij|^2 + l2_field sum_i |h_i|^2) / 2``. plmc
         penalises the whole data without the half: for its lambda_e (``-le``) and lambda_h (``-lh``)
         give ``l2 = 2 * lambda_e / sum(weights)`` and ``l2_field = 2 * lambda_h / sum(weights)``.
         Without `l2` real alignments have no maximum.
