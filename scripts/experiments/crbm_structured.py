@@ -11,8 +11,8 @@ a folder:
   occlusion.csv, .png   error by size of the patch; the figure if several sizes were run (Fig. 3)
   convergence.csv, .png fraction of rows whose inference converges to 1e-3, by epoch (Fig. 4)
 
-and each model as TASK-METHOD.npz. A run that was stopped resumes if it is started again with the
-same options and the same folder.
+and each model as TASK-METHOD.npz, the errors of a search as TASK-METHOD-search.json. A run that was
+stopped resumes if it is started again with the same options and the same folder.
 """
 
 import json
@@ -34,11 +34,15 @@ examples:
   python scripts/experiments/crbm_structured.py --tasks mnist-noisy-20 caltech-occluded-12
   python scripts/experiments/crbm_structured.py --tasks --sides 4 6 8 10 12 14
       Fig. 3 alone
+  python scripts/experiments/crbm_structured.py --sampling-epochs 200 \
+      --search-rates 0.05 0.02 0.01 0.005 --search-batch-sizes 10 20 40 80 160
+      the paper's protocol: batch size and rate of each method by validation
 
 Data are read from the folder --data, or the environment variable FASTMF_DATA.
 
-All methods have the same learning rate and batch size, and all models with hidden units start from
-the logistic regression of their task; the paper chooses the rate of each method by validation.
+Without a search all methods have the same learning rate and batch size; all models with hidden
+units start from the logistic regression of their task. A search learns from the first tenth of the
+images with each rate and batch size, and takes those of the smallest validation error.
 """
 
 # Options of the estimator, by the paper's name of the method.
@@ -119,6 +123,12 @@ def parser():
     add("--momentum", type=float, default=0.0, help="[0]")
     add("--weight-scale", type=float, default=0.01, help="[0.01]")
     add("--batch-size", type=int, default=20, help="[20]")
+    add("--sampling-epochs", type=int, metavar="N", help="of CD and PercLoss [--epochs]")
+    add("--search-rates", nargs="+", type=float, metavar="RATE",
+        help="learning rates to choose from by validation [none]")  # fmt: skip
+    add("--search-batch-sizes", nargs="+", type=int, metavar="N",
+        help="batch sizes to choose from by validation [none]")  # fmt: skip
+    add("--search-epochs", type=int, default=10, metavar="N", help="of each of these [10]")
     add("--patience", type=int, default=5, help="epochs without a smaller error [5]")
     add("--threads", type=int, metavar="N", help="[all]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
@@ -167,11 +177,29 @@ def data(task, options):
 def trained(task, method, train, validation, options, folder):
     """The model and the seconds it took; from its file or checkpoint if there is one."""
     path = folder / f"{task}-{method}.npz"
-    logistic = method == "LR"
-    machine = mf.ConditionalRBM(
+    seconds_path = folder / f"{task}-{method}.json"
+    if path.exists() and seconds_path.exists():
+        return mf.ConditionalRBM.load(path), json.loads(seconds_path.read_text())["seconds"]
+    machine = untrained(task, method, options, folder).set_params(
+        checkpoint=folder / f"checkpoint-{task}-{method}.npz",
+        **searched(task, method, train, validation, options, folder),
+    )
+    start = time.perf_counter()
+    machine.fit(*train, validation_data=validation)
+    seconds = time.perf_counter() - start
+    machine.save(path)
+    seconds_path.write_text(json.dumps({"seconds": seconds}))
+    return machine, seconds
+
+
+def untrained(task, method, options, folder):
+    """The machine of a method, which starts from the logistic regression of the task."""
+    logistic, sampling = method == "LR", method.startswith("CD")
+    n_epochs = options.sampling_epochs if sampling else None
+    return mf.ConditionalRBM(
         options.hidden,
         **METHODS[method],
-        n_epochs=options.logistic_epochs if logistic else options.epochs,
+        n_epochs=options.logistic_epochs if logistic else n_epochs or options.epochs,
         learning_rate=(options.learning_rate[0], options.learning_rate[-1]),
         momentum=options.momentum,
         weight_scale=options.weight_scale,
@@ -179,19 +207,31 @@ def trained(task, method, train, validation, options, folder):
         patience=options.patience,
         early_stopping=True,
         init=None if logistic else mf.ConditionalRBM.load(folder / f"{task}-LR.npz").model_,
-        checkpoint=folder / f"checkpoint-{task}-{method}.npz",
         n_threads=options.threads,
         random_state=options.seed,
     )
-    seconds_path = folder / f"{task}-{method}.json"
-    if path.exists() and seconds_path.exists():
-        return mf.ConditionalRBM.load(path), json.loads(seconds_path.read_text())["seconds"]
-    start = time.perf_counter()
-    machine.fit(*train, validation_data=validation)
-    seconds = time.perf_counter() - start
-    machine.save(path)
-    seconds_path.write_text(json.dumps({"seconds": seconds}))
-    return machine, seconds
+
+
+def searched(task, method, train, validation, options, folder):
+    """Learning rate and batch size by validation; those found before are read from the file."""
+    if not (options.search_rates or options.search_batch_sizes):
+        return {}
+    path = folder / f"{task}-{method}-search.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    few = [part[: max(1, len(part) // 10)] for part in train]
+    for size in options.search_batch_sizes or [options.batch_size]:
+        for rate in options.search_rates or options.learning_rate[:1]:
+            if f"{size} {rate:g}" in found:
+                continue
+            machine = untrained(task, method, options, folder)
+            machine.set_params(
+                n_epochs=options.search_epochs, batch_size=size, learning_rate=rate
+            ).fit(*few, validation_data=validation)
+            best = max(machine.history_["validation_accuracy"])
+            found[f"{size} {rate:g}"] = 100 * (1 - best)
+            path.write_text(json.dumps(found, indent=1))
+    size, rate = min(found, key=found.get).split()
+    return {"batch_size": int(size), "learning_rate": float(rate)}
 
 
 def errors(restored, corrupted, clean):

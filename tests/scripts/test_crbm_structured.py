@@ -1,7 +1,10 @@
 import csv
+import json
 
 import numpy as np
 import pytest
+
+import fastmf as mf
 
 
 def rows(path):
@@ -80,3 +83,27 @@ def test_help_teaches(script, capsys):
         script.main(["--help"])
     assert exit.value.code == 0
     assert "examples:" in capsys.readouterr().out
+
+
+def test_a_search_takes_what_validation_prefers_and_goes_on(script, mnist):
+    pytest.importorskip("matplotlib")
+    folder = mnist / "out"
+    command = ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",
+               "--logistic-epochs", "2", "--tasks", "mnist-noisy-20", "--methods", "LR", "CD-1",
+               "--search-rates", "1e-9", "0.5", "--search-batch-sizes", "2", "5",
+               "--search-epochs", "3", "--sampling-epochs", "4", "--threads", "1"]  # fmt: skip
+    script.main(command)
+    path = folder / "mnist-noisy-20-CD-1-search.json"
+    found = json.loads(path.read_text())
+    assert set(found) == {"2 1e-09", "2 0.5", "5 1e-09", "5 0.5"}
+    best = min(found, key=found.get)
+    machine = mf.ConditionalRBM.load(folder / "mnist-noisy-20-CD-1.npz")
+    assert f"{machine.batch_size} {machine.learning_rate:g}" == best
+    assert machine.n_epochs == 4
+    # What was found before is not computed again.
+    path.write_text(json.dumps({name: -float(name == "5 1e-09") for name in found}))
+    for name in ("mnist-noisy-20-CD-1.npz", "checkpoint-mnist-noisy-20-CD-1.npz"):
+        (folder / name).unlink()
+    script.main(command)
+    machine = mf.ConditionalRBM.load(folder / "mnist-noisy-20-CD-1.npz")
+    assert (machine.batch_size, machine.learning_rate) == (5, 1e-9)
