@@ -129,8 +129,13 @@ def _settings(options, units, dtype):
 
 
 def _padded(n_hidden):
+    """Number of columns of messages; rows must not lie a multiple of 4 KB apart.
+
+    Those of several units, which are read together, would have one place in the cache.
+    """
     multiple = bp_types.PADDING_MULTIPLE
-    return -(-n_hidden // multiple) * multiple
+    n_padded = -(-n_hidden // multiple) * multiple
+    return n_padded + multiple if n_padded % 512 == 0 else n_padded
 
 
 def _problem(options, units, dtype):

@@ -70,3 +70,10 @@ def test_messages_are_kept_for_each_row_only_where_they_are_read(monkeypatch):
     monkeypatch.setattr(_kernel_arguments, "SHARED_ROW_SIZE", 62)
     assert _kernel_arguments.message_layout(BPOptions(), units(), 1, False).shared
     assert not _kernel_arguments.message_layout(BPOptions(), units(), 2, False).shared
+
+
+@pytest.mark.parametrize("n_hidden", [1, 480, 481, 500, 512, 1000, 1024])
+def test_rows_are_whole_vectors_and_no_multiple_of_4_kb_apart(n_hidden):
+    n_padded = _kernel_arguments._padded(n_hidden)
+    assert n_padded % PADDING_MULTIPLE == 0 and 0 <= n_padded - n_hidden < 2 * PADDING_MULTIPLE
+    assert n_padded % 512 != 0
