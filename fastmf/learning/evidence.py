@@ -114,7 +114,10 @@ class Classification(NamedTuple):
     groups: np.ndarray
     others: np.ndarray
 
-    n_absent = 0.0
+    @property
+    def n_absent(self):
+        """Weight of the samples that are missing: none."""
+        return 0.0
 
     @property
     def scale(self):
