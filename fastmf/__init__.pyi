@@ -161,6 +161,7 @@ def belief_propagation(
     history: bool = False,
     messages: bool = False,
     pairwise: bool | str = False,
+    log_partition: bool = True,
     polish: bool | None = None,
     n_restarts: int = 0,
     starts: ArrayLike | None = None,

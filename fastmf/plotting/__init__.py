@@ -1,4 +1,4 @@
-"""Figures of learning curves, receptive fields, images, landscapes and sequences.
+"""Figures of learning, images, landscapes, sequences, couplings, coefficients and solvers.
 
 matplotlib is imported when a figure is drawn, and pyplot never: no display is needed. Without `ax`
 a function returns a new `matplotlib.figure.Figure`, to be saved by `figure.savefig(path)`; with
@@ -6,6 +6,8 @@ a function returns a new `matplotlib.figure.Figure`, to be saved by `figure.save
 is the figure.
 """
 
+from fastmf.plotting.coefficients import coefficient_forest, coefficient_paths
+from fastmf.plotting.couplings import coupling_network
 from fastmf.plotting.curves import denoising_accuracy, learning_curve
 from fastmf.plotting.images import image_rows, mosaic, receptive_fields
 from fastmf.plotting.landscape import (
@@ -22,9 +24,14 @@ from fastmf.plotting.sequences import (
     precision_curve,
     sequence_logo,
 )
+from fastmf.plotting.solvers import convergence_history, log_partitions
 
 __all__ = [
+    "coefficient_forest",
+    "coefficient_paths",
     "contact_map",
+    "convergence_history",
+    "coupling_network",
     "curves_by_epoch",
     "denoising_accuracy",
     "free_energy_by_epoch",
@@ -32,6 +39,7 @@ __all__ = [
     "learning_curve",
     "letter_colours",
     "letter_information",
+    "log_partitions",
     "mosaic",
     "mutation_matrix",
     "precision_curve",

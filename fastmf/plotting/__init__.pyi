@@ -5,8 +5,39 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from fastmf import FixedPoint
 from fastmf._common.signatures import Array
+from fastmf.evaluation import LogPartitionReport
 
+def coefficient_forest(
+    coefficients: ArrayLike,
+    deviations: ArrayLike,
+    inclusion_probability: ArrayLike | None = None,
+    *,
+    names: Sequence[str] | Array | None = None,
+    n_top: int = 20,
+    ax: Axes | None = None,
+) -> Figure: ...
+def coefficient_paths(
+    parameter: ArrayLike,
+    coefficients: ArrayLike,
+    *,
+    names: Sequence[str] | Array | None = None,
+    n_named: int = 8,
+    label: str | None = None,
+    ax: Axes | None = None,
+) -> Figure: ...
+def convergence_history(
+    result: FixedPoint, *, tol: float | None = None, ax: Axes | None = None
+) -> Figure: ...
+def coupling_network(
+    tests: Any,
+    *,
+    level: float = 0.05,
+    names: Sequence[str] | Array | None = None,
+    ax: Axes | None = None,
+) -> Figure: ...
+def log_partitions(report: LogPartitionReport, *, ax: Axes | None = None) -> Figure: ...
 def curves_by_epoch(
     epoch: ArrayLike,
     curves: Mapping[str, ArrayLike],

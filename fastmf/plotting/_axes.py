@@ -29,3 +29,18 @@ def bare(ax):
     ax.set_xticks([])
     ax.set_yticks([])
     ax.spines[:].set_visible(False)
+
+
+def names_of(names, n, what):
+    """As many names as needed, by default numbers.
+
+    Raises
+    ------
+    ValueError
+        If there are more names, or fewer.
+    """
+    if names is None:
+        return [str(k) for k in range(n)]
+    if len(names) != n:
+        raise ValueError(f"names must name all {n} {what}, got {len(names)}.")
+    return [str(name) for name in names]

@@ -162,12 +162,18 @@ def pictures(folder: Path) -> None:
         print(load(folder, split="test").shape)
     weights = datasets.read_array(folder / "weights.npy")
     found = evaluation.solutions(mf.BoltzmannMachine(weights, mf.Ising(weights[0])), digits.X)
+    machine = mf.RBM(weights, mf.Ising(weights[0]), mf.Ising(weights[0]))
     history = {"epoch": [1, 2], "log_likelihood": [-1.0, -0.5]}
     for figure in (
         plotting.learning_curve(history),
         plotting.receptive_fields(weights, digits.shape),
         plotting.image_rows({"digits": digits.X[:8]}, digits.shape),
         plotting.denoising_accuracy([0.1], {"TAP": [0.9]}),
+        plotting.coupling_network(mf.FullyVisibleBoltzmannMachine().test_couplings(), level=0.1),
+        plotting.coefficient_forest([1.0, 2.0], [0.1, 0.2], [0.5, 1.0], names=["a", "b"]),
+        plotting.coefficient_paths([1, 2], [[0.1, 0.2], [0.2, 0.3]], label="size"),
+        plotting.convergence_history(mf.tap(machine, history=True), tol=1e-6),
+        plotting.log_partitions(mf.log_partition_report(machine)),
     ):
         figure.savefig(folder / "figure.png")
     for axes in (

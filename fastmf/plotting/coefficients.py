@@ -1,0 +1,150 @@
+"""Coefficients of sparse regressions: of one fit with their deviations, and along a parameter."""
+
+import numpy as np
+
+from fastmf.plotting._axes import axes, names_of, tidy
+
+
+def coefficient_forest(
+    coefficients, deviations, inclusion_probability=None, *, names=None, n_top=20, ax=None
+):
+    """Posterior means of the largest coefficients, with bars of two standard deviations.
+
+    Parameters
+    ----------
+    coefficients, deviations : array of shape (n_features,)
+        `coef_` and the root of `coef_var_` of a spike-and-slab estimator, or estimates and standard
+        errors of any other.
+    inclusion_probability : array of shape (n_features,), optional
+        The darker a point, the more probable it is that the coefficient is not zero; the most
+        probable are on top. Default: the largest in absolute value are on top.
+    names : sequence of str of length n_features, optional
+        Default: numbers.
+    n_top : int, default 20
+        How many are drawn.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If arrays or names are not one for each coefficient.
+    ImportError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(40, 60))
+    >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+    >>> model = mf.SpikeSlabRegressor().fit(X, y)
+    >>> figure = mf.plotting.coefficient_forest(
+    ...     model.coef_, np.sqrt(model.coef_var_), model.inclusion_probability_, n_top=5
+    ... )
+    >>> sorted(label.get_text() for label in figure.axes[0].get_yticklabels()[:2])
+    ['3', '7']
+    """
+    values = _one_axis("coefficients", coefficients)
+    spread = _one_axis("deviations", deviations, values.shape)
+    shown = inclusion_probability is not None
+    weight = abs(values)
+    if shown:
+        weight = _one_axis("inclusion_probability", inclusion_probability, values.shape)
+    if n_top < 1:
+        raise ValueError(f"n_top must be at least 1, got {n_top}.")
+    names = names_of(names, len(values), "coefficients")
+    top = np.lexsort((-abs(values), -weight))[:n_top]
+    rows = np.arange(len(top))
+    ax = axes(ax, (6, 1.2 + 0.25 * len(top)))
+    ax.errorbar(values[top], rows, xerr=2 * spread[top], fmt="none", ecolor="0.6", zorder=1)
+    if shown:
+        colours = dict(c=weight[top], cmap="viridis_r", vmin=0, vmax=1)
+    else:
+        colours = dict(color="C0")
+    points = ax.scatter(values[top], rows, zorder=2, **colours)
+    if shown:
+        ax.figure.colorbar(points, ax=ax, label="inclusion probability")
+    ax.axvline(0, color="0.3", linewidth=0.8, zorder=0)
+    ax.set_yticks(rows, [names[k] for k in top])
+    ax.invert_yaxis()
+    ax.set_xlabel("coefficient (two standard deviations)")
+    tidy(ax)
+    return ax.figure
+
+
+def coefficient_paths(parameter, coefficients, *, names=None, n_named=8, label=None, ax=None):
+    """Coefficients of several fits against the parameter in which these differ.
+
+    Parameters
+    ----------
+    parameter : array of shape (n_fits,)
+        Such as expected model sizes; the axis is logarithmic if all are positive.
+    coefficients : array of shape (n_fits, n_features)
+        Or inclusion probabilities.
+    names : sequence of str of length n_features, optional
+        Default: numbers.
+    n_named : int, default 8
+        The largest are coloured and named, all others are grey.
+    label : str, optional
+        Name of the parameter.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If there is not one row of coefficients for each value of the parameter.
+    ImportError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(40, 10))
+    >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+    >>> sizes = [0.1, 1, 5]
+    >>> fits = [mf.SpikeSlabRegressor(expected_model_size=size).fit(X, y) for size in sizes]
+    >>> paths = [fit.coef_ for fit in fits]
+    >>> figure = mf.plotting.coefficient_paths(sizes, paths, n_named=2, label="model size")
+    >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    ['3', '7']
+    """
+    parameter = _one_axis("parameter", parameter)
+    paths = np.asarray(coefficients, float)
+    if paths.ndim != 2 or len(paths) != len(parameter) or not paths.size:
+        raise ValueError(
+            f"coefficients must have shape ({len(parameter)}, n_features), got {paths.shape}."
+        )
+    names = names_of(names, paths.shape[1], "coefficients")
+    order = np.argsort(-abs(paths).max(0), kind="stable")
+    ax = axes(ax, (6, 4))
+    if len(order) > n_named:
+        ax.plot(parameter, paths[:, order[n_named:]], color="0.8", linewidth=0.8, zorder=1)
+    for k in order[:n_named]:
+        ax.plot(parameter, paths[:, k], label=names[k], zorder=2)
+    if (parameter > 0).all():
+        ax.set_xscale("log")
+    ax.axhline(0, color="0.3", linewidth=0.8, zorder=0)
+    ax.set_xlabel(label or "parameter")
+    ax.set_ylabel("coefficient")
+    if n_named > 0:
+        ax.legend(frameon=False)
+    tidy(ax)
+    return ax.figure
+
+
+def _one_axis(name, values, shape=None):
+    values = np.asarray(values, float)
+    if values.ndim != 1 or not values.size or (shape is not None and values.shape != shape):
+        raise ValueError(f"{name} must be one-dimensional, one entry each, got {values.shape}.")
+    return values

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from fastmf.plotting import coefficient_forest, coefficient_paths
+
+VALUES, DEVIATIONS = np.array([0.1, -3.0, 2.0]), np.array([0.05, 0.5, 0.25])
+
+
+def ticks(ax):
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+def test_the_most_probable_coefficients_are_on_top():
+    figure = coefficient_forest(VALUES, DEVIATIONS, [0.9, 0.2, 1.0], names=["a", "b", "c"], n_top=2)
+    ax, bar = figure.axes
+    assert ticks(ax) == ["c", "a"] and ax.yaxis_inverted()
+    bars, points = ax.collections
+    np.testing.assert_array_equal(points.get_offsets(), [[2.0, 0], [0.1, 1]])
+    np.testing.assert_array_equal(points.get_array(), [1.0, 0.9])
+    np.testing.assert_allclose(
+        bars.get_segments(), [[[1.5, 0], [2.5, 0]], [[0, 1], [0.2, 1]]], atol=1e-12
+    )
+    assert bar.get_ylabel() == "inclusion probability"
+
+
+def test_without_probabilities_the_largest_are_on_top():
+    ax = Figure().add_subplot()
+    assert coefficient_forest(VALUES, DEVIATIONS, ax=ax) is ax.figure
+    assert ticks(ax) == ["1", "2", "0"] and len(ax.figure.axes) == 1
+
+
+def test_a_forest_needs_one_entry_for_each_coefficient():
+    with pytest.raises(ValueError, match="deviations must be one-dimensional"):
+        coefficient_forest(VALUES, DEVIATIONS[:2])
+    with pytest.raises(ValueError, match="inclusion_probability must be"):
+        coefficient_forest(VALUES, DEVIATIONS, [[0.5] * 3])
+    with pytest.raises(ValueError, match="all 3 coefficients, got 1"):
+        coefficient_forest(VALUES, DEVIATIONS, names=["a"])
+    with pytest.raises(ValueError, match="n_top"):
+        coefficient_forest(VALUES, DEVIATIONS, n_top=0)
+
+
+PATHS = np.array([[0.0, 1.0, 0.1], [0.5, -2.0, 0.2]])
+
+
+def test_the_largest_coefficients_are_named():
+    (ax,) = coefficient_paths([1, 10], PATHS, names=["a", "b", "c"], n_named=2, label="size").axes
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["b", "a"]
+    grey, first, second = ax.lines[:3]
+    for line, column in ((grey, 2), (first, 1), (second, 0)):
+        np.testing.assert_array_equal(line.get_xydata(), np.stack([[1, 10], PATHS[:, column]], 1))
+    assert ax.get_xscale() == "log" and ax.get_xlabel() == "size"
+
+
+def test_a_parameter_that_may_be_zero_has_a_linear_axis():
+    (ax,) = coefficient_paths([0, 1], PATHS).axes
+    assert ax.get_xscale() == "linear" and len(ax.get_legend().get_texts()) == 3
+
+
+def test_paths_need_a_row_for_each_fit():
+    with pytest.raises(ValueError, match=r"shape \(3, n_features\), got \(2, 3\)"):
+        coefficient_paths([1, 2, 3], PATHS)
