@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel
+from fastmf._numba import REORDER, fetch_and_increment, kernel, row, smaller
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.bp_types import (
     DAMPING_WINDOW,
@@ -116,11 +116,14 @@ def add_received(e, s, work, max_factors, log_weights):
         sq[j] = s[j] * q[j]
         inverse[j] = 1 / (sq[j] + p[j])
     for a in range(e.shape[0]):
-        row, total = e[a], 0.0
+        total = 0.0
         for first in range(0, n, max_factors):
-            product = 1.0
-            for j in range(first, min(first + max_factors, n)):
-                product *= (sq[j] + row[j] * p[j]) * inverse[j]
+            # Loops that begin at 0 have no negative index, which would keep them from vectors.
+            n_here, product = smaller(max_factors, n - first), 1.0
+            ratios, k = row(e, (a, first), n_here), row(work, (3, first), n_here)
+            odds, p = row(work, (2, first), n_here), row(work, (0, first), n_here)
+            for j in range(n_here):
+                product *= (odds[j] + ratios[j] * p[j]) * k[j]
             total += log(product)
         log_weights[a] += total
 
@@ -133,11 +136,11 @@ def send_odds(e, weights, damping, work, s):
     for j in range(n):
         high[j], low[j] = 0.0, 0.0
     for a in range(e.shape[0]):
-        row, o = e[a], weights[a]
+        ratios, o = e[a], weights[a]
         for j in range(n):
-            w = o / (sq[j] + row[j] * p[j])
+            w = o / (sq[j] + ratios[j] * p[j])
             low[j] += w
-            high[j] += row[j] * w
+            high[j] += ratios[j] * w
     for j in range(n):
         # Normalised messages are averaged.
         new, old = (1 - damping) / (high[j] + low[j]), damping / (1 + s[j])
@@ -166,7 +169,7 @@ def max_group(w, hidden, damping, log_s, log_weights):
         log_s[j] = (1 - damping) * (one - zero) + damping * log_s[j]
 
 
-@kernel(inner=True)
+@kernel(inner=True, fastmath=REORDER)
 def softmax(log_weights, out):
     """Weights of sum 1, and the logarithm of the sum of the given ones."""
     top, total = log_weights[0], 0.0
@@ -174,6 +177,7 @@ def softmax(log_weights, out):
         top = max(top, log_weights[a])
     for a in range(log_weights.shape[0]):
         out[a] = exp(log_weights[a] - top)
+    for a in range(log_weights.shape[0]):
         total += out[a]
     for a in range(log_weights.shape[0]):
         out[a] /= total
@@ -342,11 +346,15 @@ def bethe(settings, problem, r, messages, record, work, states):
         copy(problem.visible_field[field_row, first:last], weights)
         add_received(e, messages[i], work, settings.max_factors, weights)
         value += softmax(weights, mean)
+        p, sq, k, ratios = work[0], work[2], work[3], work[4]
         for j in range(hidden.shape[0]):
-            ratio = 0.0
-            for a in range(last - first):
-                ratio += mean[a] / (work[2, j] + e[a, j] * work[0, j])
-            value += log(ratio / work[3, j])
+            ratios[j] = 0.0
+        for a in range(last - first):
+            exponentials, m = e[a], mean[a]
+            for j in range(hidden.shape[0]):
+                ratios[j] += m / (sq[j] + exponentials[j] * p[j])
+        for j in range(hidden.shape[0]):
+            value += log(ratios[j] / k[j])
     record.bethe[r] = value
 
 

@@ -113,10 +113,9 @@ def relax(state, new, clamped, slot):
     zero, one = number(0), number(1)
     missing, n = zero, mean.shape[0]
     for i in range(n):
-        new_mean[i] = where(clamped[i], mean[i], new_mean[i])
-        new_var[i] = where(clamped[i], var[i], new_var[i])
         # 0, unless one of them is infinite or NaN.
-        missing += zero * new_mean[i] + zero * new_var[i]
+        m, v = where(clamped[i], mean[i], new_mean[i]), where(clamped[i], var[i], new_var[i])
+        missing += zero * m + zero * v
     if missing != 0:
         slot[INFINITE] = 1
         return
@@ -125,16 +124,18 @@ def relax(state, new, clamped, slot):
     squared_change = step_dot = zero
     residual = scale = _magnitude_bits(zero)
     for i in range(n):
-        change = new_mean[i] - mean[i]
+        # These are not stored: LLVM would store only some lanes, which is slow on some processors.
+        m, v = where(clamped[i], mean[i], new_mean[i]), where(clamped[i], var[i], new_var[i])
+        change = m - mean[i]
         residual = larger(residual, _magnitude_bits(change))
-        scale = larger(scale, _magnitude_bits(new_mean[i]))
-        step_size = undamped / (one - half * (a[i] * new_var[i]))
+        scale = larger(scale, _magnitude_bits(m))
+        step_size = undamped / (one - half * (a[i] * v))
         change = step_size * change
         squared_change += change * change
         step_dot += change * step[i]
         step[i] = change + momentum * step[i]
         mean[i] += change
-        var[i] += step_size * (new_var[i] - var[i])
+        var[i] += step_size * (v - var[i])
     slot[RESIDUAL] = larger(slot[RESIDUAL], _of_bits(residual, step_dot))
     slot[SCALE] = larger(slot[SCALE], _of_bits(scale, step_dot))
     slot[SQUARED_CHANGE] += squared_change
@@ -197,7 +198,8 @@ def _propagate_change(layer, active, s, panel, i, old, order, fresh):
         packed = packed_couplings(layer, power, panel, panel + 1, active.products)
         couplings = row(packed, (0, here - layer[SOURCE], 0), width)
         products = row(active.products, (power, s, 0), width)
-        for j in range(i + 1, width):
+        # Those of earlier units are not needed any more: so the loop is one of whole vectors.
+        for j in range(width):
             products[j] += couplings[j] * change
 
 

@@ -23,7 +23,6 @@ import numpy as np
 from fastmf._numba import REORDER, kernel, row, smaller, view
 from fastmf.kernels.mean_field_types import (
     GROUP,
-    GROUP_RUN,
     N_SOURCE,
     N_SOURCES,
     PRODUCT,
@@ -36,10 +35,11 @@ from fastmf.kernels.mean_field_types import (
     WIDTH,
     packed_couplings,
 )
-from fastmf.kernels.product import product
+from fastmf.kernels.product import TILE_VECTORS, product
 from fastmf.kernels.tap import relax, update_address
 from fastmf.kernels.tap_rows import MEAN, ROW, SLOT_SIZE, STEP, VAR, A, B
 from fastmf.priors._compiled import tilted_moments
+from fastmf.priors._group_loops import subtract_response
 
 # Planes of products: fields, variances of fields, and products with one of several sources.
 FIELD, ONSAGER, OWN = range(3)
@@ -51,16 +51,15 @@ _NUMBERS = np.empty(0, np.int64)
 def _shift(mean, var, s, shifted, sources):
     """Set `shifted` to m - C s: the means of the sources less their response to a group."""
     for k in range(sources.shape[0]):
-        begin, end, kind = sources[k, 0], sources[k, 0] + sources[k, 1], sources[k, 2]
+        begin, n, kind = (sources[k, 0],), sources[k, 1], sources[k, 2]
         if kind == SCALARS:
-            for j in range(begin, end):
-                shifted[j] = mean[j] - var[j] * s[j]
+            # Loops that begin at 0 have no negative index, which would keep them from vectors.
+            m, v = row(mean, begin, n), row(var, begin, n)
+            out, field = row(shifted, begin, n), row(s, begin, n)
+            for j in range(n):
+                out[j] = m[j] - v[j] * field[j]
         if kind == GROUP:
-            average = mean.dtype.type(0)
-            for j in range(begin, end):
-                average += mean[j] * s[j]
-            for j in range(begin, end):
-                shifted[j] = mean[j] - mean[j] * (s[j] - average)
+            subtract_response(mean, s, begin[0], begin[0] + n, shifted)
 
 
 @kernel(merged=True)
@@ -103,15 +102,61 @@ def _add_variances(layer, active, n_active, sources, columns):
 
 
 @kernel(merged=True)
-def _add_group(active, s, n, position, column):
-    """Add the field of a single group, less the square of it to the variances, and keep it."""
-    own, kept = row(active.products, (OWN, s, 0), n), row(active.group_fields, position, n)
+def _copy_after(fields, n_active, position, n, target, column):
+    """Copy `n` fields of each active row to columns of another array."""
+    for s in range(n_active):
+        given, copied = row(fields, (s, position), n), row(target, (s, column), n)
+        for i in range(n):
+            copied[i] = given[i]
+
+
+@kernel(merged=True)
+def _keep_group(layer, active, n_active, source, packed, first, n):
+    """Store the fields of a single group on the units `first`, ... of a layer."""
+    fields, own, position = active.group_fields[0], active.products[OWN], source[3] + first
+    # Products fill whole vectors: the fields on later units are put back.
+    end, lanes = position + n, layer[WIDTH] // TILE_VECTORS
+    n_after = -n % lanes
+    _copy_after(fields, n_active, end, n_after, own, 0)
+    begin, states = source[0], active.state[MEAN]
+    packed, out = packed[:, begin : begin + source[1]], fields[:, position:]
+    product(layer[PRODUCT], states, n_active, layer[SOURCE] + begin, packed, out, n)
+    _copy_after(own, n_active, 0, n_after, fields, end)
+
+
+@kernel(merged=True)
+def _group_field(active, s, source, first, n):
+    """The field of a single group on the units `first`, ... of a layer."""
+    return row(active.group_fields, (0, s, source[3] + first), n)
+
+
+@kernel(merged=True)
+def _add_groups(active, s, sources, first, n, column):
+    """Add the fields of single groups, and to the variances less their squares."""
     field = row(active.products, (FIELD, s, column), n)
     onsager = row(active.products, (ONSAGER, s, column), n)
-    for i in range(n):
-        field[i] += own[i]
-        onsager[i] -= own[i] * own[i]
-        kept[i] = own[i]
+    k = np.int64(0)
+    while k < sources.shape[0]:
+        n_groups = 0
+        while n_groups < 4 and k + n_groups < sources.shape[0]:
+            if sources[k + n_groups, 2] != GROUP:
+                break
+            n_groups += 1
+        r = _group_field(active, s, sources[k], first, n)
+        if n_groups == 4:
+            # Four at once: the sums are loaded and stored a quarter as often.
+            r2 = _group_field(active, s, sources[k + 1], first, n)
+            r3 = _group_field(active, s, sources[k + 2], first, n)
+            r4 = _group_field(active, s, sources[k + 3], first, n)
+            for i in range(n):
+                field[i] += (r[i] + r2[i]) + (r3[i] + r4[i])
+                onsager[i] -= (r[i] * r[i] + r2[i] * r2[i]) + (r3[i] * r3[i] + r4[i] * r4[i])
+        elif n_groups > 0:
+            n_groups = 1
+            for i in range(n):
+                field[i] += r[i]
+                onsager[i] -= r[i] * r[i]
+        k += max(n_groups, 1)
 
 
 @kernel(merged=True)
@@ -129,15 +174,14 @@ def _add_fields(layer, active, n_active, target, sources, column):
             zero[i] = 0
     for k in range(sources.shape[0]):
         source = sources[k]
-        kind = source[2]
-        if kind == GROUP_RUN or (kind == SCALARS and is_group):
-            continue
-        _multiply(layer, active, n_active, source, packed, (MEAN, OWN, np.int64(0), n))
-        for s in range(n_active):
-            if kind == GROUP:
-                _add_group(active, s, n, (0, s, source[3] + first), column)
-            else:
+        if source[2] == GROUP:
+            _keep_group(layer, active, n_active, source, packed, first, n)
+        elif source[2] == SCALARS and not is_group:
+            _multiply(layer, active, n_active, source, packed, (MEAN, OWN, np.int64(0), n))
+            for s in range(n_active):
                 _add_own(active, s, FIELD, column, n)
+    for s in range(n_active):
+        _add_groups(active, s, sources, first, n, column)
 
 
 @kernel(merged=True)
@@ -183,12 +227,17 @@ def finish(layer, active, s, targets, order, tilt):
         onsager = row(active.products, (ONSAGER, s, start), n)
         for i in range(n):
             a[i] = -onsager[i]
-    for t in range(targets.shape[0]):
+    t = np.int64(0)
+    while t < targets.shape[0]:
+        begin, is_group = targets[t, 0] - first, targets[t, 3] >= 0
+        while t < targets.shape[0] and (targets[t, 3] >= 0) == is_group:
+            t += 1
+        end = targets[t, 0] - first if t < targets.shape[0] else n
         # The states of a group take steps of one size, so that their means still sum to 1.
-        factor = mean.dtype.type(0 if targets[t, 3] >= 0 else 1)
-        begin = targets[t, 0] - first
-        for i in range(begin, begin + targets[t, 1]):
-            implicit[i] = factor * a[i]
+        factor = mean.dtype.type(0 if is_group else 1)
+        onsager, part = row(a, (begin,), end - begin), row(implicit, (begin,), end - begin)
+        for i in range(end - begin):
+            part[i] = factor * onsager[i]
     for i in range(n):
         total_a[i] = a[i] + precision[i]
     for i in range(n):

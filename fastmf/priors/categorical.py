@@ -15,10 +15,14 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from fastmf._numba import INNER, REORDER, kernel, larger
+from fastmf._numba import INNER, kernel, larger, row
+from fastmf.priors._group_loops import normalise
 from fastmf.priors._registry import REGISTRY, accepts_lists, accepts_seeds, floating_type
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import constant, exp, log
+
+# Exponentials of smaller numbers can be summed without a shift.
+MAX_EXPONENT = 60.0
 
 
 class _Fields(NamedTuple):
@@ -228,12 +232,16 @@ class Categorical(_Fields):
     def moments_of_units(prior, start, b, a, mean, var):
         """The moments of whole groups, inside kernels."""
         n, half, one = b.shape[0], constant(0.5, b[0]), constant(1.0, b[0])
+        largest, n_large = constant(MAX_EXPONENT, b[0]), 0
+        field = row(prior.field, (start,), n)
         for i in range(n):
-            mean[i] = prior.field[start + i] + b[i] - half * a[i]
-        _for_each_group(prior, start, mean, _subtract_largest)
+            var[i] = field[i] + b[i] - half * a[i]
+            n_large += not abs(var[i]) <= largest
+        if n_large > 0:
+            _for_each_group(prior, start, _subtract_largest, (var, var))
         for i in range(n):
-            mean[i] = exp(mean[i])
-        _for_each_group(prior, start, mean, _normalise)
+            var[i] = exp(var[i])
+        _for_each_group(prior, start, _normalise, (var, mean))
         for i in range(n):
             var[i] = mean[i] * (one - mean[i])
 
@@ -369,39 +377,39 @@ def _draw(probabilities, rng):
 # --- inside kernels -------------------------------------------------------------------------------
 
 
-def _for_each_group(prior, start, x, function):
-    """Call a function of `x` and of the first and last state of each group."""
-    first = np.int64(0)
-    while first < x.shape[0]:
-        last = first + 1
-        while last < x.shape[0] and prior.state[start + last] != 0:
-            last += 1
-        function(x, first, last)
+def _for_each_group(prior, start, function, arrays):
+    """Call a function of two arrays and of the first and last state of each group."""
+    n, first, size = arrays[0].shape[0], np.int64(0), np.int64(1)
+    while first < n:
+        last = first + size
+        # Most groups have as many states as the one before.
+        ends = last == n or (last < n and prior.state[start + last] == 0)
+        if not ends or prior.state[start + last - 1] != size - 1:
+            last = first + 1
+            while last < n and prior.state[start + last] != 0:
+                last += 1
+            size = last - first
+        function(*arrays, first, last)
         first = last
 
 
 @overload(_for_each_group, jit_options=INNER)
-def _for_each_group_compiled(prior, start, x, function):
+def _for_each_group_compiled(prior, start, function, arrays):
     return _for_each_group
 
 
 @kernel(inline=True)
-def _subtract_largest(x, first, last):
+def _subtract_largest(x, out, first, last):
     top = x[first]
     for i in range(first, last):
         top = larger(top, x[i])
     for i in range(first, last):
-        x[i] -= top
+        out[i] = x[i] - top
 
 
-@kernel(inline=True, fastmath=REORDER)
-def _normalise(x, first, last):
-    total = constant(0.0, x[first])
-    for i in range(first, last):
-        total += x[i]
-    scale = constant(1.0, total) / total
-    for i in range(first, last):
-        x[i] *= scale
+@kernel(inline=True)
+def _normalise(weights, out, first, last):
+    normalise(weights, first, last, out)
 
 
 def _groups(field):

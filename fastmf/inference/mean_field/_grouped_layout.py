@@ -100,7 +100,8 @@ class GroupedLayout(Layout):
         sizes = max(-(-int(end) // width) - int(start) for start, end in ends)
         # Products fill whole vectors, so that those of the last target may end behind it.
         self.max_columns = width * (sizes + 1)
-        self.n_group_fields = groups[0].shifted + max(len(matrix) for matrix in self.couplings)
+        n_shifted = max(len(matrix) for matrix in self.couplings)
+        self.n_group_fields = groups[0].shifted + n_shifted + width
 
     def _of_layered(self, model):
         """Starts, first sources and couplings of layers; even ones are stored before odd ones."""
