@@ -7,7 +7,7 @@ import numpy as np
 from fastmf._numba import kernel, larger, row, smaller
 from fastmf._outcomes import CONVERGED, CYCLING, DIVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.mean_field_types import (
-    ACCELERATION_RESIDUAL,
+    LATE_SWEEPS,
     MAX_DAMPING,
     MAX_MOMENTUM,
     WINDOW_SWEEPS,
@@ -113,7 +113,8 @@ def assess_row(active, s, slot, fresh, settings, record):
     slot[SQUARED_STEP] = slot[SQUARED_CHANGE] + momentum * (
         2 * slot[STEP_DOT] + momentum * slot[SQUARED_STEP]
     )
-    accelerated = sweep >= settings.accelerate_after and residual < ACCELERATION_RESIDUAL
+    limit = settings.late_residual if sweep >= LATE_SWEEPS else settings.early_residual
+    accelerated = sweep >= 2 and residual < limit
     slot[ACCELERATED] = accelerated
     slot[MOMENTUM] = (momentum + MAX_MOMENTUM) / 2 if accelerated and cosine > 0 else 0.0
     if slot[MOMENTUM] > 0:

@@ -23,7 +23,7 @@ from fastmf.reference.units import moments
 # As in `fastmf.kernels.mean_field_types`, which a reference does not import.
 WINDOW_SWEEPS = 16
 MAX_DAMPING = 0.97
-ACCELERATION_RESIDUAL = 0.05
+LATE_SWEEPS = 100
 MAX_MOMENTUM = 0.9
 
 
@@ -211,9 +211,9 @@ def _assess(rows, fresh, settings, record):
     rows.squared_step = rows.squared_change + momentum * (
         2 * rows.step_dot + momentum * rows.squared_step
     )
-    rows.accelerated = (rows.sweep >= settings.accelerate_after) & (
-        residual < ACCELERATION_RESIDUAL
-    )
+    late = rows.sweep >= LATE_SWEEPS
+    limit = np.where(late, settings.late_residual, settings.early_residual)
+    rows.accelerated = (rows.sweep >= 2) & (residual < limit)
     rows.momentum = np.where(rows.accelerated & (cosine > 0), (momentum + MAX_MOMENTUM) / 2, 0)
     factor = np.where(status == RUNNING, rows.momentum, 0)
     rows.mean += factor[:, None].astype(rows.mean.dtype) * rows.step

@@ -23,14 +23,18 @@ from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
-from fastmf.kernels.mean_field_types import TapSettings, Tilt
+from fastmf.kernels.mean_field_types import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
 from fastmf.kernels.tap import tap as solve_rows
 from fastmf.kernels.tap_rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant
 
-# Sweeps of a row before it may be accelerated. The first sweep from data has no variances; rows of
-# trained machines that have not converged after 100 sweeps converge slowly.
-ACCELERATION_DELAYS = {"immediate": 2, "delayed": 100, None: np.iinfo(np.int64).max}
+# Residuals below which rows are accelerated, early and late. The first sweep from data has no
+# variances; rows of trained machines that have not converged after 100 sweeps converge slowly.
+ACCELERATION_RESIDUALS = {
+    "immediate": (LATE_RESIDUAL, LATE_RESIDUAL),
+    "delayed": (EARLY_RESIDUAL, LATE_RESIDUAL),
+    None: (0.0, 0.0),
+}
 
 
 def tap(
@@ -85,10 +89,10 @@ def tap(
     max_iter : int, default 1000
     acceleration : {"delayed", "immediate", None}, default "delayed"
         Nesterov momentum for rows in which no mean changes by more than 0.05 in a sweep:
-        "immediate" from the third sweep on, "delayed" after 100 sweeps. The momentum grows as long
-        as consecutive steps point the same way, and restarts when they do not. The fixed points are
-        the same; of starts on trained machines 3 in 1000 reached another one with "immediate", none
-        with "delayed".
+        "immediate" from the third sweep on, "delayed" after 100 sweeps or below 0.005. The momentum
+        grows as long as consecutive steps point the same way, and restarts when they do not. The
+        fixed points are the same; of 8,000 starts on trained machines 52 reached another one with
+        "immediate", 5 with "delayed".
     onsager_every : int, default 1
         Sweeps from one computation of the Onsager (variance) terms to the next. Convergence is
         tested with recomputed ones only, so that fixed points are the same; 3 in 1000 starts
@@ -150,7 +154,8 @@ def tap(
     """
     order = check.one_of("order", order, (1, 2, 3))
     check.one_of("schedule", schedule, ("blocked", "sequential"))
-    check.one_of("acceleration", acceleration, tuple(ACCELERATION_DELAYS))
+    check.one_of("acceleration", acceleration, tuple(ACCELERATION_RESIDUALS))
+    early_residual, late_residual = ACCELERATION_RESIDUALS[acceleration]
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     onsager_every = check.count("onsager_every", onsager_every)
     layout = _layout(model, order, schedule)
@@ -164,7 +169,8 @@ def tap(
         max_iter=max_iter,
         update=layout.update_address(),
         onsager_every=onsager_every,
-        accelerate_after=ACCELERATION_DELAYS[acceleration],
+        early_residual=early_residual,
+        late_residual=late_residual,
     )
     state, tilt, n_rows = start_and_tilt(model, layout, init, field, precision, clamp, rng)
 
