@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel, row, smaller
+from fastmf._numba import REORDER, fetch_and_increment, kernel, larger, row, smaller
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.bp_types import (
     DAMPING_WINDOW,
@@ -100,6 +100,22 @@ class GroupRecord(NamedTuple):
     history: np.ndarray
 
 
+class GroupWorkspace(NamedTuple):
+    """Memory of the workers, along a first axis.
+
+    Parameters
+    ----------
+    messages : float64 array of shape (n_workers, n_groups, n_hidden)
+        Odds of the messages to hidden units, log-odds by max-product.
+    hidden : float64 array of shape (n_workers, 8, n_hidden)
+    states : float64 array of shape (n_workers, 3, max_states)
+    """
+
+    messages: np.ndarray
+    hidden: np.ndarray
+    states: np.ndarray
+
+
 @kernel(inner=True)
 def copy(source, out):
     """Copy a row: assignments of slices would count references."""
@@ -128,7 +144,7 @@ def add_received(e, s, work, max_factors, log_weights):
         log_weights[a] += total
 
 
-@kernel(inner=True, fastmath=REORDER)
+@kernel(merged=True)
 def send_odds(e, weights, damping, work, s):
     """New odds of the messages of a group, whose states have these weights."""
     p, sq, high, low = work[0], work[2], work[4], work[5]
@@ -150,7 +166,7 @@ def send_odds(e, weights, damping, work, s):
 @kernel(inner=True)
 def max_message(w, cavity):
     """max(0, w + cavity) - max(0, cavity), which would lose w where the cavity is large."""
-    return max(w, -cavity) - max(0.0, -cavity)
+    return larger(w, -cavity) - larger(0.0, -cavity)
 
 
 @kernel(inner=True)
@@ -165,7 +181,7 @@ def max_group(w, hidden, damping, log_s, log_weights):
         cavity, one, zero = hidden[j] - log_s[j], -np.inf, -np.inf
         for a in range(n_states):
             rest = log_weights[a] - max_message(w[a, j], cavity)
-            one, zero = max(one, rest + w[a, j]), max(zero, rest)
+            one, zero = larger(rest + w[a, j], one), larger(rest, zero)
         log_s[j] = (1 - damping) * (one - zero) + damping * log_s[j]
 
 
@@ -174,7 +190,7 @@ def softmax(log_weights, out):
     """Weights of sum 1, and the logarithm of the sum of the given ones."""
     top, total = log_weights[0], 0.0
     for a in range(log_weights.shape[0]):
-        top = max(top, log_weights[a])
+        top = larger(log_weights[a], top)
     for a in range(log_weights.shape[0]):
         out[a] = exp(log_weights[a] - top)
     for a in range(log_weights.shape[0]):
@@ -190,11 +206,11 @@ def belief_change(old, new, old_log, new_log, damping):
     change = abs(new - old)
     if damping == 0:
         relative = (new_log - old_log) / (1 + abs(old_log) + abs(new_log))
-        change = max(change, relative * relative)
+        change = larger(relative * relative, change)
     return change
 
 
-@kernel(inner=True)
+@kernel(merged=True)
 def update_group(settings, problem, place, damping, arrays):
     """Weights and messages of one group; returns the largest change of a belief of its states."""
     messages, visible, hidden, labels, work, states = arrays
@@ -220,11 +236,11 @@ def update_group(settings, problem, place, damping, arrays):
         if new[a] > new[labels[i]]:
             labels[i] = a
         logs = old[a] - old_total, new[a] - total
-        change = max(change, belief_change(before[a], after[a], logs[0], logs[1], damping))
+        change = larger(belief_change(before[a], after[a], logs[0], logs[1], damping), change)
     return change
 
 
-@kernel(inner=True)
+@kernel(merged=True)
 def multiply(messages, last, product, total):
     """Multiply messages into products, whose logarithms go into totals after the last."""
     for j in range(messages.shape[0]):
@@ -235,7 +251,7 @@ def multiply(messages, last, product, total):
             product[j] = 1.0
 
 
-@kernel(inner=True)
+@kernel(merged=True)
 def sum_messages(settings, problem, messages, labels, field, work):
     """log Q from the messages of all groups, left in the workspace."""
     total, product, n = work[6], work[7], field.shape[0]
@@ -254,7 +270,7 @@ def sum_messages(settings, problem, messages, labels, field, work):
                 total[j] += decoded[j]
 
 
-@kernel(inner=True)
+@kernel(merged=True)
 def keep_best(settings, problem, r, field_rows, record, work):
     """Keep the assignment of a sweep if it is the best so far."""
     value, labels = 0.0, record.labels[r]
@@ -267,13 +283,13 @@ def keep_best(settings, problem, r, field_rows, record, work):
         for j in range(sums.shape[0]):
             sums[j] += decoded[j]
     for j in range(sums.shape[0]):
-        value += max(0.0, sums[j]) if settings.algorithm == MAX_PRODUCT else softplus(sums[j])
+        value += larger(sums[j], 0.0) if settings.algorithm == MAX_PRODUCT else softplus(sums[j])
     if value >= record.objective[r]:
         record.objective[r] = value
         copy(labels, record.best[r])
 
 
-@kernel(inner=True)
+@kernel(merged=True)
 def assess_row(settings, r, change, damping, record):
     """Residual, status and damping of a row after a sweep with such a largest change."""
     change /= 1 - damping
@@ -283,7 +299,7 @@ def assess_row(settings, r, change, damping, record):
     record.n_iter[r] += 1
     # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
     d = record.damping[r]
-    limit = max(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
+    limit = larger(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
     if change <= limit and damping == 0:
         record.status[r] = CONVERGED
     elif record.n_iter[r] == settings.max_iter:
@@ -297,7 +313,7 @@ def assess_row(settings, r, change, damping, record):
         else:
             record.n_stalled[r] += 1
         if settings.adaptive and record.n_stalled[r] == DAMPING_WINDOW:
-            record.damping[r] = min((1 + record.damping[r]) / 2, MAX_DAMPING)
+            record.damping[r] = smaller((1 + record.damping[r]) / 2, MAX_DAMPING)
             record.min_residual[r], record.n_stalled[r] = np.inf, 0
 
 
@@ -308,12 +324,13 @@ def set_beliefs(hidden, work):
         work[0, j], work[1, j] = sigmoid_pair(hidden[j])
 
 
-@kernel(inner=True)
+@kernel(merged=True)
 def sweep_row(settings, problem, r, messages, record, work, states):
     """One sweep of a row."""
     field_rows = (
-        min(r, problem.visible_field.shape[0] - 1), min(r, problem.hidden_field.shape[0] - 1)
-    )  # fmt: skip
+        smaller(r, problem.visible_field.shape[0] - 1),
+        smaller(r, problem.hidden_field.shape[0] - 1),
+    )
     damping = 0.0 if record.status[r] == CONFIRMING else record.damping[r]
     hidden, labels = record.hidden[r], record.labels[r]
     set_beliefs(hidden, work)
@@ -321,21 +338,21 @@ def sweep_row(settings, problem, r, messages, record, work, states):
     change = 0.0
     for i in range(messages.shape[0]):
         place = i, field_rows[0]
-        change = max(change, update_group(settings, problem, place, damping, arrays))
+        change = larger(update_group(settings, problem, place, damping, arrays), change)
     sum_messages(settings, problem, messages, labels, problem.hidden_field[field_rows[1]], work)
     for j in range(hidden.shape[0]):
         new, p = work[6, j], sigmoid_pair(work[6, j])[0]
-        change = max(change, belief_change(work[0, j], p, hidden[j], new, damping))
+        change = larger(belief_change(work[0, j], p, hidden[j], new, damping), change)
         hidden[j] = new
     if settings.algorithm != SUM_PRODUCT:
         keep_best(settings, problem, r, field_rows, record, work)
     assess_row(settings, r, change, damping, record)
 
 
-@kernel(inner=True)
+@kernel(merged=True)
 def bethe(settings, problem, r, messages, record, work, states):
     """Bethe log-partition of a row; its weights of states become those of its messages."""
-    hidden, field_row = record.hidden[r], min(r, problem.visible_field.shape[0] - 1)
+    hidden, field_row = record.hidden[r], smaller(r, problem.visible_field.shape[0] - 1)
     set_beliefs(hidden, work)
     value, mean = 0.0, states[0]
     for j in range(hidden.shape[0]):
@@ -358,8 +375,8 @@ def bethe(settings, problem, r, messages, record, work, states):
     record.bethe[r] = value
 
 
-@kernel
-def group_propagation(settings, problem, record, queue):
+@kernel(views=True, fastmath=REORDER)
+def group_propagation(settings, problem, record, workspace, queue):
     """Iterate rows to their fixed points, from uniform messages.
 
     Parameters
@@ -368,15 +385,21 @@ def group_propagation(settings, problem, record, queue):
     problem : GroupProblem
     record : GroupRecord
         Its `hidden` are the hidden fields, its `visible` 0.
-    queue : int64 array of shape (1,)
-        Next row not taken yet; shared by all threads that call this.
+    workspace : GroupWorkspace
+        A thread beyond its workers returns at once.
+    queue : int64 array of two entries or more
+        Next row and next worker not taken yet; shared by all threads that call this.
     """
-    n_groups, n_hidden = record.labels.shape[1], record.hidden.shape[1]
-    messages, work = np.empty((n_groups, n_hidden)), np.empty((8, n_hidden))
-    states = np.empty((3, np.diff(problem.starts).max()))
+    w = fetch_and_increment(queue[1:])
+    if w >= workspace.messages.shape[0]:
+        return
+    messages, work, states = workspace.messages[w], workspace.hidden[w], workspace.states[w]
+    start = 0.0 if settings.algorithm == MAX_PRODUCT else 1.0
     r = fetch_and_increment(queue)
     while r < record.hidden.shape[0]:
-        messages[:] = 0.0 if settings.algorithm == MAX_PRODUCT else 1.0
+        for i in range(messages.shape[0]):
+            for j in range(messages.shape[1]):
+                messages[i, j] = start
         while record.status[r] <= RUNNING:
             sweep_row(settings, problem, r, messages, record, work, states)
         if settings.algorithm == SUM_PRODUCT:

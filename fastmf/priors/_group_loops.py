@@ -22,6 +22,9 @@ def normalise(weights, first, last, out):
 
 @emitted(normalise)
 def _normalise(typing_context, weights, first, last, out):
+    def term(builder, weight):
+        return weight
+
     def factor(builder, total):
         return builder.fdiv(ir.Constant(total.type, 1.0), total)
 
@@ -30,7 +33,7 @@ def _normalise(typing_context, weights, first, last, out):
 
     def generate(context, builder, signature, values):
         loops = _loops(context, builder, signature, values, [0], 3)
-        return loops.sum_and_map(lambda builder, weight: weight, factor, result)
+        return loops.sum_and_map(term, factor, result)
 
     return types.void(weights, first, last, out), generate
 
@@ -53,9 +56,8 @@ def _subtract_response(typing_context, mean, field, first, last, out):
         return builder.fmul(m, builder.fsub(factor, s))
 
     def generate(context, builder, signature, values):
-        return _loops(context, builder, signature, values, [0, 1], 4).sum_and_map(
-            term, factor, result
-        )
+        loops = _loops(context, builder, signature, values, [0, 1], 4)
+        return loops.sum_and_map(term, factor, result)
 
     return types.void(mean, field, first, last, out), generate
 
@@ -86,14 +88,18 @@ class _Loops:
         """
         n_lanes = VECTOR_BYTES // self.n_bytes
         enough = self.builder.icmp_signed(">=", self.n, ir.Constant(_INTEGER, n_lanes))
-        with self.builder.if_else(enough) as branches:
-            for lanes, branch in zip((n_lanes, 1), branches, strict=True):
-                with branch:
-                    total = self._in_all_lanes(factor(self.builder, self._sum(term, lanes)), lanes)
-                    for at, _ in self._positions(lanes):
-                        value = result(self.builder, total, *self._load(at, lanes))
-                        self._store(value, at, lanes)
+        with self.builder.if_else(enough) as (wide, narrow):
+            with wide:
+                self._sum_and_map(term, factor, result, n_lanes)
+            with narrow:
+                self._sum_and_map(term, factor, result, 1)
         return self.context.get_dummy_value()
+
+    def _sum_and_map(self, term, factor, result, n_lanes):
+        number = factor(self.builder, self._sum(term, n_lanes))
+        number = self._in_all_lanes(number, n_lanes)
+        for at, _ in self._positions(n_lanes):
+            self._store(result(self.builder, number, *self._load(at, n_lanes)), at, n_lanes)
 
     def _positions(self, n_lanes):
         """First number of each vector of a loop, and how many of them the one before has, too."""

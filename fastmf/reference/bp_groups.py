@@ -94,7 +94,7 @@ def _bethe(problem, r, log_s, fields, record):
     return value
 
 
-def group_propagation(settings, problem, record, queue):
+def group_propagation(settings, problem, record, workspace, queue):
     """Iterate rows to their fixed points, from uniform messages."""
     for r in range(len(record.hidden)):
         log_s = np.zeros((record.labels.shape[1], record.hidden.shape[1]))

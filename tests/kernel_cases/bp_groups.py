@@ -3,7 +3,7 @@
 import numpy as np
 
 import fastmf as mf
-from fastmf.inference.bp._groups import GroupUnits, _prepared
+from fastmf.inference.bp._groups import GroupUnits, _prepared, _workspace
 from fastmf.inference.bp._options import BPOptions
 from kernel_cases.case import Case, chosen, few_rows, with_options
 
@@ -25,7 +25,8 @@ def group_arguments(
     )
     units = GroupUnits(model, (fields, None))
     settings, record = _prepared(options, units, len(fields))
-    return settings, units.problem, record, np.zeros(1, np.int64)
+    workspace = _workspace(units.problem, 1)
+    return settings, units.problem, record, workspace, np.zeros(2, np.int64)
 
 
 def _record(arguments):

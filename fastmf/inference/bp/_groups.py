@@ -100,7 +100,8 @@ def propagate(options, model, fields, n_rows):
         )
     settings, record = _prepared(options, units, n_rows or 1)
     n_workers = workers_for(len(record.hidden), record.hidden.size * 10, options.n_threads)
-    arguments = settings, units.problem, record, np.zeros(1, np.int64)
+    workspace = _workspace(units.problem, n_workers)
+    arguments = settings, units.problem, record, workspace, np.zeros(2, np.int64)
     in_parallel(bp_groups.group_propagation, arguments, n_workers)
     if record.history.size:
         mark_cycles(record)
@@ -149,6 +150,13 @@ def _prepared(options, units, n_rows):
         history=np.zeros((n_rows, history) if history else (0, 0)),
     )
     return settings, record
+
+
+def _workspace(problem, n_workers):
+    """Memory of the workers."""
+    n_hidden, sizes = problem.weights.shape[1], np.diff(problem.starts)
+    shapes = (len(sizes), n_hidden), (8, n_hidden), (3, int(sizes.max()))
+    return bp_groups.GroupWorkspace(*(np.zeros((n_workers, *shape)) for shape in shapes))
 
 
 def _polish(settings, problem, record):
