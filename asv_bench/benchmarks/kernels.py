@@ -61,6 +61,7 @@ NAMES = [
     "potts.collect-tiles",
     "belief_propagation.add_groups-groups",
     "belief_propagation.belief_propagation-pairs",
+    "sparse_rows.add_sparse_product-few_entries",
 ]
 POOLS = ThreadpoolController()
 

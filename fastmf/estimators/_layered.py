@@ -6,13 +6,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, number
+from fastmf._common.rows import row_blocks
 from fastmf.estimators import denoising
 from fastmf.estimators._files import Saved
+from fastmf.estimators._rows import checked_rows, checked_values
 from fastmf.estimators._runs import run, seed_of, settings_of, split
-from fastmf.estimators._units import check_support
 from fastmf.estimators._weights import checked_weights
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
@@ -26,8 +27,9 @@ from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
 from fastmf.priors._domain import independent_units
-from fastmf.priors._groups import as_labels, as_states, has_groups
+from fastmf.priors._groups import as_labels
 from fastmf.priors._protocol import n_units, sample
+from fastmf.priors._rows import states
 
 
 def warn_unless_converged(converged):
@@ -106,7 +108,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         if validation_data is not None:
             validation = self._data(validation_data, model=model)
         elif self.early_stopping:
-            rows, others = split(len(X), self.validation_fraction, seed or 0)
+            rows, others = split(X.shape[0], self.validation_fraction, seed or 0)
             X, validation = X[rows], X[others]
             weights = weights if weights is None else weights[rows]
         model = self._pretrained(model, X, settings, seed or 0, weights)
@@ -156,21 +158,9 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
 
     def _first_data(self, X, seed):
         """Checked data, and the model before it has learned from them."""
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+        X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32])
         model = self._initial_model(X, seed)
-        X = self._states(X, model.layers[0])
-        check_support(model.layers[0], X)
-        return X, model
-
-    def _states(self, X, visible, missing=False):
-        """Rows of data with one value for each unit; labels of categorical units made one-hot."""
-        X = as_states("X", visible, X)
-        if not missing and has_groups(visible) and np.isnan(X).any():
-            raise ValueError(
-                "X has missing labels (negative ones), which only `impute` takes: leave such rows "
-                "out, or give missing values a state of their own."
-            )
-        return X
+        return checked_values(model.layers[0], X, model.dtype), model
 
     def _pretrained(self, model, X, settings, seed, row_weights):
         """The model from which `fit` starts."""
@@ -182,7 +172,8 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
     def _remember(self, X, settings, weights=None):
         rows = slice(None) if weights is None else weighted_rows(weights, np.random.default_rng(0))
         self.pointwise_ = independent_units(self.visible_, X[rows])
-        self.starts_ = monitor_rows(X, settings, 0, weights)
+        starts = monitor_rows(X, settings, 0, weights)
+        self.starts_ = states(self.visible_, starts, self.model_.dtype)
 
     # --- likelihoods and solutions ------------------------------------------------------------
 
@@ -221,7 +212,11 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
         # Values between the two of a binary unit are means of the row, not states.
-        return log_likelihood(self.model_, X, log_partition, **self._given_data)
+        parts = (
+            log_likelihood(self.model_, X[rows], log_partition, **self._given_data)
+            for rows in row_blocks(X)
+        )
+        return np.concatenate(list(parts))
 
     def log_partition(self, how="log_sum_exp"):
         """The log-partition that `score_samples` takes.
@@ -295,7 +290,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         (200, True)
         """
         check_is_fitted(self)
-        reached = self._solve(self.starts_ if X is None else self._data(X))
+        reached = self._solve(self.starts_ if X is None else self._dense_data(X))
         return distinct_solutions(reached, merge_tol)
 
     @property
@@ -339,7 +334,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             zero = np.zeros((n_samples, n_units(self.visible_)), self.model_.dtype)
             init = sample(self.pointwise_, zero, zero, rng)
         else:
-            init = self._data(init)
+            init = self._dense_data(init)
             if len(init) != n_samples:
                 raise ValueError(f"init must have {n_samples} rows, one a sample, got {len(init)}.")
         return self._as_given(self._chains(init, n_sweeps, rng))
@@ -403,9 +398,9 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         """
         check_is_fitted(self)
         binary = noise_variance is None
-        Y = self._data(Y, soft=False) if binary else self._numbers(Y)
+        Y = self._dense_data(Y, soft=False) if binary else self._numbers(Y)
         if candidates is not None:
-            candidates = self._data(candidates)
+            candidates = self._dense_data(candidates)
         elif n_starts != 1:
             candidates = self.starts_
         estimate, converged = denoising.denoise(
@@ -449,7 +444,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         (False, True)
         """
         check_is_fitted(self)
-        X = self._data(X, missing=True)
+        X = self._dense_data(X, missing=True)
         missing = np.isnan(X)
         if not missing.any():
             return self._as_given(X.copy())
@@ -460,7 +455,8 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         return self._as_given(np.where(missing, found.mean[0], X))
 
     def _numbers(self, Y):
-        return validate_data(self, Y, reset=False, dtype=self.model_.dtype, order="C")
+        Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype)
+        return states(self.visible_, Y, self.model_.dtype)
 
     # --- files ----------------------------------------------------------------------------------
 
@@ -478,16 +474,16 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _data(self, X, *, missing=False, soft=True, model=None):
-        """Checked data in the type of a model, by default the one that was learned."""
+        """Checked rows of any kind for a model, by default the one that was learned."""
         model = self.model_ if model is None else model
-        finite = "allow-nan" if missing else True
-        X = validate_data(
-            self, X, reset=False, dtype=model.dtype, order="C", ensure_all_finite=finite
-        )
-        X = self._states(X, model.layers[0], missing)
-        check_support(model.layers[0], X, soft)
-        return X
+        X = checked_rows(self, X, reset=False, dtype=model.dtype, missing=missing)
+        return checked_values(model.layers[0], X, model.dtype, missing=missing, means=soft)
+
+    def _dense_data(self, X, **options):
+        """Checked rows as a dense array of the values of all units."""
+        return states(self.visible_, self._data(X, **options), self.model_.dtype)

@@ -2,17 +2,20 @@
 
 import numpy as np
 
+from fastmf._common.rows import is_sparse, row_blocks
 from fastmf.models._checks import unit_prior
 from fastmf.priors._domain import (
     admissible,
     can_be_fitted,
     common_support,
     describe_support,
+    fitted,
     hidden_unit,
 )
-from fastmf.priors._groups import has_groups, has_groups_of_states
-from fastmf.priors._protocol import by_parts, is_unit_prior, n_units, repeated
-from fastmf.priors._registry import REGISTRY
+from fastmf.priors._groups import columns_by_parts, has_groups, has_groups_of_states
+from fastmf.priors._protocol import by_parts, is_unit_prior, n_units, repeated, take
+from fastmf.priors._registry import REGISTRY, floating_type
+from fastmf.priors._rows import states
 
 # More states of a categorical unit than that are taken for a mistake in the data.
 MAX_LABELS = 1000
@@ -40,7 +43,7 @@ def visible_prior(spec, X):
     Parameters
     ----------
     spec : str, class or unit prior
-    X : array of shape (n_samples, n_features)
+    X : array or csr_array of shape (n_samples, n_features)
         With one label for each categorical unit, which all have as many states as the largest
         label requires; an instance may also have rows of one-hot states.
 
@@ -48,21 +51,26 @@ def visible_prior(spec, X):
     -------
     unit prior
     """
-    class_ = _class("visible", spec)
+    class_, dtype = _class("visible", spec), floating_type(X)
     if class_ is None:
         n = n_units(spec) if is_unit_prior(spec) and has_groups(spec) else X.shape[1]
-        return _instance("visible", spec, n, X.dtype)
+        return _instance("visible", spec, n, dtype)
     if not can_be_fitted(class_):
         raise TypeError(f"visible: {class_.__name__} has no from_data; give an instance.")
     if has_groups_of_states(class_):
         return class_.from_data(_labels(X))
     if common_support(class_):
-        _check_columns(class_, X, True, 0)
-    return unit_prior("visible", class_.from_data(X), X.shape[1], X.dtype)
+        (_check_stored if is_sparse(X) else _check_columns)(class_, X, True, 0)
+    return unit_prior("visible", fitted(class_, X), X.shape[1], dtype)
 
 
 def _labels(X):
     """Data as labels of groups, complete and not too large for a table of states."""
+    if is_sparse(X):
+        raise ValueError(
+            "X must be a dense array of labels of categorical units, got a sparse matrix: use "
+            "X.toarray(), or for sparse one-hot rows pass visible=mf.Categorical(field)."
+        )
     whole = np.isfinite(X) & (X == np.round(X))
     if not whole.all() or (X < 0).any() or X.max() >= MAX_LABELS:
         raise ValueError(
@@ -95,26 +103,69 @@ def hidden_prior(spec, n_components, dtype):
     return _instance("hidden", prior, n_components, dtype)
 
 
-def check_support(prior, X, means=True):
+def check_support(prior, X, means=True, dtype=np.float64):
     """Raise unless every entry of `X` lies in the support of its unit.
 
     Two-valued units also accept values in between, as probabilities (or means), like
     scikit-learn's BernoulliRBM, if `means` says so.
+
+    Parameters
+    ----------
+    prior : unit prior
+    X : array or csr_array of shape (n_rows, n_columns)
+        Labels of groups of states, or flat values.
+    means : bool
+    dtype : numpy dtype
+        In which labels and integers are compared.
     """
-    first = 0
-    for part, columns in by_parts(prior, X):
-        _check_columns(part, columns, means, first)
-        first += columns.shape[1]
+    if is_sparse(X) and not has_groups(prior):
+        first = 0
+        for part, columns in columns_by_parts(prior, X):
+            _check_stored(part, columns, means, first)
+            first += columns.shape[1]
+        return
+    for rows in row_blocks(X, dense=True):
+        first = 0
+        for part, columns in by_parts(prior, states(prior, X[rows], dtype)):
+            _check_columns(part, columns, means, first, rows.start)
+            first += columns.shape[1]
 
 
-def _check_columns(prior, X, means, first):
-    """The same for one part of a prior, or a class; `first` is the number of its first column."""
+def _check_columns(prior, X, means, first, first_row=0):
+    """The same for one part of a prior, or a class; the first column and row have these numbers."""
     allowed = admissible(prior, X, means=means)
     if not np.all(allowed):
         row, column = np.argwhere(~allowed)[0]
-        name = (prior if isinstance(prior, type) else type(prior)).__name__
-        raise ValueError(
-            f"X must hold values that {name} units can take: expected each to be "
-            f"{describe_support(prior, column, means=means)}, got {X[row, column]:g} in row {row}, "
-            f"column {first + column}."
-        )
+        _refuse(prior, X[row, column], (first_row + row, column), means, first)
+
+
+def _check_stored(prior, X, means, first):
+    """The same for sparse rows, in which zeros that are not stored count as any others."""
+    n_rows, n_columns = X.shape
+    zeros_allowed = np.zeros((1, n_columns), bool)
+    zeros_allowed |= admissible(prior, np.zeros((1, n_columns), X.dtype), means=means)
+    if not zeros_allowed.all():
+        wrong = (np.bincount(X.indices, minlength=n_columns) < n_rows) & ~zeros_allowed[0]
+        if wrong.any():
+            column = np.argmax(wrong)
+            row = np.setdiff1d(np.arange(n_rows), X[:, [column]].nonzero()[0])[0]
+            _refuse(prior, 0, (row, column), means, first, " (a zero that is not stored)")
+    for rows in row_blocks(X):
+        block = X[rows]
+        units = prior if isinstance(prior, type) else take(prior, block.indices)
+        allowed = admissible(units, block.data, means=means)
+        if not np.all(allowed):
+            k = np.argmin(allowed)
+            row = rows.start + np.searchsorted(block.indptr, k, "right") - 1
+            _refuse(prior, block.data[k], (row, block.indices[k]), means, first)
+
+
+def _refuse(prior, value, place, means, first, how=""):
+    """Raise for a value that a unit of a prior, or a class, cannot take."""
+    name = (prior if isinstance(prior, type) else type(prior)).__name__
+    row, column = place
+    raise ValueError(
+        f"X must hold values that {name} units can take: expected each to be "
+        f"{describe_support(prior, column, means=means)}, got {value:g}{how} in row {row}, "
+        f"column {first + column}."
+    )

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import count
 from fastmf.estimators._layered import LayeredMachine, warn_unless_converged
 from fastmf.estimators._units import hidden_prior, visible_prior
+from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.family import train
@@ -16,6 +17,7 @@ from fastmf.models import RBM
 from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import is_unit_prior, n_units, sample
+from fastmf.priors._registry import floating_type
 
 # The hidden layers given data, in `transform` and `score_samples`.
 GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
@@ -165,7 +167,8 @@ class DeepBoltzmannMachine(LayeredMachine):
         check_is_fitted(self)
         X = self._data(X)
         if not self.model_.deep:
-            return self.model_.hidden.moments(X @ self.model_.weights, X.dtype.type(0))[0]
+            b = data_fields(self.visible_, X, self.model_.weights, self.n_threads)
+            return self.model_.hidden.moments(b, b.dtype.type(0))[0]
         found = posterior(self.model_, X, **self._given_data).solutions
         warn_unless_converged(found.converged)
         return found.mean[-1]
@@ -204,11 +207,10 @@ class DeepBoltzmannMachine(LayeredMachine):
             raise ValueError(
                 f"hidden must be one prior, or one for each of {n_layers} layers, got {len(kinds)}."
             )
-        layers = [visible]
-        weights = []
+        layers, weights, dtype = [visible], [], floating_type(X)
         for kind, below, here in zip(kinds, sizes[:-1], sizes[1:], strict=True):
-            layers.append(hidden_prior(kind, here, X.dtype))
-            weights.append(rng.normal(scale=self.weight_scale, size=(below, here)).astype(X.dtype))
+            layers.append(hidden_prior(kind, here, dtype))
+            weights.append(rng.normal(scale=self.weight_scale, size=(below, here)).astype(dtype))
         return machine_of(weights, layers)
 
     def _pretrained(self, model, X, settings, seed, row_weights):
@@ -237,8 +239,8 @@ class DeepBoltzmannMachine(LayeredMachine):
             layers[k + 1] = machine.hidden
             if k == 0:
                 layers[0] = machine.visible
-            field = data @ machine.weights
-            data = sample(machine.hidden, field, np.zeros_like(field), rng).astype(X.dtype)
+            field = data_fields(machine.visible, data, machine.weights, self.n_threads)
+            data = sample(machine.hidden, field, np.zeros_like(field), rng).astype(model.dtype)
         return machine_of(weights, layers)
 
     def _chains(self, init, n_sweeps, rng):

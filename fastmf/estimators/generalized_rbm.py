@@ -6,9 +6,11 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import count
 from fastmf.estimators._layered import LayeredMachine
 from fastmf.estimators._units import hidden_prior, visible_prior
+from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.models import RBM
 from fastmf.priors._protocol import n_units
+from fastmf.priors._registry import floating_type
 
 
 class GeneralizedRBM(LayeredMachine):
@@ -191,15 +193,17 @@ class GeneralizedRBM(LayeredMachine):
         """
         check_is_fitted(self)
         X = self._data(X)
-        return self.hidden_.moments(X @ self.weights_, X.dtype.type(0))[0]
+        b = data_fields(self.visible_, X, self.weights_, self.n_threads)
+        return self.hidden_.moments(b, b.dtype.type(0))[0]
 
     def _initial_model(self, X, seed):
         count("n_components", self.n_components)
         rng = np.random.default_rng([seed, 0, 3])
         visible = visible_prior(self.visible, X)
         weights = rng.normal(scale=self.weight_scale, size=(n_units(visible), self.n_components))
-        hidden = hidden_prior(self.hidden, self.n_components, X.dtype)
-        return RBM(weights.astype(X.dtype), visible, hidden)
+        dtype = floating_type(X)
+        hidden = hidden_prior(self.hidden, self.n_components, dtype)
+        return RBM(weights.astype(dtype), visible, hidden)
 
     def _chains(self, init, n_sweeps, rng):
         return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]

@@ -6,8 +6,10 @@ A prior gives an answer of its own by an optional member of the protocol (see `_
 
 import numpy as np
 
-from fastmf.priors._groups import has_groups, values_of_columns
+from fastmf._common.rows import is_sparse
+from fastmf.priors._groups import columns_by_parts, has_groups, values_of_columns
 from fastmf.priors._protocol import by_parts, contains, is_concatenated, n_units
+from fastmf.priors._registry import REGISTRY
 
 # Unbounded units keep a tilted precision of at least their own precision divided by this.
 PRECISION_MARGIN = 2.0
@@ -279,18 +281,32 @@ def independent_units(prior, X):
     prior : unit prior
         Its fields that are not learned, such as bounds, are kept. One without `from_data` is
         returned as it is.
-    X : array of shape (n_rows, n_units)
+    X : array or csr_array of shape (n_rows, n_units)
+        One label for each group of states, or flat values.
 
     Returns
     -------
     unit prior
     """
     if is_concatenated(prior):
-        parts = (independent_units(part, columns) for part, columns in by_parts(prior, X))
+        parts = (independent_units(part, columns) for part, columns in columns_by_parts(prior, X))
         return prior._make((tuple(parts),))
     if hasattr(prior, "refit"):
-        return prior.refit(X)
-    return type(prior).from_data(X) if can_be_fitted(type(prior)) else prior
+        return prior.refit(_columns_for(type(prior), X))
+    return fitted(type(prior), X) if can_be_fitted(type(prior)) else prior
+
+
+def fitted(class_, X):
+    """The prior of a class fitted to data, an array or csr_array of shape (n_rows, n_units)."""
+    return class_.from_data(_columns_for(class_, X))
+
+
+def _columns_for(class_, X):
+    """Data as a class of priors takes them: users' own are not asked to know every kind of rows."""
+    if class_ in REGISTRY.values():
+        return X
+    X = X.toarray() if is_sparse(X) else X
+    return X if X.dtype.kind == "f" else X.astype(np.float64)
 
 
 def perturbed(prior, X, noise, rng):

@@ -105,6 +105,17 @@ def as_states(name, prior, X):
     return np.concatenate(flat, axis=-1)
 
 
+def columns_by_parts(prior, X):
+    """Pairs (part, X): the parts of a prior with their columns of data, labels or flat values."""
+    parts, flat = parts_of(prior), X.shape[-1] == n_units(prior)
+    counts = [n_units(p) if flat else getattr(p, "n_groups", n_units(p)) for p in parts]
+    ends = np.cumsum(counts).tolist()
+    starts = [0, *ends[:-1]]
+    if len(parts) == 1:
+        return [(parts[0], X)]
+    return [(part, X[:, a:b]) for part, a, b in zip(parts, starts, ends, strict=True)]
+
+
 def as_labels(prior, x):
     """Values of all units as rows of data: a label for each group, and else the values.
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.rows import column_sums
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, exp, log_2_cosh, sigmoid_pair, softplus, where
 
@@ -82,8 +83,8 @@ class Bernoulli(NamedTuple):
     @classmethod
     def from_data(cls, X):
         """Log-odds of the column means, with a pseudo-count of one for each value."""
-        ones = X.sum(0, dtype=np.float64)
-        log_odds = np.log(ones + 1.0) - np.log(len(X) - ones + 1.0)
+        ones = column_sums(X)
+        log_odds = np.log(ones + 1.0) - np.log(X.shape[0] - ones + 1.0)
         return cls(log_odds.astype(floating_type(X)))
 
 
@@ -163,6 +164,6 @@ class Ising(NamedTuple):
     @classmethod
     def from_data(cls, X):
         """Half the log-odds of the columns, with a pseudo-count of one for each value."""
-        ups = (X > 0).sum(0)
-        log_odds = np.log(ups + 1.0) - np.log(len(X) - ups + 1.0)
+        ups = column_sums(X, lambda x, columns: x > 0)
+        log_odds = np.log(ups + 1.0) - np.log(X.shape[0] - ups + 1.0)
         return cls((log_odds / 2).astype(floating_type(X)))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload, register_jitable
 
+from fastmf._common.rows import column_sums, is_sparse
 from fastmf._numba import INNER
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors.binary import MAX_FIELD
@@ -137,20 +138,28 @@ class Binomial(NamedTuple):
             Numbers of trials; by default the largest value of all columns.
         """
         n = np.asarray(max(X.max(), 1) if n is None else n, dtype=np.float64)
-        wrong = (X < 0) | (X > np.minimum(n, MAX_TRIALS)) | (X != np.round(X))
+        n = np.broadcast_to(n, X.shape[1])
+        wrong = column_sums(X, lambda x, columns: _outside(x, np.minimum(n, MAX_TRIALS)[columns]))
         if wrong.any():
+            column = int(np.argmax(wrong > 0))
+            values = X[:, [column]].toarray() if is_sparse(X) else X[:, [column]]
             raise ValueError(
                 "Binomial.from_data: X must have integers from 0 to n, and n is at most "
-                f"{MAX_TRIALS}; got {X[wrong][0]:g}."
+                f"{MAX_TRIALS}; got {values[_outside(values, min(n[column], MAX_TRIALS))][0]:g}."
             )
-        successes = X.sum(0, dtype=np.float64)
-        failures = len(X) * n - successes
+        successes = column_sums(X)
+        failures = X.shape[0] * n - successes
         field = np.log(successes + 1.0) - np.log(failures + 1.0)
         return cls(*(p.astype(floating_type(X)) for p in (field, n)))
 
     def refit(self, X):
         """Binomial units with the same n, fitted to the columns."""
         return self.from_data(X, self.n)
+
+
+def _outside(x, n):
+    """Whether values are no integers from 0 to n."""
+    return (x < 0) | (x > n) | (x != np.round(x))
 
 
 @lru_cache(maxsize=64)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
+from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._numba import INNER, kernel, larger, row
 from fastmf.priors._group_loops import normalise
 from fastmf.priors._registry import REGISTRY, accepts_lists, accepts_seeds, floating_type
@@ -353,9 +354,12 @@ class Categorical(_Fields):
 
     def refit(self, X, *, pseudocount=1.0):
         """The same groups with the frequencies of data, labels or flat values."""
-        X = np.asarray(X)
-        x = X if X.shape[-1] == len(self.state) else self.one_hot(X)
-        counts = np.nansum(x, axis=0, dtype=np.float64) + pseudocount
+        X = X if is_sparse(X) else np.asarray(X)
+        counts = np.full(len(self.state), float(pseudocount))
+        for block in row_blocks(X):
+            x = X[block].toarray() if is_sparse(X) else X[block]
+            x = x if x.shape[-1] == len(self.state) else self.one_hot(x)
+            counts += np.nansum(x, axis=0, dtype=np.float64)
         if not (counts > 0).all():
             raise ValueError("Categorical: a state never occurs; pass a positive pseudocount.")
         field = np.log(counts)

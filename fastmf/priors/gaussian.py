@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.rows import column_moments
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, log, where
 
@@ -111,6 +112,7 @@ class Gaussian(NamedTuple):
     @classmethod
     def from_data(cls, X):
         """Mean and variance of the columns."""
-        precision = 1 / np.maximum(X.var(0, dtype=np.float64), MIN_VARIANCE)
-        field = X.mean(0, dtype=np.float64) * precision
+        mean, var = column_moments(X)
+        precision = 1 / np.maximum(var, MIN_VARIANCE)
+        field = mean * precision
         return cls(*(p.astype(floating_type(X)) for p in (field, precision)))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from fastmf._common.rows import column_sums, nonzero_values
 from fastmf._numba import INNER, smaller
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit
@@ -87,23 +88,23 @@ def _from_nonzeros(X, lower, upper):
     The log-odds have a pseudo-count of one for each case. Columns of zeros get the slab of all
     non-zero values together.
     """
-    nonzero = X != 0
-    values = X[nonzero].astype(np.float64)
+    values = nonzero_values(X).astype(np.float64)
     if values.size == 0:
         raise ValueError("from_data: X must have a non-zero value, got only zeros.")
-    count = nonzero.sum(0)
-    mean = np.where(count, X.sum(0, dtype=np.float64) / np.maximum(count, 1), values.mean())
-    square = np.where(nonzero, (X - mean) ** 2, 0).sum(0, dtype=np.float64)
+    count = column_sums(X, lambda x, columns: x != 0)
+    mean = np.where(count, column_sums(X) / np.maximum(count, 1), values.mean())
+    square = column_sums(X, lambda x, columns: np.where(x != 0, (x - mean[columns]) ** 2, 0))
     var = np.where(count, square / np.maximum(count, 1), values.var())
-    log_odds = np.log(count + 1.0) - np.log(len(X) - count + 1.0)
+    log_odds = np.log(count + 1.0) - np.log(X.shape[0] - count + 1.0)
     field, precision = fit(mean, var, lower, upper)
     return field, precision, log_odds
 
 
 def _refit(self, X):
     """The same kind of unit fitted to the columns; slabs are kept if all data are zero."""
-    if not X.any():
-        return self._replace(log_odds=np.full_like(self.log_odds, -np.log(len(X) + 1.0)))
+    if not nonzero_values(X).size:
+        log_odds = np.full_like(self.log_odds, -np.log(X.shape[0] + 1.0))
+        return self._replace(log_odds=log_odds)
     return self.from_data(X, *self[3:])
 
 

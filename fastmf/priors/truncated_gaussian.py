@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.rows import column_moments
 from fastmf._numba import smaller
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit, project_precision
@@ -153,8 +154,7 @@ class TruncatedGaussian(NamedTuple):
         """
         lower = X.min() if lower is None else lower
         upper = X.max() if upper is None else upper
-        mean, var = X.mean(0, dtype=np.float64), X.var(0, dtype=np.float64)
-        field, precision = fit(mean, var, lower, upper)
+        field, precision = fit(*column_moments(X), lower, upper)
         return cls(
             *(np.asarray(p, dtype=floating_type(X)) for p in (field, precision, lower, upper))
         )

@@ -28,6 +28,7 @@ FAMILIES = (
     "relaxed_bp",
     "sequential",
     "sites",
+    "sparse_rows",
     "training",
 )
 

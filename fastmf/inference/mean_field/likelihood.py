@@ -3,12 +3,14 @@
 import numpy as np
 
 from fastmf._common.arguments import number, rows
+from fastmf._common.rows import canonical, is_sparse
+from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.mean_field.solutions import distinct, phases
 from fastmf.models._layered import check_layered
-from fastmf.priors._domain import mean_log_prob
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import n_units
+from fastmf.priors._rows import log_prob_of_rows
 
 ESTIMATES = ("log_sum_exp", "mean")
 
@@ -19,7 +21,7 @@ def log_likelihood(model, X, log_partition, **options):
     Parameters
     ----------
     model : RBM or DBM
-    X : array of shape (n_rows, n_visible)
+    X : array or SciPy sparse matrix of shape (n_rows, n_visible)
         Values between the two of a binary unit are probabilities of the upper one: the average of
         the log-probability is taken. Of categorical units labels, or probabilities of their states.
     log_partition : float
@@ -54,16 +56,30 @@ def log_likelihood(model, X, log_partition, **options):
     True
     """
     check_layered(model)
-    X = as_states("X", model.layers[0], X)
-    X = np.atleast_2d(rows("X", X, n_units(model.layers[0]), model.dtype))
-    X = X.astype(model.dtype, copy=False)
+    X = _checked_rows(model, X)
     log_partition = number("log_partition", log_partition, -np.inf, np.inf)
-    visible = mean_log_prob(model.layers[0], X).sum(1, dtype=np.float64)
+    visible = log_prob_of_rows(model.layers[0], X, model.dtype)
     if model.deep:
         return visible + posterior(model, X, **options).solutions.log_partition - log_partition
-    b = X @ model.couplings[0]
+    b = data_fields(model.layers[0], X, model.couplings[0])
     hidden = model.layers[1].log_partition(b, b.dtype.type(0)).sum(1, dtype=np.float64)
     return visible + hidden - log_partition
+
+
+def _checked_rows(model, X):
+    """Rows of data, sparse ones as a CSR array, all others as values of all units."""
+    n_visible = n_units(model.layers[0])
+    if not is_sparse(X):
+        X = as_states("X", model.layers[0], X)
+        X = np.atleast_2d(rows("X", X, n_visible, model.dtype))
+        return X.astype(model.dtype, copy=False)
+    X = canonical(X)
+    if X.shape[1] != n_visible or not X.shape[0]:
+        raise ValueError(f"X must have shape (n_rows, {n_visible}), got {X.shape}.")
+    X = X.astype(model.dtype, copy=False)
+    if not np.isfinite(X.data).all():
+        raise ValueError(f"X must be finite, got NaN or infinity in {X.dtype}.")
+    return X
 
 
 def log_partition_estimate(solutions, how="log_sum_exp", merge_tol=1e-2, *, model=None, order=2):

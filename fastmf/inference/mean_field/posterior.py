@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from fastmf.inference.fixed_point import FixedPoint
+from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import DBM, RBM
 from fastmf.models.dbm import machine_of
@@ -31,7 +32,7 @@ def posterior(model, X, **options):
     ----------
     model : DBM
         With two hidden layers at least.
-    X : array of shape (n_rows, n_visible)
+    X : array or csr_array of shape (n_rows, n_visible)
     **options
         Options of `tap`.
 
@@ -46,4 +47,4 @@ def posterior(model, X, **options):
     """
     first, *above = model.couplings
     hidden = machine_of(above, model.layers[1:])
-    return Posterior(hidden, tap(hidden, field=X @ first, **options))
+    return Posterior(hidden, tap(hidden, field=data_fields(model.layers[0], X, first), **options))

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 
+from fastmf._common.rows import row_blocks
 from fastmf.inference.fixed_point import stacked
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import merge, phases
@@ -13,6 +14,7 @@ from fastmf.learning.layered.step import step
 from fastmf.learning.layered.steps import steps
 from fastmf.learning.training import trainer
 from fastmf.learning.training.trainer import Family
+from fastmf.priors._rows import states
 
 # The log-likelihood after each epoch need not be known better than this.
 MONITOR = {"tol": 1e-4, "max_iter": 200}
@@ -25,6 +27,7 @@ def _metrics(state, monitored, validation, settings, n_threads):
     """Log-likelihoods per unit."""
     model = state.model
     size = sum(model.sizes)
+    monitored = states(model.layers[0], monitored, model.dtype)
     order = ORDERS.get(settings.gradient, 2)
     solutions = tap(model, monitored, order=order, n_threads=n_threads, **MONITOR)
     log_partition = _log_partition(state, solutions, order, n_threads)
@@ -34,7 +37,8 @@ def _metrics(state, monitored, validation, settings, n_threads):
     options = MONITOR | {"order": order, "n_threads": n_threads} if model.deep else {}
 
     def per_unit(X):
-        return float(log_likelihood(model, X, log_partition, **options).mean()) / size
+        parts = [log_likelihood(model, X[b], log_partition, **options) for b in row_blocks(X)]
+        return float(np.concatenate(parts).mean()) / size
 
     metrics = {"log_likelihood": per_unit(monitored)}
     if validation is not None:

@@ -15,12 +15,14 @@ the visible units averages are taken as over data.
 
 import numpy as np
 
+from fastmf._common.rows import column_sums, is_sparse
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field._grouped_free_energy import second_moments
 from fastmf.inference.mean_field._grouped_third_order import third_cumulant
 from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field.data import add_pair_average, data_fields
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels import statistics
 from fastmf.kernels.product import empty_panels, fill_panels, product_address
@@ -30,6 +32,7 @@ from fastmf.priors._compiled import AddressTable
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
+from fastmf.priors._rows import mean_log_prob_gradient
 
 ORDERS = {"mean_field": 1, "tap": 2, "tap3": 3}
 # Gradients that are made of fixed points.
@@ -44,7 +47,8 @@ def pair_averages(weights, terms, n_threads=None):
     weights : array of shape (n_visible, n_hidden)
     terms : list of tuples (visible, hidden, scale, power)
         Each adds scale * weights ** power * (visible.T @ hidden) / n_rows, for arrays of shape
-        (n_rows, n_visible) and (n_rows, n_hidden).
+        (n_rows, n_visible) and (n_rows, n_hidden). Of power 0 `visible` may be sparse, if others
+        are not.
     n_threads : int or None
 
     Returns
@@ -52,6 +56,8 @@ def pair_averages(weights, terms, n_threads=None):
     array of shape (n_visible, n_hidden)
     """
     (n_visible, n_hidden), dtype = weights.shape, weights.dtype
+    sparse = [term for term in terms if is_sparse(term[0])]
+    terms = [term for term in terms if not is_sparse(term[0])]
     terms = sorted(terms, key=lambda term: -term[3])
     lefts = [np.asarray(visible, dtype) for visible, *_ in terms]
     lefts = [x if x.strides[1] == x.itemsize else np.ascontiguousarray(x) for x in lefts]
@@ -71,6 +77,8 @@ def pair_averages(weights, terms, n_threads=None):
     )
     arguments = product_address(dtype), AddressTable(table, lefts), rights, weights
     in_parallel(statistics.pair_averages, (*arguments, np.zeros(1, np.int64), out), n_workers)
+    for visible, hidden, scale, _ in sparse:
+        add_pair_average(visible, scale * hidden, out, n_threads)
     return out
 
 
@@ -80,7 +88,7 @@ def conditional_moments(model, X, order=2, n_threads=None):
     Parameters
     ----------
     model : RBM
-    X : array of shape (n_rows, n_visible)
+    X : array or csr_array of shape (n_rows, n_visible)
     order : {1, 2, 3}
         Of the expansion that is used beside it, whose packed couplings serve here too.
     n_threads : int or None
@@ -90,6 +98,9 @@ def conditional_moments(model, X, order=2, n_threads=None):
     b, mean, var : array of shape (n_rows, n_hidden)
     """
     weights = model.couplings[0]
+    if is_sparse(X):
+        b = data_fields(model.layers[0], X, weights, n_threads)
+        return b, *model.layers[1].moments(b, b.dtype.type(0))
     # The couplings of groups are not packed for order 3.
     if has_groups(model.layers[1]) or (order == 3 and has_groups(model.layers[0])):
         b = X @ weights
@@ -106,6 +117,8 @@ def conditional_moments(model, X, order=2, n_threads=None):
 
 def row_mean(rows):
     """Average over rows, (n_units,), in float64: long sums of float32 would lose digits."""
+    if is_sparse(rows):
+        return column_sums(rows) / rows.shape[0]
     total = np.float64(0)
     # Short ones lose none that count, and take a quarter of the time.
     for first in range(0, len(rows), 100):
@@ -123,7 +136,10 @@ def _of_data(model, X, order, n_threads, hidden=None, **options):
     Returns for each of the couplings the terms of `pair_averages` and the `group_effects`, and the
     derivatives by the prior of each layer.
     """
-    visible = _row_mean(log_prob_gradient(model.layers[0], X))
+    if is_sparse(X):
+        visible = mean_log_prob_gradient(model.layers[0], X)
+    else:
+        visible = _row_mean(log_prob_gradient(model.layers[0], X))
     if model.deep:
         above = posterior(model, X, order=order, n_threads=n_threads, **options)
         terms, effects, layers = _of_solutions(above.model, above.solutions, order)
@@ -162,7 +178,7 @@ def gradient(model, X, of_model, order=2, n_threads=None, **options):
     Parameters
     ----------
     model : RBM or DBM
-    X : array of shape (n_rows, n_visible)
+    X : array or csr_array of shape (n_rows, n_visible)
         Data.
     of_model : FixedPoint, or array of shape (n_samples, n_visible)
         Any number of solutions of `tap(model, ..., order=order)` or of `adaptive_tap`, weighted

@@ -4,6 +4,7 @@ import numpy as np
 
 from fastmf.priors._domain import perturbed
 from fastmf.priors._protocol import sample
+from fastmf.priors._rows import states
 
 STARTS = ("data", "noise", "persistent", "random")
 # Rows are compared in blocks of about this many pairs: 64 MiB in float32, 128 for their order.
@@ -19,7 +20,7 @@ def starts(kind, model, X, n_starts, noise, rng):
         Rows of the batch (again from the first if there are too few), such rows perturbed, and
         draws from the uncoupled visible prior. Persistent solutions start from rows, once.
     model : RBM or DBM
-    X : array of shape (n_rows, n_visible)
+    X : array or csr_array of shape (n_rows, n_visible)
         The batch, in random order.
     n_starts : int
     noise : float
@@ -33,7 +34,9 @@ def starts(kind, model, X, n_starts, noise, rng):
     if kind == "random":
         zero = np.zeros((n_starts, X.shape[1]), X.dtype)
         return sample(model.layers[0], zero, zero, rng)
-    rows = X if n_starts == len(X) else X[np.arange(n_starts) % len(X)]
+    n_rows = X.shape[0]
+    rows = X if n_starts == n_rows else X[np.arange(n_starts) % n_rows]
+    rows = states(model.layers[0], rows, model.dtype)
     return perturbed(model.layers[0], rows, noise, rng) if kind == "noise" else rows
 
 

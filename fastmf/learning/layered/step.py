@@ -13,6 +13,7 @@ from fastmf.learning.layered.gradients import (
 from fastmf.learning.layered.starts import starts
 from fastmf.learning.training.ascent import ascend
 from fastmf.priors._groups import has_groups
+from fastmf.priors._rows import sparse_or_states, states
 
 
 def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None):
@@ -21,10 +22,11 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
     Persistent chains in `state` are advanced. The moments of the hidden units given the batch, if
     known, spare half a sweep of solutions that start from it.
     """
-    model, n_starts = state.model, settings.n_starts or len(X)
-    from_data = settings.starts == "data" and n_starts == len(X)
+    model, n_starts = state.model, settings.n_starts or X.shape[0]
+    from_data = settings.starts == "data" and n_starts == X.shape[0]
     grouped = any(has_groups(prior) for prior in model.layers)
     if hidden is not None and from_data and settings.gradient in ORDERS and not grouped:
+        X = states(model.layers[0], X, model.dtype)
         return sweeps_from_data(model, X, hidden, order, settings.n_sweeps, n_threads)
     if settings.gradient in MEAN_FIELD:
         persistent = settings.starts == "persistent"
@@ -59,6 +61,7 @@ def batch_gradient(state, X, settings, rng, n_threads=None):
     ModelParameters, list of arrays of shape (n_units,)
     """
     model, order = state.model, ORDERS.get(settings.gradient, 1)
+    X = sparse_or_states(model.layers[0], X, model.dtype)
     hidden = None if model.deep else conditional_moments(model, X, order, n_threads)
     of_model = states_of_model(state, X, settings, order, rng, n_threads, hidden)
     options = hidden_layers(model, settings)
@@ -72,7 +75,8 @@ def step(state, X, settings, rate, rng, n_threads=None):
     ----------
     state : State
         Changed in place.
-    X : array of shape (n_rows, n_visible)
+    X : array or csr_array of shape (n_rows, n_visible)
+        In any type; of groups of states labels, too.
     settings : LayeredSettings
     rate : float
         Learning rate.

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._common.rows import is_sparse
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import Layout, rows_per_worker
 from fastmf.inference.mean_field._rows import record_from
@@ -21,6 +22,7 @@ from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Ising
 from fastmf.priors._compiled import AddressTable
 from fastmf.priors._domain import two_values
+from fastmf.priors._rows import MAX_DENSITY, states
 
 
 def steps(model, X, settings, n_threads=None):
@@ -28,27 +30,40 @@ def steps(model, X, settings, n_threads=None):
     suits = (
         isinstance(model, RBM)
         and all(type(prior) in (Bernoulli, Ising) for prior in model.layers)
-        and isinstance(X, np.ndarray)
+        and (isinstance(X, np.ndarray) or is_sparse(X))
         and settings.gradient != "adaptive_tap"
         and (settings.gradient not in MEAN_FIELD or settings.starts in ("data", "persistent"))
     )
-    if not suits:
+    if not suits or (is_sparse(X) and sparse_is_faster(model, X, settings)):
         return None
-    X, by_size = np.ascontiguousarray(X, model.dtype), {}
+    by_size = {}
+    as_given = is_sparse(X) or X.dtype.kind != "f"
+    if not as_given:
+        X = np.ascontiguousarray(X, model.dtype)
 
     def take(state, rows, rngs, rate):
+        dense = X
+        if as_given:  # only the rows of these batches are made dense
+            dense = states(model.layers[0], X[rows.ravel()], model.dtype)
+            rows = np.arange(rows.size).reshape(rows.shape)
         persistent = state.chains and is_persistent(settings)
         n_starts = len(state.chains[0]) if persistent else settings.n_starts or rows.shape[1]
         key = rows.shape[1], n_starts
         if key not in by_size:
             n_rows, work = max(key), 10 * max(key) * state.model.weights.size
             n_workers = workers_for(-(-n_rows // 4), work, n_threads)
-            by_size[key] = Steps(state.model, X, settings, *key, n_workers)
+            by_size[key] = Steps(state.model, dense, settings, *key, n_workers)
         samples = settings.gradient not in MEAN_FIELD
         seeds = [rng.integers(2**64, dtype=np.uint64) if samples else 0 for rng in rngs]
+        by_size[key].X = dense
         by_size[key].take(state, rows, seeds, rate)
 
     return take
+
+
+def sparse_is_faster(model, X, settings):
+    """Whether single steps with products of sparse rows are faster than these with dense ones."""
+    return X.nnz <= MAX_DENSITY * X.shape[0] * X.shape[1]
 
 
 def is_persistent(settings):

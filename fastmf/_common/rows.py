@@ -1,0 +1,102 @@
+"""Rows of data as they are given: in floating point, as integers, or sparse in CSR form.
+
+Integers and sparse rows are never made floating-point arrays as a whole, but in blocks of rows or
+columns, or batch by batch. Zeros that a sparse matrix does not store are zeros as any others.
+"""
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+# Entries of a block: 32 MiB in float64.
+BLOCK_ENTRIES = 2**22
+
+
+def is_sparse(X):
+    """Whether rows are a sparse matrix."""
+    return issparse(X)
+
+
+def canonical(X):
+    """A sparse matrix as a CSR array whose indices are valid, ascending in each row and unique.
+
+    Parameters
+    ----------
+    X : SciPy sparse matrix or array
+        Not changed; the result shares its entries where that is possible.
+
+    Returns
+    -------
+    csr_array of shape (n_rows, n_columns)
+
+    Raises
+    ------
+    ValueError
+        If it is not two-dimensional, or an index is negative or too large.
+    """
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, got a sparse array of shape {X.shape}.")
+    try:
+        if hasattr(X, "check_format"):  # what a user has put into the arrays of a CSR or CSC matrix
+            type(X)(X, copy=False).check_format(full_check=True)
+        X = csr_array(X)
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        X.check_format(full_check=True)
+    except (ValueError, IndexError) as error:
+        raise ValueError(
+            f"X must be a valid sparse matrix, got one with wrong indices: {error}"
+        ) from error
+    return X
+
+
+def row_blocks(X, *, dense=False):
+    """Slices of rows of about `BLOCK_ENTRIES` entries each; of sparse rows only stored ones count.
+
+    They do if the blocks are to be made dense.
+    """
+    n_rows = X.shape[0]
+    n_entries = X.nnz if issparse(X) and not dense else np.prod(X.shape)
+    size = max(1, int(BLOCK_ENTRIES * n_rows / max(1, n_entries)))
+    return [slice(first, min(first + size, n_rows)) for first in range(0, n_rows, size)]
+
+
+def column_sums(X, function=None):
+    """Sums over rows of a function of the entries.
+
+    Parameters
+    ----------
+    X : array or csr_array of shape (n_rows, n_columns)
+    function : callable, optional
+        `function(x, columns)`, for entries and the columns they are in: an index array of the shape
+        of `x`, or a slice for an array of whole columns or for one value in all. Default: `x`.
+
+    Returns
+    -------
+    float64 array of shape (n_columns,)
+    """
+    function = function or (lambda x, columns: x)
+    n_rows, n_columns = X.shape
+    if issparse(X):
+        zero = function(np.zeros(1, X.dtype), slice(None)) + np.zeros(n_columns)
+        stored = np.bincount(X.indices, minlength=n_columns)
+        values = np.bincount(X.indices, function(X.data, X.indices), n_columns)
+        return (n_rows - stored) * zero + values
+    out = np.empty(n_columns)
+    size = max(1, BLOCK_ENTRIES // max(1, n_rows))
+    for first in range(0, n_columns, size):
+        columns = slice(first, first + size)
+        out[columns] = np.sum(function(X[:, columns], columns), axis=0, dtype=np.float64)
+    return out
+
+
+def column_moments(X):
+    """Mean and variance of each column, float64 arrays of shape (n_columns,)."""
+    mean = column_sums(X) / X.shape[0]
+    return mean, column_sums(X, lambda x, columns: (x - mean[columns]) ** 2) / X.shape[0]
+
+
+def nonzero_values(X):
+    """All entries that are not zero, row by row."""
+    values = X.data if issparse(X) else X
+    return values[values != 0]

@@ -1,0 +1,68 @@
+"""Products of rows of data, of any kind, with couplings: see `fastmf._common.rows`."""
+
+import numpy as np
+
+from fastmf._common.rows import is_sparse, row_blocks
+from fastmf._threads import in_parallel, workers_for
+from fastmf.kernels.sparse_rows import add_sparse_product
+from fastmf.priors._rows import states
+
+# Rows of one task of a worker.
+MIN_TASK_ROWS, MAX_TASK_ROWS = 24, 512
+
+
+def data_fields(prior, X, weights, n_threads=None):
+    """Fields of the units above given rows of data, X @ weights.
+
+    Parameters
+    ----------
+    prior : unit prior
+        Of the visible units.
+    X : array or csr_array of shape (n_rows, n_columns)
+        Labels of groups of states, or flat values.
+    weights : array of shape (n_visible, n_hidden)
+    n_threads : int or None
+        For sparse rows.
+
+    Returns
+    -------
+    array of shape (n_rows, n_hidden)
+        In the type of the weights.
+    """
+    if not is_sparse(X):
+        if X.dtype == weights.dtype and X.shape[1] == len(weights):
+            return X @ weights
+        return np.concatenate([states(prior, X[b], weights.dtype) @ weights for b in row_blocks(X)])
+    out = np.zeros((X.shape[0], weights.shape[1]), weights.dtype)
+    _add_product(X, weights, out, n_threads)
+    return out
+
+
+def add_pair_average(X, hidden, out, n_threads=None):
+    """Add the average over sparse rows of the products with units above, X.T @ hidden / n_rows.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_rows, n_visible)
+    hidden : array of shape (n_rows, n_hidden)
+    out : array of shape (n_visible, n_hidden)
+    n_threads : int or None
+    """
+    hidden = hidden * out.dtype.type(1 / X.shape[0])
+    _add_product(X.T.tocsr(), np.ascontiguousarray(hidden, out.dtype), out, n_threads)
+
+
+def _add_product(X, matrix, out, n_threads):
+    """Add the product of sparse rows, with indices in ascending order, to `out`."""
+    matrix = matrix.view()
+    matrix.flags.writeable = False  # or the kernel is compiled once more for what can be written
+    n_workers = workers_for(-(-len(out) // MIN_TASK_ROWS), X.nnz * out.shape[1], n_threads)
+    # Large ones: the matrix is read once for each. Results do not depend on them.
+    task_rows = max(MIN_TASK_ROWS, min(MAX_TASK_ROWS, -(-len(out) // n_workers)))
+    values, columns = (
+        np.ascontiguousarray(X.data, out.dtype),
+        X.indices.astype(np.int32, copy=False),
+    )
+    positions, ends = np.array([X.indptr[:-1], X.indptr[1:]], np.int64)
+    arguments = values, columns, positions, ends, matrix, task_rows, np.zeros(1, np.int64), out
+    in_parallel(add_sparse_product, arguments, n_workers)
