@@ -1,0 +1,168 @@
+"""Priors and rows of data of any kind: dense floating-point rows are the oracle."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from fastmf._common import rows
+from fastmf.priors import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Concatenated,
+    GaussBernoulli,
+    Gaussian,
+    Ising,
+    TruncatedGaussBernoulli,
+    TruncatedGaussian,
+)
+from fastmf.priors._domain import fitted, independent_units, mean_log_prob
+from fastmf.priors._protocol import log_prob_gradient, parts_of
+from fastmf.priors._rows import (
+    MAX_DENSITY,
+    log_prob_of_rows,
+    mean_log_prob_gradient,
+    sparse_or_states,
+    states,
+)
+
+RNG = np.random.default_rng(0)
+FIELD = RNG.normal(size=6)
+X = (RNG.random((30, 6)) < 0.3).astype(float)
+REAL = X * RNG.random((30, 6))
+
+
+class Quartic(NamedTuple):
+    """A user's own prior, exp(field x - x^4), with what learning from data needs."""
+
+    field: np.ndarray
+
+    def log_partition(self, b, a):
+        return 0 * (self.field + b + a)
+
+    def moments(self, b, a):
+        return 0 * (self.field + b + a), 1 + 0 * (self.field + b + a)
+
+    def log_prob(self, x):
+        return self.field * x - x**4
+
+    @classmethod
+    def from_data(cls, X):
+        assert type(X) is np.ndarray and X.dtype.kind == "f"
+        return cls(X.mean(0))
+
+
+UNITS = [
+    (Bernoulli(FIELD), X),
+    (Bernoulli(FIELD), REAL),
+    (Ising(FIELD), X),
+    (Binomial(FIELD, np.full(6, 3.0)), 3 * X),
+    (Gaussian(FIELD, np.exp(FIELD)), REAL),
+    (TruncatedGaussian(FIELD, np.exp(FIELD), np.zeros(6), np.ones(6)), REAL),
+    (GaussBernoulli(FIELD, np.exp(FIELD), FIELD), REAL),
+    (TruncatedGaussBernoulli(FIELD, np.exp(FIELD), FIELD, np.zeros(6), np.ones(6)), REAL),
+    (Concatenated(Bernoulli(FIELD[:2]), Gaussian(FIELD[2:], np.exp(FIELD[2:]))), X),
+    (Quartic(FIELD), REAL),
+]
+NAMES = [type(prior).__name__ for prior, _ in UNITS]
+
+
+@pytest.fixture(params=[2**22, 16], autouse=True)
+def block_entries(request, monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK_ENTRIES", request.param)
+
+
+@pytest.mark.parametrize("prior, X", UNITS, ids=NAMES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_log_probabilities_of_sparse_rows(prior, X, dtype):
+    expected = mean_log_prob(prior, X).sum(1)
+    found = log_prob_of_rows(prior, csr_array(X), np.dtype(dtype))
+    tolerance = 1e-12 if dtype == "float64" else 1e-5
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(log_prob_of_rows(prior, X, np.dtype("f8")), expected, rtol=1e-14)
+
+
+def test_log_probabilities_without_stored_entries():
+    prior = Gaussian(FIELD, np.exp(FIELD))
+    np.testing.assert_array_equal(log_prob_of_rows(prior, csr_array((3, 6)), np.dtype("f8")), 0)
+
+
+@pytest.mark.parametrize("prior, X", UNITS, ids=NAMES)
+def test_gradients_over_sparse_rows(prior, X):
+    found = mean_log_prob_gradient(prior, csr_array(X))
+    expected = log_prob_gradient(prior, X)
+    for mine, theirs in zip(parts_of(found), parts_of(expected), strict=True):
+        for name in getattr(prior, "parameters", mine._fields):
+            mean = np.broadcast_to(getattr(theirs, name), X.shape[:1] + getattr(mine, name).shape)
+            np.testing.assert_allclose(getattr(mine, name), mean.mean(0), rtol=1e-9, atol=1e-12)
+
+
+FITTED = [
+    (Bernoulli, X), (Ising, X), (Binomial, 3 * X), (Gaussian, X), (TruncatedGaussian, X),
+    (GaussBernoulli, 2 * X), (TruncatedGaussBernoulli, 2 * X), (Quartic, X),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("class_, X", FITTED, ids=[c.__name__ for c, _ in FITTED])
+@pytest.mark.parametrize("make", [csr_array, lambda X: X.astype(np.int8)], ids=["csr", "int8"])
+def test_fits_to_sparse_rows_and_integers_are_those_to_dense_ones(class_, X, make):
+    X = X.copy()
+    X[:, 2] = 0  # a column without a value that is not zero
+    expected = fitted(class_, X)
+    for found in (fitted(class_, make(X)), independent_units(expected, make(X))):
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+            assert mine.dtype == np.float64
+
+
+def test_a_fit_to_sparse_rows_keeps_float32():
+    assert fitted(Bernoulli, csr_array(X.astype(np.float32))).field.dtype == np.float32
+
+
+def test_slabs_are_kept_where_all_sparse_rows_are_zero():
+    prior = GaussBernoulli(FIELD, np.exp(FIELD), FIELD)
+    dense, sparse = (independent_units(prior, x) for x in (0 * X, csr_array(X.shape)))
+    np.testing.assert_array_equal(dense, sparse)
+
+
+@pytest.mark.parametrize("make", [csr_array, lambda X: X.astype(np.int8)], ids=["csr", "int8"])
+@pytest.mark.parametrize("wrong", [-1, 4])
+def test_counts_out_of_range_are_named(make, wrong):
+    counts = X.copy()
+    counts[3, 4] = wrong
+    with pytest.raises(ValueError, match=f"got {wrong}"):
+        Binomial.from_data(make(counts), 3)
+
+
+LABELS = RNG.integers(0, 3, (30, 4)).astype(np.int8)
+
+
+def test_integer_labels_become_states_and_are_fitted():
+    prior = Categorical(RNG.normal(size=(4, 3)))
+    flat = prior.one_hot(LABELS)
+    np.testing.assert_array_equal(states(prior, LABELS, np.float32), flat)
+    expected = independent_units(prior, flat).field
+    np.testing.assert_array_equal(independent_units(prior, LABELS).field, expected)
+    np.testing.assert_array_equal(independent_units(prior, csr_array(flat)).field, expected)
+
+
+def test_integer_labels_beside_other_units_are_fitted():
+    prior = Concatenated(Categorical(np.zeros((4, 3))), Bernoulli(np.zeros(6)))
+    both = np.hstack([LABELS, X.astype(np.int8)])
+    groups, binary = independent_units(prior, both).parts
+    np.testing.assert_array_equal(groups.field, parts_of(prior)[0].refit(LABELS).field)
+    np.testing.assert_array_equal(binary.field, Bernoulli.from_data(X).field)
+
+
+def test_rows_stay_sparse_only_where_products_are_faster():
+    few = csr_array((np.ones(1), ([0], [1])), shape=(4, 6))
+    many = csr_array(np.ones((4, 6)) * (np.arange(6) < 6 * (MAX_DENSITY + 0.2)))
+    prior = Bernoulli(FIELD)
+    assert type(sparse_or_states(prior, few, np.dtype("f4"))) is csr_array
+    assert sparse_or_states(prior, few, np.dtype("f4")).dtype == np.float32
+    np.testing.assert_array_equal(sparse_or_states(prior, many, np.dtype("f8")), many.toarray())
+    groups = Categorical(np.zeros((2, 3)))
+    assert type(sparse_or_states(groups, few, np.dtype("f8"))) is np.ndarray
