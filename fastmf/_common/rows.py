@@ -50,15 +50,18 @@ def canonical(X):
     return X
 
 
-def row_blocks(X, *, dense=False):
-    """Slices of rows of about `BLOCK_ENTRIES` entries each; of sparse rows only stored ones count.
+def blocks(n_items, n_entries):
+    """Slices of items, of about `BLOCK_ENTRIES` of all their entries each."""
+    size = max(1, int(BLOCK_ENTRIES * n_items / max(1, n_entries)))
+    return [slice(first, min(first + size, n_items)) for first in range(0, n_items, size)]
 
-    They do if the blocks are to be made dense.
+
+def row_blocks(X, *, dense=False):
+    """Slices of rows in `blocks`; of sparse rows only stored entries count.
+
+    All count if the blocks are to be made dense.
     """
-    n_rows = X.shape[0]
-    n_entries = X.nnz if issparse(X) and not dense else np.prod(X.shape)
-    size = max(1, int(BLOCK_ENTRIES * n_rows / max(1, n_entries)))
-    return [slice(first, min(first + size, n_rows)) for first in range(0, n_rows, size)]
+    return blocks(X.shape[0], X.nnz if issparse(X) and not dense else np.prod(X.shape))
 
 
 def column_sums(X, function=None):
@@ -83,9 +86,7 @@ def column_sums(X, function=None):
         values = np.bincount(X.indices, function(X.data, X.indices), n_columns)
         return (n_rows - stored) * zero + values
     out = np.empty(n_columns)
-    size = max(1, BLOCK_ENTRIES // max(1, n_rows))
-    for first in range(0, n_columns, size):
-        columns = slice(first, first + size)
+    for columns in blocks(n_columns, X.size):
         out[columns] = np.sum(function(X[:, columns], columns), axis=0, dtype=np.float64)
     return out
 

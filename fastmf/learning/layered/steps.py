@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._common.rows import is_sparse
+from fastmf._common.rows import blocks, is_sparse
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import Layout, rows_per_worker
 from fastmf.inference.mean_field._rows import record_from
@@ -46,20 +46,26 @@ def steps(model, X, settings, n_threads=None):
         X = np.ascontiguousarray(X, model.dtype)
 
     def take(state, rows, rngs, rate):
-        dense = X
-        if as_given:  # only the rows of these batches are made dense
-            dense = states(model.layers[0], X[rows.ravel()], model.dtype)
-            rows = np.arange(rows.size).reshape(rows.shape)
+        if not as_given:
+            take_dense(state, X, rows, rngs, rate)
+            return
+        for some in blocks(len(rows), rows.size * X.shape[1]):
+            here = rows[some]
+            dense = states(model.layers[0], X[here.ravel()], model.dtype)
+            here = np.arange(here.size).reshape(here.shape)
+            take_dense(state, dense, here, rngs[some], rate)
+
+    def take_dense(state, X, rows, rngs, rate):
         persistent = state.chains and is_persistent(settings)
         n_starts = len(state.chains[0]) if persistent else settings.n_starts or rows.shape[1]
         key = rows.shape[1], n_starts
         if key not in by_size:
             n_rows, work = max(key), 10 * max(key) * state.model.weights.size
             n_workers = workers_for(-(-n_rows // 4), work, n_threads)
-            by_size[key] = Steps(state.model, dense, settings, *key, n_workers)
+            by_size[key] = Steps(state.model, X, settings, *key, n_workers)
         samples = settings.gradient not in MEAN_FIELD
         seeds = [rng.integers(2**64, dtype=np.uint64) if samples else 0 for rng in rngs]
-        by_size[key].X = dense
+        by_size[key].X = X
         by_size[key].take(state, rows, seeds, rate)
 
     return take

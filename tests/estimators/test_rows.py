@@ -1,0 +1,282 @@
+"""Rows that are sparse or integers: estimators do with them what they do with dense ones."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import fastmf as mf
+from fastmf._common import rows
+from fastmf.learning.layered import steps
+from fastmf.priors import Bernoulli, Categorical, Gaussian, TruncatedGaussian
+
+RNG = np.random.default_rng(0)
+X = (RNG.random((60, 24)) < 0.08).astype(float)
+SMALL = {"n_epochs": 2, "batch_size": 16, "monitor_rows": 10, "random_state": 0}
+OPTIONS = {
+    "tap": {},
+    "tap_few": {"n_starts": 5, "starts": "persistent"},
+    "tap_noise": {"starts": "noise"},
+    "tap_random": {"starts": "random"},
+    "pcd": {"gradient": "pcd", "n_starts": 5},
+    "cd": {"gradient": "cd"},
+    "not_centred": {"centred": False, "gradient": "mean_field"},
+    "adaptive_tap": {"gradient": "adaptive_tap"},
+}
+
+
+@pytest.fixture(params=[0, np.inf], ids=["sparse_products", "dense_batches"])
+def min_work(request, monkeypatch):
+    monkeypatch.setattr(steps, "MIN_SPARSE_WORK", request.param)
+
+
+def rbm(**options):
+    return mf.GeneralizedRBM(4, **SMALL | options)
+
+
+def assert_same(found, expected, rtol=1e-9):
+    """Two fitted machines are the same, to rounding unless rtol is 0."""
+    for x, y in zip(found.model_.couplings, expected.model_.couplings, strict=True):
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol * 1e-3)
+        assert x.dtype == y.dtype
+    for name in ("log_likelihood", "validation_log_likelihood"):
+        theirs = expected.history_.get(name, [])
+        np.testing.assert_allclose(found.history_.get(name, []), theirs, rtol=rtol)
+    np.testing.assert_array_equal(found.starts_, expected.starts_)
+    np.testing.assert_allclose(found.pointwise_, expected.pointwise_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_sparse_rows_teach_what_dense_ones_do(options, min_work):
+    assert_same(rbm(**options).fit(csr_array(X)), rbm(**options).fit(X))
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_integers_teach_bitwise_what_floats_do(options):
+    expected = rbm(**options).fit(X)
+    for kind in (np.int8, bool, np.uint16):
+        assert_same(rbm(**options).fit(X.astype(kind)), expected, rtol=0)
+
+
+@pytest.mark.parametrize("visible", ["gaussian", "gauss_bernoulli", "binomial"])
+@pytest.mark.parametrize("make", [csr_array, lambda X: X.astype(np.int8)], ids=["csr", "int8"])
+def test_other_units_learn_from_them(visible, make):
+    data = 3 * X
+    learn = rbm(visible=visible, learning_rate=0.01)
+    found, expected = learn.fit(make(data)), rbm(visible=visible, learning_rate=0.01).fit(data)
+    assert_same(found, expected, rtol=1e-8)
+    for mine, theirs in zip(found.visible_, expected.visible_, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-8)
+    scores = [expected.score_samples(data), expected.score_samples(make(data))]
+    np.testing.assert_allclose(*scores, rtol=1e-9)
+
+
+@pytest.mark.parametrize("make", [csr_matrix, coo_array, csc_array, csr_array])
+def test_every_sparse_format_gives_the_same(make):
+    learned = rbm().fit(X)
+    np.testing.assert_allclose(learned.transform(make(X)), learned.transform(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "make", [csr_array, lambda X: X.astype(np.int8), lambda X: X > 0], ids=["csr", "int8", "bool"]
+)
+def test_methods_take_them(make, monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK_ENTRIES", 100)
+    learned, given = rbm().fit(X), make(X)
+    np.testing.assert_allclose(learned.transform(given), learned.transform(X), rtol=1e-12)
+    np.testing.assert_allclose(learned.score_samples(given), learned.score_samples(X), rtol=1e-12)
+    assert np.isclose(learned.score(given), learned.score(X))
+    np.testing.assert_array_equal(learned.solutions(given).visible, learned.solutions(X).visible)
+    drawn = [learned.sample(60, n_sweeps=2, init=init, random_state=0) for init in (given, X)]
+    np.testing.assert_array_equal(*drawn)
+    restored = [learned.denoise(Y, flip_probability=0.1, candidates=Y) for Y in (given, X)]
+    np.testing.assert_array_equal(*restored)
+
+
+def test_float32_sparse_rows_are_computed_in_float32():
+    data = csr_array(X.astype(np.float32))
+    learned = rbm().fit(data)
+    assert learned.weights_.dtype == learned.transform(data).dtype == np.float32
+    assert learned.transform(csr_array(X)).dtype == learned.transform(X > 0).dtype == np.float32
+
+
+@pytest.mark.parametrize("options", [{"n_starts": 5, "gradient": "pcd"}, {}], ids=["pcd", "tap"])
+def test_validation_weights_and_early_stopping(options, min_work):
+    weights = RNG.random(60)
+    for made in (csr_array(X), X.astype(np.int8)):
+        for more in ({"validation_data": made[:20]}, {"sample_weight": weights}):
+            dense = more | ({"validation_data": X[:20]} if "validation_data" in more else {})
+            assert_same(rbm(**options).fit(made, **more), rbm(**options).fit(X, **dense))
+        stop = options | {"early_stopping": True, "validation_fraction": 0.3}
+        assert_same(rbm(**stop).fit(made), rbm(**stop).fit(X))
+
+
+@pytest.mark.parametrize("make", [csr_array, lambda X: X.astype(np.int8)], ids=["csr", "int8"])
+def test_a_run_resumes_to_the_same_bits(make, tmp_path, min_work):
+    data, options = make(X), {"n_epochs": 3, "gradient": "pcd", "n_starts": 5}
+    whole = rbm(**options).fit(data)
+
+    def stop(state):
+        return state.epoch == 2
+
+    file = tmp_path / "run.npz"
+    rbm(**options, checkpoint=file, checkpoint_every=1, callbacks=[stop]).fit(data)
+    resumed = rbm(**options, checkpoint=file).fit(data)
+    np.testing.assert_array_equal(resumed.weights_, whole.weights_)
+    with pytest.raises(ValueError, match="differs in data"):
+        rbm(**options, checkpoint=file).fit(make(1 - X))
+
+
+@pytest.mark.parametrize("make", [csr_array, lambda X: X.astype(np.int8)], ids=["csr", "int8"])
+def test_single_steps_take_them(make):
+    found, expected = rbm(), rbm()
+    for batch in np.split(X, 4):
+        found.partial_fit(make(batch))
+        expected.partial_fit(batch)
+    np.testing.assert_allclose(found.weights_, expected.weights_, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [csr_array, lambda X: X.astype(np.int8)], ids=["csr", "int8"])
+def test_deep_machines_take_them(make):
+    options = SMALL | {"pretraining_epochs": 1}
+    found = mf.DeepBoltzmannMachine((4, 3), **options).fit(make(X))
+    expected = mf.DeepBoltzmannMachine((4, 3), **options).fit(X)
+    assert_same(found, expected)
+    np.testing.assert_allclose(found.transform(make(X)), expected.transform(X), rtol=1e-9)
+    np.testing.assert_allclose(found.score_samples(make(X)), expected.score_samples(X), rtol=1e-9)
+
+
+LABELS = RNG.integers(0, 3, (60, 5)).astype(np.int8)
+
+
+def test_integer_labels_teach_what_floating_point_ones_do():
+    learn = rbm(visible="categorical")
+    found, expected = learn.fit(LABELS), rbm(visible="categorical").fit(LABELS.astype(float))
+    assert_same(found, expected, rtol=0)
+    np.testing.assert_allclose(
+        found.transform(LABELS), expected.transform(LABELS.astype(float)), rtol=1e-12
+    )
+    missing = LABELS.copy()
+    missing[0, 0] = -1
+    assert found.impute(missing)[0, 0] in (0, 1, 2)
+    with pytest.raises(ValueError, match="missing labels"):
+        found.transform(missing)
+
+
+def test_sparse_one_hot_rows_of_categorical_units():
+    prior = Categorical(np.zeros((5, 3)))
+    flat = prior.one_hot(LABELS)
+    found, expected = rbm(visible=prior).fit(csr_array(flat)), rbm(visible=prior).fit(flat)
+    assert_same(found, expected)
+    np.testing.assert_allclose(
+        found.score_samples(csr_array(flat)), expected.score_samples(flat), rtol=1e-12
+    )
+
+
+TEXTS = ["a cat sat", "a dog ran", "the cat ran", "the dog sat", "a cat ran", "the bird sat"]
+
+
+def test_pipelines_with_sparse_transformers():
+    words = make_pipeline(CountVectorizer(binary=True, token_pattern=r"\w+"), rbm())
+    dense = words[0].fit_transform(TEXTS).toarray().astype(float)
+    np.testing.assert_allclose(words.fit_transform(TEXTS), rbm().fit_transform(dense), rtol=1e-9)
+    encoded = make_pipeline(OneHotEncoder(), rbm())
+    dense = OneHotEncoder(sparse_output=False).fit_transform(LABELS)
+    np.testing.assert_allclose(encoded.fit_transform(LABELS), rbm().fit_transform(dense), rtol=1e-9)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def with_entry(value):
+    wrong = X.copy()
+    wrong[7, 3] = value
+    return csr_array(wrong)
+
+
+@pytest.mark.parametrize("bad, message", [
+    (with_entry(np.nan), "NaN"),
+    (with_entry(np.inf), "infinity"),
+    (with_entry(2), r"got 2 in row 7, column 3"),
+    (with_entry(-1), r"got -1 in row 7, column 3"),
+    (with_entry(7).astype(np.int8).toarray(), r"got 7 in row 7, column 3"),
+    (csr_array((0, 24)), "0 sample"),
+    (csr_array((9, 0)), "0 feature"),
+    (np.zeros((0, 24), np.int8), "0 sample"),
+    (coo_array(np.ones(3)), "two dimensions"),
+])  # fmt: skip
+def test_bad_rows_are_refused_by_fit(bad, message):
+    with pytest.raises(ValueError, match=message):
+        rbm().fit(bad)
+
+
+@pytest.mark.parametrize("method", ["transform", "score_samples", "partial_fit", "solutions"])
+def test_bad_rows_are_refused_by_methods(method):
+    call = getattr(rbm().fit(X), method)
+    for bad in (csr_array(X[:, 1:]), X[:, 1:].astype(np.int8)):
+        with pytest.raises(ValueError, match="23 features"):
+            call(bad)
+    with pytest.raises(ValueError, match="row 7, column 3"):
+        call(with_entry(2))
+    negative = csr_array(X)
+    negative.indices[0] = -1
+    with pytest.raises(ValueError, match="wrong indices"):
+        call(negative)
+
+
+def test_zeros_that_are_not_stored_count():
+    bounds = TruncatedGaussian(np.zeros(24), np.ones(24), np.full(24, 0.5), np.full(24, 2.0))
+    full = np.ones((3, 24))
+    assert rbm(visible=bounds).fit(csr_array(full)).n_iter_ == 2
+    full[1, 5] = 0
+    with pytest.raises(ValueError, match=r"got 0 \(a zero that is not stored\) in row 1, column 5"):
+        rbm(visible=bounds).fit(csr_array(full))
+    observed = rbm(visible="ising").fit(2 * X - 1)
+    with pytest.raises(ValueError, match="not stored"):
+        observed.denoise(csr_array(X), flip_probability=0.1)
+
+
+def test_the_column_of_a_value_is_that_of_the_layer():
+    both = mf.Concatenated(Gaussian(np.zeros(3), np.ones(3)), Bernoulli(np.zeros(21)))
+    with pytest.raises(ValueError, match=r"Bernoulli units.*got 2 in row 7, column 3"):
+        rbm(visible=both).fit(with_entry(2))
+
+
+def test_sparse_labels_are_refused():
+    with pytest.raises(ValueError, match="dense array of labels"):
+        rbm(visible="categorical").fit(csr_array(LABELS))
+    with pytest.raises(ValueError, match="one-hot rows of 15 columns"):
+        rbm(visible=Categorical(np.zeros((5, 3)))).fit(csr_array(LABELS))
+
+
+def test_sparse_rows_have_no_missing_values():
+    with pytest.raises(TypeError, match="NaN for missing values, got a sparse matrix"):
+        rbm().fit(X).impute(csr_array(X))
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"gradient": "pcd"}, {}], ids=["pcd", "tap"])
+@pytest.mark.parametrize("kind", ["csr", "int8"])
+def test_rows_are_never_all_dense(options, kind, monkeypatch, min_work):
+    monkeypatch.setattr(rows, "BLOCK_ENTRIES", 2**14)
+    data = csr_array((np.ones(20000), (np.arange(20000), np.arange(20000) % 200)))
+    dense_size = 8 * np.prod(data.shape)
+    if kind == "int8":
+        data = data.toarray().astype(np.int8)
+    learn = rbm(n_starts=4, **options | {"n_epochs": 1, "batch_size": 100})
+    learn.partial_fit(data[:100])  # compiles, and loads modules
+    tracemalloc.start()
+    try:
+        learn.fit(data)
+        learn.transform(data)
+        learn.score_samples(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < dense_size / 2
