@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import scipy.sparse
 from kernel_cases import Size
 from kernel_cases.machines import data, rbm
 from kernel_cases.moments import moments_arguments, moments_of_rows
@@ -89,6 +90,31 @@ class Epoch:
 
     def time_epoch(self, size):
         self.train(self.rows)
+
+
+class SparseRows:
+    """Rows of 20,000 binary columns, of which 1% is stored, and 200 hidden units, float32."""
+
+    params = ["sparse", "dense"]
+    param_names = ("rows",)
+    repeat, number, rounds = (3, 10, 20.0), 1, 1
+
+    def setup(self, rows):
+        X = scipy.sparse.random(2000, 20_000, 0.01, "csr", random_state=0)
+        self.rows = X.astype(bool).astype(np.float32)
+        self.as_given = (lambda X: X) if rows == "sparse" else (lambda X: X.toarray())
+        options = {"batch_size": 500, "n_starts": 20, "n_sweeps": 1, "monitor_rows": 1}
+        self.rbm = mf.GeneralizedRBM(200, gradient="pcd", n_epochs=1, random_state=0, **options)
+        self.rbm.fit(self.as_given(self.rows[:500]))
+
+    def time_transform(self, rows):
+        self.rbm.transform(self.as_given(self.rows))
+
+    def time_score(self, rows):
+        self.rbm.score_samples(self.as_given(self.rows), log_partition=0.0)
+
+    def time_epoch(self, rows):
+        self.rbm.fit(self.as_given(self.rows))
 
 
 class Moments:

@@ -71,10 +71,11 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features)
-            Of categorical units, one label for each.
+        X : array or sparse matrix of shape (n_samples, n_features)
+            Of categorical units, one label for each, and no sparse matrix. Sparse rows and integers
+            are made dense and floating point a batch at a time; integers count as float64.
         y : ignored
-        validation_data : array of shape (n_rows, n_features) or None
+        validation_data : array or sparse matrix of shape (n_rows, n_features) or None
             Data whose log-likelihood is followed and decides on early stopping.
         sample_weight : array of shape (n_samples,) or None
             An epoch has each row as often as its weight says, on average, and as many rows in all
@@ -124,7 +125,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features)
+        X : array or sparse matrix of shape (n_samples, n_features)
         y : ignored
 
         Returns
@@ -182,7 +183,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features)
+        X : array or sparse matrix of shape (n_samples, n_features)
         log_partition : {"log_sum_exp", "mean"} or float
             How the log-partition follows from the distinct solutions reached from `starts_`:
             the log of the sum of their weights, which is by far the better estimate (of solutions
@@ -247,7 +248,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features)
+        X : array or sparse matrix of shape (n_samples, n_features)
         y : ignored
 
         Returns

@@ -145,7 +145,7 @@ class DeepBoltzmannMachine(LayeredMachine):
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features)
+        X : array or sparse matrix of shape (n_samples, n_features)
 
         Returns
         -------

@@ -8,7 +8,7 @@ states are not independent: their sparse rows are made dense, some rows at a tim
 import numpy as np
 
 from fastmf._common.rows import column_sums, is_sparse, row_blocks
-from fastmf.priors._domain import mean_log_prob
+from fastmf.priors._domain import binary_field, check_between, mean_log_prob, two_values
 from fastmf.priors._groups import as_states, columns_by_parts, has_groups
 from fastmf.priors._protocol import (
     is_concatenated,
@@ -66,6 +66,10 @@ def log_prob_of_rows(prior, X, dtype):
         return np.concatenate([mean_log_prob(prior, x).sum(1, dtype=np.float64) for x in blocks])
     if is_concatenated(prior):
         return sum(log_prob_of_rows(*part, dtype) for part in columns_by_parts(prior, X))
+    if two_values(prior):
+        check_between(X, two_values(prior))
+        field, constant = binary_field(prior)
+        return X @ field.astype(np.float64) + constant.sum(dtype=np.float64)
     X, total = X.astype(dtype, copy=False), np.zeros(X.shape[0])
     at_zero = mean_log_prob(prior, np.zeros((1, X.shape[1]), dtype))[0]
     for rows in row_blocks(X):

@@ -38,7 +38,7 @@ def expected_failures(estimator):
     """Two failures of every Pipeline, and one of estimators that draw rows by their weights."""
     if isinstance(estimator, GeneralizedRBM | DeepBoltzmannMachine | ConditionalRBM):
         reason = "rows are drawn in proportion to their weights"
-        kinds = ("dense", "sparse") if isinstance(estimator, ConditionalRBM) else ("dense",)
+        kinds = "dense", "sparse"
         return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
     if not isinstance(estimator, Pipeline):
         return {}
