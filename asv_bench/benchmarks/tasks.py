@@ -95,7 +95,7 @@ class Epoch:
 class SparseRows:
     """Rows of 20,000 binary columns, of which 1% is stored, and 200 hidden units, float32."""
 
-    params = ["sparse", "dense"]
+    params = ("sparse", "dense")
     param_names = ("rows",)
     repeat, number, rounds = (3, 10, 20.0), 1, 1
 

@@ -1,6 +1,7 @@
 """Products of sparse rows with dense matrices.
 
-Rows of the matrix are taken in panels that stay in the cache while all rows of a task pass; a result adds up to four of them at a time, so that it is read and written a quarter as often.
+Rows of the matrix are taken in panels that stay in the cache while all rows of a task pass. A
+result adds up to four of them at a time, so that it is read and written a quarter as often.
 """
 
 from fastmf._numba import fetch_and_increment, kernel, larger, row, smaller
