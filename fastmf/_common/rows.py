@@ -36,13 +36,14 @@ def canonical(X):
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, got a sparse array of shape {X.shape}.")
     try:
-        if hasattr(X, "check_format"):  # what a user has put into the arrays of a CSR or CSC matrix
-            type(X)(X, copy=False).check_format(full_check=True)
+        # SciPy does not check what a user has put into the arrays, and would read beyond them.
+        X = type(X)(X, copy=False)
+        if hasattr(X, "check_format"):
+            X.check_format(full_check=True)
         X = csr_array(X)
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        X.check_format(full_check=True)
     except (ValueError, IndexError) as error:
         raise ValueError(
             f"X must be a valid sparse matrix, got one with wrong indices: {error}"

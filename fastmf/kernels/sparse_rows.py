@@ -21,6 +21,24 @@ def _add_four(values, columns, first, matrix, out):
         out[j] += x0 * row_0[j] + x1 * row_1[j] + (x2 * row_2[j] + x3 * row_3[j])
 
 
+@kernel(merged=True)
+def _add_panel(values, columns, first, end, panel_end, matrix, out):
+    """Add the entries of a row from `first` on that are in columns before the end of a panel.
+
+    Returns the first one that is not.
+    """
+    n, k = out.shape[0], first
+    while k + 4 <= end and columns[k + 3] < panel_end:
+        _add_four(values, columns, k, matrix, out)
+        k += 4
+    while k < end and columns[k] < panel_end:
+        x, row_k = values[k], row(matrix, (columns[k], 0), n)
+        for j in range(n):
+            out[j] += x * row_k[j]
+        k += 1
+    return k
+
+
 @kernel
 def add_sparse_product(values, columns, positions, ends, matrix, task_rows, queue, out):
     """Add the product of a sparse matrix in CSR form with a dense one.
@@ -47,18 +65,7 @@ def add_sparse_product(values, columns, positions, ends, matrix, task_rows, queu
         last, panel_end = smaller(first + task_rows, n_rows), panel
         while panel_end < n_columns + panel:
             for r in range(first, last):
-                k, end = positions[r], ends[r]
-                if k == end or columns[k] >= panel_end:
-                    continue
-                out_r = row(out, (r, 0), n)
-                while k + 4 <= end and columns[k + 3] < panel_end:
-                    _add_four(values, columns, k, matrix, out_r)
-                    k += 4
-                while k < end and columns[k] < panel_end:
-                    x, row_k = values[k], row(matrix, (columns[k], 0), n)
-                    for j in range(n):
-                        out_r[j] += x * row_k[j]
-                    k += 1
-                positions[r] = k
+                k, out_r = positions[r], row(out, (r, 0), n)
+                positions[r] = _add_panel(values, columns, k, ends[r], panel_end, matrix, out_r)
             panel_end += panel
         first = fetch_and_increment(queue) * task_rows

@@ -58,6 +58,13 @@ def test_indices_out_of_range_are_refused(kind, wrong):
         canonical(X)
 
 
+def test_coordinates_out_of_range_are_refused():
+    X = coo_array(np.eye(3))
+    X.coords[1][0] = 10**6
+    with pytest.raises(ValueError, match="X must be a valid sparse matrix"):
+        canonical(X)
+
+
 def test_descending_row_ends_are_refused():
     X = csr_array(np.eye(3))
     X.indptr[1] = 3

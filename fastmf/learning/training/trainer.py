@@ -133,7 +133,7 @@ def train(model, X, settings, family, **options):
     model : RBM, DBM or CRBM
         Where to start.
     X : array of shape (n_rows, n_visible), or tuple of arrays that lead with the rows
-        Data, in the type of the model.
+        Data, in the type of the model; of layered machines also integers, or a csr_array.
     settings : AscentSettings
         Of the family.
     family : Family

@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
 from fastmf.models import RBM, BoltzmannMachine, exact
@@ -35,6 +36,29 @@ def test_probabilities_enter_by_their_mean_beside_other_units_too():
     mean, variance = np.array([0.3 / 2, -0.4 / 3]), 1 / np.array([2, 3])
     expected -= ((x - mean) ** 2 / variance + np.log(2 * np.pi * variance)).sum() / 2
     assert found == pytest.approx([expected], abs=1e-12)
+
+
+def test_sparse_rows_have_the_likelihood_of_dense_ones():
+    rng = np.random.default_rng(0)
+    model = RBM(rng.normal(size=(6, 2)), Bernoulli(rng.normal(size=6)), Bernoulli(np.zeros(2)))
+    X = (rng.random((9, 6)) < 0.3).astype(float)
+    found = log_likelihood(model, csr_array(X), 1.5)
+    np.testing.assert_allclose(found, log_likelihood(model, X, 1.5), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        (np.full((2, 3), np.nan), "finite"),
+        (np.ones((2, 4)), r"shape \(n_rows, 3\)"),
+        (np.ones((0, 3)), r"shape \(n_rows, 3\)"),
+        (np.full((2, 3), 2.0), r"values in \[0, 1\]"),
+    ],
+)
+def test_bad_sparse_rows_are_refused(bad, message):
+    model = RBM(np.zeros((3, 2)), Bernoulli(np.zeros(3)), Bernoulli(np.zeros(2)))
+    with pytest.raises(ValueError, match=message):
+        log_likelihood(model, csr_array(bad), 0.0)
 
 
 def test_estimates_count_each_solution_once():

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.likelihood import log_likelihood
@@ -15,7 +16,7 @@ from fastmf.priors import (
     TruncatedGaussBernoulli,
     TruncatedGaussian,
 )
-from fastmf.priors._protocol import parameter_names
+from fastmf.priors._protocol import parameter_names, parts_of
 
 RNG = np.random.default_rng(0)
 REALS = RNG.uniform(0, 1, (6, 5))
@@ -148,3 +149,16 @@ def test_types_are_kept(dtype):
     model = RBM(np.ones((5, 3), dtype), prior, HIDDEN["bernoulli"])
     X = X.astype(dtype)
     assert gradient(model, X, X[:2]).couplings[0].dtype == dtype
+
+
+@pytest.mark.parametrize("visible", ["bernoulli", "gaussian", "truncated", "mixed"])
+def test_sparse_rows_have_the_gradient_of_dense_ones(visible):
+    prior, X = VISIBLE[visible]
+    model = RBM(RNG.normal(scale=0.1, size=(len(X[0]), 3)), prior, HIDDEN["bernoulli"])
+    samples = X[::-1].copy()
+    found, expected = (gradient(model, x, samples, 1) for x in (csr_array(X[:4]), X[:4]))
+    np.testing.assert_allclose(found.couplings[0], expected.couplings[0], rtol=1e-10, atol=1e-13)
+    mine, theirs = (parts_of(g.layers[0]) for g in (found, expected))
+    for part, other in zip(mine, theirs, strict=True):
+        for name in parameter_names(part):
+            np.testing.assert_allclose(getattr(part, name), getattr(other, name), atol=1e-12)
