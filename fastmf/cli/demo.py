@@ -8,7 +8,8 @@ from fastmf.cli._digits import FLIP_PROBABILITY, experiment
 
 DESCRIPTION = """\
 Train a binary and a real-valued machine on the 8 x 8 digits that come with scikit-learn, restore
-noisy digits that they have never seen, and write a report: one page of HTML and its figures.
+noisy digits that they have never seen, and write a report: one page of HTML with all figures, and
+beside it the machines.
 """
 
 EPILOG = """\

@@ -1,11 +1,19 @@
 import base64
 import re
+import shlex
 import sys
+from html import unescape
+from html.parser import HTMLParser
 from unittest.mock import MagicMock
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
-from fastmf.cli import _digits, demo, main
+from fastmf import GeneralizedRBM, exact
+from fastmf.cli import _digits, demo, main, report
+from fastmf.cli.command import parser
+from fastmf.datasets import load_digits
 
 
 @pytest.fixture(scope="module")
@@ -15,28 +23,119 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_the_page_holds_all_figures_and_needs_nothing_else(folder):
-    page = (folder / "index.html").read_text(encoding="utf-8")
-    embedded = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
-    pictures = sorted(path.read_bytes() for path in folder.glob("*.png"))
-    assert len(pictures) == 7
-    assert sorted(map(base64.b64decode, embedded)) == pictures
-    assert not re.search(r'(src|href)="(?!data:)', page) and "url(" not in page
-    assert sorted(path.name for path in folder.iterdir() if path.suffix != ".png") == ["index.html"]
+@pytest.fixture(scope="module")
+def page(folder):
+    return (folder / "index.html").read_text(encoding="utf-8")
 
 
-def test_the_page_gives_settings_and_numbers(folder):
-    page = (folder / "index.html").read_text(encoding="utf-8")
-    text = re.sub(r"<[^>]+>", " ", page)
-    assert (
-        f"on {_digits.N_TRAIN} handwritten digits".split()
-        == text.split()[text.split().index("on") : text.split().index("on") + 4]
-    )
+@pytest.fixture(scope="module")
+def text(page):
+    body = page[page.index("<body>") :]
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and a check that all are closed."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found, self.open = [], []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in ("img", "meta"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def test_the_page_needs_no_other_file(folder, page):
+    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert "url(" not in page and "@import" not in page and "<script" not in page
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "binary.npz", "index.html", "real.npz"
+    ]  # fmt: skip
+
+
+def test_every_image_is_valid_and_described(page):
+    images = Elements(page).all("img")
+    assert len(images) == 6 + 2 + 5 * len(_digits.SHOWN_AT) + 4
+    for image in images:
+        kind, data = re.fullmatch(r"data:image/(.+);base64,(.+)", image["src"]).groups()
+        content = base64.b64decode(data)
+        assert len(image["alt"].split()) >= 2
+        if kind == "png":
+            assert content.startswith(b"\x89PNG")
+        else:
+            assert ElementTree.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"
+            assert b"prefers-color-scheme" in content and b"#000000" not in content
+
+
+def test_headings_tables_and_links_have_what_readers_of_screens_need(page):
+    elements = Elements(page)
+    assert elements.all("html") == [{"lang": "en"}]
+    assert len(elements.all("h1")) == 1
+    sections = [attributes["id"] for attributes in elements.all("section")]
+    links = [attributes["href"] for attributes in elements.all("a")]
+    assert links == [f"#{name}" for name in sections] == [f"#{name}" for name in report.SECTIONS]
+    assert len(elements.all("h2")) == len(sections)
+    assert all(attributes.get("scope") in ("row", "col") for attributes in elements.all("th"))
+    assert page.count("<tr><td") == 0  # each row has a header
+
+
+def test_the_page_gives_settings_and_numbers(text):
+    assert f"on {_digits.N_TRAIN} handwritten digits" in text
     for name in ("RBM (TAP)", "pointwise optimal", "nearest neighbour", "learning rate"):
         assert name in text
-    cells = re.findall(r"<td[^>]*>(0\.\d{3})</td>", page)
-    assert len(cells) == 3 * len(_digits.FLIP_PROBABILITY)
-    assert page.count('class="best"') >= len(_digits.FLIP_PROBABILITY)
+    for p in _digits.FLIP_PROBABILITY:
+        assert re.search(rf" {p:g} (-?\d\.\d{{3}} ){{3}}(RBM|pointwise|nearest)", text)
+    for p in _digits.SHOWN_AT:
+        assert f"with probability p = {p:g}," in text
+    assert re.search(r"(converged|not converged): forward and reverse estimates are", text)
+    assert re.search(r"learning binary digits \d+\.\d \d+\.\d ", text)
+    assert "--quick" in text and "chosen by this very score" not in text
+
+
+def test_log_partitions_are_compared_with_the_exact_one(text):
+    # 16 hidden units are enumerated.
+    assert "is enumerated, too" in text
+    value = float(re.search(r" exact (-?\d+\.\d{3}) \+0\.000 ", text)[1])
+    annealed, error = map(float, re.search(r" AIS (-?\d+\.\d{3}) (\d\.\d{3}) ", text).groups())
+    assert abs(annealed - value) < 5 * error + 0.01
+
+
+def test_what_the_page_says_to_type_works(folder, page, monkeypatch):
+    commands, program = (
+        unescape(re.search(rf'<code class="{kind}">(.*?)</code>', page, re.DOTALL)[1])
+        for kind in ("shell", "python")
+    )
+    for command in commands.splitlines():
+        name, *arguments = shlex.split(command)
+        assert name == "fastmf" and callable(parser().parse_args(arguments).run)
+    assert main(shlex.split(commands.splitlines()[0])[1:]) == 0
+    monkeypatch.chdir(folder.parent)
+    exec(program, {})
+    assert (folder.parent / "digits.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_likelihoods_are_those_of_the_models(folder, text):
+    machine = GeneralizedRBM.load(folder / "binary.npz")
+    order = np.random.default_rng(0).permutation(1797)
+    test = load_digits(binary=True).X[order[_digits.N_TRAIN :]]
+    value = exact(machine.model_, averages=False).log_partition
+    expected = machine.score_samples(test, value).mean()
+    found = re.search(r"machine, log Z by AIS (-?\d+\.\d\d) ", text)[1]
+    assert abs(float(found) - expected) < 0.1
+    on = load_digits(binary=True).X[order[: _digits.N_TRAIN]].mean(0).clip(1e-3, 1 - 1e-3)
+    pixels = np.where(test == 1, np.log(on), np.log1p(-on)).sum(1).mean()
+    found = re.search(r"independent pixels (-?\d+\.\d\d) ", text)[1]
+    assert abs(float(found) - pixels) < 0.1
 
 
 def test_without_matplotlib_it_says_so_before_learning(tmp_path, monkeypatch, capsys):
