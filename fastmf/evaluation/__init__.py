@@ -1,6 +1,7 @@
 """Log-partitions and likelihoods of models, scores of estimates, and baseline estimators."""
 
 from fastmf.evaluation.annealed import AnnealedEstimate, annealed_importance_sampling
+from fastmf.evaluation.chains import gibbs_chains
 from fastmf.evaluation.contacts import contact_precision, contact_scores, ranked_pairs
 from fastmf.evaluation.denoising import (
     flip,
@@ -9,6 +10,7 @@ from fastmf.evaluation.denoising import (
     pointwise_estimate,
 )
 from fastmf.evaluation.effective_couplings import effective_couplings
+from fastmf.evaluation.inference_data import to_inference_data
 from fastmf.evaluation.landscape import Tracker, isomap
 from fastmf.evaluation.log_partition import LogPartitionReport, log_partition_report
 from fastmf.evaluation.pseudo_likelihood import pseudo_log_likelihood
@@ -29,6 +31,7 @@ __all__ = [
     "contact_scores",
     "effective_couplings",
     "flip",
+    "gibbs_chains",
     "isomap",
     "log_likelihood",
     "log_partition_report",
@@ -38,4 +41,5 @@ __all__ = [
     "pseudo_log_likelihood",
     "ranked_pairs",
     "solutions",
+    "to_inference_data",
 ]

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
@@ -119,6 +119,20 @@ def log_partition_report(
     n_threads: int | None = None,
     rng: Rng = 0,
 ) -> LogPartitionReport: ...
+def gibbs_chains(
+    model: RBM | DBM | BoltzmannMachine,
+    n_chains: int = 4,
+    n_draws: int = 1000,
+    *,
+    n_warmup: int = 500,
+    thin: int = 1,
+    init: ArrayLike | None = None,
+    n_threads: int | None = None,
+    rng: Rng = None,
+) -> dict[str, Array]: ...
+def to_inference_data(
+    draws: Mapping[str, ArrayLike], *, names: Mapping[str, Sequence[str] | Array] | None = None
+) -> Any: ...
 def pseudo_log_likelihood(model: RBM | DBM, X: ArrayLike) -> Array: ...
 def log_likelihood(
     model: RBM | DBM, X: ArrayLike, log_partition: float, **options: Any

@@ -69,6 +69,8 @@ OPTIONAL = {
     "threadpoolctl": (set(), {"_threads"}),
     "matplotlib": ({"plotting"}, {"plotting", "cli"}),
     "pandas": (set(), {"estimators"}),
+    "arviz": (set(), {"evaluation"}),
+    "arviz_base": (set(), {"evaluation"}),
     "tqdm": (set(), {"inference", "learning", "estimators", "evaluation", "cli"}),
     "dask": (set(), {"distributed"}),
     "distributed": (set(), {"distributed"}),

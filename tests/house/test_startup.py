@@ -14,7 +14,7 @@ import fastmf
 
 ROOT = Path(fastmf.__file__).parent.parent
 
-OPTIONAL = ["sklearn", "matplotlib", "tqdm", "dask", "distributed", "pandas"]
+OPTIONAL = ["sklearn", "matplotlib", "tqdm", "dask", "distributed", "pandas", "arviz_base"]
 # Parts of the package that are imported when something of theirs is first used.
 LATER = ["fastmf.inference", "fastmf.kernels", "fastmf.learning"]
 

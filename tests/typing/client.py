@@ -152,6 +152,8 @@ def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
     nearest = evaluation.nearest_neighbour(noisy, X)
     scores: list[float] = [evaluation.matthews_correlation(X, e, None) for e in (guess, nearest)]
     likelihood: Array = evaluation.log_likelihood(rbm, X, log_z)
+    draws: dict[str, Array] = evaluation.gibbs_chains(rbm, 4, 100, thin=2, init=X[:4], rng=0)
+    evaluation.to_inference_data(draws, names={"visible": ["a", "b"]}).posterior
     return [*scores, *trajectory.log_partition, report["TAP2, mean"].log_partition, *likelihood]
 
 

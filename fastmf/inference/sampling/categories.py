@@ -40,23 +40,45 @@ def sample(model, n_samples, rng, n_sweeps=100):
     int64 array of shape (n_samples, n_groups)
         Labels.
     """
-    prior, couplings = model.prior, model.couplings
+    prior = model.prior
     sizes, starts = prior.sizes, prior.starts
     if math.prod(map(int, sizes)) <= MAX_ENUMERATED_STATES:
         labels = all_labels(sizes)
         p = softmax(-model.energy(labels))
         return labels[_drawn(np.cumsum(p)[None], rng.random(n_samples))]
-    local = np.repeat(prior.field[None], n_samples, axis=0)
     labels = np.empty((n_samples, len(sizes)), np.int64)
     for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         p = softmax(prior.field[start : start + size])
         labels[:, i] = _drawn(np.cumsum(p)[None], rng.random(n_samples))
+    return sweeps(model, labels, n_sweeps, rng)
+
+
+def sweeps(model, labels, n_sweeps, rng):
+    """Labels of Gibbs chains after more sweeps, each group in turn.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        With `Categorical` units.
+    labels : int array of shape (n_chains, n_groups)
+        Not changed.
+    n_sweeps : int
+    rng : numpy Generator
+
+    Returns
+    -------
+    int64 array of shape (n_chains, n_groups)
+    """
+    prior, couplings = model.prior, model.couplings
+    sizes, starts = prior.sizes, prior.starts
+    labels = np.array(labels)
+    local = np.repeat(prior.field[None], len(labels), axis=0)
     for i, start in enumerate(starts):
         local += couplings[start + labels[:, i]]
     for _ in range(n_sweeps):
         for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
             cumulative = np.cumsum(softmax(local[:, start : start + size]), axis=1)
-            new = _drawn(cumulative, rng.random(n_samples))
+            new = _drawn(cumulative, rng.random(len(labels)))
             moved = np.flatnonzero(new != labels[:, i])
             # Only in chains that changed this label fields change.
             local[moved] += couplings[start + new[moved]] - couplings[start + labels[moved, i]]

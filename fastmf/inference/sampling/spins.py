@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from fastmf.inference.mean_field.tap import tap
+from fastmf.priors._domain import binary_field, two_values
 
 # Up to so many units all states are enumerated.
 MAX_ENUMERATED_UNITS = 20
@@ -41,13 +42,34 @@ def sample(model, n_samples, rng, n_sweeps=100):
         cumulative = np.cumsum(probabilities(model))
         chosen = np.searchsorted(cumulative, rng.random(n_samples) * cumulative[-1], side="right")
         return 2.0 * ((chosen[:, None] >> np.arange(n)) & 1) - 1
-    couplings, field = model.couplings, model.prior.field[:, None]
-    states = np.where(rng.random((n, n_samples)) < expit(2 * field), 1.0, -1.0)
+    states = np.where(rng.random((n, n_samples)) < expit(2 * model.prior.field[:, None]), 1.0, -1.0)
+    return sweeps(model, states.T, n_sweeps, rng)
+
+
+def sweeps(model, states, n_sweeps, rng):
+    """States of Gibbs chains after more sweeps, each unit in turn.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+        With two-valued units.
+    states : array of shape (n_chains, n_units)
+        Not changed.
+    n_sweeps : int
+    rng : numpy Generator
+
+    Returns
+    -------
+    array of shape (n_chains, n_units)
+    """
+    low, high = two_values(model.prior)
+    couplings, field = model.couplings, binary_field(model.prior)[0][:, None]
+    states = np.array(np.transpose(states), order="C")
     local = couplings @ states + field
     for _ in range(n_sweeps):
-        uniform = rng.random((n, n_samples))
-        for j in range(n):
-            new = np.where(uniform[j] < expit(2 * local[j]), 1.0, -1.0)
+        uniform = rng.random(states.shape)
+        for j in range(len(states)):
+            new = np.where(uniform[j] < expit((high - low) * local[j]), high, low)
             flipped = np.flatnonzero(new != states[j])
             # Only in chains that flipped unit j the fields change.
             local[:, flipped] += couplings[:, j, None] * (new - states[j])[flipped]
