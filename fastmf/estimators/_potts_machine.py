@@ -97,7 +97,7 @@ class BasePottsMachine(Saved, BaseEstimator):
         ignore : int, optional
             State that is left out of the norms: that of gaps.
         apc : bool, default True
-            Average product correction: less F_i. F_.j / F_.. (Dunn, Wahl & Gloor 2008).
+            Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
         as_frame : bool, default False
             A pandas data frame instead, with the names of the sites.
 

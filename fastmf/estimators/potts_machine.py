@@ -71,7 +71,7 @@ class PottsMachine(BasePottsMachine):
     existence_ : Existence
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`.
-    history_ : array of shape (n_iter_,)
+    history_ : array of shape (n_iter,)
         Log-pseudo-likelihood of the data less penalties after each iteration.
     n_iter_ : int
     converged_ : bool

@@ -19,7 +19,7 @@ def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=
     ignore : int, optional
         State that is left out of the norms: that of gaps.
     apc : bool, default True
-        Average product correction: less F_i. F_.j / F_.. (Dunn, Wahl & Gloor 2008).
+        Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
     sizes : int array of shape (n_groups,), optional
         States of each site, for couplings of flat states.
 

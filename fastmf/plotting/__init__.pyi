@@ -21,6 +21,7 @@ def coefficient_forest(
 def coefficient_paths(
     parameter: ArrayLike,
     coefficients: ArrayLike,
+    inclusion_probability: ArrayLike | None = None,
     *,
     names: Sequence[str] | Array | None = None,
     n_named: int = 8,

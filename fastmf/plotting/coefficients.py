@@ -4,6 +4,9 @@ import numpy as np
 
 from fastmf.plotting._axes import axes, names_of, tidy
 
+# Area of a dot of probability 1, in square points.
+MAX_AREA = 45.0
+
 
 def coefficient_forest(
     coefficients, deviations, inclusion_probability=None, *, names=None, n_top=20, ax=None
@@ -77,7 +80,16 @@ def coefficient_forest(
     return ax.figure
 
 
-def coefficient_paths(parameter, coefficients, *, names=None, n_named=8, label=None, ax=None):
+def coefficient_paths(
+    parameter,
+    coefficients,
+    inclusion_probability=None,
+    *,
+    names=None,
+    n_named=8,
+    label=None,
+    ax=None,
+):
     """Coefficients of several fits against the parameter in which these differ.
 
     Parameters
@@ -85,11 +97,13 @@ def coefficient_paths(parameter, coefficients, *, names=None, n_named=8, label=N
     parameter : array of shape (n_fits,)
         Such as expected model sizes; the axis is logarithmic if all are positive.
     coefficients : array of shape (n_fits, n_features)
-        Or inclusion probabilities.
+    inclusion_probability : array of shape (n_fits, n_features), optional
+        The larger a dot, the more probable it is that the coefficient is not zero; the coloured
+        are then the most probable. A dot of probability 1 is in the legend.
     names : sequence of str of length n_features, optional
         Default: numbers.
     n_named : int, default 8
-        The largest are coloured and named, all others are grey.
+        The largest in absolute value are coloured and named, all others are grey.
     label : str, optional
         Name of the parameter.
     ax : matplotlib.axes.Axes, optional
@@ -102,7 +116,8 @@ def coefficient_paths(parameter, coefficients, *, names=None, n_named=8, label=N
     Raises
     ------
     ValueError
-        If there is not one row of coefficients for each value of the parameter.
+        If there is not one row of coefficients for each value of the parameter, or probabilities
+        are not in [0, 1], one for each coefficient.
     ImportError
         If matplotlib is not installed.
 
@@ -114,10 +129,15 @@ def coefficient_paths(parameter, coefficients, *, names=None, n_named=8, label=N
     >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
     >>> sizes = [0.1, 1, 5]
     >>> fits = [mf.SpikeSlabRegressor(expected_model_size=size).fit(X, y) for size in sizes]
-    >>> paths = [fit.coef_ for fit in fits]
-    >>> figure = mf.plotting.coefficient_paths(sizes, paths, n_named=2, label="model size")
+    >>> figure = mf.plotting.coefficient_paths(
+    ...     sizes,
+    ...     [fit.coef_ for fit in fits],
+    ...     [fit.inclusion_probability_ for fit in fits],
+    ...     n_named=2,
+    ...     label="model size",
+    ... )
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    ['3', '7']
+    ['3', '7', 'inclusion probability 1']
     """
     parameter = _one_axis("parameter", parameter)
     paths = np.asarray(coefficients, float)
@@ -126,19 +146,34 @@ def coefficient_paths(parameter, coefficients, *, names=None, n_named=8, label=N
             f"coefficients must have shape ({len(parameter)}, n_features), got {paths.shape}."
         )
     names = names_of(names, paths.shape[1], "coefficients")
-    order = np.argsort(-abs(paths).max(0), kind="stable")
-    ax = axes(ax, (6, 4))
+    size, shown = abs(paths).max(0), inclusion_probability is not None
+    order = np.argsort(-size, kind="stable")
+    if shown:
+        probability = np.asarray(inclusion_probability, float)
+        if probability.shape != paths.shape or not ((probability >= 0) & (probability <= 1)).all():
+            raise ValueError(
+                f"inclusion_probability must have shape {paths.shape} and values in [0, 1], got "
+                f"shape {probability.shape}."
+            )
+        order = np.lexsort((-size, -probability.max(0)))
+    ax = axes(ax, (7, 4))
     if len(order) > n_named:
         ax.plot(parameter, paths[:, order[n_named:]], color="0.8", linewidth=0.8, zorder=1)
     for k in order[:n_named]:
-        ax.plot(parameter, paths[:, k], label=names[k], zorder=2)
+        (line,) = ax.plot(parameter, paths[:, k], label=names[k], zorder=2)
+        if shown:
+            areas = MAX_AREA * probability[:, k]
+            ax.scatter(parameter, paths[:, k], s=areas, color=line.get_color(), zorder=3)
+    if shown and n_named > 0:
+        ax.scatter([], [], s=MAX_AREA, color="0.5", label="inclusion probability 1")
     if (parameter > 0).all():
         ax.set_xscale("log")
     ax.axhline(0, color="0.3", linewidth=0.8, zorder=0)
     ax.set_xlabel(label or "parameter")
     ax.set_ylabel("coefficient")
     if n_named > 0:
-        ax.legend(frameon=False)
+        # Beside the axes: paths usually fill them.
+        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     tidy(ax)
     return ax.figure
 

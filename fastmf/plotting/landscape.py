@@ -5,6 +5,9 @@ import numpy as np
 from fastmf.plotting._axes import axes, bare, tidy
 from fastmf.plotting.images import mosaic
 
+# Height or width of an image on a map, the larger of both, if it has fewer pixels.
+MIN_IMAGE_POINTS = 24
+
 
 def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=None):
     """Several measures of a model by epoch, such as its likelihood by TAP and by annealing.
@@ -160,8 +163,10 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
     if shape is not None:
         from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
+        zoom = max(1.0, MIN_IMAGE_POINTS / max(shape))
         for k in _farthest_points(points, n_images):
-            image = OffsetImage(solutions.visible[k].reshape(shape), zoom=1, cmap="gray_r")
+            pixels = solutions.visible[k].reshape(shape)
+            image = OffsetImage(pixels, zoom=zoom, cmap="gray_r", interpolation="nearest")
             ax.add_artist(AnnotationBbox(image, points[k], pad=0.1))
     bare(ax)
     return ax

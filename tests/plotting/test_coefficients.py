@@ -58,6 +58,27 @@ def test_a_parameter_that_may_be_zero_has_a_linear_axis():
     assert ax.get_xscale() == "linear" and len(ax.get_legend().get_texts()) == 3
 
 
+def test_dots_of_paths_are_as_large_as_probable():
+    probability = np.array([[0.1, 0.5, 0.0], [1.0, 0.2, 0.0]])
+    (ax,) = coefficient_paths([1, 10], PATHS, probability, names=["a", "b", "c"], n_named=2).axes
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["a", "b", "inclusion probability 1"]
+    first, second, legend = ax.collections
+    (largest,) = legend.get_sizes()
+    for dots, column in ((first, 0), (second, 1)):
+        np.testing.assert_allclose(dots.get_sizes(), largest * probability[:, column])
+        np.testing.assert_array_equal(
+            dots.get_offsets(), np.stack([[1, 10], PATHS[:, column]], axis=1)
+        )
+    assert not coefficient_paths([1, 10], PATHS, probability, n_named=0).axes[0].collections
+
+
+@pytest.mark.parametrize("wrong", [[0.5, 0.5], PATHS, np.full(PATHS.shape, np.nan)])
+def test_probabilities_of_paths_must_fit(wrong):
+    with pytest.raises(ValueError, match=r"must have shape \(2, 3\) and values in \[0, 1\]"):
+        coefficient_paths([1, 10], PATHS, wrong)
+
+
 def test_paths_need_a_row_for_each_fit():
     with pytest.raises(ValueError, match=r"shape \(3, n_features\), got \(2, 3\)"):
         coefficient_paths([1, 2, 3], PATHS)

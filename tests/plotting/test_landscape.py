@@ -52,7 +52,9 @@ def test_map_has_a_dot_for_each_solution_and_a_few_images(tmp_path):
     ax = solution_map(points, found, shape=(2, 3), n_images=3)
     np.testing.assert_allclose(ax.collections[0].get_offsets(), points)
     np.testing.assert_allclose(ax.collections[0].get_array(), found.free_energy / 8)
-    assert sum(type(artist).__name__ == "AnnotationBbox" for artist in ax.artists) == 3
+    images = [artist for artist in ax.artists if type(artist).__name__ == "AnnotationBbox"]
+    assert len(images) == 3
+    assert 3 * images[0].offsetbox.get_zoom() == 24  # points, of 2 x 3 pixels
     ax.figure.savefig(tmp_path / "map.png")
     with pytest.raises(ValueError, match="points"):
         solution_map(points[:4], found)

@@ -20,6 +20,7 @@ from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import ndtr
 
+from fastmf._common import html
 from fastmf._common.linalg import cholesky
 from fastmf._common.memory import memory_of_the_machine
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
@@ -30,6 +31,8 @@ from fastmf.learning.pseudo_likelihood.starts import starting_point
 
 # Methods of `adjusted`.
 ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
+# Tests in the table of notebooks.
+MAX_TESTS_SHOWN = 10
 # Rows of a matrix product that are computed at a time.
 _BLOCK_ROWS = 1024
 
@@ -56,6 +59,19 @@ class CouplingTests(NamedTuple):
     p_value: np.ndarray
     adjusted: np.ndarray
 
+    def _repr_html_(self):
+        """What notebooks show: how many couplings are significant, and the most significant."""
+        counts = [(f"adjusted p < {p:g}", str((self.adjusted < p).sum())) for p in (0.05, 0.01)]
+        top = np.lexsort((-abs(self.z), self.adjusted))[:MAX_TESTS_SHOWN]
+        rows = [
+            (f"{self.first[k]}, {self.second[k]}", html.number(self.coupling[k]),
+             html.number(self.standard_error[k]), html.number(self.adjusted[k]))
+            for k in top
+        ]  # fmt: skip
+        header = "units", "coupling", "standard error", "adjusted p"
+        counts.insert(0, ("couplings", str(len(self.first))))
+        return html.section("CouplingTests", html.table(counts), html.table(rows, header))
+
 
 class RatioTest(NamedTuple):
     """Composite likelihood-ratio test of a machine without some couplings against one with them.
@@ -76,6 +92,15 @@ class RatioTest(NamedTuple):
     p_value: float
     weights: np.ndarray
     parameters: np.ndarray
+
+    def _repr_html_(self):
+        """What notebooks show: the statistic and its p-value."""
+        rows = [
+            ("couplings tested", str(len(self.weights))),
+            ("statistic", html.number(self.statistic)),
+            ("p-value", html.number(self.p_value)),
+        ]
+        return html.section("RatioTest", html.table(rows))
 
 
 class Godambe:

@@ -1,0 +1,156 @@
+"""
+All plots
+=========
+
+Every function of `fastmf.plotting`, each drawn once. They return figures of matplotlib, to be saved
+by ``figure.savefig``; with ``ax`` they draw into axes of yours.
+"""
+
+# sphinx_gallery_thumbnail_number = 7
+import numpy as np
+
+import fastmf as mf
+from fastmf import plotting
+
+digits = mf.datasets.load_digits(binary=True)
+X = digits.X[np.random.default_rng(0).permutation(len(digits.X))]
+train, test = X[:1400], X[1400:]
+tracker = mf.evaluation.Tracker(
+    epochs=(1, 3, 6, 10, 20, 30, 40),
+    landscape=lambda model: mf.evaluation.solutions(model, train[:300]),
+    pseudo=lambda model: mf.pseudo_log_likelihood(model, test).mean() / 64,
+)
+rbm = mf.GeneralizedRBM(
+    100, learning_rate=(0.3, 0.05), n_epochs=40, batch_size=50, callbacks=[tracker], random_state=0
+).fit(train, validation_data=test)
+
+# %%
+# `learning_curve`: the log-likelihood after each epoch, dashed for validation data.
+figure = plotting.learning_curve(rbm.history_)
+
+# %%
+# `curves_by_epoch`: anything else that was followed, here the pseudo-likelihood of test data.
+axes = plotting.curves_by_epoch(
+    tracker.epoch, {"pseudo-likelihood": tracker.values["pseudo"]}, label="nats per pixel"
+)
+
+# %%
+# `receptive_fields`: weights of hidden units as images, the strongest first.
+figure = plotting.receptive_fields(rbm.weights_, digits.shape, n_fields=40, columns=10)
+
+# %%
+# `image_rows`: rows of images under each other, such as data and samples.
+samples = rbm.sample(12, n_sweeps=300, random_state=0)
+figure = plotting.image_rows({"data": train[:12], "samples": samples}, digits.shape)
+
+# %%
+# The same as a strip of denoising: clean, noisy and restored.
+noisy = mf.evaluation.flip(test, 0.1, rng=0)
+restored = rbm.denoise(noisy, flip_probability=0.1)
+figure = plotting.image_rows(
+    {"clean": test[:12], "10% flipped": noisy[:12], "restored": restored[:12]}, digits.shape
+)
+
+# %%
+# `denoising_accuracy`: scores of several estimates by noise level.
+levels = (0.05, 0.1, 0.2, 0.3)
+scores = {"RBM (TAP)": [], "pointwise": []}
+for p in levels:
+    noisy = mf.evaluation.flip(test, p, rng=0)
+    estimates = (
+        rbm.denoise(noisy, flip_probability=p, n_starts=5, candidates=train),
+        mf.evaluation.pointwise_estimate(noisy, train.mean(0), p),
+    )
+    for values, estimate in zip(scores.values(), estimates, strict=True):
+        values.append(mf.evaluation.matthews_correlation(test, estimate).mean())
+figure = plotting.denoising_accuracy(levels, scores)
+
+# %%
+# `solution_map`: distinct mean-field solutions on a map, with some of them as images.
+found = tracker.values["landscape"][-1]
+axes = plotting.solution_map(mf.evaluation.isomap(found.visible), found, shape=digits.shape)
+
+# %%
+# `free_energy_by_epoch`: free energies of the solutions, and how many there are.
+axes = plotting.free_energy_by_epoch(tracker.epoch, tracker.values["landscape"])
+
+# %%
+# `solutions_and_data`: solutions (first column), and the data that lead to them.
+axes = plotting.solutions_and_data(found, train[:300], digits.shape, n_solutions=5)
+
+# %%
+# `mosaic`: images as one array, for plots of your own.
+print(plotting.mosaic(train[:12], digits.shape, columns=6).shape)
+
+# %%
+# `log_partitions`: log Z by all methods, with bars of two standard errors.
+figure = plotting.log_partitions(mf.log_partition_report(rbm.model_, train[:300], n_steps=300))
+
+# %%
+# `convergence_history`: residuals of a solver by sweep, one line a row.
+fixed = mf.tap(rbm.model_, test[:50], history=True)
+figure = plotting.convergence_history(fixed)
+
+# %%
+# `coupling_network`: couplings of a fully visible machine that differ significantly from zero.
+rng = np.random.default_rng(0)
+chain = np.cumprod(np.where(rng.random((800, 8)) < 0.7, 1, -1), axis=1)
+machine = mf.FullyVisibleBoltzmannMachine().fit(chain)
+figure = plotting.coupling_network(machine.test_couplings(), names="abcdefgh")
+
+# %%
+# `coefficient_forest`: the largest coefficients of a sparse regression, their deviations and the
+# probabilities that they are not zero.
+table = rng.normal(size=(60, 80))
+y = table[:, :4] @ [1.5, -1.0, 0.7, 0.4] + 0.5 * rng.normal(size=60)
+fit = mf.SpikeSlabRegressor().fit(table, y)
+names = [f"gene {k}" for k in range(80)]
+figure = plotting.coefficient_forest(
+    fit.coef_, fit.coef_var_**0.5, fit.inclusion_probability_, names=names, n_top=10
+)
+
+# %%
+# `coefficient_paths`: coefficients by how many are expected; the larger a dot, the more probable.
+sizes = (0.03, 0.3, 3, 10, 30)
+fits = [mf.SpikeSlabRegressor(expected_model_size=size).fit(table, y) for size in sizes]
+figure = plotting.coefficient_paths(
+    sizes,
+    [fit.coef_ for fit in fits],
+    [fit.inclusion_probability_ for fit in fits],
+    names=names,
+    n_named=5,
+    label="expected number of coefficients",
+)
+
+# %%
+# `contact_map`: couplings of a Potts machine above, true contacts below. The sequences are of a
+# hairpin, in which facing sites pair.
+half = rng.integers(0, 4, (1500, 8))
+partners = np.where(rng.random(half.shape) < 0.7, 3 - half, rng.integers(0, 4, half.shape))
+sequences = np.hstack([half, partners[:, ::-1]])
+potts = mf.PottsMachine(l2=0.02, l2_field=0.02).fit(sequences)
+sites = np.arange(16)
+distances = np.where(sites[:, None] + sites == 15, 5.0, 20.0)
+contacts = potts.contact_scores()
+figure = plotting.contact_map(contacts, distances, n_top=8, separation=1)
+
+# %%
+# `precision_curve`: the fraction of contacts among the best pairs.
+n_top = np.arange(1, 17)
+precision = mf.evaluation.contact_precision(contacts, distances, n_top, separation=1)
+figure = plotting.precision_curve({"Potts machine": precision})
+
+# %%
+# `sequence_logo`: letters as high as their information (`letter_information`), in
+# `letter_colours`. Sites of this molecule prefer letters, the more the further to the right.
+prefer = np.where(rng.random((1500, 16)) < sites / 16, sites % 4, rng.integers(0, 4, (1500, 16)))
+frequencies = np.stack([(prefer == letter).mean(0) for letter in range(4)], axis=1)
+figure = plotting.sequence_logo(plotting.letter_information(frequencies), "ACGU", label="bits")
+
+# %%
+# `mutation_matrix`: what each single mutation of a sequence changes in its log-probability.
+figure = plotting.mutation_matrix(potts.mutants(sequences[0]), "ACGU", sequence=sequences[0])
+
+# %%
+# Models, results and tests are tables in notebooks.
+machine.test_couplings()
