@@ -62,7 +62,7 @@ def _shift(mean, var, s, shifted, sources):
             subtract_response(mean, s, begin[0], begin[0] + n, shifted)
 
 
-@kernel(merged=True)
+@kernel(inner=True)
 def _multiply(layer, active, n_active, source, packed, planes):
     """Products of one source with its rows of packed couplings, or their squares.
 
@@ -101,7 +101,7 @@ def _add_variances(layer, active, n_active, sources, columns):
         plane = np.int64(OWN)
 
 
-@kernel(merged=True)
+@kernel(inner=True)
 def _copy_after(fields, n_active, position, n, target, column):
     """Copy `n` fields of each active row to columns of another array."""
     for s in range(n_active):
@@ -110,7 +110,7 @@ def _copy_after(fields, n_active, position, n, target, column):
             copied[i] = given[i]
 
 
-@kernel(merged=True)
+@kernel(inner=True)
 def _keep_group(layer, active, n_active, source, packed, first, n):
     """Store the fields of a single group on the units `first`, ... of a layer."""
     fields, own, position = active.group_fields[0], active.products[OWN], source[3] + first

@@ -38,8 +38,7 @@ def log_partition_of_rows(model, layout, state, order, tilt, n_threads=None):
     float64 array of shape (n_rows,)
         Clamped units have pair terms only.
     """
-    if layout.grouped:
-        return _grouped_free_energy.log_partition_of_rows(model, layout, state, order, tilt)
+    of_block = _grouped_free_energy.log_partition_of_rows if layout.grouped else _of_block
     n_rows, n_units = state.shape[1:]
     step = max(1, BLOCK_SIZE // n_units)
     starts, out = deque(range(0, n_rows, step)), np.empty(n_rows)
@@ -53,7 +52,7 @@ def log_partition_of_rows(model, layout, state, order, tilt, n_threads=None):
             rows = slice(first, first + step)
             here = tilt._make(part[rows] if len(part) > 1 else part for part in tilt)
             with np.errstate(invalid="ignore", over="ignore"):
-                out[rows] = _of_block(model, layout, state[:, rows], order, here)
+                out[rows] = of_block(model, layout, state[:, rows], order, here)
 
     n_workers = workers_for(len(starts), 100 * n_rows * n_units, n_threads)
     in_parallel(take_blocks, (), n_workers)
