@@ -1,6 +1,7 @@
 """scikit-learn's own checks of an estimator."""
 
 import pytest
+import sklearn
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Binarizer, KBinsDiscretizer, MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -13,6 +14,7 @@ from fastmf.estimators import (
     PottsMachine,
 )
 
+SKLEARN = tuple(map(int, sklearn.__version__.split(".")[:2]))
 SMALL = {"n_components": 3, "n_epochs": 2, "batch_size": 10, "random_state": 0}
 # The checks are of the interface: one hidden layer has the kernels of an RBM, compiled already.
 DEEP = SMALL | {"n_components": (3,), "visible": "gaussian", "pretraining_epochs": 1}
@@ -38,7 +40,9 @@ def expected_failures(estimator):
     """Two failures of every Pipeline, and one of estimators that draw rows by their weights."""
     if isinstance(estimator, GeneralizedRBM | DeepBoltzmannMachine | ConditionalRBM):
         reason = "rows are drawn in proportion to their weights"
-        kinds = "dense", "sparse"
+        # scikit-learn 1.6 leaves estimators out of it that take no sparse rows.
+        in_check = SKLEARN >= (1, 7) or not isinstance(estimator, ConditionalRBM)
+        kinds = ("dense", "sparse") if in_check else ("dense",)
         return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
     if not isinstance(estimator, Pipeline):
         return {}

@@ -22,6 +22,9 @@ MAX_JOINT_UNITS = 200
 PRECISION_RISE = 1e-3
 # Step of the finite differences, in units of the scale of a unit.
 RELATIVE_STEP = 1e-3
+# Smallest square of a step, in units of the variance of a unit, by which second differences of
+# variances that are accurate to 1e-13 have a few digits.
+MIN_SQUARED_STEP = 1e-10
 
 
 def few_units(problem):
@@ -51,7 +54,8 @@ def unit_curvature(problem, point):
     third, fourth = _higher_cumulants(problem, point, h)
     # On a half-line a unit may be far from its cavity and much narrower: then differences are
     # nothing but rounding, and the scale is that of the tilted unit.
-    lost = ~((fourth + 2 * var**2) * var > third**2) & (abs(third) * h < 1e-5 * var)
+    impossible = ~((fourth + 2 * var**2) * var > third**2)
+    lost = (impossible | (h * h * var < MIN_SQUARED_STEP)) & (abs(third) * h < 1e-5 * var)
     if lost.any():
         h = np.where(lost, RELATIVE_STEP / np.sqrt(np.maximum(var, 1e-300)), h)
         third, fourth = _higher_cumulants(problem, point, h)
