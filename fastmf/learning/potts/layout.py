@@ -109,7 +109,7 @@ class Layout:
         """`PottsRows` of labels (n_rows, n_groups), negative if absent, each after its parent."""
         n_rows = len(labels)
         codes = np.full((n_rows, self.n_blocks * self.n_sites), ABSENT, np.uint8)
-        codes[:, : self.n_groups] = np.where(labels < 0, ABSENT, labels)
+        codes[:, : self.n_groups] = np.where(labels < 0, np.uint8(ABSENT), labels)
         spans, changes = self._changes(labels, parents)
         return PottsRows(
             codes, np.asarray(weights, self.dtype), parents, spans, changes, np.asarray(groups)
