@@ -4,6 +4,9 @@
 paper  The first experiment of Hernández-Lobato & Hernández-Lobato, "Convergent expectation
        propagation in linear models with spike-and-slab priors" (2011): test errors of regular and
        of convergent expectation propagation for five dampings, printed beside the paper's Figure 1.
+counts
+       In how many of these sets regular expectation propagation does not converge, by schedule,
+       bound on the precisions of sites, tolerance, and what is compared with it.
 genes  Riboflavin (regression) and leukemia and colon (two classes, regressed on -1 and 1, and by
        the probit classifier), if $FASTMF_DATA or --data has them: cross-validated error, CPU
        time and selected genes, beside scikit-learn's LassoCV and ARDRegression in the same run.
@@ -29,6 +32,7 @@ import fastmf as mf
 EPILOG = """\
 examples:
   python scripts/experiments/ep_spike_slab.py paper --sets 20
+  python scripts/experiments/ep_spike_slab.py counts
   python scripts/experiments/ep_spike_slab.py genes --data folder --folds 5
   python scripts/experiments/ep_spike_slab.py schedules
 """
@@ -51,6 +55,8 @@ def main(argv=None):
         paper(options)
     if options.which in ("genes", "both"):
         genes(options)
+    if options.which == "counts":
+        counts(options)
     if options.which == "schedules":
         schedules(options)
 
@@ -58,7 +64,12 @@ def main(argv=None):
 def parser():
     whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
-    add("which", nargs="?", choices=("paper", "genes", "both", "schedules"), default="paper")
+    add(
+        "which",
+        nargs="?",
+        choices=("paper", "counts", "genes", "both", "schedules"),
+        default="paper",
+    )
     add("--sets", type=int, default=100, metavar="N", help="training sets for each damping [100]")
     add("--max-iter", type=int, default=1000, metavar="N", help="of each schedule [1000]")
     add("--data", type=Path, metavar="FOLDER", help="of the gene expressions [$FASTMF_DATA]")
@@ -150,6 +161,46 @@ def cell(errors):
         return "-"
     spread = errors.std(ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else np.nan
     return f"{errors.mean():.3f} ({spread:.3f})"
+
+
+# Of regular expectation propagation: the paper's schedule is the sequential one, and a bound is the
+# only one of its constraints that concerns it.
+SCHEDULES, BOUNDS, TOLERANCES = ("parallel", "sequential"), (None, 1e-10), (1e-8, 1e-4, 1e-3, 1e-2)
+
+
+def counts(options):
+    """Sets, of each damping, in which regular expectation propagation does not converge."""
+    print(f"{options.sets} sets for each damping; the paper's (of 100): "
+          f"{[figures[0] for figures in PAPER.values()]}; not converged by the residual, or by its "
+          "change, which is the residual times the weight of the new factor")  # fmt: skip
+    for schedule in SCHEDULES:
+        for bound in BOUNDS:
+            smallest = np.array([
+                least_residuals(options, k, schedule, bound) for k in range(len(PAPER))
+            ])  # fmt: skip
+            for tol in TOLERANCES:
+                limits = np.array([[tol], [tol]]) / np.stack([np.ones(len(PAPER)), list(PAPER)])
+                left = [(smallest > limit[:, None]).sum(1).tolist() for limit in limits]
+                print(f"{schedule:10}  bound {bound}  tolerance {tol:g}  residual {left[0]}  "
+                      f"change {left[1]}", flush=True)  # fmt: skip
+
+
+def least_residuals(options, k, schedule, bound):
+    """The smallest residual of regular expectation propagation in each set of a damping."""
+    rng, found = np.random.default_rng([options.seed, k]), []
+    for _ in range(options.sets):
+        X, y = data_set(rng)
+        result = mf.expectation_propagation(
+            spike_and_slab(X[0], y[0], NOISE, SHARE),
+            schedule=schedule,
+            damping=1 - list(PAPER)[k],
+            max_iter=options.max_iter,
+            site_precision_min=bound,
+            history=True,
+            n_threads=1,
+        )
+        found.append(np.nanmin(np.append(result.history, np.inf)))
+    return np.array(found)
 
 
 # --- schedules ------------------------------------------------------------------------------------
