@@ -19,7 +19,11 @@ def somewhere(model):
 
 
 @pytest.mark.parametrize(
-    "width, precision", [(1e-3, 1e-10), (1.0, 1e-10), (72.0, 1e-10), (1e-3, 1e-4), (1.0, 1e-4)]
+    "width, precision",
+    [
+        *((1e-3, 1e-10), (1.0, 1e-10), (10.0, 1e-10), (72.0, 1e-10)),
+        *((1e-5, 1e-4), (1e-3, 1e-4), (1e-2, 1e-4), (1.0, 1e-4)),
+    ],
 )
 def test_curvature_of_units_far_from_their_cavity(width, precision):
     """On a half-line, with so little precision that they follow an exponential distribution."""
