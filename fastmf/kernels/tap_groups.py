@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._numba import REORDER, kernel, row, smaller, view
+from fastmf._numba import REORDER, kernel, larger, row, smaller, view
 from fastmf.kernels.mean_field_types import (
     GROUP,
     N_SOURCE,
@@ -102,10 +102,10 @@ def _add_variances(layer, active, n_active, sources, columns):
 
 
 @kernel(inner=True)
-def _copy_after(fields, n_active, position, n, target, column):
-    """Copy `n` fields of each active row to columns of another array."""
+def _copy_columns(source, n_active, first, n, target, column):
+    """Copy the columns `first`, ... of the active rows of an array to columns of another one."""
     for s in range(n_active):
-        given, copied = row(fields, (s, position), n), row(target, (s, column), n)
+        given, copied = row(source, (s, first), n), row(target, (s, column), n)
         for i in range(n):
             copied[i] = given[i]
 
@@ -117,11 +117,11 @@ def _keep_group(layer, active, n_active, source, packed, first, n):
     # Products fill whole vectors: the fields on later units are put back.
     end, lanes = position + n, layer[WIDTH] // TILE_VECTORS
     n_after = -n % lanes
-    _copy_after(fields, n_active, end, n_after, own, 0)
+    _copy_columns(fields, n_active, end, n_after, own, 0)
     begin, states = source[0], active.state[MEAN]
     packed, out = packed[:, begin : begin + source[1]], fields[:, position:]
     product(layer[PRODUCT], states, n_active, layer[SOURCE] + begin, packed, out, n)
-    _copy_after(own, n_active, 0, n_after, fields, end)
+    _copy_columns(own, n_active, 0, n_after, fields, end)
 
 
 @kernel(merged=True)
@@ -137,7 +137,7 @@ def _add_groups(active, s, sources, first, n, column):
     onsager = row(active.products, (ONSAGER, s, column), n)
     k = np.int64(0)
     while k < sources.shape[0]:
-        n_groups = 0
+        n_groups = np.int64(0)
         while n_groups < 4 and k + n_groups < sources.shape[0]:
             if sources[k + n_groups, 2] != GROUP:
                 break
@@ -152,11 +152,11 @@ def _add_groups(active, s, sources, first, n, column):
                 field[i] += (r[i] + r2[i]) + (r3[i] + r4[i])
                 onsager[i] -= (r[i] * r[i] + r2[i] * r2[i]) + (r3[i] * r3[i] + r4[i] * r4[i])
         elif n_groups > 0:
-            n_groups = 1
+            n_groups = np.int64(1)
             for i in range(n):
                 field[i] += r[i]
                 onsager[i] -= r[i] * r[i]
-        k += max(n_groups, 1)
+        k += larger(n_groups, 1)
 
 
 @kernel(merged=True)
