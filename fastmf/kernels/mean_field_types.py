@@ -60,8 +60,8 @@ class Layer(NamedTuple):
 # then these; of couplings, and after them of their squares and cubes, the addresses.
 N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(4, 11)
 PRODUCT = COUPLINGS + 3
-# Of models with groups of states: addresses and numbers of `Groups`, and `shifted` of these.
-TARGETS, SOURCES, N_SOURCES, SHIFTED = range(PRODUCT + 1, PRODUCT + 5)
+# Of models with groups of states: addresses, numbers and `shifted` of `Groups`.
+TARGETS, SOURCES, ALONE, N_SOURCES, SHIFTED = range(PRODUCT + 1, PRODUCT + 6)
 
 
 class Groups(NamedTuple):
@@ -69,20 +69,24 @@ class Groups(NamedTuple):
 
     Parameters
     ----------
-    targets : int64 array of shape (n_targets, 5)
+    targets : int64 array of shape (n_targets, 6)
         Each group of the layer, and runs of its other units: first unit, number of units, first
         panel of their couplings, for a group where the fields of the group alone are among all
-        fields of single groups (otherwise -1), and first column of the squared couplings.
-    sources : int64 array of shape (n_sources, 4)
-        Of the units that the layer is coupled to: first one, number, kind (below), and of a group
-        where its field on the first unit of the layer is among all fields of single groups. Runs of
-        groups are followed by their groups.
+        fields of single groups (otherwise -1), first column of the squared couplings, and place
+        among the fields that one group has on the layer.
+    sources : int64 array of shape (n_sources, 5)
+        Of the units that the layer is coupled to: first one, number, kind (below), of a group where
+        its fields on the layer are among all fields of single groups, and place among the fields
+        that one group of the layer has. Runs of groups are followed by their groups.
+    alone : array of shape (n_units,)
+        1 for units that are no groups, 0 for states of groups.
     shifted : int
         Number of fields of single groups of the whole model.
     """
 
     targets: np.ndarray
     sources: np.ndarray
+    alone: np.ndarray
     shifted: int
 
 
@@ -133,8 +137,8 @@ class Layers(AddressTable):
 def _of_groups(groups):
     """The columns of a table of layers that are about groups."""
     if groups is None:
-        return [0, 0, 0, 0]
-    addresses = groups.targets.ctypes.data, groups.sources.ctypes.data
+        return [0, 0, 0, 0, 0]
+    addresses = (array.ctypes.data for array in groups[:3])
     return [*addresses, len(groups.sources), groups.shifted]
 
 
@@ -178,6 +182,8 @@ class TapSettings(NamedTuple):
     max_iter : int
     update : int
         Address of the compiled update of a block: see `fastmf.kernels.tap.update_address`.
+    finish : int
+        Address of the last part of it: see `fastmf.kernels.tap_units.units_address`.
     damping : float
         Weight of the old mean; the smallest one if `adaptive`.
     adaptive : bool
@@ -206,6 +212,7 @@ class TapSettings(NamedTuple):
     tol: float
     max_iter: int
     update: int
+    finish: int
     damping: float = 0.0
     adaptive: bool = True
     onsager_every: int = 1

@@ -16,20 +16,14 @@ from functools import cache
 
 import numba
 import numpy as np
-from numba.core import types
-from numba.extending import overload
 
 from fastmf._numba import (
-    INNER,
     REORDER,
     address_of,
-    bits_to_float,
     call,
     copy_row,
     fetch_and_increment,
-    float_to_bits,
     kernel,
-    larger,
     row,
     smaller,
 )
@@ -41,144 +35,26 @@ from fastmf.kernels.mean_field_types import (
     START,
     WIDTH,
     TapSettings,
-    Tilt,
     packed_couplings,
 )
 from fastmf.kernels.product import product
 from fastmf.kernels.tap_rows import (
-    ACCELERATED,
     DAMPING,
-    INFINITE,
     LAST_MIN_RESIDUAL,
     MEAN,
     MIN_RESIDUAL,
-    MOMENTUM,
-    OSCILLATING,
     RESIDUAL,
     ROW,
-    SCALE,
     SLOT_SIZE,
-    SQUARED_CHANGE,
     STEP,
-    STEP_DOT,
     SWEEP,
     THIRD,
-    VAR,
     A,
     ActiveRows,
-    B,
     assess_row,
 )
-from fastmf.priors._compiled import third_cumulants, tilted_moments
-from fastmf.special import where
-
-# --- some units of one row ----------------------------------------------------------------------
-
-
-def _magnitude_bits(x):
-    """The bits of |x|, ordered as the values: loops over their maxima vectorise."""
-    return abs(x).view(np.int32 if x.dtype == np.float32 else np.int64)
-
-
-@overload(_magnitude_bits, jit_options=INNER)
-def _magnitude_bits_compiled(x):
-    return lambda x: float_to_bits(abs(x))
-
-
-def _of_bits(bits, like):
-    """The number with these bits, in the type of `like`."""
-    return bits.astype(np.int32).view(np.float32) if like.dtype == np.float32 else bits.view(float)
-
-
-@overload(_of_bits, jit_options=INNER)
-def _of_bits_compiled(bits, like):
-    if like == types.float32:
-        # Numba makes 64 bits of 32 on the way.
-        return lambda bits, like: bits_to_float(np.int32(bits))
-    return lambda bits, like: bits_to_float(bits)
-
-
-@kernel(inner=True, fastmath=REORDER)
-def relax(state, new, clamped, slot):
-    """Move means and variances towards new values, and measure the change.
-
-    The step size of a unit is 1 - damping, divided, in rows that are accelerated or oscillate, by
-    1 - a v / 2: so the Onsager term is that of the average of the old and the new mean, to first
-    order. That of the old mean makes rows oscillate, and then momentum does not help. The mean has
-    already moved on by momentum times the last step. Without moments nothing is changed.
-    """
-    (mean, var, step, a), (new_mean, new_var) = state, new
-    number = mean.dtype.type
-    # Not 0: in Numba an integer would make float64 of what follows.
-    zero, one = number(0), number(1)
-    missing, n = zero, mean.shape[0]
-    for i in range(n):
-        # 0, unless one of them is infinite or NaN.
-        m, v = where(clamped[i], mean[i], new_mean[i]), where(clamped[i], var[i], new_var[i])
-        missing += zero * m + zero * v
-    if missing != 0:
-        slot[INFINITE] = 1
-        return
-    undamped, momentum = number(1 - slot[DAMPING]), number(slot[MOMENTUM])
-    half = number(0.5 if slot[ACCELERATED] + slot[OSCILLATING] > 0 else 0)
-    squared_change = step_dot = zero
-    residual = scale = _magnitude_bits(zero)
-    for i in range(n):
-        # These are not stored: LLVM would store only some lanes, which is slow on some processors.
-        m, v = where(clamped[i], mean[i], new_mean[i]), where(clamped[i], var[i], new_var[i])
-        change = m - mean[i]
-        residual = larger(residual, _magnitude_bits(change))
-        scale = larger(scale, _magnitude_bits(m))
-        step_size = undamped / (one - half * (a[i] * v))
-        change = step_size * change
-        squared_change += change * change
-        step_dot += change * step[i]
-        step[i] = change + momentum * step[i]
-        mean[i] += change
-        var[i] += step_size * (v - var[i])
-    slot[RESIDUAL] = larger(slot[RESIDUAL], _of_bits(residual, step_dot))
-    slot[SCALE] = larger(slot[SCALE], _of_bits(scale, step_dot))
-    slot[SQUARED_CHANGE] += squared_change
-    slot[STEP_DOT] += step_dot
-
-
-@kernel(merged=True)
-def _update_units(layer, active, slot, units, fresh, order, tilt):
-    """New moments of some units of one row.
-
-    `units` holds slot, number of the first unit in the layer, number of units, and the column of
-    their products. The Onsager terms are recomputed if `fresh`.
-    """
-    s, first, n, column = units
-    here, index = layer[START] + first, np.int64(slot[ROW])
-    state, products, scratch = active.state, active.products, active.scratch
-    mean, a = row(state, (MEAN, s, here), n), row(state, (A, s, here), n)
-    new_mean, new_var = row(scratch, (0, 0), n), row(scratch, (1, 0), n)
-    b, total_a = row(state, (B, s, here), n), row(scratch, (2, 0), n)
-    external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), here), n)
-    precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), here), n)
-    field = row(products, (0, s, column), n)
-    if fresh:
-        onsager = row(products, (1, s, column), n)
-        for i in range(n):
-            a[i] = -onsager[i]
-    for i in range(n):
-        total_a[i] = a[i] + precision[i]
-    for i in range(n):
-        b[i] = field[i] + a[i] * mean[i] + external[i]
-    if order == 3:
-        cubic, derivative = row(products, (2, s, column), n), row(scratch, (3, 0), n)
-        # The cumulants themselves are not needed: the new means will overwrite them.
-        third_cumulants(layer, first, mean, new_mean, derivative)
-        for i in range(n):
-            b[i] += cubic[i] * derivative[i] / 6
-    tilted_moments(layer, first, b, total_a, new_mean, new_var)
-    clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), here), n)
-    var, step = row(state, (VAR, s, here), n), row(state, (STEP, s, here), n)
-    relax((mean, var, step, a), (new_mean, new_var), clamped, slot)
-    if order == 3:
-        third_cumulants(layer, first, mean, row(state, (THIRD, s, here), n), new_mean)
-
+from fastmf.kernels.tap_units import no_rows, no_tilt, update_units
+from fastmf.priors._compiled import third_cumulants
 
 # --- a block of units of all active rows --------------------------------------------------------
 
@@ -223,14 +99,17 @@ def _update_block(layer, panels, rows, active, settings, tilt):
     at_once = 1 if settings.one_by_one else n
     old = row(active.scratch, (4, 0), 3)
     for s in range(n_active):
-        slot = row(active.slots, (0, s, 0), SLOT_SIZE)
         fresh = settings.order >= 2 and s >= first_due
         for i in range(0, n, at_once):
             for power in range(settings.order):
                 plane = THIRD if power == 2 else power
                 old[power] = active.state[plane, s, layer[START] + first + i]
+            a = row(active.state, (A, s, layer[START] + first + i), at_once)
+            onsager = row(active.products, (1, s, i), at_once)
+            for j in range(at_once if fresh else 0):
+                a[j] = -onsager[j]
             units = s, first + i, at_once, i
-            _update_units(layer, active, slot, units, fresh, settings.order, tilt)
+            update_units(settings.finish, layer, active, units, settings.order, tilt, a)
             if settings.one_by_one:
                 _propagate_change(layer, active, s, panels[0], i, old, settings.order, fresh)
 
@@ -359,13 +238,8 @@ def tap(sweep, settings, tilt, workers, queue, record):
 @cache
 def update_address(dtype, update=_update_block):
     """Address of the compiled update of a block of units, for a floating type."""
-    none, wide = (np.zeros((0,) * n, dtype) for n in (2, 3))
-    index = np.zeros(0, np.int64)
-    arguments = (
-        *(index, (0, 0), (0, 0)),
-        *(ActiveRows(np.zeros((0, 0, 0)), wide, wide, none, wide), TapSettings(2, 0.0, 1, 0)),
-        Tilt(none, none, none.astype(bool)),
-    )
+    index, settings = np.zeros(0, np.int64), TapSettings(2, 0.0, 1, 0, 0)
+    arguments = index, (0, 0), (0, 0), no_rows(dtype), settings, no_tilt(dtype)
     return address_of(update, *map(numba.typeof, arguments))
 
 

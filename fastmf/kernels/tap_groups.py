@@ -20,8 +20,9 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._numba import REORDER, kernel, larger, row, smaller, view
+from fastmf._numba import REORDER, kernel, row, view
 from fastmf.kernels.mean_field_types import (
+    ALONE,
     GROUP,
     N_SOURCE,
     N_SOURCES,
@@ -35,10 +36,10 @@ from fastmf.kernels.mean_field_types import (
     WIDTH,
     packed_couplings,
 )
-from fastmf.kernels.product import TILE_VECTORS, product
-from fastmf.kernels.tap import relax, update_address
-from fastmf.kernels.tap_rows import MEAN, ROW, SLOT_SIZE, STEP, VAR, A, B
-from fastmf.priors._compiled import tilted_moments
+from fastmf.kernels.product import product
+from fastmf.kernels.tap import update_address
+from fastmf.kernels.tap_rows import MEAN, VAR, A
+from fastmf.kernels.tap_units import update_units
 from fastmf.priors._group_loops import subtract_response
 
 # Planes of products: fields, variances of fields, and products with one of several sources.
@@ -51,123 +52,98 @@ _NUMBERS = np.empty(0, np.int64)
 def _shift(mean, var, s, shifted, sources):
     """Set `shifted` to m - C s: the means of the sources less their response to a group."""
     for k in range(sources.shape[0]):
-        begin, n, kind = (sources[k, 0],), sources[k, 1], sources[k, 2]
+        begin, n, kind = sources[k, 0], sources[k, 1], sources[k, 2]
+        # Loops that begin at 0 have no negative index, which would keep them from vectors.
+        m, out, field = (
+            row(mean, (begin,), n),
+            row(shifted, (begin,), n),
+            row(s, (sources[k, 4],), n),
+        )
         if kind == SCALARS:
-            # Loops that begin at 0 have no negative index, which would keep them from vectors.
-            m, v = row(mean, begin, n), row(var, begin, n)
-            out, field = row(shifted, begin, n), row(s, begin, n)
+            v = row(var, (begin,), n)
             for j in range(n):
                 out[j] = m[j] - v[j] * field[j]
         if kind == GROUP:
-            subtract_response(mean, s, begin[0], begin[0] + n, shifted)
+            subtract_response(m, field, np.int64(0), n, out)
 
 
 @kernel(inner=True)
-def _multiply(layer, active, n_active, source, packed, planes):
+def _multiply(layer, n_active, states, source, packed, out, n):
     """Products of one source with its rows of packed couplings, or their squares.
 
-    `planes` holds the plane of the state, that of the products, the first column of these, and
-    their number. Whole vectors are written: the columns after them are filled later.
+    Whole vectors are written: the columns after them are filled later.
     """
-    plane, out, column, n = planes
-    begin, end = source[0], source[0] + source[1]
-    states, out = active.state[plane], active.products[out, :, column:]
-    product(layer[PRODUCT], states, n_active, layer[SOURCE] + begin, packed[:, begin:end], out, n)
+    begin, packed = layer[SOURCE] + source[0], packed[:, source[0] : source[0] + source[1]]
+    product(layer[PRODUCT], states, n_active, begin, packed, out, n)
 
 
-@kernel(merged=True)
-def _add_own(active, s, plane, column, n):
+@kernel(inner=True)
+def _add_own(active, n_active, plane, column, n):
     """Add the products with one source to their sums."""
-    total, own = row(active.products, (plane, s, column), n), row(active.products, (OWN, s, 0), n)
-    for i in range(n):
-        total[i] += own[i]
+    for s in range(n_active):
+        total, own = (
+            row(active.products, (plane, s, column), n),
+            row(active.products, (OWN, s, 0), n),
+        )
+        for i in range(n):
+            total[i] += own[i]
 
 
 @kernel(merged=True)
 def _add_variances(layer, active, n_active, sources, columns):
     """Sums of W^2 v, of W^2 m over groups, for some columns of the packed squares."""
     first, n = columns
-    n_panels = -(-n // layer[WIDTH])
-    packed = packed_couplings(layer, 1, first, first + n_panels, active.products)
+    packed = packed_couplings(layer, 1, first, first - (-n // layer[WIDTH]), active.products)
     plane = np.int64(ONSAGER)
     for k in range(sources.shape[0]):
         source = sources[k]
         if source[2] == GROUP:
             continue
-        of_state = VAR if source[2] == SCALARS else MEAN
-        _multiply(layer, active, n_active, source, packed, (of_state, plane, np.int64(0), n))
-        for s in range(n_active if plane == OWN else 0):
-            _add_own(active, s, ONSAGER, 0, n)
+        states = active.state[VAR if source[2] == SCALARS else MEAN]
+        _multiply(layer, n_active, states, source, packed, active.products[plane], n)
+        if plane == OWN:
+            _add_own(active, n_active, np.int64(ONSAGER), np.int64(0), n)
         plane = np.int64(OWN)
 
 
-@kernel(inner=True)
-def _copy_columns(source, n_active, first, n, target, column):
-    """Copy the columns `first`, ... of the active rows of an array to columns of another one."""
-    for s in range(n_active):
-        given, copied = row(source, (s, first), n), row(target, (s, column), n)
-        for i in range(n):
-            copied[i] = given[i]
-
-
-@kernel(inner=True)
-def _keep_group(layer, active, n_active, source, packed, first, n):
-    """Store the fields of a single group on the units `first`, ... of a layer."""
-    fields, own, position = active.group_fields[0], active.products[OWN], source[3] + first
-    # Products fill whole vectors: the fields on later units are put back.
-    end, lanes = position + n, layer[WIDTH] // TILE_VECTORS
-    n_after = -n % lanes
-    _copy_columns(fields, n_active, end, n_after, own, 0)
-    begin, states = source[0], active.state[MEAN]
-    packed, out = packed[:, begin : begin + source[1]], fields[:, position:]
-    product(layer[PRODUCT], states, n_active, layer[SOURCE] + begin, packed, out, n)
-    _copy_columns(own, n_active, 0, n_after, fields, end)
+@kernel(merged=True)
+def _group_field(active, s, source, target, n):
+    """The field of a single group on some units."""
+    return row(active.group_fields, (0, s, source[3] + target[5]), n)
 
 
 @kernel(merged=True)
-def _group_field(active, s, source, first, n):
-    """The field of a single group on the units `first`, ... of a layer."""
-    return row(active.group_fields, (0, s, source[3] + first), n)
-
-
-@kernel(merged=True)
-def _add_groups(active, s, sources, first, n, column):
+def _add_groups(active, s, sources, target, n, column):
     """Add the fields of single groups, and to the variances less their squares."""
     field = row(active.products, (FIELD, s, column), n)
     onsager = row(active.products, (ONSAGER, s, column), n)
-    k = np.int64(0)
-    while k < sources.shape[0]:
-        n_groups = np.int64(0)
-        while n_groups < 4 and k + n_groups < sources.shape[0]:
-            if sources[k + n_groups, 2] != GROUP:
-                break
+    # Four at once: the sums are loaded and stored a quarter as often. In the last round some of
+    # the four may be there twice, with weight 0.
+    r = r2 = r3 = r4 = field
+    one, n_groups, n_sources = field.dtype.type(1), np.int64(0), sources.shape[0]
+    for k in range(n_sources):
+        if sources[k, 2] == GROUP:
+            r, r2, r3, r4 = _group_field(active, s, sources[k], target, n), r, r2, r3
+            if n_groups == 0:
+                r2 = r3 = r4 = r
             n_groups += 1
-        r = _group_field(active, s, sources[k], first, n)
-        if n_groups == 4:
-            # Four at once: the sums are loaded and stored a quarter as often.
-            r2 = _group_field(active, s, sources[k + 1], first, n)
-            r3 = _group_field(active, s, sources[k + 2], first, n)
-            r4 = _group_field(active, s, sources[k + 3], first, n)
+        if n_groups == 4 or (k + 1 == n_sources and n_groups > 0):
+            u, v, w = one * (n_groups > 1), one * (n_groups > 2), one * (n_groups > 3)
             for i in range(n):
-                field[i] += (r[i] + r2[i]) + (r3[i] + r4[i])
-                onsager[i] -= (r[i] * r[i] + r2[i] * r2[i]) + (r3[i] * r3[i] + r4[i] * r4[i])
-        elif n_groups > 0:
-            n_groups = np.int64(1)
-            for i in range(n):
-                field[i] += r[i]
-                onsager[i] -= r[i] * r[i]
-        k += larger(n_groups, 1)
+                x, y, z = u * r2[i], v * r3[i], w * r4[i]
+                field[i] += (r[i] + x) + (y + z)
+                onsager[i] -= (r[i] * r[i] + x * x) + (y * y + z * z)
+            n_groups = np.int64(0)
 
 
 @kernel(merged=True)
-def _add_fields(layer, active, n_active, target, sources, column):
+def _add_fields(layer, active, n_active, target, sources, packed, column):
     """Fields of some units; those of single groups are kept, and squared in the variances.
 
     The fields of a group are left out but for the sources that are groups.
     """
-    first, n, panel, is_group = target[0], target[1], target[2], target[3] >= 0
-    n_panels = -(-n // layer[WIDTH])
-    packed = packed_couplings(layer, 0, panel, panel + n_panels, active.products)
+    n, is_group = target[1], target[3] >= 0
+    states, own = active.state[MEAN], active.products[OWN]
     for s in range(n_active):
         zero = row(active.products, (FIELD, s, column), n)
         for i in range(n):
@@ -175,85 +151,53 @@ def _add_fields(layer, active, n_active, target, sources, column):
     for k in range(sources.shape[0]):
         source = sources[k]
         if source[2] == GROUP:
-            _keep_group(layer, active, n_active, source, packed, first, n)
+            out = active.group_fields[0, :, source[3] + target[5] :]
+            _multiply(layer, n_active, states, source, packed, out, n)
         elif source[2] == SCALARS and not is_group:
-            _multiply(layer, active, n_active, source, packed, (MEAN, OWN, np.int64(0), n))
-            for s in range(n_active):
-                _add_own(active, s, FIELD, column, n)
+            _multiply(layer, n_active, states, source, packed, own, n)
+            _add_own(active, n_active, np.int64(FIELD), column, n)
     for s in range(n_active):
-        _add_groups(active, s, sources, first, n, column)
+        _add_groups(active, s, sources, target, n, column)
 
 
 @kernel(merged=True)
-def _multiply_shifted(layer, active, n_active, target, sources, column):
+def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
     """Fields of a group on which its own effect on the neighbours is left out."""
-    n_source, n = layer[N_SOURCE], target[1]
+    n_source, n_fields = layer[N_SOURCE], active.group_fields.shape[2] - target[3]
     for s in range(n_active):
         mean = row(active.state, (MEAN, s, layer[SOURCE]), n_source)
         var = row(active.state, (VAR, s, layer[SOURCE]), n_source)
-        own = row(active.group_fields, (0, s, target[3]), n_source)
+        own = row(active.group_fields, (0, s, target[3]), n_fields)
         shifted = row(active.group_fields, (0, s, layer[SHIFTED]), n_source)
         _shift(mean, var, own, shifted, sources)
-    n_panels = -(-n // layer[WIDTH])
-    packed = packed_couplings(layer, 0, target[2], target[2] + n_panels, active.products)
     states, out = active.group_fields[0], active.products[FIELD, :, column:]
-    product(layer[PRODUCT], states, n_active, layer[SHIFTED], packed, out, n)
+    product(layer[PRODUCT], states, n_active, layer[SHIFTED], packed, out, target[1])
 
 
 @kernel(merged=True)
-def _multiply_means(layer, active, n_active, target, column):
-    """Fields of some units from all sources alike."""
-    n = target[1]
-    n_panels = -(-n // layer[WIDTH])
-    packed = packed_couplings(layer, 0, target[2], target[2] + n_panels, active.products)
-    source = (np.int64(0), layer[N_SOURCE])
-    _multiply(layer, active, n_active, source, packed, (MEAN, FIELD, column, n))
-
-
-@kernel(merged=True)
-def finish(layer, active, s, targets, order, tilt):
+def finish(layer, active, s, targets, settings, tilt):
     """New moments of the units of some targets, of one row, from their products."""
-    first, slot = targets[0, 0], row(active.slots, (0, s, 0), SLOT_SIZE)
-    n = targets[targets.shape[0] - 1, 0] + targets[targets.shape[0] - 1, 1] - first
-    here, index, start = layer[START] + first, np.int64(slot[ROW]), targets[0, 4] % layer[WIDTH]
-    state, scratch = active.state, active.scratch
-    mean, a = row(state, (MEAN, s, here), n), row(state, (A, s, here), n)
-    new_mean, new_var = row(scratch, (0, 0), n), row(scratch, (1, 0), n)
-    b, total_a = row(state, (B, s, here), n), row(scratch, (2, 0), n)
-    external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), here), n)
-    precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), here), n)
-    field, implicit = row(active.products, (FIELD, s, start), n), row(scratch, (3, 0), n)
-    if order > 1:
-        onsager = row(active.products, (ONSAGER, s, start), n)
-        for i in range(n):
-            a[i] = -onsager[i]
-    t = np.int64(0)
-    while t < targets.shape[0]:
-        begin, is_group = targets[t, 0] - first, targets[t, 3] >= 0
-        while t < targets.shape[0] and (targets[t, 3] >= 0) == is_group:
-            t += 1
-        end = targets[t, 0] - first if t < targets.shape[0] else n
-        # The states of a group take steps of one size, so that their means still sum to 1.
-        factor = mean.dtype.type(0 if is_group else 1)
-        onsager, part = row(a, (begin,), end - begin), row(implicit, (begin,), end - begin)
-        for i in range(end - begin):
-            part[i] = factor * onsager[i]
+    first, last = targets[0, 0], targets.shape[0] - 1
+    n, column = targets[last, 0] + targets[last, 1] - first, targets[0, 4] % layer[WIDTH]
+    a = row(active.state, (A, s, layer[START] + first), n)
+    # The states of a group take steps of one size, so that their means still sum to 1.
+    implicit = row(active.scratch, (4, 0), n)
+    alone = view(layer[ALONE] + first * a.itemsize, (n,), a)
+    onsager = row(active.products, (ONSAGER, s, column), n)
+    for i in range(n if settings.order > 1 else 0):
+        a[i] = -onsager[i]
     for i in range(n):
-        total_a[i] = a[i] + precision[i]
-    for i in range(n):
-        b[i] = field[i] + implicit[i] * mean[i] + external[i]
-    tilted_moments(layer, first, b, total_a, new_mean, new_var)
-    clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), here), n)
-    var, step = row(state, (VAR, s, here), n), row(state, (STEP, s, here), n)
-    relax((mean, var, step, implicit), (new_mean, new_var), clamped, slot)
+        implicit[i] = alone[i] * a[i]
+    units = s, first, n, column
+    update_units(settings.finish, layer, active, units, settings.order, tilt, implicit)
 
 
 @kernel(by_address=True, fastmath=REORDER, views=True)
 def _update_block(layer, block, rows, active, settings, tilt):
     """Update the targets `block` (first, last) of a layer together, in all active rows."""
     n_active, width = rows[0], layer[WIDTH]
-    targets = view(layer[TARGETS], (block[1], 5), _NUMBERS)[block[0] :]
-    sources = view(layer[SOURCES], (layer[N_SOURCES], 4), _NUMBERS)
+    targets = view(layer[TARGETS], (block[1], 6), _NUMBERS)[block[0] :]
+    sources = view(layer[SOURCES], (layer[N_SOURCES], 5), _NUMBERS)
     last, first_panel = targets[targets.shape[0] - 1], targets[0, 4] // width
     start = first_panel * width
     if settings.order > 1:
@@ -261,15 +205,17 @@ def _update_block(layer, block, rows, active, settings, tilt):
         _add_variances(layer, active, n_active, sources, columns)
     for t in range(targets.shape[0]):
         target = targets[t]
-        column = target[4] - start
-        if settings.order > 1:
-            _add_fields(layer, active, n_active, target, sources, column)
-            if target[3] >= 0:
-                _multiply_shifted(layer, active, n_active, target, sources, column)
-        else:
-            _multiply_means(layer, active, n_active, target, column)
+        column, panel = target[4] - start, target[2]
+        packed = packed_couplings(layer, 0, panel, panel - (-target[1] // width), active.products)
+        if settings.order == 1:
+            states, out = active.state[MEAN], active.products[FIELD, :, column:]
+            product(layer[PRODUCT], states, n_active, layer[SOURCE], packed, out, target[1])
+            continue
+        _add_fields(layer, active, n_active, target, sources, packed, column)
+        if target[3] >= 0:
+            _multiply_shifted(layer, active, n_active, target, sources, packed, column)
     for s in range(n_active):
-        finish(layer, active, s, targets, settings.order, tilt)
+        finish(layer, active, s, targets, settings, tilt)
 
 
 # Address of the compiled update of a block of targets, for a floating type.

@@ -38,7 +38,6 @@ from fastmf.kernels.mean_field_types import (
 from fastmf.kernels.tap import update_address
 from fastmf.kernels.tap_groups import finish
 from fastmf.kernels.tap_rows import MEAN, THIRD, VAR
-from fastmf.priors._compiled import third_cumulants
 
 # Planes of products: fields, variances of fields, and their third cumulants for units.
 FIELD, ONSAGER, CUBIC = range(3)
@@ -195,8 +194,8 @@ def _clear(active, s, target):
 @kernel(by_address=True, fastmath=REORDER, views=True)
 def _update_block(layer, block, rows, active, settings, tilt):
     """Update the targets `block` (first, last) of a layer together, in all active rows."""
-    targets = view(layer[TARGETS], (block[1], 5), _NUMBERS)[block[0] :]
-    sources = view(layer[SOURCES], (layer[N_SOURCES], 4), _NUMBERS)
+    targets = view(layer[TARGETS], (block[1], 6), _NUMBERS)[block[0] :]
+    sources = view(layer[SOURCES], (layer[N_SOURCES], 5), _NUMBERS)
     for t in range(targets.shape[0]):
         target = targets[t]
         for s in range(rows[0]):
@@ -205,19 +204,8 @@ def _update_block(layer, block, rows, active, settings, tilt):
         for k in range(sources.shape[0]):
             for s in range(rows[0]):
                 _add_source(layer, active, s, target, sources[k])
-    first, last = targets[0, 0], targets.shape[0] - 1
-    n, here = targets[last, 0] + targets[last, 1] - first, layer[START] + first
-    sixth = active.scratch.dtype.type(1 / 6)
-    third, derivative = row(active.scratch, (0, 0), n), row(active.scratch, (1, 0), n)
     for s in range(rows[0]):
-        mean = row(active.state, (MEAN, s, here), n)
-        field = row(active.products, (FIELD, s, targets[0, 4]), n)
-        cubic = row(active.products, (CUBIC, s, targets[0, 4]), n)
-        third_cumulants(layer, first, mean, third, derivative)
-        for i in range(n):
-            field[i] += sixth * cubic[i] * derivative[i]
-        finish(layer, active, s, targets, settings.order, tilt)
-        third_cumulants(layer, first, mean, row(active.state, (THIRD, s, here), n), derivative)
+        finish(layer, active, s, targets, settings, tilt)
 
 
 # Address of the compiled update of a block of targets, for a floating type.

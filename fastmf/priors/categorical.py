@@ -13,10 +13,9 @@ layer (`_domain.groups_of`) and multiply with C themselves.
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from fastmf._common.rows import is_sparse, row_blocks
-from fastmf._numba import INNER, kernel, larger, row
+from fastmf._numba import kernel, larger, row
 from fastmf.priors._group_loops import normalise
 from fastmf.priors._registry import REGISTRY, accepts_lists, accepts_seeds, floating_type
 from fastmf.priors.binary import MAX_FIELD
@@ -238,11 +237,12 @@ class Categorical(_Fields):
         for i in range(n):
             var[i] = field[i] + b[i] - half * a[i]
             n_large += not abs(var[i]) <= largest
-        if n_large > 0:
-            _for_each_group(prior, start, _subtract_largest, (var, var))
-        for i in range(n):
-            var[i] = exp(var[i])
-        _for_each_group(prior, start, _normalise, (var, mean))
+        # Two rounds over the groups: exponents without the largest of a group, where some are
+        # large, and exponentials divided by their sum.
+        for k in range(0 if n_large > 0 else 1, 2):
+            for i in range(n * k):
+                var[i] = exp(var[i])
+            _for_each_group(prior, start, k == 0, var, mean)
         for i in range(n):
             var[i] = mean[i] * (one - mean[i])
 
@@ -381,9 +381,10 @@ def _draw(probabilities, rng):
 # --- inside kernels -------------------------------------------------------------------------------
 
 
-def _for_each_group(prior, start, function, arrays):
-    """Call a function of two arrays and of the first and last state of each group."""
-    n, first, size = arrays[0].shape[0], np.int64(0), np.int64(1)
+@kernel(inner=True)
+def _for_each_group(prior, start, shifting, values, out):
+    """Subtract the largest value of each group, or set `out` to the values over their sum."""
+    n, first, size = values.shape[0], np.int64(0), np.int64(1)
     while first < n:
         last = first + size
         # Most groups have as many states as the one before.
@@ -393,27 +394,15 @@ def _for_each_group(prior, start, function, arrays):
             while last < n and prior.state[start + last] != 0:
                 last += 1
             size = last - first
-        function(*arrays, first, last)
+        if shifting:
+            top = values[first]
+            for i in range(first, last):
+                top = larger(top, values[i])
+            for i in range(first, last):
+                values[i] -= top
+        else:
+            normalise(values, first, last, out)
         first = last
-
-
-@overload(_for_each_group, jit_options=INNER)
-def _for_each_group_compiled(prior, start, function, arrays):
-    return _for_each_group
-
-
-@kernel(inline=True)
-def _subtract_largest(x, out, first, last):
-    top = x[first]
-    for i in range(first, last):
-        top = larger(top, x[i])
-    for i in range(first, last):
-        out[i] = x[i] - top
-
-
-@kernel(inline=True)
-def _normalise(weights, out, first, last):
-    normalise(weights, first, last, out)
 
 
 def _groups(field):

@@ -37,7 +37,7 @@ def updates(sweep, settings, rows, relax):
 
 def _update(layer, couplings, target, sources, settings, rows, relax, fresh):
     """New moments of a group, or of some other units, in all rows."""
-    first, n, _, own, _ = target
+    first, n, _, own, _, place = target
     here = slice(layer.start + first, layer.start + first + n)
     neighbours = slice(layer.source, layer.source + len(couplings))
     source_mean, source_var = rows.mean[:, neighbours], rows.var[:, neighbours]
@@ -45,18 +45,21 @@ def _update(layer, couplings, target, sources, settings, rows, relax, fresh):
     a = np.zeros_like(mean)
     if settings.order > 1:
         second = source_var.copy()
-        for begin, size, kind, _ in sources:
+        for begin, size, kind, *_ in sources:
             if kind == GROUP_RUN:
                 second[:, begin : begin + size] = source_mean[:, begin : begin + size]
         a = -(second @ couplings**2)
     shifted = source_mean
     if settings.order > 1 and own >= 0:
-        effect = rows.group_fields[:, own : own + len(couplings)]
+        effect = np.empty_like(source_mean)
+        for begin, size, _, _, there in sources:
+            fields = rows.group_fields[:, own + there : own + there + size]
+            effect[:, begin : begin + size] = fields
         shifted = source_mean - _covariance_times(source_mean, source_var, sources, effect)
-    for begin, size, kind, position in sources:
+    for begin, size, kind, position, _ in sources:
         if kind == GROUP:
             fields = source_mean[:, begin : begin + size] @ couplings[begin : begin + size]
-            rows.group_fields[:, position + first : position + first + n] = fields
+            rows.group_fields[:, position + place : position + place + n] = fields
             a += fields**2 if settings.order > 1 else 0
     b = shifted @ couplings
     if own < 0:
@@ -70,7 +73,7 @@ def _update(layer, couplings, target, sources, settings, rows, relax, fresh):
 def _covariance_times(mean, var, sources, x):
     """C x: the response of the sources to fields x."""
     out = var * x
-    for begin, size, kind, _ in sources:
+    for begin, size, kind, *_ in sources:
         if kind == GROUP:
             group = slice(begin, begin + size)
             m = mean[:, group]

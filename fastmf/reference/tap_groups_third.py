@@ -29,7 +29,7 @@ def updates(sweep, settings, rows, relax):
 
 def _couplings(layer, target):
     """The couplings to a target, (n_source, n)."""
-    first, n, _, own, _ = target
+    first, n, _, own, *_ = target
     n_source = layer.couplings.shape[1]
     block = layer.couplings.ravel()[n_source * first : n_source * (first + n)]
     return block.reshape(n, n_source).T if own >= 0 else block.reshape(n_source, n)
@@ -37,11 +37,11 @@ def _couplings(layer, target):
 
 def _update(layer, couplings, target, sources, rows, relax, fresh):
     """New moments of a group, or of some other units, in all rows."""
-    first, n, _, own, _ = target
+    first, n, _, own, *_ = target
     here = slice(layer.start + first, layer.start + first + n)
     mean, prior = rows.mean[:, here], take(layer.prior, slice(first, first + n))
     b, a, cubic = np.zeros((3, *mean.shape), mean.dtype)
-    for begin, size, kind, _ in sources:
+    for begin, size, kind, *_ in sources:
         at = slice(layer.source + begin, layer.source + begin + size)
         source, w = (rows.mean[:, at], rows.var[:, at], rows.third[:, at]), couplings[begin:][:size]
         if kind == GROUP_RUN:

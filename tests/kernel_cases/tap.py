@@ -71,7 +71,7 @@ def tap_arguments(
         one_by_one=layout.one_by_one,
         resolution=float(np.finfo(dtype).eps),
         zero_variance=True,  # the starts are data
-        update=layout.update_address(),
+        **layout.addresses(),
     )
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
     return (

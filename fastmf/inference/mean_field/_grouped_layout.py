@@ -14,7 +14,13 @@ from fastmf.kernels.mean_field_types import (
     Layer,
     Layers,
 )
-from fastmf.kernels.product import empty_panels, fill_panels, pack, panel_width
+from fastmf.kernels.product import (
+    TILE_VECTORS,
+    empty_panels,
+    fill_panels,
+    pack,
+    panel_width,
+)
 from fastmf.kernels.tap_groups import group_update_address
 from fastmf.kernels.tap_groups_third import third_order_update_address
 from fastmf.models._layered import Layered
@@ -85,7 +91,7 @@ class GroupedLayout(Layout):
         ]
         self.layers = Layers(layers, groups, self._third)
         self.groups_of_sources = [
-            [slice(first, first + n) for first, n, kind, _ in of_layer.sources if kind == GROUP]
+            [slice(first, first + n) for first, n, kind, *_ in of_layer.sources if kind == GROUP]
             for of_layer in groups
         ]
         one_by_one = schedule == "sequential" or self._coupled_to_itself
@@ -101,7 +107,7 @@ class GroupedLayout(Layout):
         # Products fill whole vectors, so that those of the last target may end behind it.
         self.max_columns = width * (sizes + 1)
         n_shifted = max(len(matrix) for matrix in self.couplings)
-        self.n_group_fields = groups[0].shifted + n_shifted + width
+        self.n_group_fields = groups[0].shifted + n_shifted
 
     def _of_layered(self, model):
         """Starts, first sources and couplings of layers; even ones are stored before odd ones."""
@@ -134,38 +140,48 @@ class GroupedLayout(Layout):
 
     def _groups(self, targets, sources, width):
         """The `Groups` of each layer."""
-        # The fields of a group are those on all units that its layer is coupled to.
-        fields, n_fields = [], 0
-        for of_layer, couplings in zip(targets, self.couplings, strict=True):
+        n_sources = [len(couplings) for couplings in self.couplings]
+        found = [_places(of_layer, width // TILE_VECTORS) for of_layer in targets]
+        places, sizes = zip(*found, strict=True)
+        # Where the fields on each layer are among those of one group of another.
+        offsets, fields, n_fields = [], [], 0
+        for of_layer, source, n in zip(targets, sources, n_sources, strict=True):
+            coupled = [k for k, start in enumerate(self.starts) if source <= start < source + n]
+            coupled.sort(key=lambda k: self.starts[k])
+            ends = np.cumsum([0, *(sizes[k] for k in coupled)])
+            offsets.append(dict(zip(coupled, ends[:-1], strict=True)))
             positions = []
             for _, _, is_group in of_layer:
                 positions.append(n_fields if is_group else -1)
-                n_fields += len(couplings) if is_group else 0
+                n_fields += int(ends[-1]) if is_group else 0
             fields.append(positions)
         found = []
-        for of_layer, positions, start, source, couplings in zip(
-            targets, fields, self.starts, sources, self.couplings, strict=True
-        ):
+        for k, (of_layer, positions) in enumerate(zip(targets, fields, strict=True)):
             panels = np.cumsum([0, *(-(-n // width) for _, n, _ in of_layer)])
             # Squared couplings are packed together if the units of the layer are updated from the
             # same values of others.
             alone = self._coupled_to_itself and not self._third
             rows = [
-                [first, n, panel, position, panel * width if alone else first]
-                for (first, n, _), panel, position in zip(
-                    of_layer, panels[:-1], positions, strict=True
+                [first, n, panel, position, panel * width if alone else first, place]
+                for (first, n, _), panel, position, place in zip(
+                    of_layer, panels[:-1], positions, places[k], strict=True
                 )
             ]
-            columns = []
-            for k, other in enumerate(self.starts):
-                if not source <= other < source + len(couplings):
-                    continue
-                columns += [
-                    (other + first - source, n, position + start - sources[k] if is_group else -1)
-                    for (first, n, is_group), position in zip(targets[k], fields[k], strict=True)
-                ]
+            columns = [
+                (
+                    self.starts[other] + first - sources[k],
+                    *(n, position + offsets[other][k] if is_group else -1),
+                    offset + place,
+                )
+                for other, offset in offsets[k].items()
+                for (first, n, is_group), position, place in zip(
+                    *(targets[other], fields[other], places[other]), strict=True
+                )
+            ]
             tables = np.array(rows, np.int64), np.array(_sources(columns), np.int64)
-            found.append(Groups(*tables, n_fields))
+            is_group = np.repeat([row[2] for row in of_layer], [row[1] for row in of_layer])
+            not_group = (~is_group).astype(self.couplings[0].dtype)
+            found.append(Groups(*tables, not_group, n_fields))
         return found
 
     def _packed(self, couplings, targets, order):
@@ -191,10 +207,8 @@ class GroupedLayout(Layout):
         """Whether the memory suits another model: it is not kept."""
         return False
 
-    def update_address(self):
-        """Address of the compiled update of a block."""
-        address = third_order_update_address if self._third else group_update_address
-        return address(self.couplings[0].dtype)
+    def _update_address(self, dtype):
+        return (third_order_update_address if self._third else group_update_address)(dtype)
 
 
 def _by_target(couplings, targets):
@@ -205,17 +219,34 @@ def _by_target(couplings, targets):
     return np.concatenate(blocks).reshape(couplings.shape)
 
 
+def _places(targets, lanes):
+    """Where the fields of a group on some targets are, one after another, and their number.
+
+    Products fill whole vectors. So groups begin with a vector, and so do runs of other units: parts
+    of these are updated one after another, and what is behind one is overwritten by the next.
+    """
+    places, end, after_group = [], 0, True
+    for _, n, is_group in targets:
+        if is_group or after_group:
+            end = -(-end // lanes) * lanes
+        places.append(end)
+        end, after_group = end + n, is_group
+    return places, -(-end // lanes) * lanes
+
+
 def _sources(columns):
-    """The table of sources of (first, number, fields of a group or -1) in ascending order."""
+    """The table of sources of (first, number, fields of a group or -1, place), in order."""
     table, in_run = [], None
-    for first, n, fields in sorted(columns):
+    for first, n, fields, place in sorted(columns):
         kind = SCALARS if fields == -1 else GROUP_RUN
-        if in_run is None or in_run[2] != kind:
-            in_run = [first, 0, kind, -1]
+        # Units of two layers are not one run if their places are apart.
+        apart = in_run is None or (kind == SCALARS and place != in_run[4] + in_run[1])
+        if apart or in_run[2] != kind:
+            in_run = [first, 0, kind, -1, place]
             table.append(in_run)
         in_run[1] += n
         if kind == GROUP_RUN:
-            table.append([first, n, GROUP, fields])
+            table.append([first, n, GROUP, fields, place])
     return table
 
 

@@ -167,7 +167,7 @@ def tap(
         adaptive=damping is None,
         tol=tol,
         max_iter=max_iter,
-        update=layout.update_address(),
+        **layout.addresses(),
         onsager_every=onsager_every,
         early_residual=early_residual,
         late_residual=late_residual,
@@ -211,7 +211,7 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
         order=order,
         tol=1e-8,
         max_iter=n_sweeps,
-        update=layout.update_address(),
+        **layout.addresses(),
         half_sweep_done=True,
     )
     _solve(layout, record, Tilt(none, none, none.astype(bool)), settings, n_threads)

@@ -199,7 +199,7 @@ class Steps:
             order=max(1, self.order),
             tol=1e-8,
             max_iter=self.options.n_sweeps,
-            update=self.layout.update_address(),
+            **self.layout.addresses(),
             rows_per_worker=rows_per_worker(self.n_starts, self.n_workers),
             resolution=float(np.finfo(dtype).eps),
             half_sweep_done=half_sweep,

@@ -1,0 +1,191 @@
+"""New moments of some units of one row, and the step towards them.
+
+With their fields W' m and Onsager terms a, the units' tilts are
+
+    b = W' m + a m + field            order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
+    a + precision
+
+without a m for the states of a group (see `fastmf.kernels.tap_groups`).
+"""
+
+from functools import cache
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+
+from fastmf._numba import (
+    INNER,
+    REORDER,
+    address_of,
+    bits_to_float,
+    call,
+    calls,
+    float_to_bits,
+    kernel,
+    larger,
+    row,
+    smaller,
+)
+from fastmf.kernels.mean_field_types import START, Tilt
+from fastmf.kernels.tap_rows import (
+    ACCELERATED,
+    DAMPING,
+    INFINITE,
+    MEAN,
+    MOMENTUM,
+    OSCILLATING,
+    RESIDUAL,
+    ROW,
+    SCALE,
+    SLOT_SIZE,
+    SQUARED_CHANGE,
+    STEP,
+    STEP_DOT,
+    THIRD,
+    VAR,
+    A,
+    ActiveRows,
+    B,
+)
+from fastmf.priors._compiled import third_cumulants, tilted_moments
+from fastmf.special import where
+
+
+def _magnitude_bits(x):
+    """The bits of |x|, ordered as the values: loops over their maxima vectorise."""
+    return abs(x).view(np.int32 if x.dtype == np.float32 else np.int64)
+
+
+@overload(_magnitude_bits, jit_options=INNER)
+def _magnitude_bits_compiled(x):
+    return lambda x: float_to_bits(abs(x))
+
+
+def _of_bits(bits, like):
+    """The number with these bits, in the type of `like`."""
+    return bits.astype(np.int32).view(np.float32) if like.dtype == np.float32 else bits.view(float)
+
+
+@overload(_of_bits, jit_options=INNER)
+def _of_bits_compiled(bits, like):
+    if like == types.float32:
+        # Numba makes 64 bits of 32 on the way.
+        return lambda bits, like: bits_to_float(np.int32(bits))
+    return lambda bits, like: bits_to_float(bits)
+
+
+@kernel(inner=True, fastmath=REORDER)
+def _relax(state, new, clamped, slot):
+    """Move means and variances towards new values, and measure the change.
+
+    The step size of a unit is 1 - damping, divided, in rows that are accelerated or oscillate, by
+    1 - a v / 2: so the Onsager term is that of the average of the old and the new mean, to first
+    order. That of the old mean makes rows oscillate, and then momentum does not help. The mean has
+    already moved on by momentum times the last step. Without moments nothing is changed.
+    """
+    (mean, var, step, a), (new_mean, new_var) = state, new
+    number = mean.dtype.type
+    # Not 0: in Numba an integer would make float64 of what follows.
+    zero, one = number(0), number(1)
+    missing, n = zero, mean.shape[0]
+    for i in range(n):
+        # 0, unless one of them is infinite or NaN.
+        m, v = where(clamped[i], mean[i], new_mean[i]), where(clamped[i], var[i], new_var[i])
+        missing += zero * m + zero * v
+    if missing != 0:
+        slot[INFINITE] = 1
+        return
+    undamped, momentum = number(1 - slot[DAMPING]), number(slot[MOMENTUM])
+    half = number(0.5 if slot[ACCELERATED] + slot[OSCILLATING] > 0 else 0)
+    squared_change = step_dot = zero
+    residual = scale = _magnitude_bits(zero)
+    for i in range(n):
+        # These are not stored: LLVM would store only some lanes, which is slow on some processors.
+        m, v = where(clamped[i], mean[i], new_mean[i]), where(clamped[i], var[i], new_var[i])
+        change = m - mean[i]
+        residual = larger(residual, _magnitude_bits(change))
+        scale = larger(scale, _magnitude_bits(m))
+        step_size = undamped / (one - half * (a[i] * v))
+        change = step_size * change
+        squared_change += change * change
+        step_dot += change * step[i]
+        step[i] = change + momentum * step[i]
+        mean[i] += change
+        var[i] += step_size * (v - var[i])
+    slot[RESIDUAL] = larger(slot[RESIDUAL], _of_bits(residual, step_dot))
+    slot[SCALE] = larger(slot[SCALE], _of_bits(scale, step_dot))
+    slot[SQUARED_CHANGE] += squared_change
+    slot[STEP_DOT] += step_dot
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def _update_units(layer, active, units, order, tilt, implicit):
+    s, first, n, column = units
+    slot, here = row(active.slots, (0, s, 0), SLOT_SIZE), layer[START] + first
+    index = np.int64(slot[ROW])
+    state, products, scratch = active.state, active.products, active.scratch
+    mean, a = row(state, (MEAN, s, here), n), row(state, (A, s, here), n)
+    new_mean, new_var = row(scratch, (0, 0), n), row(scratch, (1, 0), n)
+    b, total_a = row(state, (B, s, here), n), row(scratch, (2, 0), n)
+    external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), here), n)
+    precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), here), n)
+    field = row(products, (0, s, column), n)
+    for i in range(n):
+        total_a[i] = a[i] + precision[i]
+    for i in range(n):
+        b[i] = field[i] + implicit[i] * mean[i] + external[i]
+    if order == 3:
+        cubic, derivative = row(products, (2, s, column), n), row(scratch, (3, 0), n)
+        # The cumulants themselves are not needed: the new means will overwrite them.
+        third_cumulants(layer, first, mean, new_mean, derivative)
+        sixth = scratch.dtype.type(1 / 6)
+        for i in range(n):
+            b[i] += sixth * cubic[i] * derivative[i]
+    tilted_moments(layer, first, b, total_a, new_mean, new_var)
+    clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), here), n)
+    var, step = row(state, (VAR, s, here), n), row(state, (STEP, s, here), n)
+    _relax((mean, var, step, implicit), (new_mean, new_var), clamped, slot)
+    if order == 3:
+        third_cumulants(layer, first, mean, row(state, (THIRD, s, here), n), new_mean)
+
+
+@calls()
+def update_units(address, layer, active, units, order, tilt, implicit):
+    """Update some units of one row, from their products and Onsager terms.
+
+    Parameters
+    ----------
+    address : int
+        Of the compiled update: see `units_address`.
+    layer : Layers entry
+    active : ActiveRows
+    units : tuple of int
+        Slot, number of the first unit in the layer, number of units, column of their products.
+    order : int
+    tilt : Tilt
+    implicit : array of shape (n,)
+        The factor of the means in the fields: the Onsager terms, or 0 for states of a group.
+    """
+    call(address, (layer, active, units, order, tilt, implicit))
+
+
+@cache
+def units_address(dtype):
+    """Address of the compiled update of some units of one row, for a floating type."""
+    layer, units = np.zeros(0, np.int64), (0, 0, 0, 0)
+    arguments = layer, no_rows(dtype), units, 2, no_tilt(dtype), np.zeros(0, dtype)
+    return address_of(_update_units, *map(numba.typeof, arguments))
+
+
+def no_rows(dtype):
+    """`ActiveRows` of no units, of the types that kernels are compiled for."""
+    none, wide = (np.zeros((0,) * n, dtype) for n in (2, 3))
+    return ActiveRows(np.zeros((0, 0, 0)), wide, wide, none, wide)
+
+
+def no_tilt(dtype):
+    """A `Tilt` of no units, of the types that kernels are compiled for."""
+    none = np.zeros((0, 0), dtype)
+    return Tilt(none, none, none.astype(bool))
