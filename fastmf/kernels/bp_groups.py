@@ -26,6 +26,7 @@ from fastmf.kernels.bp_types import (
     MAX_PRODUCT,
     SUM_PRODUCT,
 )
+from fastmf.kernels.memory import copy
 from fastmf.special import exp, log, sigmoid_pair, softplus
 
 
@@ -114,13 +115,6 @@ class GroupWorkspace(NamedTuple):
     messages: np.ndarray
     hidden: np.ndarray
     states: np.ndarray
-
-
-@kernel(inner=True)
-def copy(source, out):
-    """Copy a row: assignments of slices would count references."""
-    for j in range(source.shape[0]):
-        out[j] = source[j]
 
 
 @kernel(inner=True, fastmath=REORDER)
@@ -324,7 +318,7 @@ def set_beliefs(hidden, work):
         work[0, j], work[1, j] = sigmoid_pair(hidden[j])
 
 
-@kernel(merged=True)
+@kernel(inner=True, fastmath=REORDER)
 def sweep_row(settings, problem, r, messages, record, work, states):
     """One sweep of a row."""
     field_rows = (

@@ -203,7 +203,8 @@ class TapSettings(NamedTuple):
         Whether the start is data and the moments of the first layer in the sweep given these data:
         that layer is then skipped in the first sweep. Its tilts are in the record.
     zero_variance : bool
-        Whether all variances of the start are zero, so that there are no Onsager terms yet.
+        Whether all variances of the start are zero, so that there are no Onsager terms yet. Not
+        with groups of states, where the terms of zero variances are rounding errors.
     tilts_kept : bool
         Whether the record holds tilts, too, and not only means and variances.
     """

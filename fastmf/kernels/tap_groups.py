@@ -90,17 +90,21 @@ def _add_own(active, n_active, plane, column, n):
 
 
 @kernel(merged=True)
-def _add_variances(layer, active, n_active, sources, columns):
-    """Sums of W^2 v, of W^2 m over groups, for some columns of the packed squares."""
-    first, n = columns
+def _add_variances(layer, active, rows, sources, columns):
+    """Sums of W^2 v, of W^2 m over groups, for some columns of the packed squares.
+
+    Of the rows from `rows[1]` on; those of the others are not used.
+    """
+    (n_active, begin), (first, n) = rows, columns
     packed = packed_couplings(layer, 1, first, first - (-n // layer[WIDTH]), active.products)
     plane = np.int64(ONSAGER)
     for k in range(sources.shape[0]):
         source = sources[k]
         if source[2] == GROUP:
             continue
-        states = active.state[VAR if source[2] == SCALARS else MEAN]
-        _multiply(layer, n_active, states, source, packed, active.products[plane], n)
+        states = active.state[VAR if source[2] == SCALARS else MEAN, begin:]
+        out = active.products[plane, begin:]
+        _multiply(layer, n_active - begin, states, source, packed, out, n)
         if plane == OWN:
             _add_own(active, n_active, np.int64(ONSAGER), np.int64(0), n)
         plane = np.int64(OWN)
@@ -175,8 +179,11 @@ def _multiply_shifted(layer, active, n_active, target, sources, packed, column):
 
 
 @kernel(merged=True)
-def finish(layer, active, s, targets, settings, tilt):
-    """New moments of the units of some targets, of one row, from their products."""
+def finish(layer, active, s, targets, fresh, settings, tilt):
+    """New moments of the units of some targets, of one row, from their products.
+
+    The Onsager terms are recomputed if `fresh`.
+    """
     first, last = targets[0, 0], targets.shape[0] - 1
     n, column = targets[last, 0] + targets[last, 1] - first, targets[0, 4] % layer[WIDTH]
     a = row(active.state, (A, s, layer[START] + first), n)
@@ -184,7 +191,7 @@ def finish(layer, active, s, targets, settings, tilt):
     implicit = row(active.scratch, (4, 0), n)
     alone = view(layer[ALONE] + first * a.itemsize, (n,), a)
     onsager = row(active.products, (ONSAGER, s, column), n)
-    for i in range(n if settings.order > 1 else 0):
+    for i in range(n if fresh else 0):
         a[i] = -onsager[i]
     for i in range(n):
         implicit[i] = alone[i] * a[i]
@@ -194,7 +201,10 @@ def finish(layer, active, s, targets, settings, tilt):
 
 @kernel(by_address=True, fastmath=REORDER, views=True)
 def _update_block(layer, block, rows, active, settings, tilt):
-    """Update the targets `block` (first, last) of a layer together, in all active rows."""
+    """Update the targets `block` (first, last) of a layer together, in all active rows.
+
+    `rows` holds the number of active rows and the first one whose Onsager terms are recomputed.
+    """
     n_active, width = rows[0], layer[WIDTH]
     targets = view(layer[TARGETS], (block[1], 6), _NUMBERS)[block[0] :]
     sources = view(layer[SOURCES], (layer[N_SOURCES], 5), _NUMBERS)
@@ -202,7 +212,7 @@ def _update_block(layer, block, rows, active, settings, tilt):
     start = first_panel * width
     if settings.order > 1:
         columns = (first_panel, last[4] + last[1] - start)
-        _add_variances(layer, active, n_active, sources, columns)
+        _add_variances(layer, active, rows, sources, columns)
     for t in range(targets.shape[0]):
         target = targets[t]
         column, panel = target[4] - start, target[2]
@@ -215,7 +225,8 @@ def _update_block(layer, block, rows, active, settings, tilt):
         if target[3] >= 0:
             _multiply_shifted(layer, active, n_active, target, sources, packed, column)
     for s in range(n_active):
-        finish(layer, active, s, targets, settings, tilt)
+        fresh = settings.order > 1 and s >= rows[1]
+        finish(layer, active, s, targets, fresh, settings, tilt)
 
 
 # Address of the compiled update of a block of targets, for a floating type.

@@ -205,7 +205,7 @@ def _update_block(layer, block, rows, active, settings, tilt):
             for s in range(rows[0]):
                 _add_source(layer, active, s, target, sources[k])
     for s in range(rows[0]):
-        finish(layer, active, s, targets, settings, tilt)
+        finish(layer, active, s, targets, True, settings, tilt)
 
 
 # Address of the compiled update of a block of targets, for a floating type.

@@ -43,7 +43,8 @@ def _update(layer, couplings, target, sources, settings, rows, relax, fresh):
     source_mean, source_var = rows.mean[:, neighbours], rows.var[:, neighbours]
     mean, prior = rows.mean[:, here], take(layer.prior, slice(first, first + n))
     a = np.zeros_like(mean)
-    if settings.order > 1:
+    fresh = fresh and settings.order > 1
+    if fresh:
         second = source_var.copy()
         for begin, size, kind, *_ in sources:
             if kind == GROUP_RUN:
@@ -60,7 +61,9 @@ def _update(layer, couplings, target, sources, settings, rows, relax, fresh):
         if kind == GROUP:
             fields = source_mean[:, begin : begin + size] @ couplings[begin : begin + size]
             rows.group_fields[:, position + place : position + place + n] = fields
-            a += fields**2 if settings.order > 1 else 0
+            a += fields**2 if fresh else 0
+    if settings.order > 1 and not fresh:
+        a = rows.a[:, here].copy()
     b = shifted @ couplings
     if own < 0:
         b += a * mean

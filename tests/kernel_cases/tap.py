@@ -70,7 +70,7 @@ def tap_arguments(
         **options,
         one_by_one=layout.one_by_one,
         resolution=float(np.finfo(dtype).eps),
-        zero_variance=True,  # the starts are data
+        zero_variance=not layout.grouped,  # the starts are data
         **layout.addresses(),
     )
     tilt = _tilt(layout, size, dtype, tilted, clamped, rows)
@@ -135,6 +135,7 @@ CASES = [
          close={"float64": 1e-7}),
     _tap("groups", machine=potts_rbm),
     _tap("groups_mean_field", machine=potts_rbm, order=1),
+    _tap("groups_lagged_onsager", machine=potts_rbm, onsager_every=3),
     _tap("groups_sequential", machine=potts_rbm, schedule="sequential", tilted=True),
     _tap("groups_accelerated", machine=potts_rbm, early_residual=0.05,
          close={"float64": 1e-7, "float32": 1e-3}),

@@ -96,7 +96,7 @@ def tap(
     onsager_every : int, default 1
         Sweeps from one computation of the Onsager (variance) terms to the next. Convergence is
         tested with recomputed ones only, so that fixed points are the same; 3 in 1000 starts
-        reached another one.
+        reached another one. The third order with categorical units takes it as 1.
     history : bool, default False
         Keep the residual of every sweep.
     log_partition : bool, default True
@@ -159,7 +159,7 @@ def tap(
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     onsager_every = check.count("onsager_every", onsager_every)
     layout = _layout(model, order, schedule)
-    if layout.grouped:
+    if layout.grouped and order == 3:
         onsager_every = 1
     settings = TapSettings(
         order=order,
@@ -237,7 +237,7 @@ def _solve(layout, record, tilt, settings, n_threads):
         one_by_one=layout.one_by_one,
         rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
         resolution=float(np.finfo(dtype).eps),
-        zero_variance=not settings.half_sweep_done and not record.state[1].any(),
+        zero_variance=not (settings.half_sweep_done or layout.grouped or record.state[1].any()),
     )
     shapes = worker_shapes(settings, n_units, layout.max_columns, layout.n_group_fields)
     sizes = [n_workers * math.prod(shape) for shape in shapes]
