@@ -90,6 +90,7 @@ class GeneralizedRBM(_LayeredMachine):
         validation_fraction: float = 0.1,
         patience: int = 5,
         weight_scale: float = 0.001,
+        init: RBM | None = None,
         callbacks: Sequence[Callable[[Any], Any]] | None = None,
         checkpoint: Path | None = None,
         checkpoint_every: int | None = None,

@@ -9,6 +9,7 @@ from fastmf.estimators._units import hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.models import RBM
+from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import n_units
 from fastmf.priors._registry import floating_type
 
@@ -54,6 +55,10 @@ class GeneralizedRBM(LayeredMachine):
     patience : int
     weight_scale : float
         Standard deviation of the weights before learning.
+    init : RBM or None
+        The model that learning begins with, such as the `model_` of another machine, in place of
+        small random weights. Its units count, and its sizes; not `visible`, `hidden`,
+        `n_components` and `weight_scale`.
     callbacks : sequence of callable or None
         Called as `callback(state)` after each epoch, with `state.model`, `state.epoch` and
         `state.history`; training stops when one returns True.
@@ -100,7 +105,16 @@ class GeneralizedRBM(LayeredMachine):
     >>> rbm = mf.GeneralizedRBM(8, n_epochs=5, random_state=0).fit(X)
     >>> rbm.transform(X).shape
     (200, 8)
+
+    Mean field first, then chains from the model that it has learned:
+
+    >>> options = dict(gradient="pcd", n_sweeps=1, learning_rate=(0.02, 0.0, "linear"))
+    >>> longer = mf.GeneralizedRBM(init=rbm.model_, n_epochs=5, random_state=0, **options).fit(X)
+    >>> longer.model_.weights.shape
+    (16, 8)
     """
+
+    _forgotten = (*LayeredMachine._forgotten, "init")
 
     def __init__(
         self,
@@ -125,6 +139,7 @@ class GeneralizedRBM(LayeredMachine):
         validation_fraction=0.1,
         patience=5,
         weight_scale=1e-3,
+        init=None,
         callbacks=None,
         checkpoint=None,
         checkpoint_every=None,
@@ -152,6 +167,7 @@ class GeneralizedRBM(LayeredMachine):
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.weight_scale = weight_scale
+        self.init = init
         self.callbacks = callbacks
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
@@ -200,6 +216,8 @@ class GeneralizedRBM(LayeredMachine):
         return self.hidden_.moments(b, b.dtype.type(0))[0]
 
     def _initial_model(self, X, seed):
+        if self.init is not None:
+            return self._given_model(X)
         count("n_components", self.n_components)
         rng = np.random.default_rng([seed, 0, 3])
         visible = visible_prior(self.visible, X)
@@ -207,6 +225,19 @@ class GeneralizedRBM(LayeredMachine):
         dtype = floating_type(X)
         hidden = hidden_prior(self.hidden, self.n_components, dtype)
         return RBM(weights.astype(dtype), visible, hidden)
+
+    def _given_model(self, X):
+        """`init`, in the type of the data."""
+        if not isinstance(self.init, RBM):
+            raise TypeError(f"init must be an RBM or None, got {type(self.init).__name__}.")
+        visible = self.init.visible
+        n_columns = len(column_sizes(visible))  # labels, or the states of categorical units
+        if X.shape[1] not in (n_columns, n_units(visible)):
+            raise ValueError(
+                f"init must have a visible unit for each column of X, got {n_columns} units and "
+                f"{X.shape[1]} columns."
+            )
+        return RBM(self.init.weights.astype(floating_type(X)), visible, self.init.hidden)
 
     def _chains(self, init, n_sweeps, rng):
         return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]

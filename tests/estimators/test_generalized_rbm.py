@@ -10,6 +10,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from fastmf.estimators import GeneralizedRBM
 from fastmf.estimators._units import check_support
+from fastmf.evaluation import log_likelihood
 from fastmf.models import RBM, exact, load
 from fastmf.priors import (
     Bernoulli,
@@ -174,6 +175,34 @@ def test_denoising_of_spins_is_that_of_bits():
     restored = bits.denoise(X[:9], flip_probability=0.2)
     as_spins = spins.denoise(2 * X[:9] - 1, flip_probability=0.2)
     np.testing.assert_allclose((1 + as_spins) / 2, restored, atol=1e-4)
+
+
+def test_learning_begins_with_a_given_model(trained, tmp_path):
+    X = patterns()
+    for dtype in ("float64", "float32"):
+        still = small(init=trained.model_, n_epochs=0).fit(X.astype(dtype)).model_
+        assert still.dtype == dtype
+        np.testing.assert_array_equal(still.weights, trained.weights_.astype(dtype))
+        np.testing.assert_array_equal(still.visible.field, trained.visible_.field.astype(dtype))
+    stepped = GeneralizedRBM(7, init=trained.model_, learning_rate=1e-9).partial_fit(X)
+    np.testing.assert_allclose(stepped.weights_, trained.weights_, atol=1e-6)
+    # Chains from what mean field has learned: better after an epoch than from small weights.
+    chains = {"gradient": "pcd", "n_sweeps": 1, "learning_rate": 0.02, "n_epochs": 1}
+    first, later = (small(init=model, **chains).fit(X) for model in (None, trained.model_))
+    before, after = (
+        log_likelihood(rbm.model_, X, exact(rbm.model_, averages=False).log_partition).mean()
+        for rbm in (first, later)
+    )
+    assert after > before + 1
+    later.save(tmp_path / "later.npz")
+    assert GeneralizedRBM.load(tmp_path / "later.npz").init is None
+
+
+def test_a_given_model_must_fit_the_data(trained):
+    with pytest.raises(TypeError, match="init must be an RBM or None, got GeneralizedRBM"):
+        small(init=trained).fit(patterns())
+    with pytest.raises(ValueError, match="got 8 units and 5 columns"):
+        small(init=trained.model_).fit(patterns()[:, :5])
 
 
 def test_gaussian_noise_on_gaussian_units():

@@ -85,6 +85,7 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
 def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     """Estimators: every method."""
     rbm = mf.GeneralizedRBM(8, visible="bernoulli", learning_rate=(0.1, 0.01), random_state=0)
+    mf.GeneralizedRBM(init=rbm.fit(X).model_).fit(X)
     rbm.fit(X, validation_data=X).partial_fit(X)
     rbm.save(folder / "rbm.npz")
     score: float = mf.GeneralizedRBM.load(folder / "rbm.npz").score(X) + rbm.log_partition()
