@@ -4,9 +4,14 @@
 Trains an RBM on binary MNIST by each method, and evaluates it after some of the epochs by annealed
 importance sampling: the log-likelihood of test images in nats, from below and above. Writes into a
 folder quality.csv, quality.png (log-likelihood by seconds of training), and prints a table.
+
+With --race each method has the options that were found to suit it, scikit-learn several rates, and
+runs in a process of its own: how long does it take to reach which likelihood?
 """
 
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import experiment
@@ -22,6 +27,8 @@ examples:
       1,000 images, 10 hidden units, two epochs: does it run?
   python scripts/experiments/training_quality.py --methods "TAP" "PCD-1 (scikit-learn)"
       two of the methods, all else as published in training_quality.md
+  python scripts/experiments/training_quality.py --race --rows 60000 --epochs 1 2 3 5 10 20 40
+      the picture of the README, on an idle machine
 
 MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA.
 """
@@ -53,6 +60,14 @@ METHODS = {
     "PCD-1, centred": {"gradient": "pcd", "n_sweeps": 1, **CENTRED},
     PCD: {},
 }
+# What suits each method; "TAP, then PCD" has chains in the second half of its epochs.
+FALLING = {"gradient": "pcd", "n_sweeps": 1, "n_starts": 300, "momentum": 0.0, "l2": 0.0}
+RACE = {
+    "TAP": {"n_sweeps": 3, "momentum": 0.9, "learning_rate": (0.05, 0.002), "l2": 1e-4},
+    "PCD": {**FALLING, "learning_rate": (0.1, 0.0)},
+    "TAP, then PCD": {"n_sweeps": 3, "momentum": 0.9, "learning_rate": (0.05, 0.02), "l2": 1e-4},
+    **{f"{PCD}, rate {rate:g}": {"learning_rate": rate} for rate in (0.1, 0.05, 0.02, 0.01, 0.005)},
+}
 FIELDS = ("method", "epoch", "seconds", "from_below", "error", "from_above")
 
 
@@ -69,7 +84,10 @@ def main(argv=None):
     rows = np.random.default_rng(options.seed).permutation(len(train))[: options.rows]
     X, test = train[rows], test[: options.test_rows]
     results = []
-    for name in options.methods:
+    for name in RACE if options.race else options.methods:
+        if options.race:
+            results += raced(name, X, test, options)
+            continue
         follow = by_scikit_learn if name == PCD else by_fastmf
         try:
             machines = follow(METHODS[name], X, options)
@@ -80,7 +98,7 @@ def main(argv=None):
             results.append((name, epoch, seconds, *quality(model, test, X, options)))
             print(line(results[-1]), flush=True)
     experiment.table(folder / "quality.csv", FIELDS, results)
-    draw(results, folder / "quality.png")
+    draw(best_rate(results) if options.race else results, folder / "quality.png")
 
 
 def parser():
@@ -88,6 +106,8 @@ def parser():
     add = whole.add_argument
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME",
         help="of " + ", ".join(f'"{name}"' for name in METHODS) + " [all]")  # fmt: skip
+    add("--race", action="store_true",
+        help="time to likelihood: what suits each method, scikit-learn's best rate")  # fmt: skip
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
     add("--rows", type=int, default=10_000, metavar="N", help="training images [10000]")
     add("--test-rows", type=int, default=10_000, metavar="N", help="test images [10000]")
@@ -104,6 +124,56 @@ def parser():
     return whole
 
 
+def raced(name, X, test, options):
+    """Results of a method of the race, in a process of its own.
+
+    A rate that falls ends where training does: so each number of epochs is a run.
+    """
+    runs = [options.epochs] if name.startswith(PCD) else [[n] for n in options.epochs]
+    results = []
+    for epochs in runs:
+        one = type(options)(**vars(options) | {"epochs": epochs})
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            for result in process.submit(_evaluated, name, X, test, one).result():
+                results.append(result)
+                print(line(result), flush=True)
+    return results
+
+
+def _evaluated(name, X, test, options):
+    if name.startswith(PCD):
+        machines = by_scikit_learn(RACE[name], X, options)
+    elif name == "TAP, then PCD":
+        machines = by_both(RACE[name], X, options)
+    else:
+        machines = by_fastmf(RACE[name], X, options)
+    return [(name, n, seconds, *quality(m, test, X, options)) for n, seconds, m in machines]
+
+
+def by_both(settings, X, options):
+    """(epoch, seconds, model) by mean field in half of the epochs, and chains in the others."""
+    n_epochs = max(options.epochs)
+    first = type(options)(**vars(options) | {"epochs": [n_epochs - n_epochs // 2]})
+    _, seconds, model = by_fastmf(settings, X, first)[-1]
+    if n_epochs < 2:
+        return [(n_epochs, seconds, model)]
+    then = type(options)(**vars(options) | {"epochs": [n_epochs // 2]})
+    chains = {**RACE["PCD"], "learning_rate": (0.05, 0.0), "init": model}
+    _, more, model = by_fastmf(chains, X, then)[-1]
+    return [(n_epochs, seconds + more, model)]
+
+
+def best_rate(results):
+    """The results with scikit-learn's best rate after each number of epochs only."""
+    ours = [r for r in results if not r[0].startswith(PCD)]
+    theirs = [r for r in results if r[0].startswith(PCD)]
+    best = [
+        max((r for r in theirs if r[1] == n), key=lambda r: r[3] + r[5])
+        for n in dict.fromkeys(r[1] for r in theirs)
+    ]
+    return ours + [(f"{PCD}, best rate", *r[1:]) for r in best]
+
+
 def by_fastmf(settings, X, options):
     """(epoch, seconds, model) after each of the epochs, by this package."""
     machines = []
@@ -113,10 +183,13 @@ def by_fastmf(settings, X, options):
             machines.append((state.epoch, time.perf_counter() - start, state.model))
 
     def learner(n_epochs, callbacks):
+        options_of_all = {"learning_rate": options.learning_rate, "centred": options.race}
+        # Following of the likelihood takes time: in a race that of one row.
         return mf.GeneralizedRBM(
             options.hidden,
-            **{"learning_rate": options.learning_rate, "centred": False, **settings},
+            **{**options_of_all, **settings},
             batch_size=BATCH,
+            monitor_rows=1 if options.race else 100,
             n_epochs=n_epochs,
             callbacks=callbacks,
             n_threads=options.threads,
@@ -135,8 +208,8 @@ def by_scikit_learn(settings, X, options):
 
     rng = np.random.default_rng(options.seed)
     learner = BernoulliRBM(  # its number of chains is batch_size, also where it is given batches
-        options.hidden, learning_rate=options.learning_rate, batch_size=BATCH,
-        random_state=options.seed,
+        options.hidden, batch_size=BATCH, random_state=options.seed,
+        **{"learning_rate": options.learning_rate, **settings},
     )  # fmt: skip
     machines, start = [], time.perf_counter()
     for epoch in range(1, max(options.epochs) + 1):
