@@ -8,7 +8,8 @@ once for `product`, in double precision whatever the type of X, and its products
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, kernel, smaller
+from fastmf._numba import REORDER, fetch_and_increment, kernel, row, smaller
+from fastmf.kernels.memory import transpose
 from fastmf.kernels.product import panel_width, product
 
 WIDTH = panel_width(np.float64)
@@ -20,7 +21,7 @@ COLUMNS = 192
 PANELS, ROWS = 8, 8
 
 
-@kernel
+@kernel(fastmath=REORDER)
 def data_covariance(address, X, scale, vector, queue, sums):
     """Products of all rows of X, its columns scaled, with each other and with a vector.
 
@@ -52,47 +53,39 @@ def data_covariance(address, X, scale, vector, queue, sums):
         for start in range(part * n_units // n_parts, end, COLUMNS):
             n_here = smaller(COLUMNS, end - start)
             here = slice(start, start + n_here)
-            _scale_columns(X[:, here], scale[here], vector[here], scaled, total[n_rows])
+            _scale_columns(X, start, scale[here], vector[here], scaled, total[n_rows])
             for first in range(0, n_rows, WIDTH):
-                _turn(scaled, first, n_here, panel[0])
+                transpose(scaled, first, n_here, panel[0])
                 product(address, scaled[first:], n_rows - first, 0, panel[:, :n_here], tile, WIDTH)
                 _add_lower(tile, first, total)
 
 
 @kernel(merged=True)
-def _scale_columns(columns, scale, vector, scaled, products):
+def _scale_columns(X, start, scale, vector, scaled, products):
     """Scale some columns, and add their products with a vector."""
-    for i in range(columns.shape[0]):
-        row, new, along = columns[i], scaled[i], 0.0
-        for k in range(len(scale)):
-            new[k] = row[k] * scale[k]
+    n = len(scale)
+    for i in range(X.shape[0]):
+        # Of a row of X, but not of a block of its columns, it is known that entries are neighbours.
+        given, new, along = X[i, start : start + n], row(scaled, (i, 0), n), 0.0
+        for k in range(n):
+            new[k] = given[k] * scale[k]
             along += new[k] * vector[k]
         products[i] += along
-
-
-@kernel(merged=True)
-def _turn(scaled, first, n_columns, panel):
-    """Write a panel's rows of some columns as its columns.
-
-    Column by column: to write row by row would take several times longer.
-    """
-    for k in range(n_columns):
-        row = panel[k]
-        for c in range(WIDTH):
-            row[c] = scaled[first + c, k]
 
 
 @kernel(merged=True)
 def _add_lower(tile, first, total):
     """Add a panel of products, from row and column `first` on, to a lower triangle."""
     n_rows = total.shape[1]
-    for i in range(first, smaller(first + WIDTH, n_rows)):
-        for c in range(i - first + 1):
-            total[i, first + c] += tile[i - first, c]
-    for i in range(first + WIDTH, n_rows):
-        row, more = total[i, first : first + WIDTH], tile[i - first]
-        for c in range(WIDTH):
-            row[c] += more[c]
+    for i in range(first, n_rows):
+        n = smaller(i - first + 1, WIDTH)
+        added, more = row(total, (i, first), n), row(tile, (i - first, 0), n)
+        if n == WIDTH:
+            for c in range(WIDTH):
+                added[c] += more[c]
+        else:
+            for c in range(n):
+                added[c] += more[c]
 
 
 @kernel
@@ -125,30 +118,33 @@ def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
             break
         last = smaller(first + width, n_units)
         panels = packed[: -(-(last - first) // WIDTH)]
-        pack_columns(X[:, first:last], packed)
+        pack_columns(X, first, last, packed)
         sums[:] = 0
-        for row in range(0, n_rows, ROWS):
-            end = smaller(row + ROWS, n_rows)
-            states, columns = whiten[row:end], panels[:, :end]
-            product(address, states, end - row, 0, columns, tile, last - first)
-            _add(tile, z[row:end], 1, sums)
-        for row in range(0, n_directions, ROWS):
-            end = smaller(row + ROWS, n_directions)
-            product(address, directions[row:end], end - row, 0, panels, tile, last - first)
-            _add(tile, offset[row:end], -1, sums)
+        for i in range(0, n_rows, ROWS):
+            end = smaller(i + ROWS, n_rows)
+            states, columns = whiten[i:end], panels[:, :end]
+            product(address, states, end - i, 0, columns, tile, last - first)
+            _add(tile, z[i:end], 1, sums)
+        for i in range(0, n_directions, ROWS):
+            end = smaller(i + ROWS, n_directions)
+            product(address, directions[i:end], end - i, 0, panels, tile, last - first)
+            _add(tile, offset[i:end], -1, sums)
         for k in range(2):
             out[k, first:last] = sums[k, : last - first]
 
 
 @kernel(inner=True)
-def pack_columns(columns, packed):
+def pack_columns(X, first, last, packed):
     """Cut few columns into panels, row by row: other orders are several times slower here."""
-    for i in range(columns.shape[0]):
-        row = columns[i]
-        for first in range(0, len(row), WIDTH):
-            here, panel = row[first : first + WIDTH], packed[first // WIDTH, i]
-            for c in range(len(here)):
+    n_whole, rest = (last - first) // WIDTH, (last - first) % WIDTH
+    for i in range(X.shape[0]):
+        given = X[i, first:last]
+        for p in range(n_whole):
+            here, panel = given[p * WIDTH : (p + 1) * WIDTH], row(packed, (p, i, 0), WIDTH)
+            for c in range(WIDTH):
                 panel[c] = here[c]
+        for c in range(rest):
+            packed[n_whole, i, c] = given[n_whole * WIDTH + c]
 
 
 @kernel(inner=True)
@@ -168,7 +164,7 @@ def _add(tile, vector, sign, sums):
             along = z1 * one[c] + z2 * two[c] + z3 * three[c] + z4 * four[c]
             products[c] += sign * along
     for i in range(n - n % 4, n):
-        row, factor = tile[i], sign * vector[i]
+        last, factor = tile[i], sign * vector[i]
         for c in range(len(squares)):
-            squares[c] += sign * row[c] * row[c]
-            products[c] += factor * row[c]
+            squares[c] += sign * last[c] * last[c]
+            products[c] += factor * last[c]

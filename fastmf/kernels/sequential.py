@@ -72,7 +72,7 @@ def project_block(address, X, start, matrix, rows, vector):
     """
     n_panels, n, _ = matrix.shape
     columns, turned = np.zeros((BLOCK // WIDTH, n, WIDTH)), np.empty((BLOCK, n))
-    pack_columns(X[:, start : start + BLOCK], columns)
+    pack_columns(X, start, smaller(start + BLOCK, X.shape[1]), columns)
     for panel in range(len(columns)):
         first = panel * WIDTH
         field, target = vector[first : first + WIDTH], turned[first : first + WIDTH]
