@@ -122,6 +122,7 @@ def _relax(state, new, clamped, slot):
 
 @kernel(by_address=True, fastmath=REORDER, views=True)
 def _update_units(layer, active, units, order, tilt, implicit):
+    """The compiled form of `update_units`."""
     s, first, n, column = units
     slot, here = row(active.slots, (0, s, 0), SLOT_SIZE), layer[START] + first
     index = np.int64(slot[ROW])
