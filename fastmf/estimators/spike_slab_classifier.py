@@ -7,6 +7,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastmf.estimators._spike_slab import SpikeSlabEstimator
+from fastmf.estimators._weights import whole_weights
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.learning.evidence import Classification, Hyperparameters
 from fastmf.priors._protocol import n_units, parts_of
@@ -81,7 +82,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Learn from data.
 
         Parameters
@@ -89,10 +90,17 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         X : array of shape (n_samples, n_features)
         y : array of shape (n_samples,)
             Two classes, of any type.
+        sample_weight : array of whole numbers of shape (n_samples,), optional
+            How many equal rows each row stands for, and costs. Rows of weight 0 are left out.
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            For weights that are not whole numbers: a power of a probit has no closed moments.
 
         Examples
         --------
@@ -106,6 +114,9 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         """
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
         self._check("slab_variance")
+        if sample_weight is not None:
+            copies = whole_weights(sample_weight, X)
+            X, y = np.repeat(X, copies, axis=0), np.repeat(y, copies)
         signs = self._signs(y)
         groups, n_groups = self._groups(X.shape[1])
         X = self._standardised(X)

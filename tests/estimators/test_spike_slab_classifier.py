@@ -141,3 +141,29 @@ def test_a_model_size_is_an_inclusion_probability():
     ]
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
     np.testing.assert_allclose(fits[0].prior_inclusion_, 0.2)
+
+
+def test_a_weight_is_a_number_of_equal_rows():
+    X, y, rng = data(30, 6)
+    copies = rng.integers(0, 4, len(X))
+    options = dict(slab_variance=1.0, inclusion_probability=0.3, tol=1e-9)
+    weighted = mf.SpikeSlabClassifier(**options).fit(X, y, sample_weight=copies.astype(float))
+    repeated = mf.SpikeSlabClassifier(**options).fit(np.repeat(X, copies, 0), np.repeat(y, copies))
+    np.testing.assert_array_equal(weighted.coef_, repeated.coef_)
+    np.testing.assert_array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
+    assert weighted.log_evidence_ == repeated.log_evidence_
+
+
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        (np.full(30, 0.5), "whole numbers"),
+        (np.full(30, -1.0), "at least 0"),
+        (np.zeros(30), "positive for some row|non-zero"),
+        (np.ones(29), "sample_weight.shape"),
+    ],
+)
+def test_weights_that_are_no_numbers_of_rows(weights, message):
+    X, y, _ = data(30, 6)
+    with pytest.raises(ValueError, match=message):
+        mf.SpikeSlabClassifier().fit(X, y, sample_weight=weights)
