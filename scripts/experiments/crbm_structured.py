@@ -219,19 +219,32 @@ def searched(task, method, train, validation, options, folder):
     path = folder / f"{task}-{method}-search.json"
     found = json.loads(path.read_text()) if path.exists() else {}
     few = [part[: max(1, len(part) // 10)] for part in train]
+    init = (
+        None if method == "LR" else logistic_of_few(task, train, few, validation, options, folder)
+    )
     for size in options.search_batch_sizes or [options.batch_size]:
         for rate in options.search_rates or options.learning_rate[:1]:
             if f"{size} {rate:g}" in found:
                 continue
             machine = untrained(task, method, options, folder)
             machine.set_params(
-                n_epochs=options.search_epochs, batch_size=size, learning_rate=rate
+                n_epochs=options.search_epochs, batch_size=size, learning_rate=rate, init=init
             ).fit(*few, validation_data=validation)
             best = max(machine.history_["validation_accuracy"])
             found[f"{size} {rate:g}"] = 100 * (1 - best)
             path.write_text(json.dumps(found, indent=1))
     size, rate = min(found, key=found.get).split()
     return {"batch_size": int(size), "learning_rate": float(rate)}
+
+
+def logistic_of_few(task, train, few, validation, options, folder):
+    """The LR from which a search starts: few images cannot better the one of all images."""
+    path = folder / f"{task}-LR-few.npz"
+    if not path.exists():
+        machine = untrained(task, "LR", options, folder)
+        machine.set_params(**searched(task, "LR", train, validation, options, folder))
+        machine.fit(*few, validation_data=validation).save(path)
+    return mf.ConditionalRBM.load(path).model_
 
 
 def errors(restored, corrupted, clean):
