@@ -159,8 +159,10 @@ def _fit_symmetric(data, options, excluded):
 
 def _fit_asymmetric(data, options, few):
     layout = Layout(data.sizes, _precision(data, options))
-    kept = len(data.labels) if few else 2 * data.n_states
-    _check_memory(layout.dtype.itemsize * kept * data.n_states, "take fewer rows, or fewer sites")
+    # Estimates of both sites of a pair, and then their averages in double precision.
+    n_bytes = layout.dtype.itemsize * len(data.labels) if few else 8 + layout.dtype.itemsize
+    n_bytes *= data.n_states if few else data.n_states**2
+    _check_memory(n_bytes, "take fewer rows, or fewer sites")
     rows, start = data.rows(layout), starting_field(data)
     # Coefficients of rows, or couplings to each state.
     shape = (len(data.labels) if few else data.n_states), data.n_states
@@ -186,7 +188,9 @@ def _fit_asymmetric(data, options, few):
     if few:
         couplings = OfFewRows(results, data.labels, data.sizes)
     else:
-        couplings = Dense((results + results.T).astype(float) / 2, data.sizes)
+        average = np.add(results, results.T, dtype=float)
+        average /= 2
+        couplings = Dense(average, data.sizes)
     return Fit(couplings, field, *_together(found))
 
 
