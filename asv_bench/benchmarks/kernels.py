@@ -25,6 +25,7 @@ NAMES = [
     "statistics.pair_averages-four_terms",
     "training.train-tap",
     "training.train-pcd",
+    "training.train-sparse_pcd",
     "ascent.ascend-decayed_and_centred",
     "belief_propagation.belief_propagation-sum",
     "belief_propagation.belief_propagation-max",

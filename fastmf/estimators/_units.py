@@ -150,14 +150,15 @@ def _check_stored(prior, X, means, first):
             column = np.argmax(wrong)
             row = np.setdiff1d(np.arange(n_rows), X[:, [column]].nonzero()[0])[0]
             _refuse(prior, 0, (row, column), means, first, " (a zero that is not stored)")
+    alike = isinstance(prior, type) or common_support(prior) is not None
     for rows in row_blocks(X):
-        block = X[rows]
-        units = prior if isinstance(prior, type) else take(prior, block.indices)
-        allowed = admissible(units, block.data, means=means)
+        stored = slice(X.indptr[rows.start], X.indptr[rows.stop])
+        values, columns = X.data[stored], X.indices[stored]
+        allowed = admissible(prior if alike else take(prior, columns), values, means=means)
         if not np.all(allowed):
             k = np.argmin(allowed)
-            row = rows.start + np.searchsorted(block.indptr, k, "right") - 1
-            _refuse(prior, block.data[k], (row, block.indices[k]), means, first)
+            row = np.searchsorted(X.indptr, stored.start + k, "right") - 1
+            _refuse(prior, values[k], (row, columns[k]), means, first)
 
 
 def _refuse(prior, value, place, means, first, how=""):

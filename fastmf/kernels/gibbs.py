@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from fastmf._numba import INNER, fetch_and_increment, kernel
+from fastmf._numba import INNER, fetch_and_increment, kernel, row
 from fastmf.kernels.product import product
 from fastmf.kernels.random import row_key, uniform
 from fastmf.priors._compiled import tilted_moments
@@ -78,19 +78,27 @@ def _draw_groups(layer, key, mean, out):
 
 
 @kernel(inner=True)
-def sample_layer(address, layer, source, counter, fields, scratch, out):
-    """Draw one layer of a few rows given the other.
+def draw_rows(layer, counter, fields, scratch, units, out):
+    """Draw one layer of a few rows given the fields of its units.
 
-    `counter` holds seed, step and first row, from which the random numbers are made.
+    Parameters
+    ----------
+    layer : TwoValuedLayer or GroupLayer
+    counter : tuple of seed, step, first and last row
+        From which the random numbers are made.
+    fields : array of shape (n_rows, n_columns)
+        Of these rows.
+    scratch : array of shape (3, n_columns)
+        The first row is zero.
+    units : tuple of int
+        Where the layer is in `out`: first unit, and number of units.
+    out : array of shape (n_all_rows, n_all_units)
     """
-    n_rows, n_units = out.shape
-    start = np.int64(0)
-    product(address, source, n_rows, start, layer.couplings, fields, n_units)
-    seed, step, first_row = counter
-    zero, mean, var = scratch[0, :n_units], scratch[1, :n_units], scratch[2, :n_units]
-    for r in range(n_rows):
-        tilted_moments(layer.units, start, fields[r][:n_units], zero, mean, var)
-        _draw(layer, row_key(seed, step, first_row + r), mean, out[r])
+    (seed, step, first, last), (start, n) = counter, units
+    zero, mean, var = row(scratch, (0, 0), n), row(scratch, (1, 0), n), row(scratch, (2, 0), n)
+    for r in range(first, last):
+        tilted_moments(layer.units, np.int64(0), row(fields, (r - first, 0), n), zero, mean, var)
+        _draw(layer, row_key(seed, step, r), mean, row(out, (r, start), n))
 
 
 @kernel
@@ -109,17 +117,19 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, queue):
     queue : int64 array of shape (1,)
         Next group of rows not taken yet; shared by all threads that call this.
     """
-    n_rows = v.shape[0]
+    (n_rows, n_visible), n_hidden, start = v.shape, h.shape[1], np.int64(0)
     n_panels = max(hidden.couplings.shape[0], visible.couplings.shape[0])
     n_columns = n_panels * hidden.couplings.shape[2]
     fields, scratch = np.zeros((TASK_ROWS, n_columns), v.dtype), np.zeros((3, n_columns), v.dtype)
     first = fetch_and_increment(queue) * TASK_ROWS
     while first < n_rows:
         last = min(n_rows, first + TASK_ROWS)
-        v_rows, h_rows = v[first:last], h[first:last]
+        n_here, v_rows, h_rows = last - first, v[first:last], h[first:last]
         for sweep in range(n_sweeps):
-            counter = (seed, 2 * sweep + 1, first)
-            sample_layer(address, hidden, v_rows, counter, fields, scratch, h_rows)
-            counter = (seed, 2 * sweep + 2, first)
-            sample_layer(address, visible, h_rows, counter, fields, scratch, v_rows)
+            product(address, v_rows, n_here, start, hidden.couplings, fields, n_hidden)
+            counter = seed, 2 * sweep + 1, first, last
+            draw_rows(hidden, counter, fields, scratch, (start, n_hidden), h)
+            product(address, h_rows, n_here, start, visible.couplings, fields, n_visible)
+            counter = seed, 2 * sweep + 2, first, last
+            draw_rows(visible, counter, fields, scratch, (start, n_visible), v)
         first = fetch_and_increment(queue) * TASK_ROWS

@@ -4,10 +4,41 @@ Rows of the matrix are taken in panels that stay in the cache while all rows of 
 result adds up to four of them at a time, so that it is read and written a quarter as often.
 """
 
-from fastmf._numba import fetch_and_increment, kernel, larger, row, smaller
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._numba import REORDER, fetch_and_increment, kernel, larger, row, smaller
+from fastmf.kernels.memory import set_to_zero
 
 # Size of a panel in bytes: a quarter of it takes half as long again where few entries are stored.
 PANEL_SIZE = 2**20
+
+
+class SparseRows(NamedTuple):
+    """A sparse matrix in CSR form.
+
+    Parameters
+    ----------
+    values : array of shape (n_stored,)
+    columns : int32 array of shape (n_stored,)
+        Of each stored entry, ascending in each row.
+    positions : int64 array of shape (n_rows,)
+        Where the entries of each row begin that have not been used yet.
+    ends : int64 array of shape (n_rows,)
+    """
+
+    values: np.ndarray
+    columns: np.ndarray
+    positions: np.ndarray
+    ends: np.ndarray
+
+
+@kernel(merged=True)
+def add_multiple(x, entries, out):
+    """Add a number times some entries."""
+    for j in range(out.shape[0]):
+        out[j] += x * entries[j]
 
 
 @kernel(merged=True)
@@ -22,35 +53,68 @@ def _add_four(values, columns, first, matrix, out):
 
 
 @kernel(merged=True)
-def _add_panel(values, columns, first, end, panel_end, matrix, out):
+def add_entries(values, columns, first, end, panel_end, matrix, out):
     """Add the entries of a row from `first` on that are in columns before the end of a panel.
 
-    Returns the first one that is not.
+    Each is multiplied by the row of the matrix that it belongs to. Returns the first entry that is
+    not in those columns.
     """
     n, k = out.shape[0], first
     while k + 4 <= end and columns[k + 3] < panel_end:
         _add_four(values, columns, k, matrix, out)
         k += 4
     while k < end and columns[k] < panel_end:
-        x, row_k = values[k], row(matrix, (columns[k], 0), n)
-        for j in range(n):
-            out[j] += x * row_k[j]
+        add_multiple(values[k], row(matrix, (columns[k], 0), n), out)
         k += 1
     return k
 
 
-@kernel
-def add_sparse_product(values, columns, positions, ends, matrix, task_rows, queue, out):
-    """Add the product of a sparse matrix in CSR form with a dense one.
+@kernel(merged=True)
+def add_rows(rows, first, last, matrix, out):
+    """Add the products of some sparse rows with a matrix; their positions are then their ends."""
+    (n_columns, n), (values, columns, positions, ends) = matrix.shape, rows
+    panel = larger(1, PANEL_SIZE // (n * out.itemsize))
+    panel_end = panel
+    while panel_end < n_columns + panel:
+        for r in range(first, last):
+            k, out_r = positions[r], row(out, (r, 0), n)
+            positions[r] = add_entries(values, columns, k, ends[r], panel_end, matrix, out_r)
+        panel_end += panel
+
+
+@kernel(merged=True)
+def begin_of(rows, r):
+    """Where the entries of a row begin, used or not."""
+    return rows.ends[r - 1] if r > 0 else 0
+
+
+@kernel(merged=True)
+def transpose(rows, first, last, scale, turned):
+    """Set sparse rows to the transpose of some others, times a number."""
+    values, columns, positions, ends = turned
+    set_to_zero(ends)
+    for k in range(begin_of(rows, first), rows.ends[last - 1]):
+        ends[rows.columns[k]] += 1
+    n_stored = 0
+    for i in range(ends.shape[0]):
+        positions[i] = n_stored
+        n_stored += ends[i]
+        ends[i] = positions[i]
+    for r in range(first, last):
+        for k in range(begin_of(rows, r), rows.ends[r]):
+            i = rows.columns[k]
+            values[ends[i]], columns[ends[i]] = scale * rows.values[k], r - first
+            ends[i] += 1
+
+
+@kernel(fastmath=REORDER)
+def add_sparse_product(rows, matrix, task_rows, queue, out):
+    """Add the product of sparse rows with a dense matrix.
 
     Parameters
     ----------
-    values : array of shape (n_stored,)
-    columns : int32 array of shape (n_stored,)
-        Of each stored entry, ascending in each row.
-    positions : int64 array of shape (n_rows,)
-        Where the entries of each row begin; afterwards, where they end.
-    ends : int64 array of shape (n_rows,)
+    rows : SparseRows
+        Its positions are then its ends.
     matrix : array of shape (n_columns, n)
     task_rows : int
         Rows of one task of a worker.
@@ -58,14 +122,7 @@ def add_sparse_product(values, columns, positions, ends, matrix, task_rows, queu
         Next task not taken yet; shared by all threads that call this.
     out : array of shape (n_rows, n)
     """
-    (n_rows, n), n_columns = out.shape, matrix.shape[0]
-    panel = larger(1, PANEL_SIZE // (n * out.itemsize))
-    first = fetch_and_increment(queue) * task_rows
+    n_rows, first = out.shape[0], fetch_and_increment(queue) * task_rows
     while first < n_rows:
-        last, panel_end = smaller(first + task_rows, n_rows), panel
-        while panel_end < n_columns + panel:
-            for r in range(first, last):
-                k, out_r = positions[r], row(out, (r, 0), n)
-                positions[r] = _add_panel(values, columns, k, ends[r], panel_end, matrix, out_r)
-            panel_end += panel
+        add_rows(rows, first, smaller(first + task_rows, n_rows), matrix, out)
         first = fetch_and_increment(queue) * task_rows

@@ -8,6 +8,8 @@ A step has phases, each a queue of tasks that all threads take from:
     slabs       gradient of the couplings of some visible units, their update, packed copies
     fields      update of the fields
 
+Those of sparse data are in `fastmf.kernels.training_sparse`.
+
 The equations are those of `fastmf.learning.layered.gradients` and `fastmf.kernels.ascent`. A phase
 ends when the threads that have begun it have left it, so nobody waits for a thread that has not; a
 thread that comes later finds the queues empty.
@@ -29,7 +31,7 @@ from fastmf._numba import (
 )
 from fastmf._waiting import leave_processor, load, pause
 from fastmf.kernels.ascent import ascend_row
-from fastmf.kernels.gibbs import TwoValuedLayer, sample_layer
+from fastmf.kernels.gibbs import TwoValuedLayer, draw_rows
 from fastmf.kernels.mean_field_types import N_PANELS, N_UNITS, PRODUCT, START, packed_couplings
 from fastmf.kernels.memory import copy, set_to_zero
 from fastmf.kernels.packing import pack_panel
@@ -61,7 +63,7 @@ from fastmf.priors._compiled import third_cumulants, tilted_moments
 
 # Largest number of rows, and number of units, in one task of a worker.
 TASK_ROWS = 24
-TASK_UNITS = 64
+TASK_UNITS = 512
 # Pauses after which a waiting thread lets others run on its processor.
 PATIENCE = 2000
 
@@ -135,6 +137,24 @@ def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, q
         first = fetch_and_increment(queue) * settings.task_rows
 
 
+@kernel(merged=True)
+def draw_layer(layers, k, values, counter, memory, out):
+    """Draw one layer of some rows of samples given its fields, which are in `memory.products`."""
+    layer, products = layers[k], memory.products
+    packed = packed_couplings(layer, 0, 0, layer[N_PANELS], products)
+    of_layer = TwoValuedLayer(layer, packed, values[k, 0], values[k, 1])
+    draw_rows(of_layer, counter, products, memory.vectors, (layer[START], layer[N_UNITS]), out)
+
+
+@kernel(merged=True)
+def sample_visible(layers, values, counter, memory, state):
+    """Sample the visible units of some rows given the hidden ones, which lie with the fields."""
+    (_, _, first, last), n, products = counter, layers[0, N_UNITS], memory.products
+    packed = packed_couplings(layers[0], 0, 0, layers[0, N_PANELS], products)
+    product(layers[0, PRODUCT], state[B, first:], last - first, n, packed, products, n)
+    draw_layer(layers, 0, values, counter, memory, state[MEAN])
+
+
 @kernel(by_address=True)
 def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gibbs samples of the visible units, and moments of the hidden ones given these.
@@ -142,23 +162,19 @@ def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory,
     A sample of the hidden units lies where their fields will.
     """
     layers, state, values = sweep.layers, statistics.model.state, settings.values
-    products, vectors, n, seed = memory.products, memory.vectors, layers[0, N_UNITS], batches.seeds
-    below = packed_couplings(layers[0], 0, 0, layers[0, N_PANELS], products)
+    products, seed, n_hidden = memory.products, batches.seeds[step], layers[1, N_UNITS]
     above = packed_couplings(layers[1], 0, 0, layers[1, N_PANELS], products)
-    visible = TwoValuedLayer(layers[0], below, values[0, 0], values[0, 1])
-    hidden = TwoValuedLayer(layers[1], above, values[1, 0], values[1, 1])
     address, moments = layers[0, PRODUCT], Moments(state[MEAN], state[VAR], state[B])
-    first = fetch_and_increment(queue) * settings.task_rows
+    first = fetch_and_increment(queue) * settings.task_samples
     while first < state.shape[1]:
-        last = smaller(first + settings.task_rows, state.shape[1])
-        v, h = state[MEAN, first:last, :n], state[B, first:last, n:]
-        for sweep_number in range(settings.n_sweeps):
-            counter = seed[step], 2 * sweep_number + 1, first
-            sample_layer(address, hidden, v, counter, products, vectors, h)
-            counter = seed[step], 2 * sweep_number + 2, first
-            sample_layer(address, visible, h, counter, products, vectors, v)
+        last = smaller(first + settings.task_samples, state.shape[1])
+        for k in range(1, 2 * settings.n_sweeps, 2):
+            v = state[MEAN, first:]
+            product(address, v, last - first, np.int64(0), above, products, n_hidden)
+            draw_layer(layers, 1, values, (seed, k, first, last), memory, state[B])
+            sample_visible(layers, values, (seed, k + 1, first, last), memory, state)
         _hidden_moments(layers, moments, first, last - first, memory)
-        first = fetch_and_increment(queue) * settings.task_rows
+        first = fetch_and_increment(queue) * settings.task_samples
 
 
 @kernel(by_address=True, views=True)
@@ -178,7 +194,7 @@ def _find_cumulants(step, batches, parameters, sweep, settings, statistics, memo
 
 
 @kernel(merged=True)
-def _add_rows(mean, first, out):
+def add_means(mean, first, out):
     """Add the means of some units in all rows, divided by the number of rows."""
     n, scale = out.shape[0], 1 / out.dtype.type(mean.shape[0])
     for r in range(mean.shape[0]):
@@ -188,7 +204,23 @@ def _add_rows(mean, first, out):
 
 
 @kernel(merged=True)
-def _pack_hidden(statistics, r):
+def subtract_means_of_model(settings, statistics, first, n, of_model):
+    """Gradients by the fields of some units whose offsets are the means over data.
+
+    `of_model` is scratch memory.
+    """
+    units = statistics.units
+    offset, gradient = row(units, (OFFSET, first), n), row(units, (GRADIENT, first), n)
+    set_to_zero(of_model)
+    add_means(statistics.model.state[MEAN], first, of_model)
+    for i in range(n):
+        gradient[i] = offset[i] - of_model[i]
+    if not settings.centred:
+        set_to_zero(offset)
+
+
+@kernel(merged=True)
+def pack_hidden(statistics, r):
     """Pack one row of hidden units of a term, times its weight."""
     terms, rights, k, of_term = statistics.terms, statistics.rights, np.int64(0), r
     while of_term >= terms[k, N_ROWS]:
@@ -211,18 +243,13 @@ def _average(step, batches, parameters, sweep, settings, statistics, memory, que
         first = task * TASK_UNITS
         n, begin = smaller(TASK_UNITS, n_units - first), (task - n_averages) * TASK_ROWS
         if task < n_averages:
-            offset, gradient = row(units, (OFFSET, first), n), row(units, (GRADIENT, first), n)
-            of_model = row(memory.vectors, (1, 0), n)
+            offset = row(units, (OFFSET, first), n)
             set_to_zero(offset)
-            set_to_zero(of_model)
-            _add_rows(statistics.data.mean, first, offset)
-            _add_rows(statistics.model.state[MEAN], first, of_model)
-            for i in range(n):
-                gradient[i] = offset[i] - of_model[i]
-            if not settings.centred:
-                set_to_zero(offset)
+            add_means(statistics.data.mean, first, offset)
+            of_model = row(memory.vectors, (1, 0), n)
+            subtract_means_of_model(settings, statistics, first, n, of_model)
         for r in range(begin, smaller(begin + TASK_ROWS, n_packed) if begin >= 0 else begin):
-            _pack_hidden(statistics, r)
+            pack_hidden(statistics, r)
         task = fetch_and_increment(queue)
 
 
@@ -230,8 +257,8 @@ def _average(step, batches, parameters, sweep, settings, statistics, memory, que
 
 
 @kernel(merged=True)
-def _gradient(address, parameters, statistics, first, n, memory):
-    """The gradient by the couplings of some visible units, in `memory.slab`."""
+def sum_of_terms(address, parameters, statistics, first, n, memory):
+    """The terms of the gradient by the couplings of some visible units, in `memory.slab`."""
     weights, begin, terms = parameters.weights, np.int64(0), statistics.terms
     n_hidden, left, slab, products = weights.shape[1], memory.left, memory.slab, memory.products
     for k in range(terms.shape[0]):
@@ -253,28 +280,35 @@ def _gradient(address, parameters, statistics, first, n, memory):
         begin += n_rows
 
 
+@kernel(merged=True)
+def move_panel(task, slab, parameters, settings, statistics):
+    """Update the couplings of a panel of visible units along their gradient, and packed copies."""
+    weights, units, width = parameters.weights, statistics.units, slab.shape[0]
+    (n_visible, n), first = weights.shape, task * width
+    above = row(units, (OFFSET, n_visible), n), row(units, (GRADIENT, n_visible), n)
+    moved = row(statistics.above, (task, 0), n)
+    set_to_zero(moved)
+    for r in range(smaller(width, n_visible - first)):
+        i = first + r
+        w, g = row(weights, (i, 0), n), row(slab, (r, 0), n)
+        parts = w, g, row(parameters.velocity, (i, 0), n)
+        below = units[OFFSET, i], units[GRADIENT, i]
+        units[MOVED, i], units[SQUARES, i] = ascend_row(parts, settings.ascent, below, above)
+        for j in range(n):
+            moved[j] += below[0] * g[j]
+    pack_panel(weights, width, parameters.copies, settings.order, task)
+
+
 @kernel(by_address=True, views=True, fastmath=REORDER)
 def _move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradient and update of the couplings of a panel of visible units, and packed copies."""
-    weights, units, slab = parameters.weights, statistics.units, memory.slab
-    (n_visible, n), width, address = weights.shape, slab.shape[0], sweep.layers[0, PRODUCT]
-    above = row(units, (OFFSET, n_visible), n), row(units, (GRADIENT, n_visible), n)
+    n_visible, width = parameters.weights.shape[0], memory.slab.shape[0]
+    address = sweep.layers[0, PRODUCT]
     task = fetch_and_increment(queue)
     while task * width < n_visible:
-        first = task * width
-        n_here = smaller(width, n_visible - first)
-        _gradient(address, parameters, statistics, first, n_here, memory)
-        moved = row(statistics.above, (task, 0), n)
-        set_to_zero(moved)
-        for r in range(n_here):
-            i = first + r
-            w, g = row(weights, (i, 0), n), row(slab, (r, 0), n)
-            parts = w, g, row(parameters.velocity, (i, 0), n)
-            below = units[OFFSET, i], units[GRADIENT, i]
-            units[MOVED, i], units[SQUARES, i] = ascend_row(parts, settings.ascent, below, above)
-            for j in range(n):
-                moved[j] += below[0] * g[j]
-        pack_panel(weights, width, parameters.copies, settings.order, task)
+        n_here = smaller(width, n_visible - task * width)
+        sum_of_terms(address, parameters, statistics, task * width, n_here, memory)
+        move_panel(task, memory.slab, parameters, settings, statistics)
         task = fetch_and_increment(queue)
 
 
@@ -329,7 +363,8 @@ def train(batches, parameters, solver, settings, statistics, scratch, queues, wo
     w = fetch_and_increment(workers)
     if w >= scratch.products.shape[0]:
         return
-    memory = Memory(scratch.products[w], scratch.slab[w], scratch.left[w], scratch.vectors[w])
+    products, slab, left, vectors, active = scratch
+    memory = Memory(products[w], slab[w], left[w], vectors[w], active[w])
     sweep = solver.sweep
     for step in range(batches.rows.shape[0]):
         if parameters.diverged[0] == 1:
@@ -348,15 +383,30 @@ def train(batches, parameters, solver, settings, statistics, scratch, queues, wo
             _leave(queue)
 
 
-def phase_addresses(arguments, order):
+def phases(order):
+    """The phases of steps, whose data are dense; 0 is the order of Gibbs sampling."""
+    found = {
+        ROWS: _read_rows,
+        AVERAGES: _average,
+        SLABS: _move_couplings,
+        FIELDS: _move_fields,
+    }
+    if order == 3:
+        found[CUMULANTS] = _find_cumulants
+    if order == 0:
+        found[STATES] = _sample_rows
+    return found
+
+
+def phase_addresses(arguments, functions):
     """Addresses of the compiled phases; 0 for those without which steps do.
 
     Parameters
     ----------
     arguments : tuple
         Of `train`, whose settings have no addresses yet.
-    order : int
-        Of the expansion; 0 for Gibbs sampling.
+    functions : dict
+        The phases, by number; without `STATES` these are mean-field solutions.
 
     Returns
     -------
@@ -367,19 +417,9 @@ def phase_addresses(arguments, order):
     memory = Memory(*(part[0] for part in scratch))
     given = 0, batches, parameters, solver.sweep, settings, statistics, memory, queue
     types = [numba.typeof(part) for part in given]
-    functions = {
-        ROWS: _read_rows,
-        AVERAGES: _average,
-        SLABS: _move_couplings,
-        FIELDS: _move_fields,
-    }
-    if order == 3:
-        functions[CUMULANTS] = _find_cumulants
-    if order == 0:
-        functions[STATES] = _sample_rows
     addresses = np.zeros(N_PHASES, np.int64)
     for phase, function in functions.items():
         addresses[phase] = address_of(function, *types)
-    if order > 0:
+    if STATES not in functions:
         addresses[STATES] = tap_address(solver, statistics.model)
     return addresses

@@ -6,6 +6,7 @@ import numpy as np
 
 from fastmf.kernels.ascent import AscentStep
 from fastmf.kernels.mean_field_types import MeanFieldRecord, Sweep, TapSettings, Tilt
+from fastmf.kernels.sparse_rows import SparseRows
 from fastmf.kernels.statistics import POWER
 from fastmf.kernels.tap_rows import ActiveRows
 
@@ -26,15 +27,18 @@ class Batches(NamedTuple):
     Parameters
     ----------
     data : AddressTable
-        The address of the data, (n_rows, n_visible).
+        The address of the data, (n_rows, n_visible), unless they are sparse.
     rows : int64 array of shape (n_steps, n_batch)
     seeds : uint64 array of shape (n_steps,)
         Of Gibbs sampling.
+    sparse : SparseRows
+        Those rows of sparse data, one after another.
     """
 
     data: np.ndarray
     rows: np.ndarray
     seeds: np.ndarray
+    sparse: SparseRows
 
 
 class Parameters(NamedTuple):
@@ -80,8 +84,8 @@ class Settings(NamedTuple):
     max_weight : float
     values : float64 array of shape (2, 2)
         The low and the high value of the units of each layer.
-    task_rows : int
-        Rows of one task.
+    task_rows, task_samples : int
+        Rows of data, and Gibbs samples, of one task.
     """
 
     ascent: AscentStep
@@ -94,6 +98,7 @@ class Settings(NamedTuple):
     max_weight: float
     values: np.ndarray
     task_rows: int
+    task_samples: int
 
 
 class Solver(NamedTuple):
@@ -133,7 +138,8 @@ class Statistics(NamedTuple):
     ----------
     data : Moments
         Of the hidden units given the rows of data, which are the means of the visible ones. The
-        means lie before those of the model in memory.
+        means lie before those of the model in memory. Of sparse data there are the hidden ones
+        alone.
     model : MeanFieldRecord
         Solutions, or samples and the moments given them.
     terms : int64 array of shape (n_terms, 6)
@@ -148,6 +154,8 @@ class Statistics(NamedTuple):
         of couplings.
     above : array of shape (n_slabs, n_hidden)
         Inner products of the gradient with the offsets below, slab by slab.
+    turned : SparseRows
+        The transpose of the batch, if data are sparse, divided by its number of rows.
     """
 
     data: Moments
@@ -157,6 +165,7 @@ class Statistics(NamedTuple):
     rights: np.ndarray
     units: np.ndarray
     above: np.ndarray
+    turned: SparseRows
 
 
 class Scratch(NamedTuple):
@@ -165,17 +174,20 @@ class Scratch(NamedTuple):
     Parameters
     ----------
     products : array of shape (n_workers, n_rows, n_columns)
-    slab : array of shape (n_workers, panel_width, n_columns)
+    slab : array of shape (n_workers, panel_width, n_hidden)
     left : array of shape (n_workers, n_rows, panel_width)
         Some visible units in all rows of a term.
     vectors : array of shape (n_workers, 3, n_columns)
         The first one is zero.
+    active : int32 array of shape (n_workers, n_visible)
+        The units of a sample that are not zero; of no size if data are dense.
     """
 
     products: np.ndarray
     slab: np.ndarray
     left: np.ndarray
     vectors: np.ndarray
+    active: np.ndarray
 
 
 class Memory(NamedTuple):
@@ -184,9 +196,11 @@ class Memory(NamedTuple):
     Parameters
     ----------
     products, slab, left, vectors : array of two dimensions
+    active : int32 array of shape (n_visible,)
     """
 
     products: np.ndarray
     slab: np.ndarray
     left: np.ndarray
     vectors: np.ndarray
+    active: np.ndarray

@@ -40,9 +40,14 @@ def states(prior, X, dtype):
     return np.ascontiguousarray(as_states("X", prior, X.astype(dtype, copy=False)))
 
 
+def few_stored(X):
+    """Whether rows are sparse, and products with them faster than with dense ones."""
+    return is_sparse(X) and X.nnz <= MAX_DENSITY * X.shape[0] * X.shape[1]
+
+
 def sparse_or_states(prior, X, dtype):
     """Rows as they are if sparse products are faster for them, or else their `states`."""
-    if is_sparse(X) and not has_groups(prior) and X.nnz <= MAX_DENSITY * X.shape[0] * X.shape[1]:
+    if few_stored(X) and not has_groups(prior):
         return X.astype(dtype, copy=False)
     return states(prior, X, dtype)
 

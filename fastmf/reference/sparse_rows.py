@@ -1,9 +1,9 @@
 """NumPy twin of `fastmf.kernels.sparse_rows`."""
 
 
-def add_sparse_product(values, columns, positions, ends, matrix, task_rows, queue, out):
-    """Add the product of a sparse matrix in CSR form with a dense one."""
+def add_sparse_product(rows, matrix, task_rows, queue, out):
+    """Add the product of sparse rows with a dense matrix."""
     for r in range(len(out)):
-        stored = slice(positions[r], ends[r])
-        out[r] += values[stored] @ matrix[columns[stored]]
-    positions[:] = ends
+        stored = slice(rows.positions[r], rows.ends[r])
+        out[r] += rows.values[stored] @ matrix[rows.columns[stored]]
+    rows.positions[:] = rows.ends

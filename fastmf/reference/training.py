@@ -13,10 +13,10 @@ def train(batches, parameters, solver, settings, statistics, scratch, queues, wo
     """Take steps of learning, one for each row of `batches.rows`."""
     weights, width = parameters.weights, scratch.slab.shape[1]
     n_visible, layers = len(weights), solver.sweep.layers.of_model
-    for rows, seed in zip(batches.rows, batches.seeds, strict=True):
+    for step, seed in enumerate(batches.seeds):
         if parameters.diverged[0]:
             return
-        X = view(batches.data[0], (rows.max() + 1, n_visible), weights)[rows]
+        X = _batch(batches, step, weights)
         hidden = moments(layers[1].prior, X @ weights, weights.dtype.type(0))[0]
         of_data = np.hstack([X, hidden])
         states = statistics.model.state
@@ -29,6 +29,18 @@ def train(batches, parameters, solver, settings, statistics, scratch, queues, wo
             _sample(weights, layers, settings, seed, states[0])
         _ascend(weights, parameters, settings, of_data, states, layers)
         _pack(weights, width, parameters.copies, settings.order)
+
+
+def _batch(batches, step, weights):
+    """The rows of data of one batch."""
+    rows, n_visible = batches.rows[step], len(weights)
+    if batches.data[0]:
+        return view(batches.data[0], (rows.max() + 1, n_visible), weights)[rows]
+    X, sparse = np.zeros((len(rows), n_visible), weights.dtype), batches.sparse
+    for r, x in enumerate(X, step * len(rows)):
+        stored = slice(sparse.ends[r - 1] if r else 0, sparse.ends[r])
+        x[sparse.columns[stored]] = sparse.values[stored]
+    return X
 
 
 def _sample(weights, layers, settings, seed, states):
@@ -80,7 +92,7 @@ def _pack(weights, width, copies, n_powers):
     """Fill in the packed copies of weights and of their powers."""
     for matrix, (*addresses, n_source, first) in zip((weights, weights.T), copies, strict=True):
         n_rows, n_columns = matrix.shape
-        for power in range(n_powers):
+        for power in range(n_powers if addresses[0] else 0):
             for column in range(0, n_columns, width):
                 panels = view(addresses[power], (column // width + 1, n_source, width), weights)
                 here = matrix[:, column : column + width] ** (power + 1)

@@ -11,8 +11,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import fastmf as mf
 from fastmf._common import rows
-from fastmf.learning.layered import steps
-from fastmf.priors import Bernoulli, Categorical, Gaussian, TruncatedGaussian
+from fastmf.priors import Bernoulli, Categorical, Gaussian, TruncatedGaussian, _rows
 
 RNG = np.random.default_rng(0)
 X = (RNG.random((60, 24)) < 0.08).astype(float)
@@ -29,9 +28,9 @@ OPTIONS = {
 }
 
 
-@pytest.fixture(params=[0, np.inf], ids=["sparse_products", "dense_batches"])
-def min_work(request, monkeypatch):
-    monkeypatch.setattr(steps, "MIN_SPARSE_WORK", request.param)
+@pytest.fixture(params=[1, 0], ids=["sparse_products", "dense_batches"])
+def max_density(request, monkeypatch):
+    monkeypatch.setattr(_rows, "MAX_DENSITY", request.param)
 
 
 def rbm(**options):
@@ -51,7 +50,7 @@ def assert_same(found, expected, rtol=1e-9):
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_sparse_rows_teach_what_dense_ones_do(options, min_work):
+def test_sparse_rows_teach_what_dense_ones_do(options, max_density):
     assert_same(rbm(**options).fit(csr_array(X)), rbm(**options).fit(X))
 
 
@@ -105,7 +104,7 @@ def test_float32_sparse_rows_are_computed_in_float32():
 
 
 @pytest.mark.parametrize("options", [{"n_starts": 5, "gradient": "pcd"}, {}], ids=["pcd", "tap"])
-def test_validation_weights_and_early_stopping(options, min_work):
+def test_validation_weights_and_early_stopping(options, max_density):
     weights = RNG.random(60)
     for made in (csr_array(X), X.astype(np.int8)):
         for more in ({"validation_data": made[:20]}, {"sample_weight": weights}):
@@ -116,7 +115,7 @@ def test_validation_weights_and_early_stopping(options, min_work):
 
 
 @pytest.mark.parametrize("make", [csr_array, lambda X: X.astype(np.int8)], ids=["csr", "int8"])
-def test_a_run_resumes_to_the_same_bits(make, tmp_path, min_work):
+def test_a_run_resumes_to_the_same_bits(make, tmp_path, max_density):
     data, options = make(X), {"n_epochs": 3, "gradient": "pcd", "n_starts": 5}
     whole = rbm(**options).fit(data)
 
@@ -263,7 +262,7 @@ def test_sparse_rows_have_no_missing_values():
 
 @pytest.mark.parametrize("options", [{"gradient": "pcd"}, {}], ids=["pcd", "tap"])
 @pytest.mark.parametrize("kind", ["csr", "int8"])
-def test_rows_are_never_all_dense(options, kind, monkeypatch, min_work):
+def test_rows_are_never_all_dense(options, kind, monkeypatch, max_density):
     monkeypatch.setattr(rows, "BLOCK_ENTRIES", 2**14)
     data = csr_array((np.ones(20000), (np.arange(20000), np.arange(20000) % 200)))
     dense_size = 8 * np.prod(data.shape)

@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_array
 
+from fastmf.kernels.sparse_rows import SparseRows
 from kernel_cases.case import Case, chosen
 
 
@@ -16,10 +17,9 @@ def product_arguments(size, dtype, rows=None):
     out = rng.normal(size=(size.n_rows, size.n_hidden)).astype(dtype)
     X, out = csr_array(X[chosen(rows, size.n_rows)]), out[chosen(rows, size.n_rows)]
     matrix.flags.writeable = False  # like a model's
-    return (
-        *(X.data, X.indices.astype(np.int32), *np.array([X.indptr[:-1], X.indptr[1:]], np.int64)),
-        *(matrix, 2, np.zeros(1, np.int64), out),
-    )
+    bounds = np.array([X.indptr[:-1], X.indptr[1:]], np.int64)
+    sparse = SparseRows(X.data, X.indices.astype(np.int32), *bounds)
+    return sparse, matrix, 2, np.zeros(1, np.int64), out
 
 
 CASES = [

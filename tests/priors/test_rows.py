@@ -22,6 +22,7 @@ from fastmf.priors._domain import fitted, independent_units, mean_log_prob
 from fastmf.priors._protocol import log_prob_gradient, parts_of
 from fastmf.priors._rows import (
     MAX_DENSITY,
+    few_stored,
     log_prob_of_rows,
     mean_log_prob_gradient,
     sparse_or_states,
@@ -160,6 +161,7 @@ def test_integer_labels_beside_other_units_are_fitted():
 def test_rows_stay_sparse_only_where_products_are_faster():
     few = csr_array((np.ones(1), ([0], [1])), shape=(4, 6))
     many = csr_array(np.ones((4, 6)) * (np.arange(6) < 6 * (MAX_DENSITY + 0.2)))
+    assert few_stored(few) and not few_stored(many) and not few_stored(few.toarray())
     prior = Bernoulli(FIELD)
     assert type(sparse_or_states(prior, few, np.dtype("f4"))) is csr_array
     assert sparse_or_states(prior, few, np.dtype("f4")).dtype == np.float32

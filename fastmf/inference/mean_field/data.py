@@ -4,11 +4,11 @@ import numpy as np
 
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._threads import in_parallel, workers_for
-from fastmf.kernels.sparse_rows import add_sparse_product
+from fastmf.kernels.sparse_rows import SparseRows, add_sparse_product
 from fastmf.priors._rows import states
 
 # Rows of one task of a worker.
-MIN_TASK_ROWS, MAX_TASK_ROWS = 24, 512
+MIN_TASK_ROWS, MAX_TASK_ROWS = 24, 2048
 
 
 def data_fields(prior, X, weights, n_threads=None):
@@ -59,10 +59,12 @@ def _add_product(X, matrix, out, n_threads):
     n_workers = workers_for(-(-len(out) // MIN_TASK_ROWS), X.nnz * out.shape[1], n_threads)
     # Large ones: the matrix is read once for each. Results do not depend on them.
     task_rows = max(MIN_TASK_ROWS, min(MAX_TASK_ROWS, -(-len(out) // n_workers)))
-    values, columns = (
-        np.ascontiguousarray(X.data, out.dtype),
-        X.indices.astype(np.int32, copy=False),
-    )
-    positions, ends = np.array([X.indptr[:-1], X.indptr[1:]], np.int64)
-    arguments = values, columns, positions, ends, matrix, task_rows, np.zeros(1, np.int64), out
+    arguments = sparse_rows(X, out.dtype), matrix, task_rows, np.zeros(1, np.int64), out
     in_parallel(add_sparse_product, arguments, n_workers)
+
+
+def sparse_rows(X, dtype):
+    """A csr_array, with indices in ascending order, as kernels take it."""
+    bounds = np.array([X.indptr[:-1], X.indptr[1:]], np.int64)
+    values = np.ascontiguousarray(X.data, dtype)
+    return SparseRows(values, X.indices.astype(np.int32, copy=False), *bounds)

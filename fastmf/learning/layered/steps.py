@@ -1,19 +1,23 @@
 """Many steps of learning in one call of a kernel: RBMs of binary units."""
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from fastmf._common.rows import blocks, is_sparse
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import Layout, rows_per_worker
 from fastmf.inference.mean_field._rows import record_from
+from fastmf.inference.mean_field.data import sparse_rows
 from fastmf.kernels import training_types as types
 from fastmf.kernels.ascent import AscentStep
 from fastmf.kernels.mean_field_types import Layers, TapSettings, Tilt
 from fastmf.kernels.product import empty_panels, panel_width
+from fastmf.kernels.sparse_rows import SparseRows
 from fastmf.kernels.statistics import N_ROWS
 from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, A, ActiveRows, worker_shapes
-from fastmf.kernels.training import TASK_ROWS, phase_addresses
+from fastmf.kernels.training import TASK_ROWS, phase_addresses, phases
 from fastmf.kernels.training import train as train_kernel
+from fastmf.kernels.training_sparse import sparse_phases
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
 from fastmf.learning.layered.starts import starts
 from fastmf.learning.training.ascent import MAX_WEIGHT, diverged
@@ -22,11 +26,7 @@ from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Ising
 from fastmf.priors._compiled import AddressTable
 from fastmf.priors._domain import two_values
-from fastmf.priors._rows import MAX_DENSITY, states
-
-# Multiply-adds of a dense product with a batch from which sparse rows repay the cost of a step that
-# is not part of a longer call (measured: 100 to 200 rows of 5000 visible and 100 hidden units).
-MIN_SPARSE_WORK = 5e7
+from fastmf.priors._rows import few_stored, states
 
 
 def steps(model, X, settings, n_threads=None):
@@ -38,24 +38,26 @@ def steps(model, X, settings, n_threads=None):
         and settings.gradient != "adaptive_tap"
         and (settings.gradient not in MEAN_FIELD or settings.starts in ("data", "persistent"))
     )
-    if not suits or (is_sparse(X) and sparse_is_faster(model, X, settings)):
+    if not suits:
         return None
-    by_size = {}
+    by_size, sparse = {}, few_stored(X)
     as_given = is_sparse(X) or X.dtype.kind != "f"
-    if not as_given:
+    if sparse:
+        X = X.astype(model.dtype, copy=False)
+    elif not as_given:
         X = np.ascontiguousarray(X, model.dtype)
+    # Those of a row of a batch that are copied: none of an array that is used as it is.
+    n_entries = X.nnz // X.shape[0] if sparse else as_given * X.shape[1]
 
     def take(state, rows, rngs, rate):
-        if not as_given:
-            take_dense(state, X, rows, rngs, rate)
-            return
-        for some in blocks(len(rows), rows.size * X.shape[1]):
-            here = rows[some]
-            dense = states(model.layers[0], X[here.ravel()], model.dtype)
-            here = np.arange(here.size).reshape(here.shape)
-            take_dense(state, dense, here, rngs[some], rate)
+        for some in blocks(len(rows), rows.size * n_entries):
+            data, here = X, rows[some]
+            if as_given and not sparse:
+                data = states(model.layers[0], X[here.ravel()], model.dtype)
+                here = np.arange(here.size).reshape(here.shape)
+            take_rows(state, data, here, rngs[some], rate)
 
-    def take_dense(state, X, rows, rngs, rate):
+    def take_rows(state, X, rows, rngs, rate):
         persistent = state.chains and is_persistent(settings)
         n_starts = len(state.chains[0]) if persistent else settings.n_starts or rows.shape[1]
         key = rows.shape[1], n_starts
@@ -69,12 +71,6 @@ def steps(model, X, settings, n_threads=None):
         by_size[key].take(state, rows, seeds, rate)
 
     return take
-
-
-def sparse_is_faster(model, X, settings):
-    """Whether single steps with products of sparse rows are faster than these with dense ones."""
-    work = min(settings.batch_size, X.shape[0]) * model.weights.size
-    return work >= MIN_SPARSE_WORK and X.nnz <= MAX_DENSITY * X.shape[0] * X.shape[1]
 
 
 def is_persistent(settings):
@@ -91,7 +87,8 @@ class Steps:
     ----------
     model : RBM
         Of the shape and the units of those that will be trained.
-    X : C-contiguous array of shape (n_rows, n_visible)
+    X : C-contiguous array or csr_array of shape (n_rows, n_visible)
+        In the type of the model.
     settings : LayeredSettings
     n_batch, n_starts : int
         Rows of a batch, and solutions or samples in each step.
@@ -103,7 +100,7 @@ class Steps:
         self.X, self.options, self.n_batch, self.n_starts = X, settings, n_batch, n_starts
         self.order = ORDERS.get(settings.gradient, 0)
         self.model = None
-        self.n_workers = n_workers
+        self.n_workers, self.sparse = n_workers, is_sparse(X)
         self._allocate(model)
         self.layout = self._layout(model)
         self.solver = self._solver(model.dtype)
@@ -118,13 +115,17 @@ class Steps:
             max_weight=MAX_WEIGHT,
             values=np.array([two_values(prior) for prior in model.layers]),
             task_rows=self._task_rows(),
+            task_samples=min(TASK_ROWS, max(4, -(-n_starts // n_workers))),
         )
 
         arguments = self.arguments(np.zeros((0, n_batch), np.int64), [], 0.0)
-        self.settings.phases[:] = phase_addresses(arguments, self.order)
+        functions = (sparse_phases if self.sparse else phases)(self.order)
+        self.settings.phases[:] = phase_addresses(arguments, functions)
 
     def _task_rows(self):
         """Rows of one task: several for each thread, but not so few that products are slow."""
+        if self.sparse:  # all couplings are read once for each task
+            return -(-self.n_batch // self.n_workers)
         each = -(-self.n_batch // (4 * self.n_workers))
         return min(TASK_ROWS, max(4, each // 4 * 4))
 
@@ -140,11 +141,7 @@ class Steps:
             diverged=np.zeros(1, np.int64),
         )
         self.parameters.fields[2] = limits
-        # The rows of data lie before those of the model, so that one product is of both.
-        memory = np.zeros((self.n_batch + 4 * self.n_starts, n_units), dtype)
-        var, b = np.zeros((2, self.n_batch, n_units), dtype)
-        data = types.Moments(memory[: self.n_batch], var, b)
-        state = memory[self.n_batch :].reshape(4, self.n_starts, n_units)
+        data, state = self._moments(n_visible, n_units, dtype)
         terms, scales = self._terms(data.mean, state, n_visible)
         n_slabs, n_term_rows = -(-n_visible // width), int(terms[:, N_ROWS].sum())
         rights = empty_panels(n_term_rows, n_hidden, dtype)
@@ -157,20 +154,42 @@ class Steps:
             rights=rights,
             units=np.zeros((4, n_units), dtype),
             above=np.zeros((n_slabs, n_hidden), dtype),
+            turned=self._turned(0, n_visible, dtype),
         )
         n_columns = -(-max(n_visible, n_hidden) // width) * width
         self.scratch = types.Scratch(
             products=np.zeros((self.n_workers, max(TASK_ROWS, width), n_columns), dtype),
-            slab=np.zeros((self.n_workers, width, n_columns), dtype),
+            slab=np.zeros((self.n_workers, width, n_hidden), dtype),
             left=np.zeros((self.n_workers, n_term_rows, width), dtype),
             vectors=np.zeros((self.n_workers, 3, n_columns), dtype),
+            active=np.zeros((self.n_workers, n_visible if self.sparse else 0), np.int32),
         )
+
+    def _moments(self, n_visible, n_units, dtype):
+        """Memory for moments given the rows of data, and for solutions or samples."""
+        state = 4, self.n_starts, n_units
+        if self.sparse:
+            data = np.zeros((3, self.n_batch, n_units - n_visible), dtype)
+            return types.Moments(*data), np.zeros(state, dtype)
+        # The rows of data lie before those of the model, so that one product is of both.
+        memory = np.zeros((self.n_batch + 4 * self.n_starts, n_units), dtype)
+        var, b = np.zeros((2, self.n_batch, n_units), dtype)
+        data = types.Moments(memory[: self.n_batch], var, b)
+        return data, memory[self.n_batch :].reshape(state)
+
+    def _turned(self, n_stored, n_visible, dtype):
+        """Memory for the transpose of a batch of sparse rows."""
+        stored = np.empty(n_stored, dtype), np.empty(n_stored, np.int32)
+        return SparseRows(*stored, *np.empty((2, n_visible if self.sparse else 0), np.int64))
 
     def _terms(self, data, state, n_visible):
         """The terms of the gradient by the couplings, and the weights of their rows."""
         n_batch, (n_starts, n_units) = len(data), state.shape[1:]
         of_data, of_model = np.full(n_batch, 1 / n_batch), np.full(n_starts, -1 / n_starts)
-        terms = [(data, np.append(of_data, of_model))]  # and, after data, the means of the model
+        if self.sparse:  # products with data, and with samples, are not those of dense rows
+            terms = [(state[MEAN], of_model)] if self.order else []
+        else:  # after data come the means of the model
+            terms = [(data, np.append(of_data, of_model))]
         if self.order >= 2:
             terms.insert(0, (state[VAR], of_model))
         if self.order == 3:
@@ -180,7 +199,8 @@ class Steps:
         for power, (rows, scales) in zip(range(len(terms))[::-1], terms, strict=True):
             address = rows.ctypes.data
             table.append([address, len(scales), n_units, power, address + hidden, n_hidden])
-        return np.array(table, np.int64), np.concatenate([scales for _, scales in terms])
+        scales = np.concatenate([np.zeros(0), *(scales for _, scales in terms)])
+        return np.array(table, np.int64).reshape(-1, 6), scales
 
     def _layout(self, model):
         """A layout whose units have the fields that steps change."""
@@ -191,6 +211,8 @@ class Steps:
         ]
         layout.layers = Layers(layers)
         self.parameters.copies[:] = layout.copies(0)
+        if self.sparse and not self.order:
+            self.parameters.copies[0, 0] = 0  # no product takes them
         return layout
 
     def _solver(self, dtype):
@@ -273,10 +295,23 @@ class Steps:
         rows, seeds = np.ascontiguousarray(rows, np.int64), np.array(seeds, np.uint64)
         queues = np.zeros((len(rows), types.N_PHASES, types.QUEUE_SIZE), np.int64)
         return (
-            types.Batches(AddressTable([self.X.ctypes.data], self.X), rows, seeds),
+            self._batches(rows, seeds),
             *(self.parameters, self.solver, self.settings._replace(ascent=ascent)),
             *(self.statistics, self.scratch, queues, np.zeros(1, np.int64)),
         )
+
+    def _batches(self, rows, seeds):
+        """The rows of batches, with memory for the transpose of the largest."""
+        dtype = self.parameters.weights.dtype
+        if not self.sparse:
+            none = sparse_rows(csr_array((0, 0), dtype=dtype), dtype)
+            return types.Batches(AddressTable([self.X.ctypes.data], self.X), rows, seeds, none)
+        given = sparse_rows(self.X[rows.ravel()], dtype)
+        n_stored = np.diff(given.ends[self.n_batch - 1 :: self.n_batch], prepend=0).max(initial=0)
+        if n_stored > len(self.statistics.turned.values):
+            turned = self._turned(n_stored, self.X.shape[1], dtype)
+            self.statistics = self.statistics._replace(turned=turned)
+        return types.Batches(AddressTable([0], given), rows, seeds, given)
 
     def _store(self, state):
         """Give a state the parameters as they are."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from stripes import start, stripes
 
 import fastmf as mf
@@ -9,6 +10,7 @@ from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.steps import Steps, steps
 from fastmf.learning.training.ascent import initial_state
+from fastmf.priors._rows import few_stored
 
 ONE_BY_ONE = LAYERED_FAMILY._replace(steps=None)
 OPTIONS = {"batch_size": 7, "n_epochs": 3, "learning_rate": 0.05, "l2": 0.01, "n_sweeps": 2}
@@ -31,7 +33,7 @@ def assert_equal(found, expected, **close):
         np.testing.assert_allclose(array, expected[name], **close, err_msg=name)
 
 
-@pytest.mark.parametrize(
+every_gradient = pytest.mark.parametrize(
     "options",
     [
         {"gradient": "tap"},
@@ -44,6 +46,9 @@ def assert_equal(found, expected, **close):
     ],
     ids=str,
 )
+
+
+@every_gradient
 def test_they_are_those_of_the_general_path(options):
     # The last batch of an epoch has fewer rows than the others.
     X, settings = stripes()[:33], LayeredSettings(**OPTIONS, **options)
@@ -53,17 +58,48 @@ def test_they_are_those_of_the_general_path(options):
     assert found.history.keys() == expected.history.keys()
 
 
+@every_gradient
+@pytest.mark.parametrize("dtype, close", [("f8", 1e-9), ("f4", 1e-3)])
+def test_sparse_rows_take_the_steps_of_dense_ones(options, dtype, close):
+    rng = np.random.default_rng(4)
+    X = (rng.random((33, 300)) < 0.05) * rng.choice([0.5, 1.0], (33, 300))
+    X[5] = 0
+    model, settings = random_machine(300, 9, dtype), LayeredSettings(**OPTIONS, **options)
+    assert few_stored(csr_array(X)) and steps(model, csr_array(X), settings)
+    expected = train(model, X.astype(dtype), settings, seed=1, n_threads=1)
+    for given in (csr_array(X.astype(dtype)), csr_array(X)):
+        found = train(model, given, settings, seed=1, n_threads=2)
+        assert_equal(found, expected, rtol=close, atol=close * 1e-3)
+    assert abs(expected.model.weights - model.weights).max() > 0.01
+
+
+def test_batches_of_sparse_rows_may_differ_in_size():
+    """Memory for the transpose of a batch grows with what is stored."""
+    X = np.eye(24, 40)
+    X[12:] = np.random.default_rng(0).random((12, 40)) < 0.5
+    model, settings = random_machine(40, 5, "f8"), LayeredSettings(**OPTIONS, gradient="pcd")
+    few, rows = np.arange(12).reshape(2, 6), np.arange(24).reshape(4, 6)
+    states = []
+    for data in (X, csr_array(X)):
+        state, taken = initial_state(model), Steps(model, data, settings, 6, 5)
+        taken.take(state, few, range(2), 0.1)
+        taken.take(state, rows, range(4), 0.1)
+        states.append(state)
+    assert_equal(states[1], states[0], rtol=1e-9, atol=1e-12)
+
+
 def random_machine(n_visible, n_hidden, dtype):
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(n_visible, n_hidden)).astype(dtype) / 10
     return mf.RBM(weights, *(mf.Bernoulli(np.zeros(n, dtype)) for n in (n_visible, n_hidden)))
 
 
+@pytest.mark.parametrize("make", [np.asarray, csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("gradient", ["tap", "pcd"])
-def test_the_number_of_threads_does_not_matter(gradient):
+def test_the_number_of_threads_does_not_matter(gradient, make):
     model = random_machine(300, 90, "float32")
     rng = np.random.default_rng(0)
-    X = (rng.random((200, 300)) < 0.3).astype(np.float32)
+    X = make((rng.random((200, 300)) < 0.3).astype(np.float32))
     settings = LayeredSettings(gradient=gradient, batch_size=60)
     rows = np.stack([rng.permutation(200)[:60] for _ in range(20)])
     states = []

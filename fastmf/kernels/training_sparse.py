@@ -1,0 +1,188 @@
+"""The phases of steps of learning from sparse rows: see `fastmf.kernels.training`.
+
+Products with data take as long as their stored entries require. So do those with Gibbs samples,
+most of whose units are 0 as those of data are. Mean-field solutions are dense.
+"""
+
+from fastmf._numba import REORDER, fetch_and_increment, kernel, larger, row, smaller
+from fastmf.kernels.mean_field_types import PRODUCT, START
+from fastmf.kernels.memory import copy, set_to_zero
+from fastmf.kernels.sparse_rows import (
+    SparseRows,
+    add_entries,
+    add_multiple,
+    add_rows,
+    begin_of,
+    transpose,
+)
+from fastmf.kernels.tap_rows import MEAN, VAR, B
+from fastmf.kernels.training import (
+    TASK_ROWS,
+    TASK_UNITS,
+    add_means,
+    draw_layer,
+    move_panel,
+    pack_hidden,
+    phases,
+    sample_visible,
+    subtract_means_of_model,
+    sum_of_terms,
+)
+from fastmf.kernels.training_types import (
+    AVERAGES,
+    OFFSET,
+    ROWS,
+    SLABS,
+    STATES,
+)
+from fastmf.priors._compiled import tilted_moments
+
+
+@kernel(merged=True)
+def _start_from_row(rows, r, mean):
+    """Set the means of the visible units to a row of data."""
+    set_to_zero(mean)
+    for k in range(begin_of(rows, r), rows.ends[r]):
+        mean[rows.columns[k]] = rows.values[k]
+
+
+@kernel(by_address=True, views=True, fastmath=REORDER)
+def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Moments given the rows of a batch, from which solutions or samples may start."""
+    data, state, layer = statistics.data, statistics.model.state, sweep.layers[1]
+    (n_batch, n), n_visible, n_units = data.b.shape, layer[START], state.shape[2]
+    n_starts = 0 if settings.persistent else state.shape[1]
+    # Those that are read: of samples the units alone, and not the tilts after half a sweep.
+    n_planes = (2 if n_batch == n_starts else 4) if settings.solved else 1
+    (values, columns, positions, ends), begin = batches.sparse, step * n_batch
+    positions, ends = row(positions, (begin,), n_batch), row(ends, (begin,), n_batch)
+    rows, zero = SparseRows(values, columns, positions, ends), row(memory.vectors, (0, 0), n)
+    task = fetch_and_increment(queue)
+    if task == 0:
+        scale = 1 / data.b.dtype.type(n_batch)
+        transpose(batches.sparse, begin, begin + n_batch, scale, statistics.turned)
+        task = fetch_and_increment(queue)
+    first = (task - 1) * settings.task_rows
+    while first < larger(n_batch, n_starts):
+        last = first + settings.task_rows
+        end = smaller(last, n_batch)
+        for r in range(first, end):
+            set_to_zero(row(data.b, (r, 0), n))
+        add_rows(rows, first, end, parameters.weights, data.b)
+        for r in range(first, end):
+            mean, var = row(data.mean, (r, 0), n), row(data.var, (r, 0), n)
+            tilted_moments(layer, 0, row(data.b, (r, 0), n), zero, mean, var)
+        for r in range(first, smaller(last, n_starts)):
+            for plane in range(n_planes):
+                set_to_zero(row(state, (plane, r, 0), n_units))
+            visible = row(state, (MEAN, r, 0), n_visible)
+            _start_from_row(batches.sparse, begin + r % n_batch, visible)
+            if n_planes == 2:
+                copy(row(data.mean, (r, 0), n), row(state, (MEAN, r, n_visible), n))
+                copy(row(data.var, (r, 0), n), row(state, (VAR, r, n_visible), n))
+        first = (fetch_and_increment(queue) - 1) * settings.task_rows
+
+
+@kernel(merged=True)
+def _fields_given_sample(v, weights, memory, out):
+    """Fields of the hidden units given a sample of the visible ones."""
+    active, values, n_active = memory.active, row(memory.vectors, (1, 0), v.shape[0]), 0
+    for i in range(v.shape[0]):
+        if v[i] != 0:
+            active[n_active], values[n_active] = i, v[i]
+            n_active += 1
+    set_to_zero(out)
+    add_entries(values, active, 0, n_active, v.shape[0], weights, out)
+
+
+@kernel(by_address=True, fastmath=REORDER)
+def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Gibbs samples of the visible units, and moments of the hidden ones given these."""
+    layers, state, values = sweep.layers, statistics.model.state, settings.values
+    weights, products, seed = parameters.weights, memory.products, batches.seeds[step]
+    (n, n_hidden), zero = weights.shape, row(memory.vectors, (0, 0), weights.shape[1])
+    first = fetch_and_increment(queue) * settings.task_samples
+    while first < state.shape[1]:
+        last = smaller(first + settings.task_samples, state.shape[1])
+        for k in range(1, 2 * settings.n_sweeps, 2):
+            for r in range(first, last):
+                fields = row(products, (r - first, 0), n_hidden)
+                _fields_given_sample(row(state, (MEAN, r, 0), n), weights, memory, fields)
+            draw_layer(layers, 1, values, (seed, k, first, last), memory, state[B])
+            sample_visible(layers, values, (seed, k + 1, first, last), memory, state)
+        for r in range(first, last):
+            b, mean = row(state, (B, r, n), n_hidden), row(state, (MEAN, r, n), n_hidden)
+            _fields_given_sample(row(state, (MEAN, r, 0), n), weights, memory, b)
+            tilted_moments(layers[1], 0, b, zero, mean, row(state, (VAR, r, n), n_hidden))
+        first = fetch_and_increment(queue) * settings.task_samples
+
+
+@kernel(merged=True)
+def _average_data(statistics, first, n_visible, out):
+    """Means of some units over the rows: the visible ones come before the hidden ones."""
+    n, data = out.shape[0], statistics.turned
+    n_below = larger(0, smaller(n, n_visible - first))
+    set_to_zero(out)
+    for i in range(n_below):
+        for k in range(data.positions[first + i], data.ends[first + i]):
+            out[i] += data.values[k]
+    hidden = row(statistics.units, (OFFSET, first + n_below), n - n_below)
+    add_means(statistics.data.mean, first + n_below - n_visible, hidden)
+
+
+@kernel(by_address=True, views=True)
+def _average(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
+    n_units, n_visible = statistics.units.shape[1], parameters.weights.shape[0]
+    n_averages, n_packed = -(-n_units // TASK_UNITS), statistics.rights.shape[1]
+    task = fetch_and_increment(queue)
+    while task < n_averages + -(-n_packed // TASK_ROWS):
+        first = task * TASK_UNITS
+        n, begin = smaller(TASK_UNITS, n_units - first), (task - n_averages) * TASK_ROWS
+        if task < n_averages:
+            _average_data(statistics, first, n_visible, row(statistics.units, (OFFSET, first), n))
+            of_model = row(memory.vectors, (1, 0), n)
+            subtract_means_of_model(settings, statistics, first, n, of_model)
+        for r in range(begin, smaller(begin + TASK_ROWS, n_packed) if begin >= 0 else begin):
+            pack_hidden(statistics, r)
+        task = fetch_and_increment(queue)
+
+
+@kernel(merged=True)
+def _subtract_samples(state, first, n_visible, n_here, slab):
+    """Subtract the average over samples of products of some visible units with the hidden ones."""
+    n = slab.shape[1]
+    scale = -1 / state.dtype.type(state.shape[1])
+    for r in range(state.shape[1]):
+        v, h = row(state, (MEAN, r, first), n_here), row(state, (MEAN, r, n_visible), n)
+        for i in range(n_here):
+            if v[i] != 0:
+                add_multiple(scale * v[i], h, row(slab, (i, 0), n))
+
+
+@kernel(by_address=True, views=True, fastmath=REORDER)
+def _move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Gradient and update of the couplings of a panel of visible units, and packed copies."""
+    slab, data, address = memory.slab, statistics.turned, sweep.layers[0, PRODUCT]
+    (n_visible, n), width, hidden = parameters.weights.shape, slab.shape[0], statistics.data.mean
+    task = fetch_and_increment(queue)
+    while task * width < n_visible:
+        first = task * width
+        n_here = smaller(width, n_visible - first)
+        if not settings.solved:
+            set_to_zero(row(slab, (0, 0), n_here * slab.shape[1]))
+            _subtract_samples(statistics.model.state, first, n_visible, n_here, slab)
+        sum_of_terms(address, parameters, statistics, first, n_here, memory)
+        for r in range(n_here):
+            begin, end, g = data.positions[first + r], data.ends[first + r], row(slab, (r, 0), n)
+            add_entries(data.values, data.columns, begin, end, hidden.shape[0], hidden, g)
+        move_panel(task, slab, parameters, settings, statistics)
+        task = fetch_and_increment(queue)
+
+
+def sparse_phases(order):
+    """The phases of steps whose data are sparse; 0 is the order of Gibbs sampling."""
+    found = phases(order) | {ROWS: _read_rows, AVERAGES: _average, SLABS: _move_couplings}
+    if order == 0:
+        found[STATES] = _sample_rows
+    return found
