@@ -4,11 +4,24 @@ Rows of the matrix are taken in panels that stay in the cache while all rows of 
 result adds up to four of them at a time, so that it is read and written a quarter as often.
 """
 
+from functools import cache
 from typing import NamedTuple
 
+import numba
 import numpy as np
+from numba.core import types
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel, larger, row, smaller
+from fastmf._numba import (
+    REORDER,
+    address_of,
+    call,
+    calls,
+    fetch_and_increment,
+    kernel,
+    larger,
+    row,
+    smaller,
+)
 from fastmf.kernels.memory import set_to_zero
 
 # Size of a panel in bytes: a quarter of it takes half as long again where few entries are stored.
@@ -46,40 +59,65 @@ def _add_four(values, columns, first, matrix, out):
     """Add four stored entries times the rows of the matrix that they belong to."""
     n = out.shape[0]
     x0, x1, x2, x3 = values[first], values[first + 1], values[first + 2], values[first + 3]
-    row_0, row_1 = row(matrix, (columns[first], 0), n), row(matrix, (columns[first + 1], 0), n)
-    row_2, row_3 = row(matrix, (columns[first + 2], 0), n), row(matrix, (columns[first + 3], 0), n)
+    row_0 = row(matrix, (columns[first] * n,), n)
+    row_1 = row(matrix, (columns[first + 1] * n,), n)
+    row_2 = row(matrix, (columns[first + 2] * n,), n)
+    row_3 = row(matrix, (columns[first + 3] * n,), n)
     for j in range(n):
         out[j] += x0 * row_0[j] + x1 * row_1[j] + (x2 * row_2[j] + x3 * row_3[j])
 
 
 @kernel(merged=True)
-def add_entries(values, columns, first, end, panel_end, matrix, out):
-    """Add the entries of a row from `first` on that are in columns before the end of a panel.
-
-    Each is multiplied by the row of the matrix that it belongs to. Returns the first entry that is
-    not in those columns.
-    """
-    n, k = out.shape[0], first
+def _add_entries(rows, r, panel_end, matrix, out):
+    """Add the entries of a row that are in columns before the end of a panel; others are left."""
+    (values, columns, positions, ends), n = rows, out.shape[0]
+    k, end = positions[r], ends[r]
     while k + 4 <= end and columns[k + 3] < panel_end:
         _add_four(values, columns, k, matrix, out)
         k += 4
     while k < end and columns[k] < panel_end:
-        add_multiple(values[k], row(matrix, (columns[k], 0), n), out)
+        add_multiple(values[k], row(matrix, (columns[k] * n,), n), out)
         k += 1
-    return k
+    positions[r] = k
 
 
-@kernel(merged=True)
-def add_rows(rows, first, last, matrix, out):
-    """Add the products of some sparse rows with a matrix; their positions are then their ends."""
-    (n_columns, n), (values, columns, positions, ends) = matrix.shape, rows
-    panel = larger(1, PANEL_SIZE // (n * out.itemsize))
+@kernel(by_address=True, views=True, fastmath=REORDER)
+def _add_rows(rows, first, last, matrix, n, out):
+    """`add_rows`, of arrays of one dimension."""
+    n_columns, panel = matrix.shape[0] // n, larger(1, PANEL_SIZE // (n * out.itemsize))
     panel_end = panel
     while panel_end < n_columns + panel:
         for r in range(first, last):
-            k, out_r = positions[r], row(out, (r, 0), n)
-            positions[r] = add_entries(values, columns, k, ends[r], panel_end, matrix, out_r)
+            _add_entries(rows, r, panel_end, matrix, row(out, ((r - first) * n,), n))
         panel_end += panel
+
+
+@calls()
+def add_rows(address, rows, first, last, matrix, n, out):
+    """Add the products of some sparse rows with a matrix; their positions are then their ends.
+
+    Parameters
+    ----------
+    address : int
+        Of the compiled function: see `add_rows_address`.
+    rows : SparseRows
+    first, last : int
+    matrix : array of shape (n_columns * n,)
+        In the order of memory, as the next one.
+    n : int
+    out : array of shape ((last - first) * n,)
+    """
+    call(address, (rows, first, last, matrix, n, out))
+
+
+@cache
+def add_rows_address(dtype):
+    """Address of the compiled function for matrices of a type."""
+    numbers, columns, bounds = (
+        types.Array(numba.from_dtype(np.dtype(of)), 1, "C") for of in (dtype, "i4", "i8")
+    )
+    rows, integer = types.NamedTuple([numbers, columns, bounds, bounds], SparseRows), types.int64
+    return address_of(_add_rows, rows, integer, integer, numbers, integer, numbers)
 
 
 @kernel(merged=True)
@@ -107,12 +145,14 @@ def transpose(rows, first, last, scale, turned):
             ends[i] += 1
 
 
-@kernel(fastmath=REORDER)
-def add_sparse_product(rows, matrix, task_rows, queue, out):
+@kernel(views=True)
+def add_sparse_product(address, rows, matrix, task_rows, queue, out):
     """Add the product of sparse rows with a dense matrix.
 
     Parameters
     ----------
+    address : int
+        Of the compiled function: see `add_rows_address`.
     rows : SparseRows
         Its positions are then its ends.
     matrix : array of shape (n_columns, n)
@@ -122,7 +162,10 @@ def add_sparse_product(rows, matrix, task_rows, queue, out):
         Next task not taken yet; shared by all threads that call this.
     out : array of shape (n_rows, n)
     """
-    n_rows, first = out.shape[0], fetch_and_increment(queue) * task_rows
+    (n_rows, n), entries = out.shape, row(matrix, (0, 0), matrix.size)
+    first = fetch_and_increment(queue) * task_rows
     while first < n_rows:
-        add_rows(rows, first, smaller(first + task_rows, n_rows), matrix, out)
+        last = smaller(first + task_rows, n_rows)
+        out_rows = row(out, (first, 0), (last - first) * n)
+        add_rows(address, rows, first, last, entries, n, out_rows)
         first = fetch_and_increment(queue) * task_rows

@@ -363,8 +363,8 @@ def train(batches, parameters, solver, settings, statistics, scratch, queues, wo
     w = fetch_and_increment(workers)
     if w >= scratch.products.shape[0]:
         return
-    products, slab, left, vectors, active = scratch
-    memory = Memory(products[w], slab[w], left[w], vectors[w], active[w])
+    products, slab, left, vectors, active, n_active = scratch
+    memory = Memory(products[w], slab[w], left[w], vectors[w], active[w], n_active[w])
     sweep = solver.sweep
     for step in range(batches.rows.shape[0]):
         if parameters.diverged[0] == 1:

@@ -7,14 +7,7 @@ most of whose units are 0 as those of data are. Mean-field solutions are dense.
 from fastmf._numba import REORDER, fetch_and_increment, kernel, larger, row, smaller
 from fastmf.kernels.mean_field_types import PRODUCT, START
 from fastmf.kernels.memory import copy, set_to_zero
-from fastmf.kernels.sparse_rows import (
-    SparseRows,
-    add_entries,
-    add_multiple,
-    add_rows,
-    begin_of,
-    transpose,
-)
+from fastmf.kernels.sparse_rows import SparseRows, add_multiple, add_rows, begin_of, transpose
 from fastmf.kernels.tap_rows import MEAN, VAR, B
 from fastmf.kernels.training import (
     TASK_ROWS,
@@ -54,9 +47,8 @@ def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, q
     n_starts = 0 if settings.persistent else state.shape[1]
     # Those that are read: of samples the units alone, and not the tilts after half a sweep.
     n_planes = (2 if n_batch == n_starts else 4) if settings.solved else 1
-    (values, columns, positions, ends), begin = batches.sparse, step * n_batch
-    positions, ends = row(positions, (begin,), n_batch), row(ends, (begin,), n_batch)
-    rows, zero = SparseRows(values, columns, positions, ends), row(memory.vectors, (0, 0), n)
+    weights, begin = parameters.weights, step * n_batch
+    weights, zero = row(weights, (0, 0), weights.size), row(memory.vectors, (0, 0), n)
     task = fetch_and_increment(queue)
     if task == 0:
         scale = 1 / data.b.dtype.type(n_batch)
@@ -66,9 +58,11 @@ def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, q
     while first < larger(n_batch, n_starts):
         last = first + settings.task_rows
         end = smaller(last, n_batch)
-        for r in range(first, end):
-            set_to_zero(row(data.b, (r, 0), n))
-        add_rows(rows, first, end, parameters.weights, data.b)
+        n_here = larger(0, end - first)
+        b = row(data.b, (first, 0), n_here * n)
+        set_to_zero(b)
+        here = begin + first, begin + first + n_here
+        add_rows(settings.add_rows, batches.sparse, here[0], here[1], weights, n, b)
         for r in range(first, end):
             mean, var = row(data.mean, (r, 0), n), row(data.var, (r, 0), n)
             tilted_moments(layer, 0, row(data.b, (r, 0), n), zero, mean, var)
@@ -84,35 +78,39 @@ def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, q
 
 
 @kernel(merged=True)
-def _fields_given_sample(v, weights, memory, out):
+def _fields_given_sample(address, v, weights, memory, out):
     """Fields of the hidden units given a sample of the visible ones."""
     active, values, n_active = memory.active, row(memory.vectors, (1, 0), v.shape[0]), 0
     for i in range(v.shape[0]):
         if v[i] != 0:
             active[n_active], values[n_active] = i, v[i]
             n_active += 1
+    begin, end = row(memory.n_active, (0,), 1), row(memory.n_active, (1,), 1)
+    begin[0], end[0] = 0, n_active
     set_to_zero(out)
-    add_entries(values, active, 0, n_active, v.shape[0], weights, out)
+    sample = SparseRows(values, active, begin, end)
+    add_rows(address, sample, 0, 1, weights, out.shape[0], out)
 
 
-@kernel(by_address=True, fastmath=REORDER)
+@kernel(by_address=True)
 def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gibbs samples of the visible units, and moments of the hidden ones given these."""
     layers, state, values = sweep.layers, statistics.model.state, settings.values
-    weights, products, seed = parameters.weights, memory.products, batches.seeds[step]
-    (n, n_hidden), zero = weights.shape, row(memory.vectors, (0, 0), weights.shape[1])
+    products, seed, (n, n_hidden) = memory.products, batches.seeds[step], parameters.weights.shape
+    weights = row(parameters.weights, (0, 0), n * n_hidden)
+    zero = row(memory.vectors, (0, 0), n_hidden)
     first = fetch_and_increment(queue) * settings.task_samples
     while first < state.shape[1]:
         last = smaller(first + settings.task_samples, state.shape[1])
-        for k in range(1, 2 * settings.n_sweeps, 2):
+        for k in range(1, 2 * settings.n_sweeps + 2, 2):
             for r in range(first, last):
-                fields = row(products, (r - first, 0), n_hidden)
-                _fields_given_sample(row(state, (MEAN, r, 0), n), weights, memory, fields)
-            draw_layer(layers, 1, values, (seed, k, first, last), memory, state[B])
-            sample_visible(layers, values, (seed, k + 1, first, last), memory, state)
+                v, fields = row(state, (MEAN, r, 0), n), row(products, (r - first, 0), n_hidden)
+                _fields_given_sample(settings.add_rows, v, weights, memory, fields)
+            if k < 2 * settings.n_sweeps:
+                draw_layer(layers, 1, values, (seed, k, first, last), memory, state[B])
+                sample_visible(layers, values, (seed, k + 1, first, last), memory, state)
         for r in range(first, last):
-            b, mean = row(state, (B, r, n), n_hidden), row(state, (MEAN, r, n), n_hidden)
-            _fields_given_sample(row(state, (MEAN, r, 0), n), weights, memory, b)
+            b, mean = row(products, (r - first, 0), n_hidden), row(state, (MEAN, r, n), n_hidden)
             tilted_moments(layers[1], 0, b, zero, mean, row(state, (VAR, r, n), n_hidden))
         first = fetch_and_increment(queue) * settings.task_samples
 
@@ -164,7 +162,8 @@ def _subtract_samples(state, first, n_visible, n_here, slab):
 def _move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradient and update of the couplings of a panel of visible units, and packed copies."""
     slab, data, address = memory.slab, statistics.turned, sweep.layers[0, PRODUCT]
-    (n_visible, n), width, hidden = parameters.weights.shape, slab.shape[0], statistics.data.mean
+    (n_visible, n), width, mean = parameters.weights.shape, slab.shape[0], statistics.data.mean
+    hidden = row(mean, (0, 0), mean.size)
     task = fetch_and_increment(queue)
     while task * width < n_visible:
         first = task * width
@@ -173,9 +172,8 @@ def _move_couplings(step, batches, parameters, sweep, settings, statistics, memo
             set_to_zero(row(slab, (0, 0), n_here * slab.shape[1]))
             _subtract_samples(statistics.model.state, first, n_visible, n_here, slab)
         sum_of_terms(address, parameters, statistics, first, n_here, memory)
-        for r in range(n_here):
-            begin, end, g = data.positions[first + r], data.ends[first + r], row(slab, (r, 0), n)
-            add_entries(data.values, data.columns, begin, end, hidden.shape[0], hidden, g)
+        g = row(slab, (0, 0), n_here * n)
+        add_rows(settings.add_rows, data, first, first + n_here, hidden, n, g)
         move_panel(task, slab, parameters, settings, statistics)
         task = fetch_and_increment(queue)
 

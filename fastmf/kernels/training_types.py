@@ -84,6 +84,8 @@ class Settings(NamedTuple):
     max_weight : float
     values : float64 array of shape (2, 2)
         The low and the high value of the units of each layer.
+    add_rows : int
+        Address of `fastmf.kernels.sparse_rows.add_rows`, compiled; 0 if data are dense.
     task_rows, task_samples : int
         Rows of data, and Gibbs samples, of one task.
     """
@@ -97,6 +99,7 @@ class Settings(NamedTuple):
     persistent: bool
     max_weight: float
     values: np.ndarray
+    add_rows: int
     task_rows: int
     task_samples: int
 
@@ -181,6 +184,8 @@ class Scratch(NamedTuple):
         The first one is zero.
     active : int32 array of shape (n_workers, n_visible)
         The units of a sample that are not zero; of no size if data are dense.
+    n_active : int64 array of shape (n_workers, 2)
+        0, and their number.
     """
 
     products: np.ndarray
@@ -188,6 +193,7 @@ class Scratch(NamedTuple):
     left: np.ndarray
     vectors: np.ndarray
     active: np.ndarray
+    n_active: np.ndarray
 
 
 class Memory(NamedTuple):
@@ -197,6 +203,7 @@ class Memory(NamedTuple):
     ----------
     products, slab, left, vectors : array of two dimensions
     active : int32 array of shape (n_visible,)
+    n_active : int64 array of shape (2,)
     """
 
     products: np.ndarray
@@ -204,3 +211,4 @@ class Memory(NamedTuple):
     left: np.ndarray
     vectors: np.ndarray
     active: np.ndarray
+    n_active: np.ndarray

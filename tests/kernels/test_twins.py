@@ -145,7 +145,7 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
              "product.multiply-rbm", "sites.tilt_sites-spike_and_slab",
              "gibbs.gibbs-block", "gibbs.gibbs-groups", "annealed.annealed-groups",
              "belief_propagation.belief_propagation-pairs",
-             "training.train-tap", "training.train-pcd",
+             "training.train-tap", "training.train-pcd", "training.train-sparse_pcd",
              "hamming.spanning_trees-groups", "potts.value_and_gradient-proteins",
              "potts.hessian_product-proteins", "potts.spread-tiles",
              "potts.collect-tiles", "hamming.count_similar-rows"]  # fmt: skip

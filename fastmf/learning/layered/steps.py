@@ -12,7 +12,7 @@ from fastmf.kernels import training_types as types
 from fastmf.kernels.ascent import AscentStep
 from fastmf.kernels.mean_field_types import Layers, TapSettings, Tilt
 from fastmf.kernels.product import empty_panels, panel_width
-from fastmf.kernels.sparse_rows import SparseRows
+from fastmf.kernels.sparse_rows import SparseRows, add_rows_address
 from fastmf.kernels.statistics import N_ROWS
 from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, A, ActiveRows, worker_shapes
 from fastmf.kernels.training import TASK_ROWS, phase_addresses, phases
@@ -114,6 +114,7 @@ class Steps:
             persistent=is_persistent(settings),
             max_weight=MAX_WEIGHT,
             values=np.array([two_values(prior) for prior in model.layers]),
+            add_rows=add_rows_address(model.dtype) if self.sparse else 0,
             task_rows=self._task_rows(),
             task_samples=min(TASK_ROWS, max(4, -(-n_starts // n_workers))),
         )
@@ -163,6 +164,7 @@ class Steps:
             left=np.zeros((self.n_workers, n_term_rows, width), dtype),
             vectors=np.zeros((self.n_workers, 3, n_columns), dtype),
             active=np.zeros((self.n_workers, n_visible if self.sparse else 0), np.int32),
+            n_active=np.zeros((self.n_workers, 2), np.int64),
         )
 
     def _moments(self, n_visible, n_units, dtype):
