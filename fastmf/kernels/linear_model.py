@@ -9,8 +9,8 @@ once for `product`, in double precision whatever the type of X, and its products
 import numpy as np
 
 from fastmf._numba import REORDER, fetch_and_increment, kernel, row, smaller
-from fastmf.kernels.memory import transpose
-from fastmf.kernels.product import panel_width, product
+from fastmf.kernels.memory import transpose_tile
+from fastmf.kernels.product import VECTOR_BYTES, panel_width, product
 
 WIDTH = panel_width(np.float64)
 # Columns whose products with each other are summed at a time: a panel of them and the rows that it
@@ -55,7 +55,7 @@ def data_covariance(address, X, scale, vector, queue, sums):
             here = slice(start, start + n_here)
             _scale_columns(X, start, scale[here], vector[here], scaled, total[n_rows])
             for first in range(0, n_rows, WIDTH):
-                transpose(scaled, first, n_here, panel[0])
+                _turn(scaled, first, n_here, panel[0])
                 product(address, scaled[first:], n_rows - first, 0, panel[:, :n_here], tile, WIDTH)
                 _add_lower(tile, first, total)
 
@@ -71,6 +71,19 @@ def _scale_columns(X, start, scale, vector, scaled, products):
             new[k] = given[k] * scale[k]
             along += new[k] * vector[k]
         products[i] += along
+
+
+@kernel(merged=True)
+def _turn(scaled, first, n_columns, panel):
+    """Write a panel's rows of some columns as its columns."""
+    lanes = VECTOR_BYTES // 8
+    n_tiled = n_columns // lanes * lanes
+    for k in range(0, n_tiled, lanes):
+        for c in range(0, WIDTH, lanes):
+            transpose_tile(scaled, first + c, k, panel, c, lanes)
+    for k in range(n_tiled, n_columns):
+        for c in range(WIDTH):
+            panel[k, c] = scaled[first + c, k]
 
 
 @kernel(merged=True)

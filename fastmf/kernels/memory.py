@@ -1,9 +1,10 @@
-"""Copies inside kernels, which take longer to compile as loops."""
+"""Copies inside kernels, which take longer to compile, or to run, as loops."""
 
 from llvmlite import ir
 from numba.core import cgutils, types
 
 from fastmf._numba import emitted
+from fastmf.kernels.product import VECTOR_BYTES
 
 
 def copy(source, target):
@@ -47,83 +48,58 @@ def _set_to_zero(typing_context, target):
     return types.void(target), generate
 
 
-def transpose(source, first, n_columns, target):
-    """Write the rows `first`, `first` + 1, ... of an array as columns of another one.
+def transpose_tile(source, i, j, target, k, n):
+    """Set target[j : j + n, k : k + n] to the transpose of source[i : i + n, j : j + n].
 
-    Parameters
-    ----------
-    source, target : C-contiguous arrays of two dimensions
-        The target has a multiple of four columns, as many as rows are written.
-    first, n_columns : int
-        First row, and number of columns of the source, which become rows.
+    The arrays are C-contiguous and of one type; `n` is `VECTOR_BYTES` divided by its size.
     """
-    target[:n_columns] = source[first : first + target.shape[1], :n_columns].T
+    target[j : j + n, k : k + n] = source[i : i + n, j : j + n].T
 
 
-@emitted(transpose)
-def _transpose(typing_context, source, first, n_columns, target):
-    """Blocks of four by four stay in registers; entry by entry it takes three times as long."""
-
+@emitted(transpose_tile)
+def _transpose_tile(typing_context, source, i, j, target, k, n):
     def generate(context, builder, signature, values):
-        arrays = [
-            context.make_array(type_)(context, builder, values[k])
-            for k, type_ in ((0, source), (3, target))
-        ]
-        rows, columns = (cgutils.unpack_tuple(builder, array.shape, 2)[1] for array in arrays)
-        given = builder.gep(arrays[0].data, [builder.mul(values[1], rows)])
-        four, zero = ir.Constant(cgutils.intp_t, 4), ir.Constant(cgutils.intp_t, 0)
-        whole = builder.and_(values[2], ir.Constant(cgutils.intp_t, -4))
-        with cgutils.for_range_slice(builder, zero, columns, four) as (c, _):
-            from_row = builder.gep(given, [builder.mul(c, rows)])
-            to_column = builder.gep(arrays[1].data, [c])
-            for begin, end, width in ((zero, whole, 4), (whole, values[2], 1)):
-                step = ir.Constant(cgutils.intp_t, width)
-                with cgutils.for_range_slice(builder, begin, end, step) as (k, _):
-                    strides = rows, columns
-                    here = builder.gep(from_row, [k])
-                    there = builder.gep(to_column, [builder.mul(k, columns)])
-                    _transpose_four_rows(builder, here, there, strides, width)
+        n_lanes = VECTOR_BYTES // (source.dtype.bitwidth // 8)
+        vector = ir.VectorType(context.get_value_type(source.dtype), n_lanes)
+
+        def pointers(type_, array, first, column):
+            array = context.make_array(type_)(context, builder, array)
+            width = builder.extract_value(array.shape, 1)
+            entry = builder.add(builder.mul(first, width), column)
+            for _ in range(n_lanes):
+                pointer = builder.gep(array.data, [entry])
+                yield builder.bitcast(pointer, vector.as_pointer())
+                entry = builder.add(entry, width)
+
+        rows = [builder.load(p) for p in pointers(source, *values[:3])]
+        for row_ in rows:
+            row_.align = VECTOR_BYTES // n_lanes
+        # Blocks of 1, 2, 4, ... entries beside the diagonal are exchanged in turn.
+        size = 1
+        while size < n_lanes:
+            rows = _exchange_blocks(builder, rows, size)
+            size *= 2
+        for row_, p in zip(rows, pointers(target, values[3], values[2], values[4]), strict=True):
+            builder.store(row_, p).align = VECTOR_BYTES // n_lanes
         return context.get_dummy_value()
 
     if not (source.dtype == target.dtype and source.layout == target.layout == "C"):
-        raise TypeError("transpose takes two contiguous arrays of one type")
-    return types.void(source, types.intp, types.intp, target), generate
+        raise TypeError("transpose_tile takes two contiguous arrays of one type")
+    integers = [types.intp] * 4
+    return types.void(source, *integers[:2], target, *integers[2:]), generate
 
 
-def _transpose_four_rows(builder, source, target, strides, width):
-    """Emit target[k, :4] = source[:4, k] for `width` (1 or 4) k."""
-    number = source.type.pointee
-    kind = ir.VectorType(number, 4)
-    rows = []
-    for r in range(4):
-        pointer = builder.gep(source, [builder.mul(ir.Constant(cgutils.intp_t, r), strides[0])])
-        rows.append(_load(builder, pointer, kind if width == 4 else number))
-    if width == 1:
-        for r, value in enumerate(rows):
-            pointer = builder.gep(target, [ir.Constant(cgutils.intp_t, r)])
-            builder.store(value, pointer)
-        return
-
-    def mixed(x, y, *lanes):
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), 4), list(lanes))
-        return builder.shuffle_vector(x, y, mask)
-
-    even = [mixed(*rows[r : r + 2], 0, 4, 2, 6) for r in (0, 2)]
-    odd = [mixed(*rows[r : r + 2], 1, 5, 3, 7) for r in (0, 2)]
-    columns = [
-        mixed(*pair, *lanes) for lanes in ((0, 1, 4, 5), (2, 3, 6, 7)) for pair in (even, odd)
-    ]
-    for k, column in enumerate(columns):
-        pointer = builder.gep(target, [builder.mul(ir.Constant(cgutils.intp_t, k), strides[1])])
-        pointer = builder.bitcast(pointer, kind.as_pointer())
-        builder.store(column, pointer).align = _alignment(number)
-
-
-def _load(builder, pointer, kind):
-    value = builder.load(builder.bitcast(pointer, kind.as_pointer()))
-    value.align = _alignment(pointer.type.pointee)
-    return value
-
-
-def _alignment(number):
-    return 4 if isinstance(number, ir.FloatType) else 8
+def _exchange_blocks(builder, rows, size):
+    """Emit the exchange of blocks above and below the diagonals of blocks twice as large."""
+    n, found = len(rows), list(rows)
+    for r in range(n):
+        if r & size:
+            continue
+        pair = rows[r], rows[r + size]
+        # The entries of the second row of a pair are numbered from n on.
+        upper = [c if not c & size else n + c - size for c in range(n)]
+        lower = [c + size if not c & size else n + c for c in range(n)]
+        for where, numbers in ((r, upper), (r + size, lower)):
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), n), numbers)
+            found[where] = builder.shuffle_vector(*pair, mask)
+    return found

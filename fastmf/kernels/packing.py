@@ -5,73 +5,13 @@ products with either side: those of W, with the units below as sources, and thos
 units above; and of their elementwise squares and cubes, as many as are needed.
 """
 
-from llvmlite import ir
-from numba.core import types
-
-from fastmf._numba import emitted, kernel, row, smaller, view
-from fastmf.kernels.memory import copy
+from fastmf._numba import kernel, row, smaller, view
+from fastmf.kernels.memory import copy, transpose_tile
 from fastmf.kernels.product import VECTOR_BYTES
 
 # The columns of a table of copies: addresses of the packed couplings, squares and cubes, number of
 # sources in all, and the first one that belongs to these weights.
 N_SOURCE, FIRST_SOURCE = 3, 4
-
-
-def transpose_tile(source, i, j, target, k, n):
-    """Set target[j : j + n, k : k + n] to the transpose of source[i : i + n, j : j + n].
-
-    The arrays are C-contiguous and of one type; `n` is `VECTOR_BYTES` divided by its size.
-    """
-    target[j : j + n, k : k + n] = source[i : i + n, j : j + n].T
-
-
-@emitted(transpose_tile)
-def _transpose_tile(typing_context, source, i, j, target, k, n):
-    def generate(context, builder, signature, values):
-        n_lanes = VECTOR_BYTES // (source.dtype.bitwidth // 8)
-        vector = ir.VectorType(context.get_value_type(source.dtype), n_lanes)
-
-        def pointers(type_, array, first, column):
-            array = context.make_array(type_)(context, builder, array)
-            width = builder.extract_value(array.shape, 1)
-            entry = builder.add(builder.mul(first, width), column)
-            for _ in range(n_lanes):
-                pointer = builder.gep(array.data, [entry])
-                yield builder.bitcast(pointer, vector.as_pointer())
-                entry = builder.add(entry, width)
-
-        rows = [builder.load(p) for p in pointers(source, *values[:3])]
-        for row_ in rows:
-            row_.align = VECTOR_BYTES // n_lanes
-        # Blocks of 1, 2, 4, ... entries beside the diagonal are exchanged in turn.
-        size = 1
-        while size < n_lanes:
-            rows = _exchange_blocks(builder, rows, size)
-            size *= 2
-        for row_, p in zip(rows, pointers(target, values[3], values[2], values[4]), strict=True):
-            builder.store(row_, p).align = VECTOR_BYTES // n_lanes
-        return context.get_dummy_value()
-
-    if not (source.dtype == target.dtype and source.layout == target.layout == "C"):
-        raise TypeError("transpose_tile takes two contiguous arrays of one type")
-    integers = [types.intp] * 4
-    return types.void(source, *integers[:2], target, *integers[2:]), generate
-
-
-def _exchange_blocks(builder, rows, size):
-    """Emit the exchange of blocks above and below the diagonals of blocks twice as large."""
-    n, found = len(rows), list(rows)
-    for r in range(n):
-        if r & size:
-            continue
-        pair = rows[r], rows[r + size]
-        # The entries of the second row of a pair are numbered from n on.
-        upper = [c if not c & size else n + c - size for c in range(n)]
-        lower = [c + size if not c & size else n + c for c in range(n)]
-        for where, numbers in ((r, upper), (r + size, lower)):
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), n), numbers)
-            found[where] = builder.shuffle_vector(*pair, mask)
-    return found
 
 
 @kernel(merged=True)
