@@ -194,6 +194,7 @@ def rows_per_worker(n_rows, n_workers, max_rows=MAX_WORKER_ROWS):
     """
     each = -(-n_rows // n_workers)
     # Two rounds at least: the rows of the second one are taken by the threads that are free first.
-    n_rounds = max(-(-each // max_rows), min(2, n_workers))
+    # But each round reads all couplings, and fewer rows than a few tiles wait for these.
+    n_rounds = max(-(-each // max_rows), min(2, n_workers, each // (2 * TILE_ROWS)), 1)
     multiple = TILE_ROWS if n_rounds > 4 else 2
     return min(each, -(-each // n_rounds // multiple) * multiple)

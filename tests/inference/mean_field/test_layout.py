@@ -93,3 +93,9 @@ def test_rows_per_worker(n_rows, n_workers):
     rows = rows_per_worker(n_rows, n_workers)
     assert 1 <= rows <= -(-n_rows // n_workers)
     assert rows < MAX_WORKER_ROWS + TILE_ROWS  # in whole tiles
+
+
+def test_few_rows_are_iterated_in_one_round():
+    few, many = 4 * TILE_ROWS - 2, 8 * TILE_ROWS
+    assert rows_per_worker(few, 2) == few // 2
+    assert rows_per_worker(many, 2) <= many // 4
