@@ -66,7 +66,7 @@ RACE = {
     "TAP": {"n_sweeps": 3, "momentum": 0.9, "learning_rate": (0.05, 0.002), "l2": 1e-4},
     "PCD": {**FALLING, "learning_rate": (0.1, 0.0)},
     "TAP, then PCD": {"n_sweeps": 3, "momentum": 0.9, "learning_rate": (0.05, 0.02), "l2": 1e-4},
-    **{f"{PCD}, rate {rate:g}": {"learning_rate": rate} for rate in (0.1, 0.05, 0.02, 0.01, 0.005)},
+    **{f"{PCD}, rate {rate:g}": {"learning_rate": rate} for rate in (0.2, 0.1, 0.05)},
 }
 FIELDS = ("method", "epoch", "seconds", "from_below", "error", "from_above")
 
