@@ -25,7 +25,6 @@ NAMES = [
     "statistics.pair_averages-four_terms",
     "training.train-tap",
     "training.train-pcd",
-    "training.train-sparse_pcd",
     "ascent.ascend-decayed_and_centred",
     "belief_propagation.belief_propagation-sum",
     "belief_propagation.belief_propagation-max",
@@ -63,6 +62,7 @@ NAMES = [
     "belief_propagation.add_groups-groups",
     "belief_propagation.belief_propagation-pairs",
     "sparse_rows.add_sparse_product-few_entries",
+    "training.train-sparse_pcd",
 ]
 POOLS = ThreadpoolController()
 
