@@ -3,6 +3,8 @@
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight
 
+from fastmf._common.memory import memory_of_the_machine
+
 
 def checked_weights(sample_weight, X):
     """Weights of the rows of X as float64, or None if none are given.
@@ -26,9 +28,16 @@ def whole_weights(sample_weight, X):
     Raises
     ------
     ValueError
-        As `checked_weights`, and if they are not whole numbers.
+        As `checked_weights`, if they are not whole numbers, or if the machine has no room for so
+        many rows.
     """
     weights = checked_weights(sample_weight, X)
+    n_bytes = weights.sum() * X.shape[1] * X.itemsize
+    if n_bytes > memory_of_the_machine():
+        raise ValueError(
+            f"sample_weight stands for {weights.sum():.3g} rows, {n_bytes / 2**30:.3g} GiB, and "
+            f"the machine has {memory_of_the_machine() / 2**30:.3g}: divide by a common factor."
+        )
     copies = weights.astype(np.int64)
     if (copies != weights).any():
         raise ValueError(

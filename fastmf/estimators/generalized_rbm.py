@@ -95,8 +95,8 @@ class GeneralizedRBM(LayeredMachine):
     Tramel, Gabrie, Manoel, Caltagirone & Krzakala (2018), Algorithm 2, with the corrections noted
     in `fastmf.learning.layered.step`. float32 data are computed in float32, all other in float64.
     Rows may be sparse, in SciPy's CSR form or one that is converted to it, or integers: they are
-    kept as they are, and products with sparse rows cost what their stored entries do. What is
-    computed from the model itself, by solutions or chains, is dense whatever the rows are.
+    kept as they are, and products with sparse rows, and with chains of units of which most are 0,
+    cost what their entries do. Mean-field solutions are dense whatever the rows are.
 
     Examples
     --------

@@ -233,24 +233,38 @@ def pack_hidden(statistics, r):
         rights[i // width, r, i % width] = scale * hidden[i]
 
 
+@kernel(merged=True)
+def average_task(statistics, task):
+    """First unit and number of units of a task of the averages; none if it packs rows."""
+    first = task * TASK_UNITS
+    return first, larger(0, smaller(TASK_UNITS, statistics.units.shape[1] - first))
+
+
+@kernel(merged=True)
+def complete_average(settings, statistics, task, memory):
+    """The rest of a task, once the means over data are there; whether there was such a task."""
+    n_averages = -(-statistics.units.shape[1] // TASK_UNITS)
+    n_packed, begin = statistics.rights.shape[1], (task - n_averages) * TASK_ROWS
+    if begin < 0:
+        first, n = average_task(statistics, task)
+        subtract_means_of_model(settings, statistics, first, n, row(memory.vectors, (1, 0), n))
+    for r in range(begin, smaller(begin + TASK_ROWS, n_packed) if begin >= 0 else begin):
+        pack_hidden(statistics, r)
+    return begin < n_packed
+
+
 @kernel(by_address=True, views=True)
 def _average(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
-    units, n_units = statistics.units, statistics.units.shape[1]
-    n_averages, n_packed = -(-n_units // TASK_UNITS), statistics.rights.shape[1]
-    task = fetch_and_increment(queue)
-    while task < n_averages + -(-n_packed // TASK_ROWS):
-        first = task * TASK_UNITS
-        n, begin = smaller(TASK_UNITS, n_units - first), (task - n_averages) * TASK_ROWS
-        if task < n_averages:
-            offset = row(units, (OFFSET, first), n)
+    more = True
+    while more:
+        task = fetch_and_increment(queue)
+        first, n = average_task(statistics, task)
+        if n > 0:
+            offset = row(statistics.units, (OFFSET, first), n)
             set_to_zero(offset)
             add_means(statistics.data.mean, first, offset)
-            of_model = row(memory.vectors, (1, 0), n)
-            subtract_means_of_model(settings, statistics, first, n, of_model)
-        for r in range(begin, smaller(begin + TASK_ROWS, n_packed) if begin >= 0 else begin):
-            pack_hidden(statistics, r)
-        task = fetch_and_increment(queue)
+        more = complete_average(settings, statistics, task, memory)
 
 
 # --- couplings and fields -------------------------------------------------------------------------

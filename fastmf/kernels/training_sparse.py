@@ -10,15 +10,13 @@ from fastmf.kernels.memory import copy, set_to_zero
 from fastmf.kernels.sparse_rows import SparseRows, add_multiple, add_rows, begin_of, transpose
 from fastmf.kernels.tap_rows import MEAN, VAR, B
 from fastmf.kernels.training import (
-    TASK_ROWS,
-    TASK_UNITS,
     add_means,
+    average_task,
+    complete_average,
     draw_layer,
     move_panel,
-    pack_hidden,
     phases,
     sample_visible,
-    subtract_means_of_model,
     sum_of_terms,
 )
 from fastmf.kernels.training_types import (
@@ -131,19 +129,13 @@ def _average_data(statistics, first, n_visible, out):
 @kernel(by_address=True, views=True)
 def _average(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
-    n_units, n_visible = statistics.units.shape[1], parameters.weights.shape[0]
-    n_averages, n_packed = -(-n_units // TASK_UNITS), statistics.rights.shape[1]
-    task = fetch_and_increment(queue)
-    while task < n_averages + -(-n_packed // TASK_ROWS):
-        first = task * TASK_UNITS
-        n, begin = smaller(TASK_UNITS, n_units - first), (task - n_averages) * TASK_ROWS
-        if task < n_averages:
-            _average_data(statistics, first, n_visible, row(statistics.units, (OFFSET, first), n))
-            of_model = row(memory.vectors, (1, 0), n)
-            subtract_means_of_model(settings, statistics, first, n, of_model)
-        for r in range(begin, smaller(begin + TASK_ROWS, n_packed) if begin >= 0 else begin):
-            pack_hidden(statistics, r)
+    n_visible, more = parameters.weights.shape[0], True
+    while more:
         task = fetch_and_increment(queue)
+        first, n = average_task(statistics, task)
+        if n > 0:
+            _average_data(statistics, first, n_visible, row(statistics.units, (OFFSET, first), n))
+        more = complete_average(settings, statistics, task, memory)
 
 
 @kernel(merged=True)

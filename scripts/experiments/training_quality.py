@@ -9,6 +9,7 @@ With --race each method has the options that were found to suit it, scikit-learn
 runs in a process of its own: how long does it take to reach which likelihood?
 """
 
+import argparse
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -61,10 +62,10 @@ METHODS = {
     PCD: {},
 }
 # What suits each method; "TAP, then PCD" has chains in the second half of its epochs.
-FALLING = {"gradient": "pcd", "n_sweeps": 1, "n_starts": 300, "momentum": 0.0, "l2": 0.0}
+CHAINS = {"gradient": "pcd", "n_sweeps": 1, "n_starts": 300, "momentum": 0.0, "l2": 0.0}
 RACE = {
     "TAP": {"n_sweeps": 3, "momentum": 0.9, "learning_rate": (0.05, 0.002), "l2": 1e-4},
-    "PCD": {**FALLING, "learning_rate": (0.1, 0.0)},
+    "PCD": {**CHAINS, "learning_rate": (0.1, 0.0)},
     "TAP, then PCD": {"n_sweeps": 3, "momentum": 0.9, "learning_rate": (0.05, 0.02), "l2": 1e-4},
     **{f"{PCD}, rate {rate:g}": {"learning_rate": rate} for rate in (0.2, 0.1, 0.05)},
 }
@@ -132,7 +133,7 @@ def raced(name, X, test, options):
     runs = [options.epochs] if name.startswith(PCD) else [[n] for n in options.epochs]
     results = []
     for epochs in runs:
-        one = type(options)(**vars(options) | {"epochs": epochs})
+        one = with_epochs(options, epochs)
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             for result in process.submit(_evaluated, name, X, test, one).result():
                 results.append(result)
@@ -153,14 +154,18 @@ def _evaluated(name, X, test, options):
 def by_both(settings, X, options):
     """(epoch, seconds, model) by mean field in half of the epochs, and chains in the others."""
     n_epochs = max(options.epochs)
-    first = type(options)(**vars(options) | {"epochs": [n_epochs - n_epochs // 2]})
+    first, then = (with_epochs(options, [n]) for n in (n_epochs - n_epochs // 2, n_epochs // 2))
     _, seconds, model = by_fastmf(settings, X, first)[-1]
     if n_epochs < 2:
         return [(n_epochs, seconds, model)]
-    then = type(options)(**vars(options) | {"epochs": [n_epochs // 2]})
-    chains = {**RACE["PCD"], "learning_rate": (0.05, 0.0), "init": model}
+    chains = {**CHAINS, "learning_rate": (0.05, 0.0), "init": model}
     _, more, model = by_fastmf(chains, X, then)[-1]
     return [(n_epochs, seconds + more, model)]
+
+
+def with_epochs(options, epochs):
+    """The options with other epochs after which to evaluate."""
+    return argparse.Namespace(**vars(options) | {"epochs": epochs})
 
 
 def best_rate(results):

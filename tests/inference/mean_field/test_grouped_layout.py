@@ -27,6 +27,17 @@ def test_fixed_points_are_those_of_the_matrix_form(name, order, schedule):
     assert result.log_partition == pytest.approx(expected, abs=1e-10)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_lagged_onsager_terms_end_at_fixed_points(name):
+    model = MODELS[name]
+    result = mf.tap(model, onsager_every=3, tol=1e-12, max_iter=5000)
+    assert result.converged
+    form, mean, var = MatrixForm(model), joined(result.mean), joined(result.var)
+    n = len(mean)
+    again = form.moments(*form.tilts(mean, var, 2, np.zeros(n), np.zeros(n)))
+    np.testing.assert_allclose((mean, var), again, atol=1e-11)
+
+
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_two_states_are_binary_units(order):
     rng = np.random.default_rng(3)
