@@ -33,7 +33,7 @@ CLAIM_SECONDS = 60.0
 # No process waits longer than this for one function, whatever the claims say.
 WAIT_SECONDS = 120.0
 # Between two looks of a process that waits for another: at first, and after many.
-POLL_SECONDS = 0.02, 0.2
+POLL_SECONDS = 0.01, 0.05
 # A file begins with a digest of the rest.
 DIGEST_SIZE = 32
 # Kind of the event for Numba's listeners of a process that waits for another.
@@ -118,9 +118,16 @@ class Cache:
         self.cache_path = str(FOLDER)
 
     def _path(self, signature, codegen):
-        # Processor and operating system too: a home folder may be seen by several machines.
-        key = f"{signature} {codegen.magic_tuple()}"
+        # Processor and operating system too: a home folder may be seen by several machines. Whether
+        # the signature says what is returned makes no difference.
+        arguments = tuple(getattr(signature, "args", signature))
+        key = f"{arguments} {codegen.magic_tuple()}"
         return FOLDER / f"{self._stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.nbc"
+
+    def has(self, signature, target_context):
+        """Whether the compiled function is kept, or some process is about to keep it."""
+        path = self._path(signature, target_context.codegen())
+        return path.exists() or path.with_suffix(".claim").exists()
 
     def load_overload(self, signature, target_context):
         """The compiled function; None if there is none, and this process is to compile it."""
@@ -270,6 +277,20 @@ def _release(path):
         _MINE.discard(claim)
         with suppress(OSError):
             claim.unlink()
+
+
+def claim_second_process():
+    """Whether this process is to start a second one that compiles: no other has done so."""
+    return _claim(FOLDER / _SECOND_PROCESS)
+
+
+def release_second_process():
+    """The second process has ended."""
+    _release(FOLDER / _SECOND_PROCESS)
+
+
+# Stands for the second process among the files that processes claim.
+_SECOND_PROCESS = "second_process"
 
 
 @atexit.register

@@ -171,7 +171,7 @@ def _message(event, what):
     else:
         kept = f"once; kept in {_cache.FOLDER.parent} for the next time"
     return (
-        f"compiling kernels for {what}, which takes about 5 s for a solver and 10 s for an "
+        f"compiling kernels for {what}, which takes about 4 s for a solver and 8 s for an "
         f"estimator ({kept})"
     )
 

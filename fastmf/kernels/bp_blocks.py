@@ -13,8 +13,10 @@ from functools import cache
 import numba
 import numpy as np
 
+from fastmf._ahead import compile_ahead
 from fastmf._numba import REORDER, address_of, call, kernel, larger, row, smaller
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
+from fastmf.kernels.belief_propagation import belief_propagation
 from fastmf.kernels.bp_messages import (
     add,
     add_logs,
@@ -434,22 +436,24 @@ def addresses(algorithm, dtype):
     of_tile = settings, problem, (cube, fields, fields), workspaces, (0,) * 5
     found = {}
 
-    def add_address(name, function, *arguments):
-        found[name] = address_of(function, *map(numba.typeof, arguments))
+    def include(name, function, *arguments):
+        found[name] = function, tuple(map(numba.typeof, arguments))
 
-    add_address("visible_beliefs", _set_beliefs, *(none,) * 5, 0.0)
-    add_address("hidden_beliefs", _set_beliefs, *(none, line, line, line, none, 0.0))
-    add_address("finish", _finish, *of_row, (0, 0, 0), 0.0)
+    include("visible_beliefs", _set_beliefs, *(none,) * 5, 0.0)
+    include("hidden_beliefs", _set_beliefs, *(none, line, line, line, none, 0.0))
+    include("finish", _finish, *of_row, (0, 0, 0), 0.0)
     if algorithm == MIXED_PRODUCT:
-        add_address("log_products", _log_products, settings, workspaces, 0, 0)
+        include("log_products", _log_products, settings, workspaces, 0, 0)
     if algorithm != MAX_PRODUCT:
-        add_address("add_softplus", _add_softplus, none, none)
+        include("add_softplus", _add_softplus, none, none)
     if algorithm == SUM_PRODUCT:
-        add_address("pair_logs", pair_logs, line, line, line, none, 0, True)
-        add_address("bethe", _bethe_block, *of_tile, 0.0)
-        add_address("pairs", _pair_block, *of_tile, cube)
+        include("pair_logs", pair_logs, line, line, line, none, 0, True)
+        include("bethe", _bethe_block, *of_tile, 0.0)
+        include("pairs", _pair_block, *of_tile, cube)
     else:
-        add_address("objective", _objective, *of_row, 0, 0)
+        include("objective", _objective, *of_row, 0, 0)
     blocks = {SUM_PRODUCT: _sum_block, MAX_PRODUCT: _max_block, MIXED_PRODUCT: _mixed_block}
-    add_address("block", blocks[algorithm], *of_tile, 0.0)
-    return found
+    include("block", blocks[algorithm], *of_tile, 0.0)
+    solve = settings, problem, cube, record, workspaces, cube, index
+    compile_ahead(*found.values(), (belief_propagation, map(numba.typeof, solve)))
+    return {name: address_of(function, *types) for name, (function, types) in found.items()}

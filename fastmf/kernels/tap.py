@@ -34,6 +34,8 @@ from fastmf.kernels.mean_field_types import (
     SOURCE,
     START,
     WIDTH,
+    MeanFieldRecord,
+    Sweep,
     TapSettings,
     packed_couplings,
 )
@@ -53,7 +55,7 @@ from fastmf.kernels.tap_rows import (
     ActiveRows,
     assess_row,
 )
-from fastmf.kernels.tap_units import no_rows, no_tilt, update_units
+from fastmf.kernels.tap_units import no_rows, no_tilt, units_update, update_units
 from fastmf.priors._compiled import third_cumulants
 
 # --- a block of units of all active rows --------------------------------------------------------
@@ -80,7 +82,7 @@ def _propagate_change(layer, active, s, panel, i, old, order, fresh):
 
 
 @kernel(by_address=True, fastmath=REORDER, views=True)
-def _update_block(layer, panels, rows, active, settings, tilt):
+def update_block(layer, panels, rows, active, settings, tilt):
     """Update one block of units, the `panels` (first, last) of a layer, in all active rows.
 
     `rows` holds the number of active rows and the first one whose Onsager terms are recomputed.
@@ -235,15 +237,37 @@ def tap(sweep, settings, tilt, workers, queue, record):
         phase = (phase + 1) % settings.onsager_every
 
 
-@cache
-def update_address(dtype, update=_update_block):
-    """Address of the compiled update of a block of units, for a floating type."""
+def _block_types(dtype):
     index, settings = np.zeros(0, np.int64), TapSettings(2, 0.0, 1, 0, 0)
     arguments = index, (0, 0), (0, 0), no_rows(dtype), settings, no_tilt(dtype)
-    return address_of(update, *map(numba.typeof, arguments))
+    return tuple(map(numba.typeof, arguments))
 
 
-def tap_address(solver, record):
-    """Address of the compiled `tap`, for arguments of the types of these."""
-    queue = np.zeros(2, np.int64)
-    return address_of(tap, *map(numba.typeof, (*solver, queue, record)))
+def _solve_types(dtype):
+    index, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+    line, matrix, cube = (np.zeros((0,) * n, dtype) for n in (1, 2, 3))
+    rows = no_rows(dtype)
+    workers = ActiveRows(*(np.zeros((0,) * (part.ndim + 1), part.dtype) for part in rows))
+    record = MeanFieldRecord(cube, index, index, line, matrix)
+    settings = TapSettings(2, 0.0, 1, 0, 0)
+    arguments = Sweep(table, table), settings, no_tilt(dtype), workers, index, record
+    return tuple(map(numba.typeof, arguments))
+
+
+@cache
+def update_address(dtype, update=update_block):
+    """Address of the compiled update of a block of units, for a floating type."""
+    return address_of(update, *_block_types(dtype))
+
+
+@cache
+def tap_address(dtype):
+    """Address of the compiled `tap`, for a floating type."""
+    return address_of(tap, *_solve_types(dtype))
+
+
+def kernels_of_solve(dtype, update=update_block):
+    """What a solve needs beside the functions of units, as `compile_ahead` takes it."""
+    yield update, _block_types(dtype)
+    yield units_update(dtype)
+    yield tap, _solve_types(dtype)

@@ -16,8 +16,6 @@ Formulas: order 2 of Plefka's expansion at fixed means of all states; it is `fas
 groups of two states.
 """
 
-from functools import partial
-
 import numpy as np
 
 from fastmf._numba import REORDER, kernel, row, view
@@ -37,7 +35,6 @@ from fastmf.kernels.mean_field_types import (
     packed_couplings,
 )
 from fastmf.kernels.product import product
-from fastmf.kernels.tap import update_address
 from fastmf.kernels.tap_rows import MEAN, VAR, A
 from fastmf.kernels.tap_units import update_units
 from fastmf.priors._group_loops import subtract_response
@@ -200,7 +197,7 @@ def finish(layer, active, s, targets, fresh, settings, tilt):
 
 
 @kernel(by_address=True, fastmath=REORDER, views=True)
-def _update_block(layer, block, rows, active, settings, tilt):
+def update_block(layer, block, rows, active, settings, tilt):
     """Update the targets `block` (first, last) of a layer together, in all active rows.
 
     `rows` holds the number of active rows and the first one whose Onsager terms are recomputed.
@@ -227,7 +224,3 @@ def _update_block(layer, block, rows, active, settings, tilt):
     for s in range(n_active):
         fresh = settings.order > 1 and s >= rows[1]
         finish(layer, active, s, targets, fresh, settings, tilt)
-
-
-# Address of the compiled update of a block of targets, for a floating type.
-group_update_address = partial(update_address, update=_update_block)

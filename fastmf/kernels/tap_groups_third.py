@@ -19,8 +19,6 @@ orders with them. The couplings to a group are rows of its states, and those to 
 of the units they are coupled to, so that the long axis of both is contiguous.
 """
 
-from functools import partial
-
 import numpy as np
 
 from fastmf._numba import REORDER, kernel, row, smaller, view
@@ -35,7 +33,6 @@ from fastmf.kernels.mean_field_types import (
     START,
     TARGETS,
 )
-from fastmf.kernels.tap import update_address
 from fastmf.kernels.tap_groups import finish
 from fastmf.kernels.tap_rows import MEAN, THIRD, VAR
 
@@ -192,7 +189,7 @@ def _clear(active, s, target):
 
 
 @kernel(by_address=True, fastmath=REORDER, views=True)
-def _update_block(layer, block, rows, active, settings, tilt):
+def update_block(layer, block, rows, active, settings, tilt):
     """Update the targets `block` (first, last) of a layer together, in all active rows."""
     targets = view(layer[TARGETS], (block[1], 6), _NUMBERS)[block[0] :]
     sources = view(layer[SOURCES], (layer[N_SOURCES], 5), _NUMBERS)
@@ -206,7 +203,3 @@ def _update_block(layer, block, rows, active, settings, tilt):
                 _add_source(layer, active, s, target, sources[k])
     for s in range(rows[0]):
         finish(layer, active, s, targets, True, settings, tilt)
-
-
-# Address of the compiled update of a block of targets, for a floating type.
-third_order_update_address = partial(update_address, update=_update_block)

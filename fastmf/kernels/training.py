@@ -18,6 +18,7 @@ thread that comes later finds the queues empty.
 import numba
 import numpy as np
 
+from fastmf._ahead import compile_ahead
 from fastmf._numba import (
     REORDER,
     address_of,
@@ -430,10 +431,12 @@ def phase_addresses(arguments, functions):
     queue = np.zeros(QUEUE_SIZE, np.int64)
     memory = Memory(*(part[0] for part in scratch))
     given = 0, batches, parameters, solver.sweep, settings, statistics, memory, queue
-    types = [numba.typeof(part) for part in given]
+    types = tuple(map(numba.typeof, given))
+    # The kernel of steps is the last that is needed.
+    compile_ahead(*((f, types) for f in functions.values()), (train, map(numba.typeof, arguments)))
     addresses = np.zeros(N_PHASES, np.int64)
     for phase, function in functions.items():
         addresses[phase] = address_of(function, *types)
     if STATES not in functions:
-        addresses[STATES] = tap_address(solver, statistics.model)
+        addresses[STATES] = tap_address(statistics.model.state.dtype)
     return addresses

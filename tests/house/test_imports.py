@@ -15,6 +15,7 @@ PACKAGE = Path(fastmf.__file__).parent
 ARROWS = {
     "_cache": (),
     "_compilation": ("_cache",),
+    "_ahead": ("_cache", "_common"),
     "_numba": ("_cache", "_compilation"),
     "_waiting": ("_numba",),
     "_pool": ("_waiting",),
@@ -23,7 +24,7 @@ ARROWS = {
     "_outcomes": (),
     "special": ("_numba",),
     "priors": ("special", "_threads"),
-    "kernels": ("priors", "_outcomes", "_waiting"),
+    "kernels": ("priors", "_outcomes", "_waiting", "_ahead"),
     "models": ("priors",),
     "inference": ("kernels", "models", "_common", "_threads"),
     "learning": ("inference",),

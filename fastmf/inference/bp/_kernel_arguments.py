@@ -99,11 +99,12 @@ def prepared(options, units, dtype, n_rows):
     BPSettings, BPProblem, BPRecord
     """
     dtype = np.dtype(dtype)
+    settings = _settings(options, units, dtype)
     problem = _problem(options, units, dtype)
     n, n_padded = len(units.model.weights), problem.hidden_field.shape[1]
     record = _record(n_rows, n, n_padded, options)
     record.hidden[:] = problem.hidden_field
-    return _settings(options, units, dtype), problem, record
+    return settings, problem, record
 
 
 def _settings(options, units, dtype):

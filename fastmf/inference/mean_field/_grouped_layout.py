@@ -21,8 +21,8 @@ from fastmf.kernels.product import (
     pack,
     panel_width,
 )
-from fastmf.kernels.tap_groups import group_update_address
-from fastmf.kernels.tap_groups_third import third_order_update_address
+from fastmf.kernels.tap_groups import update_block as update_groups
+from fastmf.kernels.tap_groups_third import update_block as update_groups_third
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._protocol import n_units, precomputed
@@ -207,8 +207,10 @@ class GroupedLayout(Layout):
         """Whether the memory suits another model: it is not kept."""
         return False
 
-    def _update_address(self, dtype):
-        return (third_order_update_address if self._third else group_update_address)(dtype)
+    @staticmethod
+    def update_of(order):
+        """The kernel that updates a block."""
+        return update_groups_third if order == 3 else update_groups
 
 
 def _by_target(couplings, targets):

@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf.kernels.mean_field_types import Layer, Layers, Sweep
 from fastmf.kernels.product import TILE_ROWS, empty_panels, fill_panels, pack, panel_width
-from fastmf.kernels.tap import update_address
+from fastmf.kernels.tap import update_address, update_block
 from fastmf.kernels.tap_units import units_address
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
@@ -43,7 +43,6 @@ class Layout:
 
     # Whether there are groups of states, and the numbers for each row that only these need.
     grouped = False
-    _update_address = staticmethod(update_address)
     n_group_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
 
@@ -134,10 +133,18 @@ class Layout:
         ]
         return np.array(copies, np.int64)
 
-    def addresses(self):
+    @staticmethod
+    def update_of(order):
+        """The kernel that updates a block."""
+        return update_block
+
+    def addresses(self, order):
         """Addresses of the compiled update of a block, for `TapSettings`."""
         dtype = self.layers.of_model[0].couplings.dtype
-        return {"update": self._update_address(dtype), "finish": units_address(dtype)}
+        return {
+            "update": update_address(dtype, self.update_of(order)),
+            "finish": units_address(dtype),
+        }
 
     @property
     def sweep(self):

@@ -6,6 +6,7 @@ from scipy.sparse import csr_array
 from fastmf._common.rows import blocks, is_sparse
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import Layout, rows_per_worker
+from fastmf.inference.mean_field._layouts import prepare_solve
 from fastmf.inference.mean_field._rows import record_from
 from fastmf.inference.mean_field.data import sparse_rows
 from fastmf.kernels import training_types as types
@@ -206,6 +207,8 @@ class Steps:
 
     def _layout(self, model):
         """A layout whose units have the fields that steps change."""
+        if self.order:
+            prepare_solve(model.dtype, self.order, False)
         layout = Layout(model, max(1, self.order), "blocked")
         layers = [
             layer._replace(prior=layer.prior._replace(field=self.parameters.fields[0, units]))
@@ -223,7 +226,7 @@ class Steps:
             order=max(1, self.order),
             tol=1e-8,
             max_iter=self.options.n_sweeps,
-            **self.layout.addresses(),
+            **(self.layout.addresses(self.order) if self.order else {"update": 0, "finish": 0}),
             rows_per_worker=rows_per_worker(self.n_starts, self.n_workers),
             resolution=float(np.finfo(dtype).eps),
             half_sweep_done=half_sweep,
