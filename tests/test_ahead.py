@@ -17,7 +17,14 @@ import fastmf as mf
 from fastmf import _ahead, _cache
 from fastmf._numba import kernel
 from fastmf.cli._warmup_tasks import binary_rows, layered
-from fastmf.kernels import belief_propagation, bp_blocks, pseudo_likelihood, tap, training
+from fastmf.kernels import (
+    belief_propagation,
+    bp_blocks,
+    bp_groups,
+    pseudo_likelihood,
+    tap,
+    training,
+)
 
 PACKAGE = Path(mf.__file__).parent
 
@@ -127,6 +134,11 @@ def test_the_environment_can_forbid_it(module, sent, monkeypatch):
     assert sent == []
 
 
+def grouped():
+    groups = mf.Categorical(np.zeros((2, 3)))
+    return mf.RBM(np.full((6, 3), 0.1), groups, mf.Bernoulli(np.zeros(3)))
+
+
 # Each solver names its last kernel, the largest, for the types with which it is called then.
 NAMED = {
     "tap": (
@@ -138,6 +150,11 @@ NAMED = {
         lambda: mf.belief_propagation(layered("float32")),
         lambda: dict(named_by(lambda: bp_blocks.addresses.__wrapped__(0, np.dtype("float32")))),
         belief_propagation.belief_propagation,
+    ),
+    "belief_propagation, categorical": (
+        lambda: mf.belief_propagation(grouped()),
+        lambda: dict(named_by(bp_groups.sweep_address.__wrapped__)),
+        bp_groups.group_propagation,
     ),
     "bslm": (
         lambda: mf.FullyVisibleBoltzmannMachine(solver="bslm", l2=0.1).fit(2 * binary_rows() - 1),
@@ -151,7 +168,7 @@ def named_by(call):
     """What a function gives to `compile_ahead`."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        for module in (bp_blocks, pseudo_likelihood, training):
+        for module in (bp_blocks, bp_groups, pseudo_likelihood, training):
             patch.setattr(module, "compile_ahead", lambda *wanted: found.extend(wanted))
         call()
     return [(function, tuple(types)) for function, types in found]

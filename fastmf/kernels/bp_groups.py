@@ -14,11 +14,23 @@ and S_ij = E_iaj of the state a of largest weight. Logarithms are taken of produ
     Bethe log-partition = sum_i log sum_a O_ia + sum_j log(1 + Q_j) + sum_ij log sum_a m_ia / R_iaj
 """
 
+from functools import cache
 from typing import NamedTuple
 
+import numba
 import numpy as np
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel, larger, row, smaller
+from fastmf._ahead import compile_ahead
+from fastmf._numba import (
+    REORDER,
+    address_of,
+    call,
+    fetch_and_increment,
+    kernel,
+    larger,
+    row,
+    smaller,
+)
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.bp_types import (
     DAMPING_WINDOW,
@@ -61,6 +73,8 @@ class GroupSettings(NamedTuple):
     max_iter : int
     max_factors : int
         Number of messages whose product is a number.
+    sweep : int
+        Address of the compiled sweep of a row: see `sweep_address`.
     """
 
     algorithm: int
@@ -69,6 +83,7 @@ class GroupSettings(NamedTuple):
     rounding_error: float
     max_iter: int
     max_factors: int
+    sweep: int
 
 
 class GroupRecord(NamedTuple):
@@ -318,9 +333,11 @@ def set_beliefs(hidden, work):
         work[0, j], work[1, j] = sigmoid_pair(hidden[j])
 
 
-@kernel(inner=True, fastmath=REORDER)
-def sweep_row(settings, problem, r, messages, record, work, states):
-    """One sweep of a row."""
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def _sweep_row(settings, problem, record, workspace, place):
+    """One sweep of a row; `place` is the row and its worker."""
+    r, w = place
+    messages, work, states = workspace.messages[w], workspace.hidden[w], workspace.states[w]
     field_rows = (
         smaller(r, problem.visible_field.shape[0] - 1),
         smaller(r, problem.hidden_field.shape[0] - 1),
@@ -395,7 +412,27 @@ def group_propagation(settings, problem, record, workspace, queue):
             for j in range(messages.shape[1]):
                 messages[i, j] = start
         while record.status[r] <= RUNNING:
-            sweep_row(settings, problem, r, messages, record, work, states)
+            call(settings.sweep, (settings, problem, record, workspace, (r, w)))
         if settings.algorithm == SUM_PRODUCT:
             bethe(settings, problem, r, messages, record, work, states)
         r = fetch_and_increment(queue)
+
+
+@cache
+def sweep_address():
+    """Address of the compiled sweep of a row."""
+    line, matrix, cube = (np.zeros((0,) * n) for n in (1, 2, 3))
+    index, labels = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+    record = GroupRecord(
+        *(matrix, matrix, labels, labels, line, line, index, index),
+        *(line, line, line, index, matrix),
+    )
+    arguments = (
+        GroupSettings(0, False, 0.0, 0.0, 0, 0, 0),
+        GroupProblem(matrix, matrix, index, matrix, matrix),
+        record,
+        GroupWorkspace(cube, cube, cube),
+    )
+    sweep, solve = (tuple(map(numba.typeof, (*arguments, last))) for last in ((0, 0), index))
+    compile_ahead((_sweep_row, sweep), (group_propagation, solve))
+    return address_of(_sweep_row, *sweep)

@@ -133,6 +133,7 @@ def _prepared(options, units, n_rows):
         rounding_error=rounding_error if options.tol else -1.0,
         max_iter=int(options.max_iter),
         max_factors=max(1, int(MAX_LOG_PRODUCT / max(0.1, units.max_weight))),
+        sweep=bp_groups.sweep_address(),
     )
     record = bp_groups.GroupRecord(
         visible=np.zeros((n_rows, n_states)),
