@@ -86,3 +86,33 @@ def test_a_model_without_a_proper_gaussian_is_an_error(task, monkeypatch):
     monkeypatch.setattr(type(task.side), "moments", lambda side, site: None)
     with pytest.raises(ValueError, match="no proper Gaussian side"):
         start_of(task)
+
+
+def lengths_of_steps(residuals):
+    """Lengths of the steps of an adaptive run in which the residuals are these."""
+
+    class State:
+        site, proposal = np.zeros(1), np.ones(1)
+
+        def __init__(self, residual):
+            self.residual = lambda: residual
+
+    states = iter(map(State, residuals))
+    task = problem_of(problem(20, 10)[0])._replace(max_iter=len(residuals))
+    sweeps = parallel.parallel_sweeps(task, next(states), None, EPTrace(False))
+    lengths = [float(next(sweeps)[0])]
+    lengths += [float(sweeps.send(state)[0]) for state in [*states][:-1]]
+    return lengths
+
+
+def test_damping_rises_where_the_residual_does_not_fall_and_sinks_again_where_it_does():
+    patience = parallel.PATIENCE
+    flat, falling = [1.0] * (patience + 1), list(0.97 ** np.arange(1, 4 * patience))
+    lengths = lengths_of_steps(flat + falling)
+    assert lengths[:patience] == [0.9] * patience
+    assert lengths[patience] == pytest.approx(0.45)
+    raised = [length < 0.89 for length in lengths]
+    assert 1 < sum(raised) <= 2 * patience and not raised[-1]
+    # What had to be raised again is not lowered as soon as before.
+    twice = [length < 0.89 for length in lengths_of_steps(2 * (flat + falling))]
+    assert sum(twice[len(raised) :]) > sum(raised)
