@@ -11,7 +11,8 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from fastmf._numba import INNER, bits_to_float, emitted, float_to_bits, fma, larger, smaller
+from fastmf._intrinsics import bits_to_float, float_to_bits, fma, larger, smaller
+from fastmf._numba import INNER, emitted
 
 # Arguments outside these bounds are clipped: the exponential would overflow or be subnormal.
 _EXP_RANGE = {np.float64: (-708.0, 709.0), np.float32: (-87.0, 88.0)}

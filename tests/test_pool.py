@@ -6,7 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from fastmf._numba import fetch_and_increment, kernel
+from fastmf._intrinsics import fetch_and_increment
+from fastmf._numba import kernel
 from fastmf._pool import DONE, GIVEN, N_FLAGS, Pool, _Job, watch
 
 TIMEOUT = 60

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from fastmf._numba import INNER, REORDER, fetch_and_increment, kernel, larger
+from fastmf._intrinsics import fetch_and_increment, larger
+from fastmf._numba import INNER, REORDER, kernel
 from fastmf.kernels.product import product
 from fastmf.kernels.random import row_key, uniform
 from fastmf.special import constant, exp, softplus

@@ -10,7 +10,8 @@ fields,
 
 from typing import NamedTuple
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel, row, smaller
+from fastmf._intrinsics import fetch_and_increment, row, smaller
+from fastmf._numba import REORDER, kernel
 
 # Rows of the matrix in one task of a worker.
 TASK_ROWS = 24

@@ -29,7 +29,8 @@ row are shared between threads block by block of visible units.
 
 import numpy as np
 
-from fastmf._numba import REORDER, call, fetch_and_increment, kernel, row, smaller
+from fastmf._intrinsics import fetch_and_increment, row, smaller
+from fastmf._numba import REORDER, call, kernel
 from fastmf._outcomes import CONFIRMING, RUNNING
 from fastmf.kernels.bp_messages import add, add_pair_beliefs
 from fastmf.kernels.bp_types import BLOCK_UNITS, PAIR_BLOCK_UNITS, SUM_PRODUCT

@@ -14,7 +14,8 @@ import numba
 import numpy as np
 
 from fastmf._ahead import compile_ahead
-from fastmf._numba import REORDER, address_of, call, kernel, larger, row, smaller
+from fastmf._intrinsics import larger, row, smaller
+from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.belief_propagation import belief_propagation
 from fastmf.kernels.bp_messages import (

@@ -21,16 +21,8 @@ import numba
 import numpy as np
 
 from fastmf._ahead import compile_ahead
-from fastmf._numba import (
-    REORDER,
-    address_of,
-    call,
-    fetch_and_increment,
-    kernel,
-    larger,
-    row,
-    smaller,
-)
+from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.bp_types import (
     DAMPING_WINDOW,

@@ -6,7 +6,8 @@ for max-product W, log s and log r, and cavity log-odds. All are made part of th
 which may reorder their sums and products, but for `max_message`.
 """
 
-from fastmf._numba import kernel, larger
+from fastmf._intrinsics import larger
+from fastmf._numba import kernel
 from fastmf.special import log_of_normal
 
 

@@ -18,7 +18,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from fastmf._numba import kernel, row
+from fastmf._intrinsics import in_all_lanes, row
+from fastmf._numba import kernel
 from fastmf.kernels.bp_types import CHANGES, LOGS, TILE_UNITS, P, Q
 from fastmf.kernels.product import VECTOR_BYTES
 from fastmf.special import log_of_normal
@@ -70,10 +71,7 @@ class _Emitter:
 
     def lanes(self, number):
         """A vector of equal numbers."""
-        undefined = ir.Constant(self.vector, ir.Undefined)
-        lane = self.builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.n_lanes), None)
-        return self.builder.shuffle_vector(lane, undefined, zeros)
+        return in_all_lanes(self.builder, number, self.n_lanes)
 
     def factors(self, e, s, p, q, weights):
         """Vectors of the factors above and below: n and d, or n Q + d P and n."""

@@ -9,7 +9,8 @@ is what the states a and b of these groups contribute together.
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, kernel
+from fastmf._intrinsics import fetch_and_increment
+from fastmf._numba import kernel
 from fastmf.priors._compiled import tilted_log_partition
 
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from fastmf._numba import INNER, fetch_and_increment, kernel, row
+from fastmf._intrinsics import fetch_and_increment, row
+from fastmf._numba import INNER, kernel
 from fastmf.kernels.product import product
 from fastmf.kernels.random import row_key, uniform
 from fastmf.priors._compiled import tilted_moments

@@ -8,7 +8,8 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 
-from fastmf._numba import emitted, fetch_and_increment, kernel, row, smaller
+from fastmf._intrinsics import fetch_and_increment, row, smaller
+from fastmf._numba import emitted, kernel
 from fastmf.kernels.product import VECTOR_BYTES
 
 # Rows of one task of a worker, and rows that they are compared with at a time: these stay in the

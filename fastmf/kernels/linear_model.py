@@ -8,7 +8,8 @@ once for `product`, in double precision whatever the type of X, and its products
 
 import numpy as np
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel, row, smaller
+from fastmf._intrinsics import fetch_and_increment, row, smaller
+from fastmf._numba import REORDER, kernel
 from fastmf.kernels.memory import transpose_tile
 from fastmf.kernels.product import VECTOR_BYTES, panel_width, product
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel, larger, row, smaller
+from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._numba import REORDER, kernel
 from fastmf.kernels.bp_messages import max_message
 from fastmf.special import log, sigmoid_pair, softplus
 

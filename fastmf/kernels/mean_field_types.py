@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._numba import kernel, view
+from fastmf._intrinsics import view
+from fastmf._numba import kernel
 from fastmf.kernels.product import product_address
 from fastmf.priors._compiled import AddressTable, units_of
 from fastmf.priors._protocol import has_third_cumulant

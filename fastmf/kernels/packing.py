@@ -5,7 +5,8 @@ products with either side: those of W, with the units below as sources, and thos
 units above; and of their elementwise squares and cubes, as many as are needed.
 """
 
-from fastmf._numba import kernel, row, smaller, view
+from fastmf._intrinsics import row, smaller, view
+from fastmf._numba import kernel
 from fastmf.kernels.memory import copy, transpose_tile
 from fastmf.kernels.product import VECTOR_BYTES
 

@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, kernel, row
+from fastmf._intrinsics import fetch_and_increment, row
+from fastmf._numba import kernel
 from fastmf.kernels.memory import copy, set_to_zero
 from fastmf.kernels.potts_vectors import add_to_rows, curve, softmax, sum_rows
 from fastmf.kernels.product import VECTOR_BYTES

@@ -18,7 +18,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from fastmf._numba import address_of, call, calls, fetch_and_increment, kernel, larger, smaller
+from fastmf._intrinsics import fetch_and_increment, in_all_lanes, larger, smaller
+from fastmf._numba import address_of, call, calls, kernel
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
@@ -254,8 +255,6 @@ class _TileEmitter:
     def _next_sums(self, sums, state_rows, couplings, k):
         """The sums with the terms of one k."""
         builder, n_vectors = self.builder, len(sums) // len(state_rows)
-        undefined = ir.Constant(self.vector, ir.Undefined)
-        all_lanes = ir.Constant(ir.VectorType(ir.IntType(32), self.n_lanes), None)
         panel_row = builder.mul(k, self._number(TILE_VECTORS * self.n_lanes))
         loaded = []
         for v in range(n_vectors):
@@ -267,8 +266,7 @@ class _TileEmitter:
         column = builder.mul(k, self.state_column)
         for r, state_row in enumerate(state_rows):
             state = builder.load(builder.gep(state_row, [column]))
-            lane = builder.insert_element(undefined, state, ir.Constant(ir.IntType(32), 0))
-            state = builder.shuffle_vector(lane, undefined, all_lanes)
+            state = in_all_lanes(builder, state, self.n_lanes)
             for v in range(n_vectors):
                 arguments = [state, loaded[v], sums[r * n_vectors + v]]
                 new.append(builder.call(self.fma, arguments))

@@ -22,18 +22,15 @@ import numba
 import numpy as np
 
 from fastmf._ahead import compile_ahead
-from fastmf._numba import (
-    REORDER,
-    address_of,
+from fastmf._intrinsics import (
     bits_to_float,
-    call,
     fetch_and_increment,
     float_to_bits,
-    kernel,
     larger,
     row,
     smaller,
 )
+from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf.kernels.bslm_types import BSLMData, BSLMSettings, bslm_workspaces
 from fastmf.special import exp, log
 

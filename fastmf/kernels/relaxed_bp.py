@@ -20,16 +20,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from fastmf._numba import (
-    REORDER,
-    address_of,
-    call,
-    fetch_and_increment,
-    kernel,
-    larger,
-    row,
-    smaller,
-)
+from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.mean_field_types import MAX_DAMPING, WINDOW_SWEEPS
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments

@@ -16,7 +16,8 @@ the vector and subtracted from the rows after it; M itself is changed once per b
 
 import numpy as np
 
-from fastmf._numba import kernel, larger, smaller
+from fastmf._intrinsics import larger, smaller
+from fastmf._numba import kernel
 from fastmf.kernels.linear_model import WIDTH, pack_columns
 from fastmf.kernels.product import product
 from fastmf.kernels.sites import new_site

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, kernel, larger, smaller
+from fastmf._intrinsics import fetch_and_increment, larger, smaller
+from fastmf._numba import kernel
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 
 # Units that a worker takes at a time.

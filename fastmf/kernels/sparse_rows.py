@@ -11,17 +11,8 @@ import numba
 import numpy as np
 from numba.core import types
 
-from fastmf._numba import (
-    REORDER,
-    address_of,
-    call,
-    calls,
-    fetch_and_increment,
-    kernel,
-    larger,
-    row,
-    smaller,
-)
+from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._numba import REORDER, address_of, call, calls, kernel
 from fastmf.kernels.memory import set_to_zero
 
 # Size of a panel in bytes: a quarter of it takes half as long again where few entries are stored.

@@ -6,7 +6,8 @@ on the same cores cost each other more than the products themselves.
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, kernel, smaller, view
+from fastmf._intrinsics import fetch_and_increment, smaller, view
+from fastmf._numba import kernel
 from fastmf.kernels.product import product
 from fastmf.priors._compiled import tilted_moments
 

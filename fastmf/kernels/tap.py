@@ -17,16 +17,8 @@ from functools import cache
 import numba
 import numpy as np
 
-from fastmf._numba import (
-    REORDER,
-    address_of,
-    call,
-    copy_row,
-    fetch_and_increment,
-    kernel,
-    row,
-    smaller,
-)
+from fastmf._intrinsics import copy_row, fetch_and_increment, row, smaller
+from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import RUNNING
 from fastmf.kernels.mean_field_types import (
     N_UNITS,

@@ -18,7 +18,8 @@ groups of two states.
 
 import numpy as np
 
-from fastmf._numba import REORDER, kernel, row, view
+from fastmf._intrinsics import row, view
+from fastmf._numba import REORDER, kernel
 from fastmf.kernels.mean_field_types import (
     ALONE,
     GROUP,

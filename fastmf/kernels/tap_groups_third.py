@@ -21,7 +21,8 @@ of the units they are coupled to, so that the long axis of both is contiguous.
 
 import numpy as np
 
-from fastmf._numba import REORDER, kernel, row, smaller, view
+from fastmf._intrinsics import row, smaller, view
+from fastmf._numba import REORDER, kernel
 from fastmf.kernels.mean_field_types import (
     COUPLINGS,
     GROUP,

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._numba import kernel, larger, row, smaller
+from fastmf._intrinsics import larger, row, smaller
+from fastmf._numba import kernel
 from fastmf._outcomes import CONVERGED, CYCLING, DIVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.mean_field_types import (
     LATE_SWEEPS,

@@ -15,19 +15,8 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from fastmf._numba import (
-    INNER,
-    REORDER,
-    address_of,
-    bits_to_float,
-    call,
-    calls,
-    float_to_bits,
-    kernel,
-    larger,
-    row,
-    smaller,
-)
+from fastmf._intrinsics import bits_to_float, float_to_bits, larger, row, smaller
+from fastmf._numba import INNER, REORDER, address_of, call, calls, kernel
 from fastmf.kernels.mean_field_types import START, Tilt
 from fastmf.kernels.tap_rows import (
     ACCELERATED,

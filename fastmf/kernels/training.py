@@ -19,17 +19,8 @@ import numba
 import numpy as np
 
 from fastmf._ahead import compile_ahead
-from fastmf._numba import (
-    REORDER,
-    address_of,
-    call,
-    fetch_and_increment,
-    kernel,
-    larger,
-    row,
-    smaller,
-    view,
-)
+from fastmf._intrinsics import fetch_and_increment, larger, row, smaller, view
+from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._waiting import leave_processor, load, pause
 from fastmf.kernels.ascent import ascend_row
 from fastmf.kernels.gibbs import TwoValuedLayer, draw_rows

@@ -4,7 +4,8 @@ Products with data take as long as their stored entries require. So do those wit
 most of whose units are 0 as those of data are. Mean-field solutions are dense.
 """
 
-from fastmf._numba import REORDER, fetch_and_increment, kernel, larger, row, smaller
+from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._numba import REORDER, kernel
 from fastmf.kernels.mean_field_types import PRODUCT, START
 from fastmf.kernels.memory import copy, set_to_zero
 from fastmf.kernels.sparse_rows import SparseRows, add_multiple, add_rows, begin_of, transpose

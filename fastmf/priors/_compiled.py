@@ -23,18 +23,8 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from fastmf import _cache
-from fastmf._numba import (
-    address_of,
-    array_at,
-    call,
-    calls,
-    compile_methods,
-    fetch_and_increment,
-    kernel,
-    unit,
-    view,
-    widest_vectors,
-)
+from fastmf._intrinsics import array_at, fetch_and_increment, view, widest_vectors
+from fastmf._numba import address_of, call, calls, compile_methods, kernel, unit
 from fastmf._threads import in_parallel, workers_for
 from fastmf.priors._protocol import is_concatenated, n_units, offers, precomputed, with_arrays
 

@@ -9,6 +9,7 @@ overlaps the one before it, and left out of sums.
 from llvmlite import ir
 from numba.core import cgutils, types
 
+from fastmf._intrinsics import in_all_lanes
 from fastmf._numba import emitted
 
 VECTOR_BYTES = 32
@@ -97,7 +98,7 @@ class _Loops:
 
     def _sum_and_map(self, term, factor, result, n_lanes):
         number = factor(self.builder, self._sum(term, n_lanes))
-        number = self._in_all_lanes(number, n_lanes)
+        number = in_all_lanes(self.builder, number, n_lanes)
         for at, _ in self._positions(n_lanes):
             self._store(result(self.builder, number, *self._load(at, n_lanes)), at, n_lanes)
 
@@ -120,7 +121,9 @@ class _Loops:
             if n_lanes > 1:
                 lanes = ir.VectorType(_INTEGER, n_lanes)
                 numbers = ir.Constant(lanes, list(range(n_lanes)))
-                is_new = builder.icmp_signed(">=", numbers, self._in_all_lanes(n_before, n_lanes))
+                is_new = builder.icmp_signed(
+                    ">=", numbers, in_all_lanes(builder, n_before, n_lanes)
+                )
                 value = builder.select(is_new, value, ir.Constant(kind, None))
             builder.store(builder.fadd(builder.load(total), value), total)
         total = builder.load(total)
@@ -151,13 +154,3 @@ class _Loops:
 
     def _store(self, value, at, n_lanes):
         self.builder.store(value, self._pointer(self.out, at, n_lanes)).align = self.n_bytes
-
-    def _in_all_lanes(self, number, n_lanes):
-        """A vector of equal numbers; the number itself where vectors have one."""
-        if n_lanes == 1:
-            return number
-        undefined = ir.Constant(ir.VectorType(number.type, n_lanes), ir.Undefined)
-        zero = ir.Constant(ir.IntType(32), 0)
-        lane = self.builder.insert_element(undefined, number, zero)
-        lanes = ir.Constant(ir.VectorType(ir.IntType(32), n_lanes), None)
-        return self.builder.shuffle_vector(lane, undefined, lanes)

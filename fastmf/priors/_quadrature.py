@@ -21,19 +21,8 @@ import numpy as np
 from numba.core import cgutils, types
 from numba.extending import register_jitable
 
-from fastmf._numba import (
-    INNER,
-    REORDER,
-    address_of,
-    array_at,
-    calls,
-    emitted,
-    gathered,
-    kernel,
-    row,
-    scatter,
-    widest_vectors,
-)
+from fastmf._intrinsics import array_at, gathered, row, scatter, widest_vectors
+from fastmf._numba import INNER, REORDER, address_of, calls, emitted, kernel
 from fastmf.special import clip, exp, exp_of_small, log, two_product, two_sum, where
 
 # Densities below exp(-MAX_DROP) of the maximum are left out: less than 1e-11 of a variance.

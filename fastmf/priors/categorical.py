@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.rows import is_sparse, row_blocks
-from fastmf._numba import kernel, larger, row
+from fastmf._intrinsics import larger, row
+from fastmf._numba import kernel
 from fastmf.priors._group_loops import normalise
 from fastmf.priors._registry import REGISTRY, accepts_lists, accepts_seeds, floating_type
 from fastmf.priors.binary import MAX_FIELD

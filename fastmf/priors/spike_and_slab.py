@@ -12,7 +12,8 @@ import numpy as np
 from numba.extending import register_jitable
 
 from fastmf._common.rows import column_sums, nonzero_values
-from fastmf._numba import INNER, smaller
+from fastmf._intrinsics import smaller
+from fastmf._numba import INNER
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit
 from fastmf.priors._registry import floating_type, unit_prior

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.rows import column_moments
-from fastmf._numba import smaller
+from fastmf._intrinsics import smaller
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit, project_precision
 from fastmf.priors._registry import floating_type, unit_prior

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._numba import view
+from fastmf._intrinsics import view
 from fastmf.reference.product import unpacked
 from fastmf.reference.units import moments
 

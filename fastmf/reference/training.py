@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._numba import view
+from fastmf._intrinsics import view
 from fastmf.reference.ascent import ascend
 from fastmf.reference.random import uniforms
 from fastmf.reference.tap import tap

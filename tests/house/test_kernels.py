@@ -11,7 +11,9 @@ import fastmf
 PACKAGE = Path(fastmf.__file__).parent
 
 # The files whose text names the cache folder: see `fastmf._cache._fingerprint`.
-WATCHED = {"_numba.py", "_pool.py", "_waiting.py", "special.py", "priors", "kernels"}
+WATCHED = {
+    *("_numba.py", "_intrinsics.py", "_pool.py", "_waiting.py", "special.py", "priors", "kernels"),
+}
 
 
 def functions(path, wanted=lambda node: True):

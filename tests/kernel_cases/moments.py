@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fastmf._numba import fetch_and_increment, kernel
+from fastmf._intrinsics import fetch_and_increment
+from fastmf._numba import kernel
 from fastmf.priors._compiled import tilted_moments, units_of
 
 
