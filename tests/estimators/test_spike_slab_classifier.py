@@ -2,15 +2,25 @@ import itertools
 
 import numpy as np
 import pytest
+import sklearn
 from scipy.special import ndtr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastmf as mf
 
 
+def expected_failures(estimator):
+    """scikit-learn 1.6 makes three classes two by the first label, of shuffled rows another one."""
+    if not sklearn.__version__.startswith("1.6."):
+        return {}
+    return {"check_sample_weight_equivalence_on_dense_data": "the weighted rows have other labels"}
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([mf.SpikeSlabClassifier(max_evidence_iter=3)])
+@parametrize_with_checks(
+    [mf.SpikeSlabClassifier(max_evidence_iter=3)], expected_failed_checks=expected_failures
+)
 def test_conformance(estimator, check):
     check(estimator)
 
