@@ -28,7 +28,7 @@ from fastmf._common.cores import n_cores
 
 # Seconds without work after which the second process ends.
 IDLE = 10.0
-# With fewer kernels to compile, the second process would begin when they are done.
+# For fewer kernels no second process is started: it would begin when they are done.
 MIN_KERNELS = 2
 
 
@@ -42,12 +42,12 @@ def compile_ahead(*wanted):
     """
     if numba.config.DISABLE_JIT or _cache.FOLDER is None:
         return
-    wanted = [(f, tuple(types)) for f, types in wanted]
-    missing = [(f, types) for f, types in wanted if _is_missing(f, types)]
-    if len(missing) >= MIN_KERNELS and _is_wanted():
-        names = [(*_name_of(f), types) for f, types in missing]
-        with suppress(Exception):  # whatever fails, this process compiles all of them
-            _SECOND.send(names)
+    with suppress(Exception):  # whatever fails, this process compiles all of them
+        wanted = [(f, tuple(types)) for f, types in wanted]
+        missing = [(*_name_of(f), types) for f, types in wanted if _is_missing(f, types)]
+        enough = 1 if _SECOND.is_there() else MIN_KERNELS
+        if len(missing) >= enough and _is_wanted():
+            _SECOND.send(missing)
 
 
 def _is_missing(function, types):
@@ -82,10 +82,14 @@ class _Second:
     def __init__(self):
         self._process, self._lock = None, threading.Lock()
 
+    def is_there(self):
+        """Whether it has been started, and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def send(self, names):
         """Let it compile kernels of these names and types; start it if there is none."""
         with self._lock:
-            if self._process is None or self._process.poll() is not None:
+            if not self.is_there():
                 if not _cache.claim_second_process():
                     return
                 self._process = self._start()

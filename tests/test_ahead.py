@@ -98,6 +98,12 @@ def test_a_single_kernel_is_left_to_this_process(module, sent):
     assert sent == []
 
 
+def test_a_second_process_that_is_there_is_sent_a_single_kernel(module, sent, monkeypatch):
+    monkeypatch.setattr(_ahead._SECOND, "is_there", lambda: True)
+    _ahead.compile_ahead(*wanted(module, "once"))
+    assert sent == [named("once")]
+
+
 def test_what_is_compiled_kept_or_claimed_is_not_sent(module, sent):
     module.once(1.0)
     path = module.twice._cache._path(ARGUMENTS, module.twice.targetctx.codegen())
