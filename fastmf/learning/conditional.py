@@ -42,6 +42,9 @@ MATCHED_INFERENCE = {
 }
 # Residual of a row that counts as converged in the metrics of an epoch.
 CONVERGED_RESIDUAL = 1e-3
+# Residual at which the iterations of a row of a batch end early, in units of the last place: the
+# gradient does not resolve what is left.
+RESOLVED_ULPS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +62,8 @@ class ConditionalSettings(AscentSettings):
     gibbs_start : {"data", "logistic", "random"}
         Where the chains of "cd" start; those of "perceptron" start at "logistic".
     n_sweeps : int or None
-        Iterations of inference; None for 7 + epoch, the epochs being counted from 1.
+        Iterations of inference; None for 7 + epoch, the epochs being counted from 1. Rows of a
+        batch end before if their beliefs have stopped changing.
     """
 
     objective: str = "likelihood"
@@ -117,7 +121,7 @@ class Moments(NamedTuple):
 
 def infer(
     model, fields, inference, n_sweeps, n_threads=None, *, log_partition=False, pairs=False,
-    **search,
+    tol=0.0, **search,
 ):  # fmt: skip
     """Beliefs under given fields; for max- and mixed-product labels of 0 and 1.
 
@@ -131,6 +135,8 @@ def infer(
     n_threads : int or None
     log_partition, pairs : bool
         Whether mean field and sum-product compute the one, and sum-product the other.
+    tol : float
+        Residual at which a row ends before `n_sweeps` iterations.
     **search
         `polish` (default False), `n_restarts`, `starts` and `rng` of max- and mixed-product.
 
@@ -146,7 +152,7 @@ def infer(
     units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
     rbm = RBM(model.weights, *units)
     options = {
-        "field": (b, c), "damping": 0.0, "tol": 0.0, "max_iter": n_sweeps, "n_threads": n_threads,
+        "field": (b, c), "damping": 0.0, "tol": tol, "max_iter": n_sweeps, "n_threads": n_threads,
     }  # fmt: skip
     if inference == "mean_field":
         found = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
@@ -216,7 +222,8 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     pairs, objective = None, settings.objective
     if objective in ("likelihood", "logistic"):
         inference = settings.prediction_inference
-        found = infer(model, fields, inference, n_sweeps, n_threads, pairs=True)
+        tol = RESOLVED_ULPS * np.finfo(model.dtype).eps
+        found = infer(model, fields, inference, n_sweeps, n_threads, pairs=True, tol=tol)
         visible, hidden, pairs = found[:3]
     elif objective in ("cd", "perceptron"):
         visible, hidden = _sampled_moments(model, Y, fields, settings, rng)

@@ -103,7 +103,13 @@ def test_sparse_features_and_single_precision(learned):
     single = quick().fit(X.astype(np.float32), Y)
     assert single.model_.dtype == np.float32
     assert single.predict_proba(X).dtype == np.float32
-    np.testing.assert_allclose(single.predict_proba(X), learned.predict_proba(X), atol=1e-3)
+    np.testing.assert_allclose(single.model_.weights, learned.model_.weights, atol=2e-5)
+    # Three features of each value: these rows leave the point between both labels so slowly that
+    # they show differences of couplings a thousand times as large.
+    np.testing.assert_allclose(single.predict_proba(X), learned.predict_proba(X), atol=1e-2)
+    clear = X.sum(1) != 3
+    found, expected = (machine.predict_proba(X[clear]) for machine in (single, learned))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_labels_of_any_two_values(learned):

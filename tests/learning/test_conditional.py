@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from fastmf.learning import conditional
 from fastmf.learning.conditional import (
     CRBM_FAMILY,
     ConditionalSettings,
@@ -81,6 +82,28 @@ def test_the_gradient_of_the_approximate_likelihood(inference):
     model = crbm(3, 0.7)
     found = gradient(model, Y, X, ConditionalSettings(inference=inference), n_sweeps=600)
     check(model, found, approximate_log_likelihood(inference))
+
+
+@pytest.mark.parametrize("inference, solver", [("bp", "belief_propagation"), ("mean_field", "tap")])
+def test_rows_end_where_their_beliefs_are_resolved(inference, solver, monkeypatch):
+    results, solve = [], getattr(conditional, solver)
+
+    def spy(*args, **options):
+        results.append(solve(*args, **options))
+        return results[-1]
+
+    monkeypatch.setattr(conditional, solver, spy)
+    settings, n_sweeps = ConditionalSettings(inference=inference), 10**4
+    model = crbm(3, 0.7)
+    narrow = CRBM(**{k: v.astype(np.float32) for k, v in vars(ModelParameters.of(model)).items()})
+    data = Y.astype(np.float32), X.astype(np.float32)
+    found = gradient(narrow, *data, settings, n_sweeps=n_sweeps)
+    # The oracle: the same in double precision, far beyond single precision.
+    expected = gradient(model, Y, X, settings, n_sweeps=n_sweeps)
+    assert (results[0].n_iter < 200).all() and (results[0].residual > 0).any()
+    assert (results[1].residual < 1e-14).all()
+    for name, derivative in vars(found).items():
+        np.testing.assert_allclose(derivative, getattr(expected, name), atol=1e-5)
 
 
 def test_bethe_is_close_to_exact_on_weak_couplings():
