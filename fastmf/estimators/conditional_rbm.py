@@ -33,8 +33,8 @@ class ConditionalRBM(TrainedCRBM):
     gibbs_start : {"data", "logistic", "random"}
         Where the chains of "cd" start.
     n_sweeps : int or None
-        Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows end
-        before if their beliefs have stopped changing, to the precision of the type.
+        Iterations of inference, undamped; None for 7 + epoch, as in the paper. In training, rows
+        end before if their beliefs have stopped changing, to the precision of the type.
     learning_rate, momentum, l2, l1, n_epochs, batch_size, monitor_rows, patience
         See `fastmf.learning.training.settings.AscentSettings`. Weight decay applies to all three
         weight matrices.

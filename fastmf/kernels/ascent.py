@@ -68,12 +68,13 @@ def ascend_row(parts, settings, below, above):
 
 
 @kernel(fastmath=REORDER, views=True)
-def ascend(weights, gradient, velocity, settings, centring, queue, row_sums):
+def ascend(weights, gradient, velocity, settings, centring, queue, row_sums, out):
     """Take one step of gradient ascent with momentum, weight decay and centring.
 
     Parameters
     ----------
-    weights, gradient, velocity : array of shape (n_below, n_above)
+    weights : array of shape (n_below, n_above)
+    gradient, velocity : array of shape (n_below, n_above)
         Changed in place: the gradient to that with weight decay and centring, the velocity to the
         step taken.
     settings : AscentStep
@@ -85,12 +86,17 @@ def ascend(weights, gradient, velocity, settings, centring, queue, row_sums):
     row_sums : array of shape (2, n_below)
         Filled with the inner products of the gradient with the offsets above, and with the squared
         norms of the rows of the new weights.
+    out : array of shape (n_below, n_above)
+        Filled with the new weights.
     """
     n_below, n = weights.shape
     (below, above), first = centring, fetch_and_increment(queue) * TASK_ROWS
     while first < n_below:
         for i in range(first, smaller(first + TASK_ROWS, n_below)):
-            parts = row(weights, (i, 0), n), row(gradient, (i, 0), n), row(velocity, (i, 0), n)
+            old, new = row(weights, (i, 0), n), row(out, (i, 0), n)
+            for j in range(n):
+                new[j] = old[j]
+            parts = new, row(gradient, (i, 0), n), row(velocity, (i, 0), n)
             of_below = below[0, i], below[1, i]
             of_above = row(above, (0, 0), n), row(above, (1, 0), n)
             row_sums[0, i], row_sums[1, i] = ascend_row(parts, settings, of_below, of_above)

@@ -99,20 +99,20 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
     workspaces : BPWorkspaces
         One for each worker.
     pairs : array of shape (n_groups, n_visible, n_padded)
-        Sums of the pair beliefs of sum-product over groups of consecutive rows. All groups have the
-        same number of rows, but the last. A group is one worker's, so that the sums do not depend
-        on the number of workers. No groups: not computed.
+        Sums of the pair beliefs of sum-product over groups of consecutive rows, whose numbers of
+        rows differ by one at most. A group is one worker's, so that the sums do not depend on the
+        number of workers. No groups: not computed.
     queue : int64 array of shape (2,)
         Next group or row, next workspace; shared by all threads that call this.
     """
-    n_rows, n_groups = record.visible.shape[0], pairs.shape[0]
-    n_in_group = -(-n_rows // n_groups) if n_groups > 0 else 1
+    n_rows = record.visible.shape[0]
+    n_groups = pairs.shape[0] if pairs.shape[0] > 0 else n_rows
     w = fetch_and_increment(row(queue, (1,), 1))
-    first = fetch_and_increment(queue) * n_in_group
-    while first < n_rows:
-        for index in range(first, smaller(first + n_in_group, n_rows)):
+    group = fetch_and_increment(queue)
+    while group < n_groups:
+        for index in range(group * n_rows // n_groups, (group + 1) * n_rows // n_groups):
             _iterate(settings, problem, messages, record, workspaces, pairs, (index, w))
-        first = fetch_and_increment(queue) * n_in_group
+        group = fetch_and_increment(queue)
 
 
 @kernel(views=True)

@@ -231,9 +231,9 @@ def _bethe_block(settings, problem, arrays, workspaces, place, damping):
 def _pair_block(settings, problem, arrays, workspaces, place, sums):
     """Add the pair beliefs of a block of visible units to the sums of the group of the row."""
     index, entry, w, worker, block = place
-    messages, n_in_group = arrays[0], -(-arrays[1].shape[0] // sums.shape[0])
-    n, real, group = messages.shape[2], messages.dtype.type, index // n_in_group
-    is_first = index % n_in_group == 0
+    messages, n_rows, n_groups = arrays[0], arrays[1].shape[0], sums.shape[0]
+    n, real, group = messages.shape[2], messages.dtype.type, ((index + 1) * n_groups - 1) // n_rows
+    is_first = index == group * n_rows // n_groups
     p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
     start = block * BLOCK_UNITS
     last = smaller(start + BLOCK_UNITS, messages.shape[1])

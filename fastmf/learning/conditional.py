@@ -217,8 +217,7 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     Ping & Ihler (2017), Eqs. 5-7 and Appendix A; the perceptron loss is that of Mnih, Larochelle &
     Hinton (2011): zero for rows whose sample is not of lower free energy than the labels.
     """
-    fields = model.fields(X)
-    at_labels = hidden_means(model, Y, fields[1])
+    fields, at_labels = _fields_and_means(model, Y, X, n_threads)
     pairs, objective = None, settings.objective
     if objective in ("likelihood", "logistic"):
         inference = settings.prediction_inference
@@ -250,6 +249,16 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
         visible_bias=visible_mean.sum(0),
         hidden_bias=hidden_mean.sum(0),
     )
+
+
+def _fields_and_means(model, Y, X, n_threads):
+    """Fields of a batch, and means of the hidden units given its labels; on several threads."""
+    pairs = (model.visible_weights, X), (model.hidden_weights, X), (model.weights.T, Y)
+    products = products_over_rows([(w.T, rows.T) for w, rows in pairs], n_threads)
+    b, c, from_labels = (np.ascontiguousarray(product.T) for product in products)
+    b += model.visible_bias
+    c += model.hidden_bias
+    return (b, c), expit(from_labels + c)
 
 
 def _sampled_moments(model, Y, fields, settings, rng):

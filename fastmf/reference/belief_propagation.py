@@ -185,7 +185,7 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
                 _bethe_block(problem, row, units, row_messages, record) for units in _blocks(record)
             )
         if len(pairs):
-            group = row // -(-len(record.visible) // len(pairs))
+            group = ((row + 1) * len(pairs) - 1) // len(record.visible)
             beliefs = workspace.beliefs[:2, None]
             scales = sigmoid(record.visible[None, row]).astype(pairs.dtype)
             arguments = problem, row_messages[None], beliefs, scales, None, pairs[group, None]

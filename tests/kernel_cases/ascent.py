@@ -18,12 +18,12 @@ def ascent_arguments(size, dtype, rows=None):
     return (
         *(weights, gradient, velocity, AscentStep(rate=0.1, momentum=0.5, l2=0.2, l1=0.3)),
         *((np.ascontiguousarray(below[:, units]), above), np.zeros(1, np.int64)),
-        np.zeros((2, len(units)), dtype),
+        *(np.zeros((2, len(units)), dtype), np.full_like(weights, np.nan)),
     )
 
 
 def _found(arguments):
-    weights, gradient, velocity, _, _, _, (gradient_dots, squared_norms) = arguments
+    _, gradient, velocity, _, _, _, (gradient_dots, squared_norms), weights = arguments
     return {"gradient": gradient, "velocity": velocity, "weights": weights,
             "gradient_dots": gradient_dots, "squared_norms": squared_norms}  # fmt: skip
 

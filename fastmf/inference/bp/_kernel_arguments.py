@@ -1,5 +1,6 @@
 """Arguments of the kernels of belief propagation."""
 
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +20,10 @@ PADDING_FIELD = -1e4
 # Smallest number of pairs of units at which the sweeps of a single row are shared between threads:
 # below it, waking a thread takes as long as a sweep.
 SHARED_ROW_SIZE = 2_000_000
-# Largest number of groups of rows whose pair beliefs are added apart: what is left to the last
-# thread is a few percent of the work of two, and the sums of all groups stay in the cache.
-MAX_GROUPS = 32
+# Largest number of groups of rows whose pair beliefs are added apart, and smallest mean number of
+# rows of one: the sums of a group are read and written for each of its rows, and added to those of
+# the others in the end, which takes as long as a sweep of a row each.
+MAX_GROUPS, GROUP_ROWS = 32, 2.5
 
 
 class MessageLayout(NamedTuple):
@@ -59,7 +61,7 @@ def message_layout(options, units, n_rows, has_init):
     if options.pairwise == "mean":
         # What replaces rows that have not converged replaces their messages.
         for_each_row = for_each_row or options.on_failure == "minimise"
-        n_groups = 0 if for_each_row else -(-n_rows // -(-n_rows // MAX_GROUPS))
+        n_groups = 0 if for_each_row else min(MAX_GROUPS, ceil(n_rows / GROUP_ROWS))
     n_messages = n_rows if for_each_row else n_workers
     return MessageLayout(shared, n_workers, (n_messages, n, _padded(m)), n_groups)
 

@@ -131,11 +131,11 @@ def diverged(epoch):
 def _ascend_matrix(weights, gradient, velocity, options, below, above, n_threads):
     """One matrix of couplings after the step, the direction of the step, and sums over its rows."""
     gradient = np.ascontiguousarray(gradient, weights.dtype)
-    out = weights.copy()
+    out = np.empty_like(weights)
     row_sums = np.empty((2, len(weights)), weights.dtype)
     n_workers = workers_for(-(-len(weights) // TASK_ROWS), 2 * weights.size, n_threads)
     queue = np.zeros(1, np.int64)
-    arguments = out, gradient, velocity, options, (below, above), queue, row_sums
+    arguments = weights, gradient, velocity, options, (below, above), queue, row_sums, out
     in_parallel(ascend_kernel, arguments, n_workers)
     out.flags.writeable = False  # for a model to keep
     return out, gradient, *row_sums
