@@ -104,8 +104,16 @@ def write(path, state, run):
     write_arrays(path, arrays)
 
 
+def _goes_on(mine, theirs):
+    """Whether a run is a longer one that has begun alike: no rate depends on its last epoch."""
+    return mine["n_epochs"] > theirs["n_epochs"] and not isinstance(mine["learning_rate"], list)
+
+
 def read(path, run, *, any_seed=False):
     """The state in a checkpoint, and its seed; nothing if there is no file.
+
+    A run of more epochs goes on from the last one of a shorter run, if the learning rate is a
+    number or a function of the epoch.
 
     Parameters
     ----------
@@ -137,6 +145,8 @@ def read(path, run, *, any_seed=False):
     if any_seed:
         mine["seed"] = theirs["seed"]
     different = [name for name in mine if mine[name] != theirs.get(name)]
+    if different == ["n_epochs"] and _goes_on(mine, theirs):
+        different = []
     if different:
         raise ValueError(
             f"the checkpoint {path} belongs to a run that differs in {', '.join(different)}; "

@@ -109,6 +109,24 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
             train(model, X, changed, seed=seed, checkpoint=path)
 
 
+@pytest.mark.parametrize("rate", [0.3, lambda epoch: 0.3 / (1 + epoch)])
+def test_more_epochs_go_on_from_a_shorter_run(tmp_path, rate):
+    settings = LayeredSettings(n_epochs=5, batch_size=10, learning_rate=rate, starts="data")
+    shorter, path = replace(settings, n_epochs=2), tmp_path / "run"
+    train(start(), data(), shorter, seed=0, checkpoint=path)
+    longer = train(start(), data(), settings, seed=0, checkpoint=path)
+    assert_same(longer, train(start(), data(), settings, seed=0))
+    with pytest.raises(ValueError, match="differs in n_epochs"):
+        train(start(), data(), shorter, seed=0, checkpoint=path)
+
+
+def test_a_rate_that_depends_on_the_last_epoch_does_not_go_on(tmp_path):
+    settings, path = LayeredSettings(**OPTIONS), tmp_path / "run"
+    train(start(), data(), settings, seed=0, checkpoint=path)
+    with pytest.raises(ValueError, match="differs in n_epochs"):
+        train(start(), data(), replace(settings, n_epochs=6), seed=0, checkpoint=path)
+
+
 def test_a_checkpoint_without_a_folder_is_met_before_learning(tmp_path):
     def rate(epoch):
         rates.append(epoch)
