@@ -12,6 +12,7 @@ import csv
 import json
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import experiment
@@ -32,17 +33,22 @@ Data are read from the folder --data, or the environment variable FASTMF_DATA.
 """
 
 
-def drawn(folder, split):
-    """MNIST with pixels drawn once, 1 with the probability of their grey level."""
+def drawn(folder, split, n_draws=1):
+    """MNIST with pixels that are 1 with the probability of their grey level, drawn `n_draws` times.
+
+    Test images are drawn once, and the same whatever `n_draws`.
+    """
     X = load_mnist(folder, split=split).X
-    uniform = np.random.default_rng(["train", "test"].index(split)).random(X.shape, X.dtype)
-    return (uniform < X).astype(X.dtype)
+    rng = np.random.default_rng(["train", "test"].index(split))
+    draws = [rng.random(X.shape, X.dtype) < X for _ in range(n_draws if split == "train" else 1)]
+    return np.concatenate(draws).astype(X.dtype)
 
 
-# In "mnist", grey levels above 1/2 are 1.
+# In "mnist", grey levels above 1/2 are 1. An epoch of "mnist-redrawn" is as long as four others.
 DATA = {
     "mnist": lambda folder, split: load_mnist(folder, split=split, binary=True).X,
     "mnist-drawn": drawn,
+    "mnist-redrawn": partial(drawn, n_draws=4),
     "silhouettes": lambda folder, split: load_caltech_silhouettes(folder, split=split).X,
 }
 RECIPE = {

@@ -100,3 +100,19 @@ def test_quick(script, mnist, capsys):
         ("10", "4", seed) for seed in "012"
     ]
     assert "3 seeds" in capsys.readouterr().out
+
+
+def test_pixels_are_drawn_several_times_with_their_grey_levels(script, monkeypatch):
+    grey = np.random.default_rng(7).random((50, 16), np.float32)
+    grey[:, :4], grey[:, 4:8] = 0, 1
+    monkeypatch.setattr(script, "load_mnist", lambda folder, split: SimpleNamespace(X=grey))
+    once, four = (script.DATA[name](None, "train") for name in ("mnist-drawn", "mnist-redrawn"))
+    np.testing.assert_array_equal(four[:50], once)
+    draws = four.reshape(4, *grey.shape)
+    assert not draws[:, :, :4].any() and draws[:, :, 4:8].all()
+    assert all((draws[0] != other).any() for other in draws[1:])
+    error = np.sqrt((grey * (1 - grey)).sum() / 4)
+    assert abs((draws.mean(0) - grey).sum()) < 5 * error
+    test = script.DATA["mnist-redrawn"](None, "test")
+    assert test.shape == grey.shape and (test != once).any()
+    np.testing.assert_array_equal(test, script.DATA["mnist-drawn"](None, "test"))
