@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""TAP machines on MNIST: Figs. 3, 4 and 8 of Tramel et al., Phys. Rev. X 8 (2018) 041006.
+"""TAP machines on MNIST: Figs. 3, 4, 8 and 9 of Tramel et al., Phys. Rev. X 8 (2018) 041006.
 
 Trains restricted Boltzmann machines of several sizes and writes, as PNG and CSV, into a folder:
 
@@ -46,6 +46,7 @@ PAPER = {
     "real": dict(visible="truncated_gauss_bernoulli", learning_rate=(1e-2, 1e-5)),
 }
 FLIP_PROBABILITY = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
+DIGIT_PROBABILITY = tuple(float(k / 20) for k in range(11))
 # What is shown as images: at this probability, so many.
 SHOWN, N_SHOWN = 0.2, 20
 
@@ -72,6 +73,7 @@ def main(argv=None):
         )
     if options.dataset == "binary":
         denoising(machines, train, test.X, options, folder)
+        digit(machines, train, test.X[options.digit], options, folder)
 
 
 def parser():
@@ -97,6 +99,7 @@ def parser():
     )
     add("--sweeps", type=int, default=3, metavar="N", help="TAP or Gibbs sweeps per step [3]")
     add("--starts", type=int, default=10, metavar="N", help="mean-field starts in denoising [10]")
+    add("--digit", type=int, default=0, metavar="N", help="the test image of Fig. 9 [0]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
     add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
     add("--output", type=Path, metavar="FOLDER", help="[results/tap-rbm-DATASET]")
@@ -189,6 +192,35 @@ def denoising(machines, train, test, options, folder):
     experiment.table(
         folder / "denoising.csv", ("flip_probability", "method", "matthews_correlation"), rows
     )
+
+
+def digit(machines, train, image, options, folder):
+    """Fig. 9: a pixel that is flipped at some probability is flipped at all larger ones."""
+    uniform = np.random.default_rng(options.seed).random(len(image))
+    noisy = [np.where(uniform < p, 1 - image, image)[None] for p in DIGIT_PROBABILITY]
+
+    def at_each(method):
+        return np.concatenate([method(Y, p) for Y, p in zip(noisy, DIGIT_PROBABILITY, strict=True)])
+
+    def by_tap(machine, **starts):
+        return at_each(lambda Y, p: machine.denoise(Y, flip_probability=p, **starts))
+
+    estimates = {
+        "noisy": np.concatenate(noisy),
+        "pointwise optimal": at_each(lambda Y, p: pointwise_estimate(Y, train.X.mean(0), p)),
+        "nearest neighbour": at_each(lambda Y, p: nearest_neighbour(Y, train.X)),
+    }
+    for n, machine in machines.items():
+        estimates[f"TAP, {n}"] = by_tap(machine)
+    for n, machine in machines.items():
+        found = by_tap(machine, n_starts=options.starts, candidates=train.X)
+        estimates[f"TAP, {n}, from images"] = found
+    experiment.picture(plotting.image_rows(estimates, train.shape), folder / "digit.png")
+    clean = np.tile(image, (len(noisy), 1))
+    scores = {name: matthews_correlation(clean, found) for name, found in estimates.items()}
+    header = ("method", *(f"p = {p:g}" for p in DIGIT_PROBABILITY))
+    rows = [(name, *(f"{score:.4f}" for score in row)) for name, row in scores.items()]
+    experiment.table(folder / "digit.csv", header, rows)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,23 @@ def test_a_small_run_gives_all_figures_and_goes_on_from_its_checkpoint(script, m
     folder = mnist / "out"
     command = ["--data", str(mnist), "--output", str(folder), "--hidden", "2", "3", "--quiet"]
     script.main([*command, "--epochs", "2", "--starts", "2"])
-    names = ["likelihood", "denoising", "restored", "fields-2", "fields-3"]
+    names = ["likelihood", "denoising", "restored", "digit", "fields-2", "fields-3"]
     for name in names:
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert len(rows(folder / "likelihood.csv")) == 1 + 2 * 2
     scores = rows(folder / "denoising.csv")
     assert len(scores) == 1 + 4 * len(script.FLIP_PROBABILITY)
     assert {row[1] for row in scores[1:]} >= {"pointwise optimal", "nearest neighbour"}
+    header, *digit = rows(folder / "digit.csv")
+    assert len(header) == 12 and header[1] == "p = 0" and header[-1] == "p = 0.5"
+    of_method = {name: [float(value) for value in row] for name, *row in digit}
+    assert list(of_method) == [
+        "noisy", "pointwise optimal", "nearest neighbour", "TAP, 2", "TAP, 3",
+        "TAP, 2, from images", "TAP, 3, from images",
+    ]  # fmt: skip
+    # Without noise nothing is to be restored; the flipped pixels become more from column to column.
+    assert all(row[0] == 1 for name, row in of_method.items() if name != "nearest neighbour")
+    assert of_method["noisy"] == sorted(of_method["noisy"], reverse=True)
     assert np.loadtxt(folder / "fields-3.csv", delimiter=",").shape == (16, 3)
 
     machine = (folder / "rbm-3.npz").read_bytes()
