@@ -48,18 +48,21 @@ def test_the_settings_are_the_papers(script, mnist, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(script.mf, "GeneralizedRBM", Spy)
-    for dataset in ("binary", "real"):
+    faces = np.zeros((3, 361), np.uint8)
+    np.savez(mnist / "cbcl_faces_19x19.npz", faces_train=faces, faces_test=faces)
+    for dataset in ("binary", "real", "faces"):
         with pytest.raises(KeyboardInterrupt):
             command = ["--data", str(mnist), "--output", str(mnist / "out"), "--dataset", dataset]
             script.main(command)
-    (n, binary), (_, real) = seen
+    (n, binary), (_, real), (_, faces) = seen
     assert n == 25
     assert binary["learning_rate"] == 0.005 and binary["visible"] == "bernoulli"
     assert real["learning_rate"] == (1e-2, 1e-5)
     assert real["visible"] == "truncated_gauss_bernoulli"
-    for options in (binary, real):
-        assert (options["n_epochs"], options["batch_size"]) == (100, 100)
-        assert (options["momentum"], options["l2"], options["centred"]) == (0.5, 0.001, False)
+    assert (faces["visible"], faces["learning_rate"]) == (real["visible"], 0.005)
+    for options, batch_size, l2 in ((binary, 100, 0.001), (real, 100, 0.001), (faces, 20, 0.01)):
+        assert (options["n_epochs"], options["batch_size"]) == (100, batch_size)
+        assert (options["momentum"], options["l2"], options["centred"]) == (0.5, l2, False)
 
 
 def test_help_teaches(script, capsys):
