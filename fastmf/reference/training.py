@@ -78,7 +78,9 @@ def _ascend(weights, parameters, settings, of_data, states, layers):
     offsets = offsets if settings.centred else np.zeros_like(offsets)
     centring = [np.stack([offsets[b], by_fields[b]]) for b in bounds]
     row_sums = np.empty((2, n_visible), weights.dtype)
-    ascend(weights, gradient, parameters.velocity, settings.ascent, centring, None, row_sums)
+    ascend(
+        weights, gradient, parameters.velocity, settings.ascent, centring, None, row_sums, weights
+    )
     by_fields -= np.append(row_sums[0], offsets[bounds[0]] @ gradient)
     fields, velocity, limits = parameters.fields
     velocity *= settings.ascent.momentum
