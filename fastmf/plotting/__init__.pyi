@@ -70,6 +70,7 @@ def receptive_fields(
     *,
     n_fields: int = 100,
     columns: int | None = None,
+    order: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Figure: ...
 def solution_map(

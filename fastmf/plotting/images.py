@@ -51,8 +51,8 @@ def mosaic(images, shape, columns, *, gap=1):
     return whole[: len(whole) - gap, : whole.shape[1] - gap]
 
 
-def receptive_fields(weights, shape, *, n_fields=100, columns=None, ax=None):
-    """Columns of the weights as images, strongest first, on one scale of colours.
+def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, ax=None):
+    """Columns of the weights as images, on one scale of colours.
 
     Parameters
     ----------
@@ -60,9 +60,11 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, ax=None):
     shape : tuple of int
         Height and width of the visible units as an image.
     n_fields : int, default 100
-        Show at most so many, those of largest norm.
+        Show at most so many.
     columns : int, optional
         Images in a row; by default about as many as rows.
+    order : int array of shape (n_hidden,), optional
+        Hidden units in the order in which they are shown; by default those of largest norm first.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -73,7 +75,7 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, ax=None):
     Raises
     ------
     ValueError
-        If the weights do not have height * width rows.
+        If the weights do not have height * width rows, or `order` has other units.
     ImportError
         If matplotlib is not installed.
 
@@ -86,9 +88,13 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, ax=None):
     (26, 26)
     """
     weights = np.asarray(weights)
-    strongest = np.argsort(-np.linalg.norm(weights, axis=0), kind="stable")[:n_fields]
-    columns = columns or math.ceil(math.sqrt(len(strongest)))
-    whole = mosaic(weights.T[strongest], shape, columns)
+    if order is None:
+        order = np.argsort(-np.linalg.norm(weights, axis=0), kind="stable")
+    elif not np.isin(order, np.arange(weights.shape[1])).all():
+        raise ValueError(f"order must be of hidden units, from 0 to {weights.shape[1] - 1}.")
+    shown = np.asarray(order)[:n_fields]
+    columns = columns or math.ceil(math.sqrt(len(shown)))
+    whole = mosaic(weights.T[shown], shape, columns)
     # A quantile: scaled by a single large weight all others would be pale.
     scale = np.nanquantile(abs(whole), 0.998) or 1.0
     ax = axes(ax, (6, 5 * whole.shape[0] / whole.shape[1]))

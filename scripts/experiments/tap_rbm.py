@@ -4,7 +4,9 @@
 Trains restricted Boltzmann machines of several sizes and writes, as PNG and CSV, into a folder:
 
   likelihood   TAP log-likelihood per unit by epoch (Fig. 3); dashed, or "validation": test images
-  fields-N     receptive fields of the machine with N hidden units (Fig. 4)
+  fields-N     receptive fields of the machine with N hidden units (Fig. 4), those that are largest
+               in the l_0.1 norm, and so cover the most pixels, first; and activity-N, those of the
+               units of largest mean activation in the test images first
   denoising    Matthews correlation of denoised test images against the probability of a flip, for
                the machines, the pointwise optimal estimator and the nearest neighbour (Fig. 8;
                binary images only)
@@ -69,11 +71,8 @@ def main(argv=None):
     train, test = images(options)
     machines = {n: trained(n, train.X, test.X, options, folder) for n in options.hidden}
     likelihood(machines, folder)
-    for n, machine in machines.items():
-        np.savetxt(folder / f"fields-{n}.csv", machine.weights_, "%.6g", ",")
-        experiment.picture(
-            plotting.receptive_fields(machine.weights_, train.shape), folder / f"fields-{n}.png"
-        )
+    for machine in machines.values():
+        fields(machine, train.shape, test.X, folder)
     if options.dataset == "binary":
         denoising(machines, train, test.X, options, folder)
         digit(machines, train, test.X[options.digit], options, folder)
@@ -170,6 +169,19 @@ def likelihood(machines, folder):
     experiment.picture(figure, folder / "likelihood.png")
     header = ("hidden_units", "epoch", "log_likelihood_per_unit", "validation")
     experiment.table(folder / "likelihood.csv", header, rows)
+
+
+def fields(machine, shape, X, folder):
+    """Fig. 4: by the l_0.1 norm of the couplings, and by the mean of the unit."""
+    weights, n = machine.weights_, machine.weights_.shape[1]
+    np.savetxt(folder / f"fields-{n}.csv", weights, "%.6g", ",")
+    rankings = {
+        "fields": (abs(weights) ** 0.1).sum(0),
+        "activity": abs(machine.transform(X)).mean(0),
+    }
+    for name, values in rankings.items():
+        drawn = plotting.receptive_fields(weights, shape, order=np.argsort(-values))
+        experiment.picture(drawn, folder / f"{name}-{n}.png")
 
 
 def denoising(machines, train, test, options, folder):

@@ -31,6 +31,16 @@ def test_receptive_fields_shows_the_strongest_first_on_a_symmetric_scale():
     assert low == -high < 0
 
 
+def test_receptive_fields_in_a_given_order():
+    weights = np.arange(8.0).reshape(4, 2)
+    figure = receptive_fields(weights, (2, 2), order=[0, 1], columns=2)
+    shown = figure.axes[0].images[0].get_array()
+    np.testing.assert_array_equal(shown[:, :2], weights[:, 0].reshape(2, 2))
+    np.testing.assert_array_equal(shown[:, 3:], weights[:, 1].reshape(2, 2))
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        receptive_fields(weights, (2, 2), order=[0, 2])
+
+
 def test_receptive_fields_of_an_untrained_machine():
     low, high = receptive_fields(np.zeros((4, 3)), (2, 2)).axes[0].images[0].get_clim()
     assert low < high

@@ -13,7 +13,7 @@ def test_a_small_run_gives_all_figures_and_goes_on_from_its_checkpoint(script, m
     folder = mnist / "out"
     command = ["--data", str(mnist), "--output", str(folder), "--hidden", "2", "3", "--quiet"]
     script.main([*command, "--epochs", "2", "--starts", "2"])
-    names = ["likelihood", "denoising", "restored", "digit", "fields-2", "fields-3"]
+    names = ["likelihood", "denoising", "restored", "digit", "fields-2", "fields-3", "activity-3"]
     for name in names:
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert len(rows(folder / "likelihood.csv")) == 1 + 2 * 2

@@ -169,7 +169,7 @@ def pictures(folder: Path) -> None:
     history = {"epoch": [1, 2], "log_likelihood": [-1.0, -0.5]}
     for figure in (
         plotting.learning_curve(history),
-        plotting.receptive_fields(weights, digits.shape),
+        plotting.receptive_fields(weights, digits.shape, order=[1, 0]),
         plotting.image_rows({"digits": digits.X[:8]}, digits.shape),
         plotting.denoising_accuracy([0.1], {"TAP": [0.9]}),
         plotting.coupling_network(mf.FullyVisibleBoltzmannMachine().test_couplings(), level=0.1),
