@@ -1,8 +1,17 @@
-"""Common parts of the experiments: command line, tables, figures, and handling of errors."""
+"""Common parts of the experiments: command line, images, tables, figures, handling of errors."""
 
 import argparse
 import csv
 import sys
+
+from fastmf.datasets import load_cbcl_faces, load_mnist
+
+# Units of the pixels of each set of images, all of values from 0 to 1.
+VISIBLE = {
+    "binary": "bernoulli",
+    "real": "truncated_gauss_bernoulli",
+    "faces": "truncated_gauss_bernoulli",
+}
 
 
 def parser(text, epilog=None):
@@ -10,6 +19,13 @@ def parser(text, epilog=None):
     return argparse.ArgumentParser(
         description=text, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+
+
+def images(name, folder, split):
+    """MNIST, black and white ("binary") or grey ("real"), or the grey faces of CBCL."""
+    if name == "faces":
+        return load_cbcl_faces(folder, split=split)
+    return load_mnist(folder, split=split, binary=name == "binary")
 
 
 def table(path, header, rows):

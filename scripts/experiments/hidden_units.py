@@ -20,7 +20,6 @@ import numpy as np
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.datasets import load_cbcl_faces, load_mnist
 from fastmf.evaluation import log_likelihood
 
 EPILOG = """\
@@ -88,12 +87,8 @@ def parser():
 
 def images(options):
     """Training and test images."""
-    splits = "train", "test"
-    if options.dataset == "faces":
-        sets = [load_cbcl_faces(options.data, split=split) for split in splits]
-    else:
-        sets = [load_mnist(options.data, split=split, binary=True) for split in splits]
-    train, test = sets
+    name = "faces" if options.dataset == "faces" else "binary"
+    train, test = (experiment.images(name, options.data, split) for split in ("train", "test"))
     return train._replace(X=train.X[: options.rows]), test._replace(X=test.X[:1000])
 
 

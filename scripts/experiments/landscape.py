@@ -2,7 +2,7 @@
 """The free-energy landscape of a TAP machine during training, and three measures of its quality.
 
 After Figs. 5 to 7 and 12 of Tramel et al., Phys. Rev. X 8 (2018) 041006. Trains one machine on
-MNIST and writes, as PNG and CSV, into a folder:
+MNIST or on faces and writes, as PNG and CSV, into a folder:
 
   free-energy    free energies of the distinct TAP solutions reached from data, by epoch
   map-E          Isomap of the solutions of epoch E, those of all epochs shown embedded together
@@ -21,7 +21,6 @@ import numpy as np
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.datasets import load_mnist
 from fastmf.evaluation import Tracker, isomap, log_likelihood, solutions
 
 EPILOG = """\
@@ -30,11 +29,13 @@ examples:
       a few epochs on 2,000 images: does it run?
   python scripts/experiments/landscape.py --rows 10000 --epochs 20 --learning-rate 0.05
       a good machine in minutes
+  python scripts/experiments/landscape.py --dataset faces --starts 2400 --epochs 100
 
-MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA.
+Data are read from the folder --data, or the environment variable FASTMF_DATA.
 """
 
-VISIBLE = {"binary": "bernoulli", "real": "truncated_gauss_bernoulli"}
+# Other options than the defaults, for images that are few.
+OPTIONS = {"binary": {}, "real": {}, "faces": {"batch_size": 20, "l2": 0.01}}
 # Images on which the pseudo-likelihood is evaluated.
 PSEUDO_ROWS = 200
 
@@ -47,7 +48,7 @@ def main(argv=None):
     folder.mkdir(parents=True, exist_ok=True)
     binary = options.dataset == "binary"
     train, test = (
-        load_mnist(options.data, split=split, binary=binary) for split in ("train", "test")
+        experiment.images(options.dataset, options.data, split) for split in ("train", "test")
     )
     X, X_test = train.X[: options.rows], test.X[: options.test_rows]
     tracker = trained(X, X_test, options, binary, folder)
@@ -60,7 +61,8 @@ def main(argv=None):
 def parser():
     whole = experiment.parser(__doc__, EPILOG)
     add = whole.add_argument
-    add("--dataset", choices=VISIBLE, default="binary", help="black and white, or grey [binary]")
+    add("--dataset", choices=OPTIONS, default="binary",
+        help="digits, black and white or grey, or grey faces [binary]")  # fmt: skip
     add("--hidden", type=int, default=100, metavar="N", help="hidden units [100]")
     add("--epochs", type=int, default=20, metavar="N", help="[20]")
     add("--rows", type=int, metavar="N", help="training images [all 60,000]")
@@ -93,13 +95,14 @@ def trained(X, X_test, options, binary, folder):
     tracker = Tracker(**quantities)
     machine = mf.GeneralizedRBM(
         options.hidden,
-        visible=VISIBLE[options.dataset],
+        visible=experiment.VISIBLE[options.dataset],
         gradient=options.method,
         learning_rate=options.learning_rate,
         n_epochs=options.epochs,
         callbacks=[tracker],
         random_state=options.seed,
         verbose=int(not options.quiet),
+        **OPTIONS[options.dataset],
     )
     machine.fit(X)
     machine.save(folder / "rbm.npz")

@@ -23,7 +23,6 @@ import numpy as np
 
 import fastmf as mf
 from fastmf import plotting
-from fastmf.datasets import load_cbcl_faces, load_mnist
 from fastmf.evaluation import flip, matthews_correlation, nearest_neighbour, pointwise_estimate
 
 EPILOG = """\
@@ -44,11 +43,10 @@ for binary images (and here for faces), and 1e-2 falling to 1e-5 for real ones. 
 truncated Gauss-Bernoulli (spike-and-slab) units on [0, 1].
 """
 
-GREY = "truncated_gauss_bernoulli"
 PAPER = {
-    "binary": dict(visible="bernoulli", learning_rate=0.005, batch_size=100, l2=0.001),
-    "real": dict(visible=GREY, learning_rate=(1e-2, 1e-5), batch_size=100, l2=0.001),
-    "faces": dict(visible=GREY, learning_rate=0.005, batch_size=20, l2=0.01),
+    "binary": dict(learning_rate=0.005, batch_size=100, l2=0.001),
+    "real": dict(learning_rate=(1e-2, 1e-5), batch_size=100, l2=0.001),
+    "faces": dict(learning_rate=0.005, batch_size=20, l2=0.01),
 }
 FLIP_PROBABILITY = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 DIGIT_PROBABILITY = tuple(float(k / 20) for k in range(11))
@@ -119,10 +117,7 @@ def images(options):
     """Training and test images."""
     sets = []
     for split, rows in (("train", options.rows), ("test", options.test_rows)):
-        if options.dataset == "faces":
-            images = load_cbcl_faces(options.data, split=split)
-        else:
-            images = load_mnist(options.data, split=split, binary=options.dataset == "binary")
+        images = experiment.images(options.dataset, options.data, split)
         sets.append(images._replace(X=images.X[:rows]))
     return sets
 
@@ -135,6 +130,7 @@ def trained(n, X, test, options, folder):
         settings["learning_rate"] = rates[0] if len(rates) == 1 else rates
     machine = mf.GeneralizedRBM(
         n,
+        visible=experiment.VISIBLE[options.dataset],
         gradient=options.method,
         momentum=0.5,
         centred=False,

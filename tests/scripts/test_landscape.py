@@ -1,5 +1,19 @@
 import csv
 
+import numpy as np
+
+
+def test_faces(script, tmp_path, capsys):
+    faces = np.random.default_rng(0).integers(0, 256, (30, 361), np.uint8)
+    np.savez(tmp_path / "cbcl_faces_19x19.npz", faces_train=faces, faces_test=faces)
+    folder = tmp_path / "out"
+    script.main(
+        ["--dataset", "faces", "--data", str(tmp_path), "--output", str(folder), "--hidden", "3",
+         "--epochs", "1", "--starts", "30", "--quiet"]
+    )  # fmt: skip
+    assert (folder / "free-energy.png").read_bytes().startswith(b"\x89PNG")
+    assert "epoch 1: " in capsys.readouterr().out
+
 
 def test_a_small_run_gives_all_figures(script, mnist, capsys):
     folder = mnist / "out"
