@@ -293,9 +293,9 @@ def units_of(prior, dtype, names=("moments",)):
 
 # --- public methods on large arrays ---------------------------------------------------------------
 
-# NumPy takes 0.3 ms (Gaussian) to 45 ms (truncated) for so many units; loading compiled code, once
-# in a process, takes some 30 ms.
-LARGE = 1 << 15
+# Units from which on kernels are called. NumPy takes 0.3 ms (Gaussian) to 1 ms for so many, and of
+# those of quadrature 5 ms; loading compiled code, once in a process, takes some 30 ms.
+LARGE, LARGE_QUADRATURE = 1 << 15, 1 << 12
 # Units of one task of a thread.
 TASK_UNITS = 1 << 12
 
@@ -352,7 +352,8 @@ def compiled_if_large(class_, name):
 
 def _suits(prior, b, a):
     """Whether tilts are many, and as kernels take them."""
-    if not isinstance(b, np.ndarray) or b.size < LARGE or numba.config.DISABLE_JIT:
+    large = LARGE_QUADRATURE if hasattr(prior, "lower") else LARGE
+    if not isinstance(b, np.ndarray) or b.size < large or numba.config.DISABLE_JIT:
         return False
     dtypes = {b.dtype, *(np.asarray(field).dtype for field in prior)}
     dtypes |= {a.dtype} if isinstance(a, np.ndarray | np.generic) else set()

@@ -211,12 +211,14 @@ def has_third_cumulant(prior):
 def gradient(prior, b, a, mean=None, var=None):
     """Derivatives of `prior.log_partition(b, a)` by each parameter, as the same NamedTuple.
 
-    Priors with `moment_gradient` use the moments under this tilt where they are given. A prior
-    without a `gradient` of its own is differentiated numerically.
+    Priors with `moment_gradient` or `gradient_given` use the moments under this tilt where they are
+    given. A prior without a `gradient` of its own is differentiated numerically.
     """
     class_ = type(prior)
     if mean is not None and offers(class_, "moment_gradient"):
         return prior.moment_gradient(mean, var)
+    if mean is not None and offers(class_, "gradient_given", of="log_partition"):
+        return prior.gradient_given(b, a, mean, var)
     if offers(class_, "gradient", of="log_partition"):
         return prior.gradient(b, a)
     return _numerical_gradient(prior, lambda p: p.log_partition(b, a))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from fastmf._common.remembered import remembered
 from fastmf._common.rows import column_sums, nonzero_values
 from fastmf._intrinsics import smaller
 from fastmf._numba import INNER
@@ -36,7 +37,7 @@ def _mixture(log_odds, mean, variance):
 def _log_prob(self, x):
     """0 at x = 0, and log_odds plus the log-density of the slab elsewhere."""
     slab = self.slab()
-    density = slab.log_prob(x) - slab.log_partition(0 * self.field, 0 * self.field)
+    density = slab.log_prob(x) - narrow(_untilted(slab)[0], self.field)
     return np.where(x == 0, 0 * x, self.log_odds + density)
 
 
@@ -54,25 +55,54 @@ def _sample(self, b, a, rng):
 
 def _gradient(self, b, a):
     """Derivatives of the log-partition; zero for bounds, which are not learned."""
-    slab, zero = self.slab(), 0 * self.field
-    p = sigmoid_pair(self.tilted_log_odds(b, a))[0]
+    return self.gradient_given(b, a, *self.moments(b, a))
+
+
+def _gradient_given(self, b, a, mean, var):
+    """Derivatives of the log-partition, from the moments under the tilt.
+
+    They are the slab's times the probability p of a non-zero value, which the log-partition
+    -log(1 - p) tells.
+    """
+    slab, like = self.slab(), self.field + b + a
+    p = -np.expm1(-self.log_partition(b, a))
     change = [
-        narrow(p * (tilted - plain), self.field + b + a)
-        for tilted, plain in zip(slab.gradient(b, a), slab.gradient(zero, zero), strict=True)
+        narrow(tilted - p * untilted, like)
+        for tilted, untilted in zip(
+            slab.moment_gradient(mean, var), _untilted_gradient(slab), strict=True
+        )
     ]
-    p = narrow(p, self.field + b + a)
-    return self._make((change[0], change[1], p, *change[2:]))
+    return self._make((change[0], change[1], narrow(p, like), *change[2:]))
 
 
 def _log_prob_gradient(self, x):
     """Derivatives of log_prob; zero for bounds, which are not learned."""
-    slab, zero = self.slab(), 0 * self.field
-    nonzero = x != 0
+    slab, nonzero = self.slab(), x != 0
     change = [
         np.where(nonzero, at_x - mean, 0 * x)
-        for at_x, mean in zip(slab.log_prob_gradient(x), slab.gradient(zero, zero), strict=True)
+        for at_x, mean in zip(slab.log_prob_gradient(x), _untilted_gradient(slab), strict=True)
     ]
     return self._make((change[0], change[1], nonzero + 0 * x, *change[2:]))
+
+
+def _untilted(slab):
+    """Log of the integral, mean and variance of a slab."""
+    if isinstance(slab, Gaussian):
+        zero = 0 * slab.field
+        return slab.log_partition(zero, zero), *slab.moments(zero, zero)
+    return _untilted_truncated(*map(widen, slab))
+
+
+@remembered
+def _untilted_truncated(field, precision, lower, upper):
+    zero = np.zeros_like(field)
+    exponent, mass, mean, var = _quadrature.integrate(field, precision, lower, upper, zero, zero)
+    return exponent + log(mass), mean, var
+
+
+def _untilted_gradient(slab):
+    """Derivatives of the log of a slab's integral."""
+    return slab.moment_gradient(*(narrow(x, slab.field) for x in _untilted(slab)[1:]))
 
 
 def _project(self):
@@ -182,6 +212,7 @@ class GaussBernoulli(NamedTuple):
     contains = _contains
     sample = _sample
     gradient = _gradient
+    gradient_given = _gradient_given
     log_prob_gradient = _log_prob_gradient
     project = _project
     refit = _refit
@@ -284,6 +315,7 @@ class TruncatedGaussBernoulli(NamedTuple):
     contains = _contains
     sample = _sample
     gradient = _gradient
+    gradient_given = _gradient_given
     log_prob_gradient = _log_prob_gradient
     project = _project
     refit = _refit
@@ -360,12 +392,7 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
 
 def _log_weight(prior):
     """Log-odds of the slab less the log of its integral."""
-    zero = 0.0 * widen(prior.field)
-    slab = _quadrature.log_integral(
-        widen(prior.field), widen(prior.precision), widen(prior.lower), widen(prior.upper),
-        zero, zero,
-    )  # fmt: skip
-    return widen(prior.log_odds) - slab
+    return widen(prior.log_odds) - _untilted(prior.slab())[0]
 
 
 def _tilted_truncated(prior, log_weight, b, a):

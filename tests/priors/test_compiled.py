@@ -15,6 +15,7 @@ from fastmf.priors import _compiled
 from fastmf.priors._compiled import (
     FUNCTIONS,
     LARGE,
+    LARGE_QUADRATURE,
     AddressTable,
     tilted_moments,
     units_of,
@@ -144,11 +145,21 @@ def test_rows_do_not_depend_on_threads(name, monkeypatch):
 
 @every_prior
 def test_small_arrays_stay_in_numpy(name, compiled):
-    prior, b, a = units_and_tilts(name, np.float64, rows=(LARGE - 1) // N_UNITS)
+    large = LARGE_QUADRATURE if name.startswith("truncated") else LARGE
+    prior, b, a = units_and_tilts(name, np.float64, rows=(large - 1) // N_UNITS)
     found = *prior.moments(b, a), prior.log_partition(b, a)
     expected = *in_numpy.moments(prior, b, a), in_numpy.log_partition(prior, b, a)
     np.testing.assert_array_equal(found, expected)
     assert compiled == []
+
+
+@pytest.mark.parametrize("name", ["truncated_gaussian", "truncated_gauss_bernoulli"])
+def test_quadrature_leaves_numpy_sooner(name, compiled):
+    prior, b, a = units_and_tilts(name, np.float64, rows=LARGE_QUADRATURE // N_UNITS + 1)
+    found = *prior.moments(b, a), prior.log_partition(b, a)
+    expected = *in_numpy.moments(prior, b, a), in_numpy.log_partition(prior, b, a)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+    assert len(compiled) == 2
 
 
 @every_prior

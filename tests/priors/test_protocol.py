@@ -146,6 +146,14 @@ def test_gradient_is_the_derivative_by_each_parameter(prior):
 
 
 @every_prior
+def test_gradient_from_the_moments(prior):
+    b, a = tilts(prior)
+    given = leaves(gradient(prior, b, a, *prior.moments(b, a)))
+    for got, expected in zip(given, leaves(gradient(prior, b, a)), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+
+
+@every_prior
 def test_log_prob_gradient_is_the_derivative_by_each_parameter(prior):
     b, a = tilts(prior)
     x = prior.sample(b, a, np.random.default_rng(0))
