@@ -5,11 +5,15 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
+from fastmf._intrinsics import fetch_and_increment, smaller
 from fastmf._numba import INNER, REORDER, kernel
+from fastmf._threads import in_parallel, workers_for
 from fastmf.priors import _quadrature
 from fastmf.priors._quadrature import NODES, WEIGHTS
 from fastmf.special import exp_of_small, widen
 
+# Draws of one task of a thread, and multiply-adds that take as long as one.
+TASK_DRAWS, COST = 1024, 20_000
 # Newton's method takes a few steps; bisection alone would take 50.
 MAX_STEPS = 60
 
@@ -33,15 +37,37 @@ def draw(field, precision, lower, upper, b, a, rng):
             f"{precision[i] + a[i]:g} and field + b = {field[i] + b[i]:g} on [{lower[i]:g}, "
             f"{upper[i]:g}]."
         )
-    draws = rng.random(field.shape)
-    _invert(field, precision, lower, upper, b, a, draws)
+    draws, queue = rng.random(field.shape), np.zeros(1, np.int64)
+    n_workers = workers_for(-(-draws.size // TASK_DRAWS), COST * draws.size)
+    in_parallel(_invert, (field, precision, lower, upper, (b, a), queue, draws), n_workers)
     return draws.reshape(tilted[0].shape)
 
 
 @kernel
-def _invert(field, precision, lower, upper, b, a, draws):
-    """Replace each uniform number by the quantile of the tilted density at this probability."""
-    for i in range(draws.shape[0]):
+def _invert(field, precision, lower, upper, tilt, queue, draws):
+    """Replace each uniform number by the quantile of the tilted density at this probability.
+
+    Parameters
+    ----------
+    field, precision, lower, upper : array of shape (n_draws,)
+    tilt : pair of arrays of shape (n_draws,)
+        b and a.
+    queue : int64 array of shape (1,)
+        Next group of draws; shared by all threads that call this.
+    draws : array of shape (n_draws,)
+        Changed in place.
+    """
+    first = fetch_and_increment(queue) * TASK_DRAWS
+    while first < draws.shape[0]:
+        last = smaller(first + TASK_DRAWS, draws.shape[0])
+        _invert_some(field, precision, lower, upper, tilt, (first, last), draws)
+        first = fetch_and_increment(queue) * TASK_DRAWS
+
+
+@kernel(merged=True)
+def _invert_some(field, precision, lower, upper, tilt, here, draws):
+    b, a = tilt
+    for i in range(here[0], here[1]):
         p = _quadrature.panels(field[i], precision[i], lower[i], upper[i], b[i], a[i])
         sums = _quadrature.sums_over(p)
         mass1, mass2 = p.weight1 * sums[0], p.weight2 * sums[3]

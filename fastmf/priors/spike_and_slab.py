@@ -47,10 +47,16 @@ def _contains(self, x):
 
 
 def _sample(self, b, a, rng):
-    """Draws from the tilted distribution."""
-    draws = self.slab().sample(b, a, rng)
-    p = sigmoid_pair(self.tilted_log_odds(b, a))[0]
-    return np.where(rng.random(draws.shape) < p, draws, 0 * draws)
+    """Draws from the tilted distribution; those of the slab only where a value is not zero."""
+    out = np.zeros_like(self.field + b + a)
+    nonzero = rng.random(out.shape) < -np.expm1(-self.log_partition(b, a))
+
+    def taken(x):
+        return np.broadcast_to(x, out.shape)[nonzero]
+
+    slab = self.slab()
+    out[nonzero] = slab._make(map(taken, slab)).sample(taken(b), taken(a), rng)
+    return out
 
 
 def _gradient(self, b, a):
