@@ -15,14 +15,19 @@ NO_COVARIANCE = (
 )
 
 
+def _is_grouped(part):
+    """Whether a prior describes groups of states: its class says it, as sizes take time."""
+    return has_groups_of_states(type(part))
+
+
 def has_groups(prior):
     """Whether a layer has groups of states."""
-    return hasattr(prior, "_fields") and any(hasattr(part, "sizes") for part in parts_of(prior))
+    return hasattr(prior, "_fields") and any(map(_is_grouped, parts_of(prior)))
 
 
 def only_groups(prior):
     """Whether all units of a layer are in groups of states."""
-    return all(hasattr(part, "sizes") for part in parts_of(prior))
+    return all(map(_is_grouped, parts_of(prior)))
 
 
 def has_groups_of_states(class_):
@@ -46,7 +51,7 @@ def column_sizes(prior):
 def column_is_group(prior):
     """Whether each column of data is a group, bool array of shape (n_columns,)."""
     flags = [
-        np.ones(len(part.sizes), bool) if hasattr(part, "sizes") else np.zeros(n_units(part), bool)
+        np.ones(len(part.sizes), bool) if _is_grouped(part) else np.zeros(n_units(part), bool)
         for part in parts_of(prior)
     ]
     return np.concatenate(flags)
@@ -54,15 +59,14 @@ def column_is_group(prior):
 
 def groups(prior):
     """Slices of the units that belong to one group, in order."""
-    ends = np.cumsum(column_sizes(prior))
-    sizes = column_sizes(prior)[column_is_group(prior)]
-    ends = ends[column_is_group(prior)]
-    return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    sizes, is_group = column_sizes(prior), column_is_group(prior)
+    ends = np.cumsum(sizes)[is_group]
+    return [slice(end - size, end) for end, size in zip(ends, sizes[is_group], strict=True)]
 
 
 def fields_of_groups(prior):
     """The fields of each group, in order: a list of arrays."""
-    parts = [part for part in parts_of(prior) if hasattr(part, "sizes")]
+    parts = [part for part in parts_of(prior) if _is_grouped(part)]
     return [field for part in parts for field in np.split(part.field, part.starts[1:])]
 
 
@@ -99,8 +103,7 @@ def as_states(name, prior, X):
     counts = [getattr(part, "n_groups", n_units(part)) for part in parts]
     columns = np.split(X, np.cumsum(counts[:-1]), axis=-1)
     flat = [
-        part.one_hot(x) if hasattr(part, "sizes") else x
-        for part, x in zip(parts, columns, strict=True)
+        part.one_hot(x) if _is_grouped(part) else x for part, x in zip(parts, columns, strict=True)
     ]
     return np.concatenate(flat, axis=-1)
 
@@ -132,7 +135,7 @@ def as_labels(prior, x):
     if not has_groups(prior):
         return x
     parts = [
-        part.labels(columns) if hasattr(part, "sizes") else columns
+        part.labels(columns) if _is_grouped(part) else columns
         for part, columns in by_parts(prior, x)
     ]
     return np.concatenate(parts, axis=-1)
@@ -141,7 +144,7 @@ def as_labels(prior, x):
 def check_clamped_groups(prior, mean, mask):
     """Raise a ValueError unless clamped groups are whole, and in one state."""
     for (part, x), (_, here) in zip(by_parts(prior, mean), by_parts(prior, mask), strict=True):
-        if not hasattr(part, "sizes"):
+        if not _is_grouped(part):
             continue
         if (here != np.repeat(here[..., part.starts], part.sizes, axis=-1)).any():
             raise ValueError("clamp must hold either all states of a group or none.")
@@ -167,7 +170,7 @@ def values_of_columns(prior, support):
     """
     found = []
     for part in parts_of(prior):
-        if hasattr(part, "sizes"):
+        if _is_grouped(part):
             found += [np.eye(size) for size in part.sizes]
             continue
         values = support(part)
