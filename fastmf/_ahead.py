@@ -159,7 +159,7 @@ def main(stream=None):
 
 
 def _read(stream, work, ended):
-    with suppress(EOFError, OSError):
+    with suppress(EOFError, OSError, ValueError):  # the last, of a stream that is closed meanwhile
         while True:
             work.put(pickle.load(stream))
     ended.set()
