@@ -43,7 +43,8 @@ MATCHED_INFERENCE = {
 # Residual of a row that counts as converged in the metrics of an epoch.
 CONVERGED_RESIDUAL = 1e-3
 # Residual at which the iterations of a row of a batch end early, in units of the last place: the
-# gradient does not resolve what is left.
+# gradient does not resolve what is left. Not in predictions, as a row that leaves an unstable point
+# slowly would end beside it.
 RESOLVED_ULPS = 8
 
 
@@ -252,7 +253,7 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
 
 
 def _fields_and_means(model, Y, X, n_threads):
-    """Fields of a batch, and means of the hidden units given its labels; on several threads."""
+    """`CRBM.fields` of a batch and its `hidden_means`, on several threads."""
     pairs = (model.visible_weights, X), (model.hidden_weights, X), (model.weights.T, Y)
     products = products_over_rows([(w.T, rows.T) for w, rows in pairs], n_threads)
     b, c, from_labels = (np.ascontiguousarray(product.T) for product in products)

@@ -67,8 +67,8 @@ def _gradient(self, b, a):
 def _gradient_given(self, b, a, mean, var):
     """Derivatives of the log-partition, from the moments under the tilt.
 
-    They are the slab's times the probability p of a non-zero value, which the log-partition
-    -log(1 - p) tells.
+    Those about zero are p times the slab's, p being the probability of a non-zero value; the
+    log-partition is -log(1 - p).
     """
     slab, like = self.slab(), self.field + b + a
     p = -np.expm1(-self.log_partition(b, a))
