@@ -24,7 +24,7 @@ GIVEN_DATA = {"tol": 1e-6, "max_iter": 500}
 
 
 class DeepBoltzmannMachine(LayeredMachine):
-    """Deep Boltzmann machine with any unit priors, trained by mean-field solutions.
+    """Deep Boltzmann machine with any unit priors, trained by mean-field solutions or chains.
 
     Parameters
     ----------
@@ -37,7 +37,9 @@ class DeepBoltzmannMachine(LayeredMachine):
         As for `GeneralizedRBM`.
     hidden : str, class, unit prior, or tuple of these
         Of all hidden layers, or of each.
-    gradient : {"tap", "mean_field", "tap3"}
+    gradient : {"tap", "mean_field", "tap3", "pcd"}
+        Averages over the model, as for `GeneralizedRBM`; of "pcd" from persistent chains of all
+        layers. Those over the data are of solutions of the same order, of "pcd" naive ones.
     learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
     centred, monitor_rows, early_stopping, validation_fraction, patience, weight_scale, callbacks, \
     checkpoint, checkpoint_every, n_threads, random_state, verbose
@@ -59,8 +61,9 @@ class DeepBoltzmannMachine(LayeredMachine):
     -----
     Tramel et al. (2018), Appendix E and Algorithm 4, in which the data of the l-th RBM are samples
     of the hidden units below it (the printed indices are shifted), and momentum and decay are those
-    of Algorithm 2. Averages over the data come from mean-field solutions of the hidden layers, too,
-    so that `score_samples` is exact in neither of its terms.
+    of Algorithm 2; with "pcd" Salakhutdinov & Hinton (2009). Averages over the data come from
+    mean-field solutions of the hidden layers, too, so that `score_samples` is exact in neither of
+    its terms.
 
     Examples
     --------
@@ -185,9 +188,10 @@ class DeepBoltzmannMachine(LayeredMachine):
 
     def _settings(self):
         settings = super()._settings()
-        if self.gradient not in ORDERS:
+        known = (*ORDERS, "pcd")
+        if self.gradient not in known:
             raise ValueError(
-                f"gradient of a deep machine must be one of {tuple(ORDERS)}, got {self.gradient!r}."
+                f"gradient of a deep machine must be one of {known}, got {self.gradient!r}."
             )
         if not self._sizes():
             raise ValueError("n_components must have a layer at least, such as (500, 500).")

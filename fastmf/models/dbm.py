@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from fastmf._threads import computed_once
 from fastmf.models import _checks
 from fastmf.models._layered import Layered
 from fastmf.models.rbm import RBM
@@ -119,6 +120,10 @@ class DBM(Layered):
             With zeros between layers that are not neighbours. `tap` on the DBM does not multiply by
             these.
         """
+        return self._bipartite
+
+    @computed_once
+    def _bipartite(self):
         starts = np.zeros(len(self.sizes), int)
         totals = [0, 0]
         for k, n in enumerate(self.sizes):

@@ -133,7 +133,7 @@ def test_one_step_at_a_time():
     [
         ({"n_components": ()}, "a layer at least"),
         ({"n_components": (5, 0)}, "n_components"),
-        ({"gradient": "pcd"}, "deep machine"),
+        ({"gradient": "cd"}, "deep machine"),
         ({"pretraining_epochs": -1}, "pretraining_epochs"),
         ({"hidden": ("bernoulli",)}, "one for each of 2"),
         ({"hidden": None}, "hidden must be a unit prior"),

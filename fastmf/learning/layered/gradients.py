@@ -10,8 +10,11 @@ is the difference of two averages, over the data and over the model:
 with means m, variances v and third cumulants k of the solutions. The terms in W are those of second
 and third order (Tramel et al. 2018, Eqs. 40-42; Gabrie et al. 2015). At a mean-field solution the
 approximate log Z is stationary in m and v, so that these are its derivatives. Over Gibbs samples of
-the visible units averages are taken as over data.
+the visible units averages are taken as over data; in deep machines the samples are of all even
+layers, given which the odd ones are independent.
 """
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -172,6 +175,26 @@ def _of_solutions(model, solutions, order):
     return pairs, effects, of_priors
 
 
+def _of_samples(model, even, order, n_threads):
+    """The same for the even layers of a machine, whose odd layers are independent given these."""
+    machine, layers = model.bipartite(), model.layers
+    odd = conditional_moments(machine, even, order, n_threads)
+    units, of_priors = [], []
+    starts = [0, 0]
+    for k, (prior, size) in enumerate(zip(layers, model.sizes, strict=True)):
+        columns = slice(starts[k % 2], starts[k % 2] + size)
+        starts[k % 2] += size
+        if k % 2 == 0:
+            units.append(even[:, columns])
+            of_priors.append(_row_mean(log_prob_gradient(prior, units[k])))
+            continue
+        b, mean, var = (part[:, columns] for part in odd)
+        units.append(mean)
+        of_priors.append(_row_mean(prior_gradient(prior, b, b.dtype.type(0), mean, var)))
+    pairs = [[(below, above, 1, 0)] for below, above in pairwise(units)]
+    return pairs, [0] * len(pairs), of_priors
+
+
 def gradient(model, X, of_model, order=2, n_threads=None, **options):
     """Gradient of the log-likelihood, as a mean-field approximation or samples see the model.
 
@@ -182,8 +205,9 @@ def gradient(model, X, of_model, order=2, n_threads=None, **options):
         Data.
     of_model : FixedPoint, or array of shape (n_samples, n_visible)
         Any number of solutions of `tap(model, ..., order=order)` or of `adaptive_tap`, weighted
-        equally; or samples of the visible units. The approximate log-partition is stationary in
-        means and variances at a fixed point, so its derivatives are exact there and only there.
+        equally; or samples of the visible units, of a DBM of those of `model.bipartite()`. The
+        approximate log-partition is stationary in means and variances at a fixed point, so its
+        derivatives are exact there and only there.
     order : {1, 2, 3}
         Of the expansion that was solved; solutions of adaptive TAP and samples have none.
     n_threads : int or None
@@ -212,11 +236,11 @@ def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None,
     Those who know the `conditional_moments` of the hidden units of an RBM can give them.
     """
     adaptive = isinstance(of_model, ExpectationPropagation)
-    pairs, effects, layers = _of_data(model, X, order, n_threads, hidden, **options)
-    if isinstance(of_model, np.ndarray):
-        less = _of_data(model, of_model, order, n_threads, **options)
+    if isinstance(of_model, np.ndarray):  # first, with the packed couplings of sampling
+        less = _of_samples(model, of_model, order, n_threads)
     else:
         less = _of_solutions(model, of_model, 1 if adaptive else order)
+    pairs, effects, layers = _of_data(model, X, order, n_threads, hidden, **options)
     less_pairs, less_effects, less_layers = less
     weights = []
     for w, terms, less in zip(model.couplings, pairs, less_pairs, strict=True):

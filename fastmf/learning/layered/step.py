@@ -2,7 +2,7 @@
 
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.tap import sweeps_from_data, tap
-from fastmf.inference.sampling.gibbs import gibbs
+from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.domain import project
 from fastmf.learning.layered.gradients import (
     MEAN_FIELD,
@@ -46,8 +46,8 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
     if settings.gradient == "pcd" and state.chains:
         chains = state.chains[0]
     else:
-        chains = starts("data", model, X, n_starts, 0.0, rng)
-    samples, _ = gibbs(model, chains, settings.n_sweeps, rng, n_threads)
+        chains = even_layers(model, starts("data", model, X, n_starts, 0.0, rng), rng)
+    samples, _ = gibbs(model.bipartite(), chains, settings.n_sweeps, rng, n_threads)
     if settings.gradient == "pcd":
         state.chains = (samples,)
     return samples

@@ -49,6 +49,46 @@ def test_gradient(sizes, order):
         assert sum(parts) == pytest.approx((up - down) / (2 * step), rel=1e-6, abs=1e-8)
 
 
+def mean_over_samples(model, even):
+    """Mean of log sum exp(-energy) over the odd layers, whose units have two states each."""
+    machine = model.bipartite()
+    b = even @ machine.weights
+    of_units = np.hstack([even * machine.visible.field, np.logaddexp(0, b + machine.hidden.field)])
+    return of_units.sum(1).mean()
+
+
+@pytest.mark.parametrize("sizes", [(4, 3, 3), (4, 3, 2, 3), (4, 3, 2, 3, 2)])
+def test_gradient_of_samples(sizes):
+    """Samples of the even layers add what makes the sum over the odd ones change."""
+    model, rng = random_dbm(sizes), np.random.default_rng(1)
+    even = (rng.random((7, sum(sizes[::2]))) < 0.5).astype(float)
+    slope = gradient(model, X, even, order=1, **TIGHT)
+    for _ in range(4):
+        direction = ModelParameters.of(model).combine(lambda p: rng.normal(size=p.shape))
+        step, ends = 1e-4, []
+        for s in (1e-4, -1e-4):
+            there = moved(model, s, direction)
+            of_data = log_likelihood(there, X, 0.0, order=1, **TIGHT).mean()
+            ends.append(of_data - mean_over_samples(there, even))
+        parts = []
+        direction.combine(lambda d, g, parts=parts: parts.append((d * g).sum()), slope)
+        assert sum(parts) == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6, abs=1e-8)
+
+
+def test_persistent_chains_are_of_all_even_layers():
+    """Over many chains their averages are the exact ones, which TAP only approximates."""
+    model = random_dbm((4, 3, 3), scale=1.0)
+    settings = LayeredSettings(
+        gradient="pcd", batch_size=3, n_sweeps=50, n_starts=20_000, n_epochs=1, learning_rate=0.0,
+        monitor_rows=3,
+    )  # fmt: skip
+    (even,) = train(model, X, settings, seed=0).chains
+    assert even.shape == (20_000, 7)
+    exact = mf.exact(model)
+    expected = np.concatenate([exact.mean[0], exact.mean[2]])
+    np.testing.assert_allclose(even.mean(0), expected, atol=0.015)  # four standard errors
+
+
 def test_likelihood_is_near_the_exact_one():
     model = random_dbm()
     h = [(np.arange(8)[:, None] >> np.arange(3)) % 2.0] * 2
@@ -75,6 +115,28 @@ def test_one_hidden_layer_learns_as_an_rbm():
     one, two = (train(model, data, settings, seed=0).model for model in (rbm, deep))
     np.testing.assert_allclose(two.weights[0], one.weights, atol=1e-6)
     np.testing.assert_allclose(two.layers[1].field, one.hidden.field, atol=1e-6)
+
+
+def test_chains_learn_in_a_checkpoint_too(tmp_path):
+    rng = np.random.default_rng(0)
+    data = np.repeat(rng.random((40, 2)) < 0.5, 3, axis=1).astype(float)
+    model = random_dbm((6, 4, 3), scale=0.1)
+    settings = LayeredSettings(
+        gradient="pcd", n_epochs=200, batch_size=10, n_starts=50, monitor_rows=5, learning_rate=0.1
+    )
+    whole = train(model, data, settings, seed=0)
+    path = tmp_path / "run.npz"
+    train(model, data, settings, seed=0, checkpoint=path, callbacks=[lambda state: True])
+    resumed = train(model, data, settings, seed=0, checkpoint=path)
+    for a, b in zip(resumed.model.weights, whole.model.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(resumed.chains[0], whole.chains[0])
+    before, after = (
+        log_likelihood(m, data, mf.exact(m).log_partition, order=1, **TIGHT).mean()
+        for m in (model, whole.model)
+    )
+    # Two bits in six pixels: -log 4 at best, -log 64 of independent ones.
+    assert after > -2.2 > before
 
 
 def test_checkpoint_resumes_bitwise(tmp_path):
