@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import expit
 
 from fastmf._common import arguments as check
-from fastmf.inference.bp.belief_propagation import belief_propagation
+from fastmf.inference.bp.belief_propagation import belief_propagation, beliefs_of_batch
 from fastmf.inference.mean_field.tap import tap
 from fastmf.learning.training.ascent import ascend
 from fastmf.learning.training.parameters import ModelParameters
@@ -34,6 +34,8 @@ OBJECTIVES = (
     "likelihood", "logistic", "cd", "perceptron", "latent_svm", "marginal_svm",
 )  # fmt: skip
 INFERENCES = ("bp", "mean_field", "max_product", "mixed_product")
+# Of belief propagation.
+ALGORITHMS = {"bp": "sum", "max_product": "max", "mixed_product": "mixed"}
 # The inference of each objective, where it is not mean field.
 MATCHED_INFERENCE = {
     "latent_svm": "max_product",
@@ -135,7 +137,7 @@ def infer(
     n_sweeps : int
     n_threads : int or None
     log_partition, pairs : bool
-        Whether mean field and sum-product compute the one, and sum-product the other.
+        Whether mean field and sum-product compute the one, or sum-product the other.
     tol : float
         Residual at which a row ends before `n_sweeps` iterations.
     **search
@@ -150,21 +152,25 @@ def infer(
     if model.n_hidden == 0:
         exact = np.logaddexp(0, b).sum(1, dtype=float)
         return Moments(expit(b), np.zeros_like(c), None, exact, zeros)
+    options = {"damping": 0.0, "tol": tol, "max_iter": n_sweeps, "n_threads": n_threads}
+    algorithm = ALGORITHMS.get(inference)
+    if algorithm and not (log_partition or search):
+        found = beliefs_of_batch(
+            model, fields, algorithm=algorithm, pairwise="mean" if pairs else False, **options
+        )
+        mixed = inference == "mixed_product"
+        hidden = hidden_means(model, found.visible, c) if mixed else found.hidden
+        return Moments(found.visible, hidden, found.pairs, zeros, found.residual)
     units = (Bernoulli(np.zeros(n, model.dtype)) for n in model.weights.shape)
     rbm = RBM(model.weights, *units)
-    options = {
-        "field": (b, c), "damping": 0.0, "tol": tol, "max_iter": n_sweeps, "n_threads": n_threads,
-    }  # fmt: skip
+    options["field"] = b, c
     if inference == "mean_field":
         found = tap(rbm, expit(b), order=1, log_partition=log_partition, **options)
         values = found.log_partition if log_partition else zeros
         return Moments(*found.mean, None, values, found.residual)
     if inference == "bp":
-        wanted = {"pairwise": "mean" if pairs else False, "log_partition": log_partition}
-        found = belief_propagation(rbm, **wanted, **options)
-        values = found.log_partition if log_partition else zeros
-        return Moments(*found.mean, found.pairwise, values, found.residual)
-    algorithm = {"max_product": "max", "mixed_product": "mixed"}[inference]
+        found = belief_propagation(rbm, **options)
+        return Moments(*found.mean, None, found.log_partition, found.residual)
     options |= {"polish": False} | search
     found = belief_propagation(rbm, algorithm=algorithm, **options)
     visible, hidden = (part.astype(model.dtype, copy=False) for part in found.assignment)
@@ -288,7 +294,7 @@ def step(state, batch, settings, rate, rng, n_threads=None):
     model, n_sweeps = state.model, sweeps(settings, state.epoch)
     direction = gradient(model, *batch, settings, n_sweeps=n_sweeps, rng=rng, n_threads=n_threads)
     moved = ascend(state, direction, settings, rate, n_threads=n_threads)
-    state.model = model.rebuilt(**vars(moved))
+    state.model = model.moved(vars(moved))
 
 
 def _metrics(state, monitored, validation, settings, n_threads):

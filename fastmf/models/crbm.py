@@ -86,6 +86,25 @@ class CRBM(Model):
             if found != shape:
                 raise ValueError(f"{field.name} must have shape {shape}, got {found}.")
 
+    def moved(self, parameters):
+        """The model with parameters that are known to be finite and to fit, as after a step.
+
+        Parameters
+        ----------
+        parameters : dict
+            By name. Arrays of the type of the model are not copied, and become read-only.
+
+        Returns
+        -------
+        CRBM
+        """
+        model = object.__new__(type(self))
+        for name, value in parameters.items():
+            value = np.ascontiguousarray(value, self.dtype)
+            value.flags.writeable = False
+            object.__setattr__(model, name, value)
+        return model
+
     @property
     def n_visible(self):
         """Number of visible units (labels)."""

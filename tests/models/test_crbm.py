@@ -104,3 +104,15 @@ def test_only_what_cannot_change_is_kept_without_a_copy():
     other = weights.astype(np.float32).astype(float, order="F")
     other.flags.writeable = False
     assert built_with(other).flags.c_contiguous
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_moved_models_are_those_that_are_built(dtype):
+    model, other = crbm(dtype=dtype), crbm().parameters()
+    moved = model.moved({name: value.copy() for name, value in other.items()})
+    built = CRBM(**{name: value.astype(dtype) for name, value in other.items()})
+    for name, value in built.parameters().items():
+        np.testing.assert_array_equal(getattr(moved, name), value)
+        assert getattr(moved, name).dtype == dtype
+        assert not getattr(moved, name).flags.writeable
+    assert repr(moved) == repr(model)

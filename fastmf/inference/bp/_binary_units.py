@@ -22,6 +22,17 @@ def _max_abs(array):
     return float(max(array.max(initial=0), -array.min(initial=0)))
 
 
+def _check_fields(fields, dtype):
+    """Raise ValueError where sums of fields may not be numbers of the type."""
+    limit = np.finfo(dtype).max / MAX_FIELD_SUMMANDS
+    for max_field in map(_max_abs, fields):
+        if not max_field <= limit:  # NaN, too
+            raise ValueError(
+                f"field and the units' own must add up to {limit:.2g} at most in {dtype}, "
+                f"got {max_field:g}."
+            )
+
+
 class BinaryUnits:
     """An RBM of binary units, and fields of rows, as an RBM of {0, 1} units.
 
@@ -69,19 +80,32 @@ class BinaryUnits:
                 np.atleast_2d(b.astype(np.float64) + (0 if f is None else f))
                 for b, f in zip(self.prior_fields, fields, strict=True)
             )
-        max_field = max(map(_max_abs, total))
-        limit = np.finfo(model.dtype).max / MAX_FIELD_SUMMANDS
-        if max_field > limit:
-            raise ValueError(
-                f"field and the units' own must add up to {limit:.2g} at most in {model.dtype}, "
-                f"got {max_field:g}."
-            )
+        _check_fields(total, model.dtype)
         (o_v, o_h), (s_v, s_h), (b, c) = self.offsets, self.scales, total
         rows = w.sum(1, dtype=np.float64) if o_h else 0.0
         columns = w.sum(0, dtype=np.float64) if o_v else 0.0
         self.fields = s_v * (b + o_h * rows), s_h * (c + o_v * columns)
         self.constant = o_v * b.sum(1) + o_h * c.sum(1) + o_v * o_h * np.sum(rows)
         self.constant += sum(x.sum(dtype=np.float64) for x in constants)
+
+    @classmethod
+    def of_bits(cls, model, fields):
+        """Units that are {0, 1} already, and have no fields but the given ones.
+
+        Parameters
+        ----------
+        model
+            With `weights` and `dtype`.
+        fields : pair of arrays of shape (n_rows, n_units)
+        """
+        units = cls.__new__(cls)
+        units.model, units.factor = model, 1.0
+        units.offsets, units.scales, units.prior_fields = (0.0, 0.0), (1.0, 1.0), (0.0, 0.0)
+        units.max_weight = _max_abs(model.weights)
+        units.fields = tuple(np.asarray(field, np.float64) for field in fields)
+        units.constant = np.zeros(1)
+        _check_fields(units.fields, model.dtype)
+        return units
 
     def weights(self):
         """Weights of the {0, 1} units in float64, a new array."""

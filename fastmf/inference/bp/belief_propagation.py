@@ -6,6 +6,7 @@ that do not converge handed to `_fallbacks`.
 """
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from fastmf.inference.bp._kernel_arguments import (
 )
 from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp._starts import checked_fields, checked_init, checked_restarts, set_start
-from fastmf.inference.bp.beliefs import beliefs_of
+from fastmf.inference.bp.beliefs import beliefs_of, decoded
 from fastmf.inference.bp.bethe import StationaryPoint
 from fastmf.kernels import belief_propagation as bp_kernels
 from fastmf.kernels import bp_types
@@ -199,28 +200,13 @@ def belief_propagation(
             raise ValueError("init and starts: not available with categorical visible units.")
         return propagate(options, model, fields, n_rows)
     units = BinaryUnits(model, fields)
-    dtype = message_dtype(options, units)
     n_restarts, starts = checked_restarts(options, starts, units, rng, init is not None)
     init, n_rows = checked_init(init, algorithm, units, n_rows)
     single, n_starts = n_rows is None, n_restarts + 1
     n_rows = (n_rows or 1) * n_starts
 
-    settings, problem, record = prepared(options, units.repeated(n_starts), dtype, n_rows)
-    if n_restarts:
-        set_assignments(units, record, starts, n_starts, rng)
-    layout = message_layout(options, units, n_rows, init is not None)
-    n_messages, *pair_shape = layout.shape
-    with borrowed((n_messages + layout.n_groups, *pair_shape), dtype) as memory:
-        ratios, sums = memory[:n_messages], memory[n_messages:]
-        set_start(options, units, init, ratios, record)
-        _solve(settings, problem, ratios, record, layout, sums, options.n_threads)
-        if record.history.size:
-            mark_cycles(record)
-        if on_failure == "minimise":
-            search = functools.partial(_from_assignments, n_threads=options.n_threads)
-            minimise(units, record, ratios, settings.tol, search)
-        pairs = _pairwise(options, units, problem, ratios, record, sums) if pairwise else None
-        kept = _log_messages(options, units, ratios) if messages else None
+    restarts = n_starts, starts, rng
+    settings, problem, record, pairs, kept = _propagated(options, units, n_rows, init, restarts)
     optimal = polish_rows(options, units, settings, problem, record) if options.polishes else None
     if n_restarts:
         record, optimal = best_of(record, optimal, n_starts)
@@ -234,6 +220,98 @@ def belief_propagation(
         local_maximum=optimal,
         spectral_radius=spectral_radius_bound(units.weights()) if spectral_radius else None,
     )
+
+
+def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):
+    """Iterate messages to the ends of all rows.
+
+    Parameters
+    ----------
+    options : BPOptions
+    units : BinaryUnits
+    n_rows : int
+    init : array or None
+        Checked.
+    restarts : tuple (n_starts, starts, rng)
+        Runs for each row of `units`, and the assignments from which all but the first start.
+
+    Returns
+    -------
+    BPSettings, BPProblem, BPRecord
+    pairs, messages : array or None
+        What `options` ask for.
+    """
+    dtype = message_dtype(options, units)
+    n_starts, starts, rng = restarts
+    settings, problem, record = prepared(options, units.repeated(n_starts), dtype, n_rows)
+    if n_starts > 1:
+        set_assignments(units, record, starts, n_starts, rng)
+    layout = message_layout(options, units, n_rows, init is not None)
+    n_messages, *pair_shape = layout.shape
+    with borrowed((n_messages + layout.n_groups, *pair_shape), dtype) as memory:
+        ratios, sums = memory[:n_messages], memory[n_messages:]
+        set_start(options, units, init, ratios, record)
+        _solve(settings, problem, ratios, record, layout, sums, options.n_threads)
+        if record.history.size:
+            mark_cycles(record)
+        if options.on_failure == "minimise":
+            search = functools.partial(_from_assignments, n_threads=options.n_threads)
+            minimise(units, record, ratios, settings.tol, search)
+        pairs = kept = None
+        if options.pairwise:
+            pairs = _pairwise(options, units, problem, ratios, record, sums)
+        if options.messages:
+            kept = _log_messages(options, units, ratios)
+    return settings, problem, record, pairs, kept
+
+
+class BatchBeliefs(NamedTuple):
+    """Result of `beliefs_of_batch`.
+
+    Parameters
+    ----------
+    visible, hidden : array of shape (n_rows, n_units)
+        Sum-product: probabilities of 1. Max- and mixed-product: the best visible assignment of all
+        sweeps, and of max-product the best hidden one given it.
+    pairs : array of shape (n_visible, n_hidden) or None
+        Mean over rows of the probabilities that both units are 1, if asked for.
+    residual : array of shape (n_rows,)
+    n_iter : int array of shape (n_rows,)
+    """
+
+    visible: np.ndarray
+    hidden: np.ndarray
+    pairs: np.ndarray | None
+    residual: np.ndarray
+    n_iter: np.ndarray
+
+
+def beliefs_of_batch(model, fields, **options):
+    """What learning needs of `belief_propagation`, in half of the time around the kernels.
+
+    Parameters
+    ----------
+    model
+        With `weights` between {0, 1} units and their `dtype`.
+    fields : pair of arrays of shape (n_rows, n_visible) and (n_rows, n_hidden)
+        Finite; all of the units' fields.
+    **options
+        Of `BPOptions`; assignments are not polished.
+
+    Returns
+    -------
+    BatchBeliefs
+    """
+    options = BPOptions(log_partition=False, **options)
+    units = BinaryUnits.of_bits(model, fields)
+    _, _, record, pairs, _ = _propagated(options, units, len(fields[0]))
+    if options.algorithm == "sum":
+        log_odds = record.visible, record.hidden[:, : model.weights.shape[1]]
+        layers = [sigmoid_pair(x)[0] for x in log_odds]
+    else:
+        layers = decoded(units, record)
+    layers = (x.astype(model.dtype, copy=False) for x in layers)
+    return BatchBeliefs(*layers, pairs, record.residual, record.n_iter)
 
 
 def _solve(settings, problem, messages, record, layout, sums, n_threads):

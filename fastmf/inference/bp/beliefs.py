@@ -120,6 +120,11 @@ def _decoded(options, units, record):
     if options.algorithm == "sum":
         m = units.model.weights.shape[1]
         return (record.visible > 0, record.hidden[:, :m] > 0), None
+    return decoded(units, record), record.objective + units.constant
+
+
+def decoded(units, record):
+    """The best visible {0, 1} units of all sweeps, and the best hidden ones given these."""
     best = record.best.astype(units.model.dtype)
     hidden = units.fields[1] + (best @ units.model.weights) * units.factor
-    return (record.best, hidden > 0), record.objective + units.constant
+    return record.best, hidden > 0

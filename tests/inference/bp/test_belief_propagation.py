@@ -9,6 +9,7 @@ from bp_models import binary_rbm, loopy, tree
 
 import fastmf as mf
 from fastmf.inference.bp import _kernel_arguments
+from fastmf.inference.bp.belief_propagation import beliefs_of_batch
 
 KINDS = pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
 
@@ -363,3 +364,27 @@ def test_minimisation_needs_sum_product_and_a_tolerance(options):
 def test_any_number_of_sweeps_may_be_allowed():
     result = mf.belief_propagation(loopy(scale=0.4), max_iter=10**15)
     assert result.converged and result.history is None
+
+
+@pytest.mark.parametrize("algorithm", ["sum", "max", "mixed"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_batches_have_the_beliefs_of_the_public_function(algorithm, dtype):
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(6, 4)).astype(dtype)
+    model = mf.RBM(weights, mf.Bernoulli(np.zeros(6)), mf.Bernoulli(np.zeros(4)))
+    fields = rng.normal(size=(5, 6)).astype(dtype), rng.normal(size=(5, 4)).astype(dtype)
+    options = {"algorithm": algorithm, "damping": 0.0, "max_iter": 20}
+    pairs = {"pairwise": "mean"} if algorithm == "sum" else {}
+    found = beliefs_of_batch(model, fields, **options, **pairs)
+    polish = {} if algorithm == "sum" else {"polish": False}
+    expected = mf.belief_propagation(model, field=fields, **options, **pairs, **polish)
+    layers = expected.mean if algorithm == "sum" else expected.assignment
+    for x, other in zip((found.visible, found.hidden), layers, strict=True):
+        np.testing.assert_array_equal(x, other)
+        assert x.dtype == dtype
+    np.testing.assert_array_equal(found.residual, expected.residual)
+    np.testing.assert_array_equal(found.n_iter, expected.n_iter)
+    if pairs:
+        np.testing.assert_array_equal(found.pairs, expected.pairwise)
+    else:
+        assert found.pairs is None
