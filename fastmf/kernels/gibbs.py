@@ -5,10 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from fastmf._intrinsics import fetch_and_increment, row
+from fastmf._intrinsics import fetch_and_increment, row, smaller
 from fastmf._numba import INNER, kernel
 from fastmf.kernels.product import product
 from fastmf.kernels.random import row_key, uniform
+from fastmf.kernels.work import new_work
 from fastmf.priors._compiled import tilted_moments
 
 # Rows of one task; they share a pass over the couplings.
@@ -102,8 +103,28 @@ def draw_rows(layer, counter, fields, scratch, units, out):
         _draw(layer, row_key(seed, step, r), mean, row(out, (r, start), n))
 
 
-@kernel
-def gibbs(address, visible, hidden, seed, n_sweeps, v, h, queue):
+def gibbs_work(visible, hidden, dtype, n_workers=1):
+    """What `gibbs` needs for so many threads.
+
+    Parameters
+    ----------
+    visible, hidden : TwoValuedLayer or GroupLayer
+    dtype : NumPy dtype
+    n_workers : int
+
+    Returns
+    -------
+    Work
+        Its scratch memory is of shape (n_workers, TASK_ROWS + 3, n_columns).
+    """
+    n_columns = max(
+        layer.couplings.shape[0] * layer.couplings.shape[2] for layer in (visible, hidden)
+    )
+    return new_work(np.zeros((n_workers, TASK_ROWS + 3, n_columns), dtype))
+
+
+@kernel(views=True)
+def gibbs(address, visible, hidden, seed, n_sweeps, v, h, work):
     """Sample hidden units given visible ones and back, `n_sweeps` times for each row in the queue.
 
     Parameters
@@ -115,22 +136,24 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, queue):
     n_sweeps : int
     v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
         States, changed in place; `v` is the start.
-    queue : int64 array of shape (1,)
-        Next group of rows not taken yet; shared by all threads that call this.
+    work : Work
+        Shared by all threads that call this: see `gibbs_work`. Tasks are groups of rows.
     """
     (n_rows, n_visible), n_hidden, start = v.shape, h.shape[1], np.int64(0)
-    n_panels = max(hidden.couplings.shape[0], visible.couplings.shape[0])
-    n_columns = n_panels * hidden.couplings.shape[2]
-    fields, scratch = np.zeros((TASK_ROWS, n_columns), v.dtype), np.zeros((3, n_columns), v.dtype)
+    scratch, queue = work
+    w = fetch_and_increment(row(queue, (1,), 1))
+    if w >= scratch.shape[0]:
+        return
+    fields, vectors = scratch[w, :TASK_ROWS], scratch[w, TASK_ROWS:]
     first = fetch_and_increment(queue) * TASK_ROWS
     while first < n_rows:
-        last = min(n_rows, first + TASK_ROWS)
+        last = smaller(n_rows, first + TASK_ROWS)
         n_here, v_rows, h_rows = last - first, v[first:last], h[first:last]
         for sweep in range(n_sweeps):
             product(address, v_rows, n_here, start, hidden.couplings, fields, n_hidden)
             counter = seed, 2 * sweep + 1, first, last
-            draw_rows(hidden, counter, fields, scratch, (start, n_hidden), h)
+            draw_rows(hidden, counter, fields, vectors, (start, n_hidden), h)
             product(address, h_rows, n_here, start, visible.couplings, fields, n_visible)
             counter = seed, 2 * sweep + 2, first, last
-            draw_rows(visible, counter, fields, scratch, (start, n_visible), v)
+            draw_rows(visible, counter, fields, vectors, (start, n_visible), v)
         first = fetch_and_increment(queue) * TASK_ROWS

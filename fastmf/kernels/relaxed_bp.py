@@ -24,6 +24,7 @@ from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS, RUNNING
 from fastmf.kernels.mean_field_types import MAX_DAMPING, WINDOW_SWEEPS
+from fastmf.kernels.work import new_work
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 from fastmf.special import constant
 
@@ -278,8 +279,16 @@ def _iterate_row(layers, settings, index, record, work):
     return status
 
 
-@kernel
-def relaxed_bp(first, second, settings, field, precision, queue, record, log_partition):
+def relaxed_bp_work(n_workers, n_units, n_messages, dtype):
+    """What `relaxed_bp` needs for so many threads: `RelaxedBPRow`, its arrays with an axis more."""
+    shapes = (4, n_messages), (4, n_units), (2, n_units), (2, n_units), (4, n_units)
+    parts = (np.empty((n_workers, *shape), dtype) for shape in shapes)
+    tile = np.empty((n_workers, 2, TILE_SOURCES, n_units), dtype)
+    return new_work(RelaxedBPRow(*parts, tile, np.zeros((n_workers, 2))))
+
+
+@kernel(views=True)
+def relaxed_bp(first, second, settings, field, precision, work, record, log_partition):
     """Iterate the rows in the queue to fixed points.
 
     Parameters
@@ -289,25 +298,26 @@ def relaxed_bp(first, second, settings, field, precision, queue, record, log_par
     settings : RelaxedBPSettings
     field, precision : array of shape (n_rows, n_units) or (1, n_units)
         External tilt.
-    queue : int64 array of shape (1,)
-        Next row not taken yet; shared by all threads that call this.
+    work : Work
+        Shared by all threads that call this: see `relaxed_bp_work`. Tasks are rows.
     record : MeanFieldRecord
     log_partition : float64 array of shape (n_rows,)
         Filled with the Bethe estimate.
     """
     n_units, layers = record.state.shape[2], (first, second)
-    # One array for all: each is compiled again for another number of axes.
-    memory = np.empty((2 * TILE_SOURCES + 12, n_units), record.state.dtype)
-    messages = np.empty((4, first.couplings.size), record.state.dtype)
-    tile = memory[: 2 * TILE_SOURCES].reshape((2, TILE_SOURCES, n_units))
-    state, scratch = memory[-12:-8], memory[-8:-4]
-    work = RelaxedBPRow(messages, state, memory[-4:-2], memory[-2:], scratch, tile, np.zeros(2))
+    (messages, state, tilt, external, scratch, tile, measures), queue = work
+    w = fetch_and_increment(row(queue, (1,), 1))
+    if w >= state.shape[0]:
+        return
+    here = RelaxedBPRow(
+        messages[w], state[w], tilt[w], external[w], scratch[w], tile[w], measures[w]
+    )
     index = fetch_and_increment(queue)
     while index < record.state.shape[1]:
         for i in range(n_units):
-            work.external[0, i] = field[index % len(field), i]
-            work.external[1, i] = precision[index % len(precision), i]
-        _start_row(first, index, record, work)
-        if _iterate_row(layers, settings, index, record, work) != DIVERGED:
-            log_partition[index] = _bethe(layers, settings, work)
+            here.external[0, i] = field[index % len(field), i]
+            here.external[1, i] = precision[index % len(precision), i]
+        _start_row(first, index, record, here)
+        if _iterate_row(layers, settings, index, record, here) != DIVERGED:
+            log_partition[index] = _bethe(layers, settings, here)
         index = fetch_and_increment(queue)

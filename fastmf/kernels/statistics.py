@@ -6,17 +6,38 @@ on the same cores cost each other more than the products themselves.
 
 import numpy as np
 
-from fastmf._intrinsics import fetch_and_increment, smaller, view
+from fastmf._intrinsics import fetch_and_increment, row, smaller, view
 from fastmf._numba import kernel
+from fastmf.kernels.memory import copy
 from fastmf.kernels.product import product
+from fastmf.kernels.work import new_work
 from fastmf.priors._compiled import tilted_moments
 
 # Rows, or visible units, of one task of a worker.
 TASK_ROWS = 24
 
 
-@kernel
-def conditional_moments(units, address, couplings, states, queue, b, mean, var):
+def work_of(packed, n_workers=1):
+    """What the kernels here need for so many threads.
+
+    Parameters
+    ----------
+    packed : array of shape (n_panels, n_rows, panel_width)
+        The packed matrix of their products.
+    n_workers : int
+
+    Returns
+    -------
+    Work
+        Its scratch memory is zero, of shape (n_workers, TASK_ROWS + 1, n_columns).
+    """
+    n_panels, _, width = packed.shape
+    shape = n_workers, TASK_ROWS + 1, n_panels * width
+    return new_work(np.zeros(shape, packed.dtype))
+
+
+@kernel(views=True)
+def conditional_moments(units, address, couplings, states, work, b, mean, var):
     """Moments of the units of one layer, given the states of the other.
 
     Parameters
@@ -27,25 +48,26 @@ def conditional_moments(units, address, couplings, states, queue, b, mean, var):
     couplings : array of shape (n_panels, n_source, panel_width)
         Packed couplings from the other layer to this one.
     states : array of shape (n_rows, n_source)
-    queue : int64 array of shape (1,)
-        Next group of rows not taken yet; shared by all threads that call this.
+    work : Work
+        Shared by all threads that call this: see `work_of`. Tasks are groups of rows.
     b, mean, var : array of shape (n_rows, n_units)
         Filled with states @ couplings, and the moments of the units under this field.
     """
     n_rows, n_units = mean.shape
-    n_panels, _, width = couplings.shape
-    products = np.empty((TASK_ROWS, n_panels * width), mean.dtype)
-    zero = np.zeros(n_units, mean.dtype)
-    start = np.int64(0)
+    scratch, queue = work
+    w, start = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)
+    if w >= scratch.shape[0]:
+        return
+    products, zero = scratch[w, :TASK_ROWS], row(scratch, (w, TASK_ROWS, 0), n_units)
     first = fetch_and_increment(queue) * TASK_ROWS
     while first < n_rows:
         n_here = smaller(TASK_ROWS, n_rows - first)
         product(address, states[first:], n_here, start, couplings, products, n_units)
         for r in range(n_here):
-            b_r, products_r = b[first + r], products[r]
-            for i in range(n_units):
-                b_r[i] = products_r[i]
-            tilted_moments(units, start, b_r, zero, mean[first + r], var[first + r])
+            b_r = row(b, (first + r, 0), n_units)
+            copy(row(products, (r, 0), n_units), b_r)
+            mean_r, var_r = row(mean, (first + r, 0), n_units), row(var, (first + r, 0), n_units)
+            tilted_moments(units, start, b_r, zero, mean_r, var_r)
         first = fetch_and_increment(queue) * TASK_ROWS
 
 
@@ -58,16 +80,18 @@ UNITS, N_ROWS, STRIDE, POWER = range(4)
 def _add_term(products, weights, n_multiplied, out):
     """Multiply `out` by the weights so many times, and add products."""
     for r in range(out.shape[0]):
-        out_r, weights_r, products_r = out[r], weights[r], products[r]
+        n = out.shape[1]
+        out_r, weights_r = row(out, (r, 0), n), row(weights, (r, 0), n)
+        products_r = row(products, (r, 0), n)
         for _ in range(n_multiplied):
-            for i in range(out_r.shape[0]):
+            for i in range(n):
                 out_r[i] *= weights_r[i]
-        for i in range(out_r.shape[0]):
+        for i in range(n):
             out_r[i] += products_r[i]
 
 
-@kernel
-def pair_averages(address, terms, rights, weights, queue, out):
+@kernel(views=True)
+def pair_averages(address, terms, rights, weights, work, out):
     """Polynomial in the weights, entry by entry; the coefficients are sums of products of units.
 
     Parameters
@@ -80,13 +104,15 @@ def pair_averages(address, terms, rights, weights, queue, out):
     rights : array of shape (n_panels, n_rows, panel_width)
         Packed rows of all terms, one after another.
     weights, out : array of shape (n_left, n_right)
-    queue : int64 array of shape (1,)
-        Next group of rows of `out` not taken yet; shared by all threads that call this.
+    work : Work
+        Shared by all threads that call this: see `work_of`. Tasks are groups of rows of `out`.
     """
     n_left, n_right = weights.shape
-    n_panels, _, width = rights.shape
-    products = np.empty((TASK_ROWS, n_panels * width), weights.dtype)
-    start = np.int64(0)
+    scratch, queue = work
+    w, start = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)
+    if w >= scratch.shape[0]:
+        return
+    products = scratch[w]
     first = fetch_and_increment(queue) * TASK_ROWS
     while first < n_left:
         n_here = smaller(TASK_ROWS, n_left - first)

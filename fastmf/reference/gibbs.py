@@ -9,7 +9,7 @@ from fastmf.reference.random import uniforms
 from fastmf.reference.units import moments
 
 
-def gibbs(address, visible, hidden, seed, n_sweeps, v, h, queue):
+def gibbs(address, visible, hidden, seed, n_sweeps, v, h, work):
     """Sample hidden units given visible ones and back, `n_sweeps` times for each row."""
     zero = v.dtype.type(0)
     for sweep in range(n_sweeps):

@@ -55,7 +55,7 @@ def _bethe_terms(layer, messages, external):
     return whole - 0.5 * (len(layer.couplings) * whole - cavities)
 
 
-def relaxed_bp(first, second, settings, field, precision, queue, record, log_partition):
+def relaxed_bp(first, second, settings, field, precision, work, record, log_partition):
     """Iterate all rows to fixed points."""
     n_source, n_units = first.couplings.shape
     sources = slice(first.source, first.source + n_source)

@@ -3,7 +3,7 @@
 import numpy as np
 
 import fastmf as mf
-from fastmf.kernels.gibbs import GroupLayer, TwoValuedLayer
+from fastmf.kernels.gibbs import GroupLayer, TwoValuedLayer, gibbs_work
 from fastmf.kernels.product import pack, product_address
 from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, chosen
@@ -15,14 +15,14 @@ def gibbs_arguments(size, dtype, rows=None, *, n_sweeps=3):
     model = rbm(size, dtype)
     v = data(model, size.n_rows)[chosen(rows, size.n_rows)]
     matrices = pack(model.transposed), pack(model.weights)
-    layers = (
+    layers = [
         TwoValuedLayer(units_of(p, dtype), w, *p.support)
         for p, w in zip(model.layers, matrices, strict=True)
-    )
+    ]
     return (
         *(product_address(dtype), *layers),
         *(np.uint64(7), n_sweeps, v, np.zeros((len(v), size.n_hidden), dtype)),
-        np.zeros(1, np.int64),
+        gibbs_work(*layers, dtype),
     )
 
 
@@ -41,7 +41,7 @@ def group_arguments(size, dtype, rows=None, *, n_sweeps=3):
     return (
         *(product_address(dtype), visible, hidden),
         *(np.uint64(7), n_sweeps, v, np.zeros((len(v), size.n_hidden), dtype)),
-        np.zeros(1, np.int64),
+        gibbs_work(visible, hidden, dtype),
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf.inference.mean_field.relaxed_bp import _layer_views
 from fastmf.kernels.mean_field_types import MeanFieldRecord
-from fastmf.kernels.relaxed_bp import RelaxedBPSettings, update_address
+from fastmf.kernels.relaxed_bp import RelaxedBPSettings, relaxed_bp_work, update_address
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import boltzmann_machine, data, rbm
 
@@ -28,8 +28,10 @@ def relaxed_bp_arguments(size, dtype, rows=None, *, machine=rbm, damping=0.0):
     resolution, update = float(np.finfo(dtype).eps), update_address(dtype)
     settings = RelaxedBPSettings(damping, not damping, 1e-8, 200, resolution, update)
     tilt = np.random.default_rng(4).normal(size=(2, size.n_rows, n_units)).astype(dtype) / 9
-    return (*_layer_views(model), settings, tilt[0, rows], abs(tilt[1, rows]),
-            np.zeros(1, np.int64), record, np.zeros(len(rows)))  # fmt: skip
+    layers = _layer_views(model)
+    work = relaxed_bp_work(1, n_units, layers[0].couplings.size, dtype)
+    return (*layers, settings, tilt[0, rows], abs(tilt[1, rows]), work,
+            record, np.zeros(len(rows)))  # fmt: skip
 
 
 def _found(arguments):

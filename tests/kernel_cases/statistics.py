@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf.kernels.product import pack, product_address
+from fastmf.kernels.statistics import work_of
 from fastmf.priors._compiled import AddressTable, units_of
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, rbm
@@ -12,10 +13,10 @@ def conditional_arguments(size, dtype, rows=None):
     """Arguments of `conditional_moments`."""
     model = rbm(size, dtype)
     states = data(model, size.n_rows)[chosen(rows, size.n_rows)]
-    filled = np.zeros((3, len(states), size.n_hidden), dtype)
+    filled, packed = np.zeros((3, len(states), size.n_hidden), dtype), pack(model.weights)
     return (
-        *(units_of(model.hidden, dtype), product_address(dtype), pack(model.weights), states),
-        *(np.zeros(1, np.int64), *filled),
+        *(units_of(model.hidden, dtype), product_address(dtype), packed, states),
+        *(work_of(packed), *filled),
     )
 
 
@@ -34,10 +35,10 @@ def pair_arguments(size, dtype, rows=None):
     terms = [
         [x.ctypes.data, len(x), x.shape[1], power] for x, power in zip(lefts, powers, strict=True)
     ]
+    packed = pack(rights / rights.dtype.type(size.n_rows))
     return (
-        *(product_address(dtype), AddressTable(terms, lefts)),
-        *(pack(rights / rights.dtype.type(size.n_rows)), weights),
-        *(np.zeros(1, np.int64), np.zeros_like(weights)),
+        *(product_address(dtype), AddressTable(terms, lefts), packed, weights),
+        *(work_of(packed), np.zeros_like(weights)),
     )
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fastmf._threads import in_parallel
-from fastmf.kernels.gibbs import TwoValuedLayer, gibbs
+from fastmf.kernels.gibbs import TwoValuedLayer, gibbs, gibbs_work
 from fastmf.kernels.product import pack, product_address
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Ising
@@ -22,11 +22,14 @@ def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9):
     )
     v = rng.choice(VALUES[visible], (n_rows, 13)).astype(dtype)
     units = [units_of(prior, dtype) for prior in model.layers]
-    return (
-        product_address(dtype),
+    layers = (
         TwoValuedLayer(units[0], pack(model.transposed), *VALUES[visible]),
         TwoValuedLayer(units[1], pack(model.weights), *VALUES[hidden]),
-        np.uint64(seed), n_sweeps, v, np.zeros((n_rows, 6), dtype), np.zeros(1, np.int64),
+    )
+    return (
+        product_address(dtype), *layers,
+        np.uint64(seed), n_sweeps, v, np.zeros((n_rows, 6), dtype),
+        gibbs_work(*layers, dtype, n_workers=3),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.kernels.relaxed_bp import LayerView, RelaxedBPSettings, update_address
+from fastmf.kernels.relaxed_bp import LayerView, RelaxedBPSettings, relaxed_bp_work, update_address
 from fastmf.kernels.relaxed_bp import relaxed_bp as solve_rows
 from fastmf.models._layered import Layered
 from fastmf.priors._compiled import units_of
@@ -116,7 +116,7 @@ def relaxed_bp(
         settings,
         tilt.field,
         tilt.precision,
-        np.zeros(1, np.int64),
+        relaxed_bp_work(n_workers, layout.n_units, first.couplings.size, dtype),
         record,
         log_partition,
     )

@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.kernels.gibbs import TASK_ROWS, GroupLayer, TwoValuedLayer
+from fastmf.kernels.gibbs import TASK_ROWS, GroupLayer, TwoValuedLayer, gibbs_work
 from fastmf.kernels.gibbs import gibbs as gibbs_kernel
 from fastmf.kernels.product import pack, product_address
 from fastmf.priors._domain import two_values
@@ -36,12 +36,11 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     h = np.zeros((len(v), model.n_hidden), model.dtype)
     if all(two_values(prior) or only_groups(prior) for prior in model.layers):
         seed = rng.integers(2**64, dtype=np.uint64)
-        queue = np.zeros(1, np.int64)
         work = 2 * n_sweeps * len(v) * model.weights.size
         n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
         layers = _discrete_layers(model)
-        address = product_address(model.dtype)
-        in_parallel(gibbs_kernel, (address, *layers, seed, n_sweeps, v, h, queue), n_workers)
+        address, work_of = product_address(model.dtype), gibbs_work(*layers, v.dtype, n_workers)
+        in_parallel(gibbs_kernel, (address, *layers, seed, n_sweeps, v, h, work_of), n_workers)
         return v, h
     zero = model.dtype.type(0)
     for _ in range(n_sweeps):

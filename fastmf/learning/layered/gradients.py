@@ -79,7 +79,8 @@ def pair_averages(weights, terms, n_threads=None):
         n_visible // statistics.TASK_ROWS + 1, ends[-1] * weights.size, n_threads
     )
     arguments = product_address(dtype), AddressTable(table, lefts), rights, weights
-    in_parallel(statistics.pair_averages, (*arguments, np.zeros(1, np.int64), out), n_workers)
+    work = statistics.work_of(rights, n_workers)
+    in_parallel(statistics.pair_averages, (*arguments, work, out), n_workers)
     for visible, hidden, scale, _ in sparse:
         add_pair_average(visible, scale * hidden, out, n_threads)
     return out
@@ -110,10 +111,10 @@ def conditional_moments(model, X, order=2, n_threads=None):
         return b, *model.layers[1].moments(b, b.dtype.type(0))
     b, mean, var = np.empty((3, len(X), weights.shape[1]), model.dtype)
     n_workers = workers_for(len(X) // statistics.TASK_ROWS + 1, len(X) * weights.size, n_threads)
-    queue = np.zeros(1, np.int64)
     layers = layout_of(model, order, "blocked").layers
     couplings, address = layers.of_model[1].couplings, product_address(model.dtype)
-    arguments = layers.units[1], address, couplings, X, queue, b, mean, var
+    work = statistics.work_of(couplings, n_workers)
+    arguments = layers.units[1], address, couplings, X, work, b, mean, var
     in_parallel(statistics.conditional_moments, arguments, n_workers)
     return b, mean, var
 

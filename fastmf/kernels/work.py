@@ -1,0 +1,28 @@
+"""What threads share that call a kernel at the same time: scratch memory, and a queue of tasks.
+
+Kernels that made their own arrays would take a third of a second longer to compile.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Work(NamedTuple):
+    """Scratch memory and queue of a kernel.
+
+    Parameters
+    ----------
+    scratch : array, or NamedTuple of arrays
+        The part of each worker, on the first axis. A worker beyond it leaves at once.
+    queue : int64 array of shape (2,)
+        Next task, next worker.
+    """
+
+    scratch: np.ndarray
+    queue: np.ndarray
+
+
+def new_work(scratch):
+    """Work of which nothing has been done."""
+    return Work(scratch, np.zeros(2, np.int64))
