@@ -96,9 +96,12 @@ LIGHT = {"sklearn.utils.multiclass", "sklearn.utils._unique"}
     "name", [name for name, part in fastmf._HOME.items() if part == "estimators"]
 )
 def test_estimators_import_little_more_than_their_base_class(name):
-    runs = [python(ESTIMATOR, name) for _ in range(3)]
-    assert min(seconds for seconds, _ in runs) < 1
-    imported = set(runs[0][1])
+    for _ in range(3):  # on a machine that is busy
+        seconds, imported = python(ESTIMATOR, name)
+        if seconds < 1:
+            break
+    assert seconds < 1
+    imported = set(imported)
     assert {m for m in imported if m.partition(".")[0] in ("sklearn", "scipy")} <= LIGHT
     home = import_module(f"fastmf.{fastmf._HOME[name]}")._HOME
     public = {f"fastmf.estimators.{module}" for module in home.values()}
