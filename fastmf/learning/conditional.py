@@ -22,7 +22,7 @@ from scipy.special import expit
 from fastmf._common import arguments as check
 from fastmf.inference.bp.belief_propagation import belief_propagation, beliefs_of_batch
 from fastmf.inference.mean_field.tap import tap
-from fastmf.learning.training.ascent import ascend
+from fastmf.learning.training.ascent import ascend, diverged
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.products import products_over_rows
 from fastmf.learning.training.settings import AscentSettings
@@ -294,6 +294,9 @@ def step(state, batch, settings, rate, rng, n_threads=None):
     model, n_sweeps = state.model, sweeps(settings, state.epoch)
     direction = gradient(model, *batch, settings, n_sweeps=n_sweeps, rng=rng, n_threads=n_threads)
     moved = ascend(state, direction, settings, rate, n_threads=n_threads)
+    # `ascend` looks at couplings alone, and the model at nothing. NaN counts as diverged.
+    if not all(np.isfinite(bias).all() for bias in (moved.visible_bias, moved.hidden_bias)):
+        raise diverged(state.epoch)
     state.model = model.moved(vars(moved))
 
 

@@ -11,6 +11,7 @@ from fastmf.learning.conditional import (
     sweeps,
 )
 from fastmf.learning.layered.family import train
+from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models import CRBM, exact
 
@@ -215,3 +216,13 @@ def test_options_are_checked():
     ):
         with pytest.raises(error):
             ConditionalSettings(**options)
+
+
+def test_biases_that_are_not_finite_are_told():
+    """Without features only the biases move, which no bound of the couplings sees."""
+    state = initial_state(crbm(0))
+    state.velocity.visible_bias[:] = 1e308
+    settings = ConditionalSettings(objective="logistic", momentum=0.99)
+    with np.errstate(over="ignore"), pytest.raises(FloatingPointError, match="not finite"):
+        for _ in range(3):
+            conditional.step(state, (Y, np.zeros_like(X)), settings, 0.0, None)

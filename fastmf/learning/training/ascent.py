@@ -123,8 +123,8 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
 def diverged(epoch):
     """The error to raise."""
     return FloatingPointError(
-        f"learning diverged in epoch {epoch}: weights exceed {MAX_WEIGHT:g}; "
-        "a smaller learning_rate may help."
+        f"learning diverged in epoch {epoch}: weights exceed {MAX_WEIGHT:g}, or fields are "
+        "not finite; a smaller learning_rate may help."
     )
 
 
