@@ -105,6 +105,8 @@ class Layers(AddressTable):
         For each layer, if there are groups of states in some of them.
     third : bool, default False
         Whether third cumulants of units are needed; they are where there are cubes.
+    log_partition : sequence of bool, optional
+        For each layer whether log-partitions of its units are needed.
 
     Attributes
     ----------
@@ -114,10 +116,11 @@ class Layers(AddressTable):
     groups : tuple of Groups, or None
     """
 
-    def __new__(cls, layers, groups=None, third=False):
+    def __new__(cls, layers, groups=None, third=False, log_partition=None):
         """Fill the table, and keep the layers."""
         units = tuple(
-            units_of(la.prior, la.couplings.dtype, _functions(la, third)) for la in layers
+            units_of(la.prior, la.couplings.dtype, _functions(la, third, needed))
+            for la, needed in zip(layers, log_partition or [False] * len(layers), strict=True)
         )
         rows = []
         for layer, of_layer, of_groups in zip(
@@ -143,10 +146,10 @@ def _of_groups(groups):
     return [*addresses, len(groups.sources), groups.shifted]
 
 
-def _functions(layer, third):
-    """Names of the functions of its units that solvers of this order need."""
+def _functions(layer, third, log_partition):
+    """Names of the functions of its units that are needed."""
     third = (third or len(layer.cubes) > 0) and has_third_cumulant(layer.prior)
-    return ("moments", "third_cumulants") if third else ("moments",)
+    return "moments", *["log_partition"] * log_partition, *["third_cumulants"] * third
 
 
 @kernel(merged=True)

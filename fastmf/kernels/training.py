@@ -36,6 +36,7 @@ from fastmf.kernels.training_types import (
     CUMULANTS,
     ENTERED,
     FIELDS,
+    FIRST,
     GRADIENT,
     HIDDEN,
     LEFT,
@@ -53,9 +54,8 @@ from fastmf.kernels.training_types import (
 )
 from fastmf.priors._compiled import third_cumulants, tilted_moments
 
-# Largest number of rows, and number of units, in one task of a worker.
+# Largest number of rows in one task of a worker.
 TASK_ROWS = 24
-TASK_UNITS = 512
 # Pauses after which a waiting thread lets others run on its processor.
 PATIENCE = 2000
 
@@ -99,12 +99,23 @@ def _row_of_data(batches, step, r, n, like):
     return view(batches.data[0] + source * n * like.itemsize, (n,), like)
 
 
+@kernel(merged=True)
+def _start_from_moments(data, r, tilts_kept, state):
+    """Let a solution start from the moments given a row of data."""
+    n = state.shape[2]
+    copy(row(data.mean, (r, 0), n), row(state, (MEAN, r, 0), n))
+    copy(row(data.var, (r, 0), n), row(state, (VAR, r, 0), n))
+    if tilts_kept:
+        copy(row(data.b, (r, 0), n), row(state, (B, r, 0), n))
+        set_to_zero(row(state, (A, r, 0), n))
+
+
 @kernel(by_address=True, views=True)
 def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Moments given the rows of a batch, from which solutions or samples may start.
 
     Solutions start with zero variances or, where there are as many as rows, with the hidden moments
-    given these: then the first half of a sweep is done, and the tilts are not needed.
+    given these: then the first half of a sweep is done, and the tilts are mostly not needed.
     """
     data, state, layers = statistics.data, statistics.model.state, sweep.layers
     n_batch, n, n_units = batches.rows.shape[1], layers[0, N_UNITS], state.shape[2]
@@ -118,10 +129,8 @@ def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, q
         if n_here > 0:
             _hidden_moments(layers, data, first, n_here, memory)
         for r in range(first, smaller(last, n_starts)):
-            mean, var = row(state, (MEAN, r, 0), n_units), row(state, (VAR, r, 0), n_units)
             if n_batch == n_starts:
-                copy(row(data.mean, (r, 0), n_units), mean)
-                copy(row(data.var, (r, 0), n_units), var)
+                _start_from_moments(data, r, settings.tilts_kept, state)
                 continue
             for plane in range(4):
                 set_to_zero(row(state, (plane, r, 0), n_units))
@@ -196,23 +205,42 @@ def add_means(mean, first, out):
 
 
 @kernel(merged=True)
-def subtract_means_of_model(settings, statistics, first, n, of_model):
-    """Gradients by the fields of some units whose offsets are the means over data.
-
-    `of_model` is scratch memory.
-    """
-    units = statistics.units
-    offset, gradient = row(units, (OFFSET, first), n), row(units, (GRADIENT, first), n)
-    set_to_zero(of_model)
-    add_means(statistics.model.state[MEAN], first, of_model)
-    for i in range(n):
-        gradient[i] = offset[i] - of_model[i]
-    if not settings.centred:
-        set_to_zero(offset)
+def n_average_tasks(layers, size):
+    """Number of tasks of so many units in which averages are taken."""
+    return -(-layers[0, N_UNITS] // size) - (-layers[1, N_UNITS] // size)
 
 
 @kernel(merged=True)
-def pack_hidden(statistics, r):
+def average_task(layers, size, task):
+    """A task of the averages: layer, first unit among all, and number of units; 0 if none."""
+    k, n = np.int64(0), layers[0, N_UNITS]
+    if task >= -(-n // size):
+        task -= -(-n // size)
+        k, n = np.int64(1), layers[1, N_UNITS]
+    return k, layers[k, START] + task * size, larger(0, smaller(size, n - task * size))
+
+
+@kernel(merged=True)
+def subtract_means_of_model(k, settings, statistics, first, n, of_model):
+    """Gradients by the fields of some units of layer `k`, whose offsets are the means over data.
+
+    `of_model` is scratch memory.
+    """
+    units, dtype = statistics.units, statistics.units.dtype.type
+    offset, gradient = row(units, (OFFSET, first), n), row(units, (GRADIENT, first), n)
+    difference = row(units, (FIRST, first), n)
+    set_to_zero(of_model)
+    add_means(statistics.model.state[MEAN], first, of_model)
+    centred = dtype(settings.tilts[1 - k] if settings.centred else 0)
+    is_tilt = dtype(settings.tilts[k])
+    for i in range(n):
+        difference[i] = offset[i] - of_model[i]
+        gradient[i] = is_tilt * difference[i]
+        offset[i] = centred * offset[i]
+
+
+@kernel(merged=True)
+def _pack_row(statistics, r):
     """Pack one row of hidden units of a term, times its weight."""
     terms, rights, k, of_term = statistics.terms, statistics.rights, np.int64(0), r
     while of_term >= terms[k, N_ROWS]:
@@ -226,37 +254,28 @@ def pack_hidden(statistics, r):
 
 
 @kernel(merged=True)
-def average_task(statistics, task):
-    """First unit and number of units of a task of the averages; none if it packs rows."""
-    first = task * TASK_UNITS
-    return first, larger(0, smaller(TASK_UNITS, statistics.units.shape[1] - first))
-
-
-@kernel(merged=True)
-def complete_average(settings, statistics, task, memory):
-    """The rest of a task, once the means over data are there; whether there was such a task."""
-    n_averages = -(-statistics.units.shape[1] // TASK_UNITS)
-    n_packed, begin = statistics.rights.shape[1], (task - n_averages) * TASK_ROWS
-    if begin < 0:
-        first, n = average_task(statistics, task)
-        subtract_means_of_model(settings, statistics, first, n, row(memory.vectors, (1, 0), n))
-    for r in range(begin, smaller(begin + TASK_ROWS, n_packed) if begin >= 0 else begin):
-        pack_hidden(statistics, r)
-    return begin < n_packed
+def pack_hidden(statistics, n_before, task, queue):
+    """Pack hidden units of all terms: tasks from this one on, which follow `n_before` others."""
+    first, n_rows = (task - n_before) * TASK_ROWS, statistics.rights.shape[1]
+    while first < n_rows:
+        for r in range(first, smaller(first + TASK_ROWS, n_rows)):
+            _pack_row(statistics, r)
+        first = (fetch_and_increment(queue) - n_before) * TASK_ROWS
 
 
 @kernel(by_address=True, views=True)
 def _average(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
-    more = True
-    while more:
+    task = fetch_and_increment(queue)
+    k, first, n = average_task(sweep.layers, settings.task_units, task)
+    while n > 0:
+        offset = row(statistics.units, (OFFSET, first), n)
+        set_to_zero(offset)
+        add_means(statistics.data.mean, first, offset)
+        subtract_means_of_model(k, settings, statistics, first, n, row(memory.vectors, (1, 0), n))
         task = fetch_and_increment(queue)
-        first, n = average_task(statistics, task)
-        if n > 0:
-            offset = row(statistics.units, (OFFSET, first), n)
-            set_to_zero(offset)
-            add_means(statistics.data.mean, first, offset)
-        more = complete_average(settings, statistics, task, memory)
+        k, first, n = average_task(sweep.layers, settings.task_units, task)
+    pack_hidden(statistics, n_average_tasks(sweep.layers, settings.task_units), task, queue)
 
 
 # --- couplings and fields -------------------------------------------------------------------------

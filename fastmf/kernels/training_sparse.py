@@ -13,11 +13,13 @@ from fastmf.kernels.tap_rows import MEAN, VAR, B
 from fastmf.kernels.training import (
     add_means,
     average_task,
-    complete_average,
     draw_layer,
     move_panel,
+    n_average_tasks,
+    pack_hidden,
     phases,
     sample_visible,
+    subtract_means_of_model,
     sum_of_terms,
 )
 from fastmf.kernels.training_types import (
@@ -115,28 +117,30 @@ def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory,
 
 
 @kernel(merged=True)
-def _average_data(statistics, first, n_visible, out):
-    """Means of some units over the rows: the visible ones come before the hidden ones."""
-    n, data = out.shape[0], statistics.turned
-    n_below = larger(0, smaller(n, n_visible - first))
+def _average_data(statistics, k, first, n_visible, out):
+    """Means of some units of layer `k` over the rows."""
+    data = statistics.turned
     set_to_zero(out)
-    for i in range(n_below):
-        for k in range(data.positions[first + i], data.ends[first + i]):
-            out[i] += data.values[k]
-    hidden = row(statistics.units, (OFFSET, first + n_below), n - n_below)
-    add_means(statistics.data.mean, first + n_below - n_visible, hidden)
+    if k == 1:
+        add_means(statistics.data.mean, first - n_visible, out)
+        return
+    for i in range(out.shape[0]):
+        for entry in range(data.positions[first + i], data.ends[first + i]):
+            out[i] += data.values[entry]
 
 
 @kernel(by_address=True, views=True)
 def _average(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
-    n_visible, more = parameters.weights.shape[0], True
-    while more:
+    n_visible, layers, size = parameters.weights.shape[0], sweep.layers, settings.task_units
+    task = fetch_and_increment(queue)
+    k, first, n = average_task(layers, size, task)
+    while n > 0:
+        _average_data(statistics, k, first, n_visible, row(statistics.units, (OFFSET, first), n))
+        subtract_means_of_model(k, settings, statistics, first, n, row(memory.vectors, (1, 0), n))
         task = fetch_and_increment(queue)
-        first, n = average_task(statistics, task)
-        if n > 0:
-            _average_data(statistics, first, n_visible, row(statistics.units, (OFFSET, first), n))
-        more = complete_average(settings, statistics, task, memory)
+        k, first, n = average_task(layers, size, task)
+    pack_hidden(statistics, n_average_tasks(layers, size), task, queue)
 
 
 @kernel(merged=True)

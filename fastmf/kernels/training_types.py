@@ -17,8 +17,9 @@ ENTERED, LEFT, QUEUE_SIZE = 2, 3, 4
 # The columns of a table of terms after those of `fastmf.kernels.statistics`: the address of the
 # hidden units, and their number.
 HIDDEN, N_HIDDEN = POWER + 1, POWER + 2
-# Rows of the statistics of units.
-OFFSET, GRADIENT, MOVED, SQUARES = range(4)
+# Rows of the statistics of units; the last three are differences between data and model of the
+# averages of x, of x^2, and of whether x is not 0.
+OFFSET, GRADIENT, MOVED, SQUARES, FIRST, SECOND, NONZERO, N_STATISTICS = range(8)
 
 
 class Batches(NamedTuple):
@@ -49,7 +50,8 @@ class Parameters(NamedTuple):
     weights, velocity : array of shape (n_visible, n_hidden)
         Couplings and their last step.
     fields : array of shape (3, n_units)
-        Fields of all units, their last step, and their largest absolute value.
+        Fields of all units, their last step, and their largest absolute value; not used where more
+        than the fields is learned.
     copies : int64 array of shape (2, 5)
         Packed couplings: see `fastmf.kernels.packing`.
     diverged : int64 array of shape (1,)
@@ -70,6 +72,8 @@ class Settings(NamedTuple):
     ----------
     ascent : AscentStep
     centred : bool
+    tilts : int64 array of shape (2,)
+        1 for layers whose fields act as tilts: only those have a share in centring.
     phases : int64 array of shape (N_PHASES,)
         Addresses of the compiled phases, 0 for those that are left out: see
         `fastmf.kernels.training.phase_addresses`.
@@ -79,6 +83,9 @@ class Settings(NamedTuple):
         Of the expansion, or 1.
     n_sweeps : int
         Of Gibbs sampling.
+    tilts_kept : bool
+        Whether solutions are needed with the tilts of which they are the moments: where more than
+        fields is learned of the units. Then the caller moves these, from the averages.
     persistent : bool
         Whether solutions or samples go on from those of the step before.
     max_weight : float
@@ -86,22 +93,25 @@ class Settings(NamedTuple):
         The low and the high value of the units of each layer.
     add_rows : int
         Address of `fastmf.kernels.sparse_rows.add_rows`, compiled; 0 if data are dense.
-    task_rows, task_samples : int
-        Rows of data, and Gibbs samples, of one task.
+    task_rows, task_samples, task_units : int
+        Rows of data, Gibbs samples, and units whose averages are taken, of one task.
     """
 
     ascent: AscentStep
     centred: bool
+    tilts: np.ndarray
     phases: np.ndarray
     solved: bool
     order: int
     n_sweeps: int
+    tilts_kept: bool
     persistent: bool
     max_weight: float
     values: np.ndarray
     add_rows: int
     task_rows: int
     task_samples: int
+    task_units: int
 
 
 class Solver(NamedTuple):
@@ -152,9 +162,9 @@ class Statistics(NamedTuple):
         Weight of each row of the terms, one after another.
     rights : array of shape (n_panels, n_rows, panel_width)
         Packed hidden units of all terms, times their weights.
-    units : array of shape (4, n_units)
-        Offsets, gradients by the fields, inner products with the offsets above, and squared norms
-        of couplings.
+    units : array of shape (N_STATISTICS, n_units)
+        Offsets, gradients by the fields, inner products with the offsets above, squared norms of
+        couplings, and differences of averages: see above.
     above : array of shape (n_slabs, n_hidden)
         Inner products of the gradient with the offsets below, slab by slab.
     turned : SparseRows

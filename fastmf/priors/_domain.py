@@ -8,7 +8,7 @@ import numpy as np
 
 from fastmf._common.rows import is_sparse
 from fastmf.priors._groups import columns_by_parts, has_groups, values_of_columns
-from fastmf.priors._protocol import by_parts, contains, is_concatenated, n_units
+from fastmf.priors._protocol import by_parts, contains, is_concatenated, n_units, parts_of
 from fastmf.priors._registry import REGISTRY
 
 # Unbounded units keep a tilted precision of at least their own precision divided by this.
@@ -265,6 +265,43 @@ def with_shifted_field(prior, shift):
 
 
 # --- learning -------------------------------------------------------------------------------------
+
+
+def has_average_gradient(prior):
+    """Whether `average_gradient` is known: for the priors of this package, but for groups."""
+    if is_concatenated(prior):
+        return all(map(has_average_gradient, prior.parts))
+    return type(prior) in REGISTRY.values() and not has_groups(prior)
+
+
+def has_spike(prior):
+    """Whether some of the units have a spike at zero."""
+    return any(hasattr(part, "mixture_gradient") for part in parts_of(prior))
+
+
+def average_gradient(prior, averages):
+    """Derivatives of an average of log_prob or log_partition by each parameter, from averages.
+
+    Parameters
+    ----------
+    prior : unit prior
+        With `has_average_gradient`.
+    averages : array of shape (3, n_units)
+        Of x, of x^2, and of whether x is not 0, over rows and tilted distributions; the last is
+        needed for units with a spike only. Or differences of such averages: they are linear.
+
+    Returns
+    -------
+    unit prior
+        The same NamedTuple, of derivatives.
+    """
+    if is_concatenated(prior):
+        return prior._make((tuple(average_gradient(*p) for p in by_parts(prior, averages)),))
+    mean, square, nonzero = averages
+    var = square - mean * mean
+    if has_spike(prior):
+        return prior.mixture_gradient(mean, var, nonzero)
+    return prior.moment_gradient(mean, var)
 
 
 def hidden_unit(class_):

@@ -14,6 +14,7 @@ field and argument a scalar). A tilt for which the integral diverges has log-par
     sample(self, b, a, rng)       draws from the tilted distribution
     gradient(self, b, a)          derivatives of log_partition: the same NamedTuple, of derivatives
     moment_gradient(self, mean, var)   the same as `gradient`, from the moments under the tilt
+    mixture_gradient(self, mean, var, nonzero)   and the probability of a value other than zero
     log_prob_gradient(self, x)    derivatives of log_prob, likewise
     third_cumulant(self, mean)    as a function of the mean, and its derivative (if it is one)
     project(self)                 the nearest prior with parameters inside their domain
@@ -140,6 +141,11 @@ def parameter_names(prior):
     return getattr(prior, "parameters", prior._fields)
 
 
+def learned_fields(prior):
+    """The arrays that learning changes, of all parts."""
+    return [getattr(part, name) for part in parts_of(prior) for name in parameter_names(part)]
+
+
 def map_parameters(function, prior, *others):
     """The prior whose learned fields are function(its own, those of the others), part by part."""
 
@@ -211,14 +217,14 @@ def has_third_cumulant(prior):
 def gradient(prior, b, a, mean=None, var=None):
     """Derivatives of `prior.log_partition(b, a)` by each parameter, as the same NamedTuple.
 
-    Priors with `moment_gradient` or `gradient_given` use the moments under this tilt where they are
-    given. A prior without a `gradient` of its own is differentiated numerically.
+    Priors with `moment_gradient` or `mixture_gradient` use the moments under this tilt where they
+    are given. A prior without a `gradient` of its own is differentiated numerically.
     """
     class_ = type(prior)
     if mean is not None and offers(class_, "moment_gradient"):
         return prior.moment_gradient(mean, var)
-    if mean is not None and offers(class_, "gradient_given", of="log_partition"):
-        return prior.gradient_given(b, a, mean, var)
+    if mean is not None and offers(class_, "mixture_gradient", of="log_partition"):
+        return prior.mixture_gradient(mean, var, -np.expm1(-prior.log_partition(b, a)))
     if offers(class_, "gradient", of="log_partition"):
         return prior.gradient(b, a)
     return _numerical_gradient(prior, lambda p: p.log_partition(b, a))

@@ -61,34 +61,27 @@ def _sample(self, b, a, rng):
 
 def _gradient(self, b, a):
     """Derivatives of the log-partition; zero for bounds, which are not learned."""
-    return self.gradient_given(b, a, *self.moments(b, a))
+    return self.mixture_gradient(*self.moments(b, a), -np.expm1(-self.log_partition(b, a)))
 
 
-def _gradient_given(self, b, a, mean, var):
-    """Derivatives of the log-partition, from the moments under the tilt.
+def _mixture_gradient(self, mean, var, nonzero):
+    """Derivatives of the log-partition, from the moments and the probability of not being zero.
 
-    Those about zero are p times the slab's, p being the probability of a non-zero value; the
-    log-partition is -log(1 - p).
+    Those of the slab, whose integral is 1 without a tilt, are its moments less the untilted ones.
     """
-    slab, like = self.slab(), self.field + b + a
-    p = -np.expm1(-self.log_partition(b, a))
+    slab = self.slab()
     change = [
-        narrow(tilted - p * untilted, like)
+        tilted - nonzero * untilted
         for tilted, untilted in zip(
             slab.moment_gradient(mean, var), _untilted_gradient(slab), strict=True
         )
     ]
-    return self._make((change[0], change[1], narrow(p, like), *change[2:]))
+    return self._make((change[0], change[1], nonzero, *change[2:]))
 
 
 def _log_prob_gradient(self, x):
     """Derivatives of log_prob; zero for bounds, which are not learned."""
-    slab, nonzero = self.slab(), x != 0
-    change = [
-        np.where(nonzero, at_x - mean, 0 * x)
-        for at_x, mean in zip(slab.log_prob_gradient(x), _untilted_gradient(slab), strict=True)
-    ]
-    return self._make((change[0], change[1], nonzero + 0 * x, *change[2:]))
+    return self.mixture_gradient(x, 0 * x, (x != 0) + 0 * x)
 
 
 def _untilted(slab):
@@ -218,7 +211,7 @@ class GaussBernoulli(NamedTuple):
     contains = _contains
     sample = _sample
     gradient = _gradient
-    gradient_given = _gradient_given
+    mixture_gradient = _mixture_gradient
     log_prob_gradient = _log_prob_gradient
     project = _project
     refit = _refit
@@ -321,7 +314,7 @@ class TruncatedGaussBernoulli(NamedTuple):
     contains = _contains
     sample = _sample
     gradient = _gradient
-    gradient_given = _gradient_given
+    mixture_gradient = _mixture_gradient
     log_prob_gradient = _log_prob_gradient
     project = _project
     refit = _refit

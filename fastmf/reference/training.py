@@ -3,10 +3,14 @@
 import numpy as np
 
 from fastmf._intrinsics import view
+from fastmf.priors._compiled import LOG_PARTITION
 from fastmf.reference.ascent import ascend
 from fastmf.reference.random import uniforms
 from fastmf.reference.tap import tap
-from fastmf.reference.units import moments
+from fastmf.reference.units import log_partition, moments
+
+# Rows of the statistics of units.
+FIRST, SECOND, NONZERO = 4, 5, 6
 
 
 def train(batches, parameters, solver, settings, statistics, scratch, queues, workers):
@@ -17,8 +21,9 @@ def train(batches, parameters, solver, settings, statistics, scratch, queues, wo
         if parameters.diverged[0]:
             return
         X = _batch(batches, step, weights)
-        hidden = moments(layers[1].prior, X @ weights, weights.dtype.type(0))[0]
-        of_data = np.hstack([X, hidden])
+        fields = X @ weights
+        mean, var = moments(layers[1].prior, fields, weights.dtype.type(0))
+        of_data = np.hstack([X, mean]), np.hstack([0 * X, var]), fields
         states = statistics.model.state
         if not settings.persistent:
             states[:] = 0
@@ -27,7 +32,11 @@ def train(batches, parameters, solver, settings, statistics, scratch, queues, wo
             tap(*solver, queues, statistics.model)
         else:
             _sample(weights, layers, settings, seed, states[0])
-        _ascend(weights, parameters, settings, of_data, states, layers)
+        by_fields = _ascend(weights, parameters, settings, of_data[0], states, statistics, layers)
+        if settings.tilts_kept:
+            _compare_averages(*of_data, states, statistics, solver.sweep.layers)
+        else:
+            _move_fields(by_fields, parameters, settings)
         _pack(weights, width, parameters.copies, settings.order)
 
 
@@ -58,8 +67,8 @@ def _sample(weights, layers, settings, seed, states):
     states[:] = np.hstack([v, moments(hidden, v @ weights, zero)[0]])
 
 
-def _ascend(weights, parameters, settings, of_data, states, layers):
-    """The update of couplings and fields."""
+def _ascend(weights, parameters, settings, of_data, states, statistics, layers):
+    """The update of couplings; returns the gradient by the fields."""
     n_visible, of_model = len(weights), states[0]
     bounds = slice(None, n_visible), slice(n_visible, None)
     parts = [(of_data, 1 / len(of_data), 0), (of_model, -1 / len(of_model), 0)]
@@ -74,20 +83,43 @@ def _ascend(weights, parameters, settings, of_data, states, layers):
     gradient = sum(
         scale * weights**power * (x[:, bounds[0]].T @ x[:, bounds[1]]) for x, scale, power in parts
     )
-    offsets, by_fields = of_data.mean(0), of_data.mean(0) - of_model.mean(0)
-    offsets = offsets if settings.centred else np.zeros_like(offsets)
+    statistics.units[FIRST] = of_data.mean(0) - of_model.mean(0)
+    sizes = weights.shape
+    by_fields = np.repeat(settings.tilts, sizes) * statistics.units[FIRST]
+    offsets = settings.centred * np.repeat(settings.tilts[::-1], sizes) * of_data.mean(0)
     centring = [np.stack([offsets[b], by_fields[b]]) for b in bounds]
     row_sums = np.empty((2, n_visible), weights.dtype)
     ascend(
         weights, gradient, parameters.velocity, settings.ascent, centring, None, row_sums, weights
     )
     by_fields -= np.append(row_sums[0], offsets[bounds[0]] @ gradient)
+    if not row_sums[1].max() < settings.max_weight**2:
+        parameters.diverged[0] = 1
+    return by_fields
+
+
+def _move_fields(by_fields, parameters, settings):
+    """The update of fields."""
     fields, velocity, limits = parameters.fields
     velocity *= settings.ascent.momentum
     velocity += settings.ascent.rate * by_fields
     np.clip(fields + velocity, -limits, limits, out=fields)
-    if not row_sums[1].max() < settings.max_weight**2:
-        parameters.diverged[0] = 1
+
+
+def _compare_averages(mean, var, fields, states, statistics, layers):
+    """Differences between data and model of averages of x^2, and of whether x is not 0."""
+    n_visible = layers.of_model[0].n_units
+    of_model = states[1] + states[0] ** 2
+    statistics.units[SECOND] = (var + mean**2).mean(0) - of_model.mean(0)
+    for k, layer in enumerate(layers.of_model):
+        if layers[k, LOG_PARTITION] == 0:
+            continue
+        here = slice(n_visible) if k == 0 else slice(n_visible, None)
+        log_z = log_partition(layer.prior, states[2][:, here], states[3][:, here])
+        of_data = mean[:, here] != 0
+        if k == 1:
+            of_data = -np.expm1(-log_partition(layer.prior, fields, fields.dtype.type(0)))
+        statistics.units[NONZERO, here] = of_data.mean(0) + np.expm1(-log_z).mean(0)
 
 
 def _pack(weights, width, copies, n_powers):

@@ -3,11 +3,13 @@
 import numpy as np
 from scipy.sparse import csr_array
 
+from fastmf.kernels.training_types import FIRST
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.steps import Steps
+from fastmf.learning.layered.steps_of_fields import StepsOfFields
+from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
 from fastmf.learning.training.ascent import initial_state
 from fastmf.models import RBM
-from fastmf.priors import Bernoulli, Ising
+from fastmf.priors import Bernoulli, Concatenated, GaussBernoulli, Gaussian, Ising
 from kernel_cases.case import Case, with_options
 
 # No test or benchmark has more workers.
@@ -28,23 +30,45 @@ def training_arguments(size, dtype, *, units=Bernoulli, n_starts=None, sparse=Fa
         X[1] = 0
         X = csr_array(X)
     options = {"l2": 0.01, "l1": 0.001, "n_sweeps": 2, **options}
+    return _arguments(StepsOfFields, model, X, size, rng, n_starts, options)
+
+
+def _arguments(kind, model, X, size, rng, n_starts, options):
     settings = LayeredSettings(batch_size=size.n_rows, n_starts=n_starts, **options)
     rows = np.stack([rng.permutation(X.shape[0])[: size.n_rows] for _ in range(3)])
     n_starts = n_starts or size.n_rows
-    steps = Steps(model, X, settings, size.n_rows, n_starts, n_workers=N_WORKERS)
+    steps = kind(model, X, settings, size.n_rows, n_starts, n_workers=N_WORKERS)
     steps.load(initial_state(model), rows[0])
     return steps.arguments(rows, np.arange(3), 0.05)
+
+
+def mixed_arguments(size, dtype, *, n_starts=None, **options):
+    """The same for spike-and-slab and Gaussian units: these stay as they are in all three."""
+    rng, (n, n_hidden) = np.random.default_rng(0), (size.n_visible, size.n_hidden)
+    weights = (0.3 * rng.normal(size=(n, n_hidden)) / np.sqrt(n + n_hidden)).astype(dtype)
+
+    def spiked(n):
+        field, precision, log_odds = rng.normal(size=n), 1 + rng.random(n), rng.normal(size=n)
+        return GaussBernoulli(*(f.astype(dtype) for f in (field, precision, log_odds)))
+
+    half = n_hidden // 2
+    rest = np.ones(n_hidden - half, dtype)
+    model = RBM(weights, spiked(n), Concatenated(spiked(half), Gaussian(0 * rest, rest)))
+    X = rng.normal(size=(2 * size.n_rows, n)) * (rng.random((2 * size.n_rows, n)) < 0.5)
+    options = {"n_sweeps": 2, **options}
+    return _arguments(StepsOfParameters, model, X.astype(dtype), size, rng, n_starts, options)
 
 
 def _found(arguments):
     _, parameters, _, _, statistics, *_ = arguments
     velocity, fields = parameters.velocity, parameters.fields[:2]
     found = {"weights": parameters.weights, "velocity": velocity, "fields": fields}
-    return found | {"means": statistics.model.state[0]}
+    found |= {"means": statistics.model.state[0]}
+    return found | {"averages": statistics.units[FIRST:]}
 
 
-def _case(name, **options):
-    build = with_options(training_arguments, **options)
+def _case(name, build=training_arguments, **options):
+    build = with_options(build, **options)
     large = name in ("tap", "pcd", "sparse_pcd")
     return Case("training.train", name, build, _found, {"float64": 1e-12, "float32": 1e-5},
                 large=large)  # fmt: skip
@@ -58,6 +82,8 @@ CASES = [
     _case("persistent", starts="persistent", n_starts=7),
     _case("cd", gradient="cd"),
     _case("pcd", gradient="pcd", n_starts=11),
+    _case("mixed_units", mixed_arguments),
+    _case("mixed_units_persistent", mixed_arguments, n_starts=5, starts="persistent"),
     _case("sparse", sparse=True),
     _case("sparse_third_order", sparse=True, gradient="tap3", n_starts=5),
     _case("sparse_persistent", sparse=True, starts="persistent", n_starts=7),

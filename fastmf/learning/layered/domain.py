@@ -34,7 +34,22 @@ def project(model, parameters):
     `prior.project` acts.
     """
     couplings = parameters.couplings
-    layers = [project_prior(layer) for layer in parameters.layers]
+    return model.rebuilt(couplings, tuple(project_layers(couplings, parameters.layers)))
+
+
+def project_layers(couplings, layers):
+    """The nearest admissible priors: see `project`.
+
+    Parameters
+    ----------
+    couplings : sequence of arrays of shape (n_below, n_above)
+    layers : sequence of unit priors
+
+    Returns
+    -------
+    list of unit priors
+    """
+    layers = [project_prior(layer) for layer in layers]
     for k, layer in enumerate(layers):
         if unbounded(layer).any():
             reduction = 0
@@ -43,4 +58,4 @@ def project(model, parameters):
             if k < len(couplings):
                 reduction = reduction + couplings[k] ** 2 @ largest_variance(layers[k + 1])
             layers[k] = with_min_precision(layer, PRECISION_MARGIN * reduction)
-    return model.rebuilt(couplings, tuple(layers))
+    return layers

@@ -39,7 +39,8 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
         if settings.gradient == "adaptive_tap":
             solutions = adaptive_tap(model, init, schedule="parallel", **options)
         else:
-            solutions = tap(model, init, order=order, log_partition=False, **options)
+            options |= {"acceleration": None, "log_partition": False}
+            solutions = tap(model, init, order=order, **options)
         if persistent:
             state.chains = (*solutions.mean, *solutions.var)
         return solutions

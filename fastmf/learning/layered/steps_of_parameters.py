@@ -1,0 +1,70 @@
+"""Steps of learning an RBM of any units of this package, each in one call of a kernel."""
+
+import numpy as np
+
+from fastmf.kernels import training_types as types
+from fastmf.kernels.mean_field_types import Layers
+from fastmf.kernels.training_units import phases_of_parameters
+from fastmf.learning.layered.domain import project_layers
+from fastmf.learning.layered.steps_of_fields import StepsOfFields
+from fastmf.priors._domain import average_gradient, field_is_tilt, has_spike
+from fastmf.priors._protocol import learned_fields, map_parameters, precomputed
+
+
+class StepsOfParameters(StepsOfFields):
+    """Steps of learning an RBM of any units of this package: mean field or TAP, of dense rows.
+
+    A step is one call of the kernel, after which the parameters of the units are moved here: what
+    that takes is some operations on vectors of all units.
+    """
+
+    fields_only = False
+
+    def _phases(self):
+        return phases_of_parameters(self.order)
+
+    def _load_units(self, priors, velocities):
+        self.priors, self.velocities = priors, velocities
+        layers = [
+            layer._replace(prior=precomputed(prior))
+            for layer, prior in zip(self.layout.layers.of_model, priors, strict=True)
+        ]
+        self.layout.layers = Layers(layers, log_partition=list(map(has_spike, priors)))
+        self.solver = self.solver._replace(sweep=self.layout.sweep)
+
+    def _units(self, priors):
+        return self.priors, self.velocities
+
+    def _run(self, rows, seeds, rate):
+        for k in range(len(rows)):
+            super()._run(rows[k : k + 1], seeds[k : k + 1], rate)
+            visible, _ = self.layout.bounds
+            squares = self.statistics.units[types.SQUARES, visible]
+            # Written so that NaN counts as diverged.
+            if not squares.max() < self.settings.max_weight**2 or not self._move_units(rate):
+                self.parameters.diverged[0] = 1
+                return
+
+    def _move_units(self, rate):
+        """Move the parameters of the units along their gradient; whether these stay finite."""
+        statistics, momentum = self.statistics, self.options.momentum
+        differences = statistics.units[types.FIRST : types.NONZERO + 1]
+        visible, _ = self.layout.bounds
+        # What the steps of couplings between deviations do to the fields.
+        shifts = statistics.units[types.MOVED, visible], statistics.above.sum(axis=0)
+        priors, velocities = [], []
+        parts = zip(self.priors, self.velocities, self.layout.bounds, shifts, strict=True)
+        for prior, velocity, units, shift in parts:
+            gradient = average_gradient(prior, differences[:, units])
+            if field_is_tilt(prior):
+                gradient = gradient._replace(field=gradient.field - shift)
+            velocities.append(
+                map_parameters(lambda v, g: momentum * v + rate * g, velocity, gradient)
+            )
+            priors.append(map_parameters(np.add, prior, velocities[-1]))
+        sums = [np.sum(field) for prior in priors for field in learned_fields(prior)]
+        if not np.isfinite(sums).all():
+            return False
+        priors = project_layers([self.parameters.weights], priors)
+        self._load_units(tuple(priors), tuple(velocities))
+        return True

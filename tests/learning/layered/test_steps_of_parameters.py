@@ -1,0 +1,152 @@
+"""Steps of units of which more than the field is learned are those of the general path."""
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.learning.layered.family import LAYERED_FAMILY, train
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.steps import steps
+from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
+from fastmf.learning.training.ascent import initial_state
+from fastmf.priors._domain import PRECISION_MARGIN
+from fastmf.priors._protocol import learned_fields
+
+ONE_BY_ONE = LAYERED_FAMILY._replace(steps=None)
+OPTIONS = {"batch_size": 7, "n_epochs": 2, "learning_rate": 0.02, "l2": 0.01, "n_sweeps": 2}
+
+
+def spiked(n):
+    return mf.GaussBernoulli(np.zeros(n), np.full(n, 2.0), np.zeros(n))
+
+
+def bounded(n):
+    return mf.TruncatedGaussBernoulli(*np.zeros((4, n)), np.ones(n))
+
+
+def rectified(n):
+    return mf.TruncatedGaussian(np.zeros(n), np.ones(n), np.zeros(n), np.full(n, np.inf))
+
+
+def gaussian(n):
+    return mf.Gaussian(np.zeros(n), np.full(n, 2.0))
+
+
+def mixed(n):
+    return mf.Concatenated(mf.Bernoulli(np.zeros(3)), spiked(n - 3))
+
+
+UNITS = {
+    "gaussian": gaussian,
+    "rectified": rectified,
+    "spiked": spiked,
+    "bounded": bounded,
+    "binomial": lambda n: mf.Binomial(np.zeros(n), np.full(n, 3.0)),
+    "mixed": mixed,
+}
+
+
+def machine(visible, hidden="gaussian", n=11, n_hidden=5, dtype=np.float64):
+    rng = np.random.default_rng(0)
+    weights = 0.1 * rng.normal(size=(n, n_hidden)).astype(dtype)
+    return mf.RBM(weights, UNITS[visible](n), UNITS[hidden](n_hidden))
+
+
+def data(kind, n=11, n_rows=24):
+    rng = np.random.default_rng(1)
+    X = rng.random((n_rows, n))
+    if kind in ("spiked", "bounded", "mixed"):
+        X *= rng.random(X.shape) < 0.5
+    if kind == "mixed":
+        X[:, :3] = np.ceil(X[:, :3])
+    return np.round(3 * X) if kind == "binomial" else X
+
+
+def parameters(state):
+    """Couplings, learned fields of all units, and their last step."""
+    found = [state.model.weights, state.velocity.couplings[0], *state.chains]
+    for prior in (*state.model.layers, *state.velocity.layers):
+        found += learned_fields(prior)
+    return found
+
+
+def assert_equal(found, expected, **close):
+    pairs = zip(parameters(found), parameters(expected), strict=True)
+    for one, other in pairs:
+        np.testing.assert_allclose(one, other, **close)
+
+
+EVERY_KIND = [(kind, "gaussian", {}) for kind in UNITS]
+OF_SPIKED = [
+    ("spiked", "spiked", {"centred": False, "n_starts": 4}),
+    ("spiked", "bounded", {"starts": "persistent", "n_starts": 9, "n_sweeps": 4}),
+    ("spiked", "mixed", {"gradient": "mean_field", "l1": 0.01, "momentum": 0.9}),
+]
+
+
+@pytest.mark.parametrize("visible, hidden, options", EVERY_KIND + OF_SPIKED)
+def test_they_are_those_of_the_general_path(visible, hidden, options):
+    # The last batch of an epoch has fewer rows than the others.
+    X, settings = data(visible), LayeredSettings(**OPTIONS | options)
+    model = machine(visible, hidden)
+    assert steps(model, X, settings) is not None
+    found = train(model, X, settings, seed=1)
+    expected = train(model, X, settings, seed=1, family=ONE_BY_ONE)
+    assert_equal(found, expected, rtol=1e-9, atol=1e-11)
+    assert abs(found.model.weights - model.weights).max() > 1e-3
+    for prior, before in zip(found.model.layers, model.layers, strict=True):
+        for now, then in zip(learned_fields(prior), learned_fields(before), strict=True):
+            assert not np.array_equal(now, then)
+
+
+def test_precisions_are_kept_above_what_the_couplings_need():
+    """By learning alone they would hardly change from 2."""
+    model = machine("gaussian", "gaussian")
+    model = mf.RBM(4 * model.weights, *model.layers)
+    X, settings = data("gaussian"), LayeredSettings(**OPTIONS)
+    found = train(model, X, settings, seed=1)
+    assert_equal(found, train(model, X, settings, seed=1, family=ONE_BY_ONE), rtol=1e-9, atol=1e-11)
+    visible, hidden = found.model.layers
+    variances = PRECISION_MARGIN / hidden.precision
+    assert (visible.precision >= PRECISION_MARGIN * found.model.weights**2 @ variances).all()
+    assert visible.precision.max() > 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_number_of_threads_does_not_matter(dtype):
+    rng = np.random.default_rng(0)
+    weights = 0.05 * rng.normal(size=(200, 40)).astype(dtype)
+    layers = (prior(n) for prior, n in ((bounded, 200), (spiked, 40)))
+    model = mf.RBM(weights, *layers)
+    X = data("bounded", 200, 90).astype(dtype)
+    settings = LayeredSettings(batch_size=30)
+    rows = np.stack([rng.permutation(90)[:30] for _ in range(4)])
+    states = []
+    for n_workers in (1, 2, 3):
+        state = initial_state(model)
+        StepsOfParameters(model, X, settings, 30, 30, n_workers).take(state, rows, range(4), 0.02)
+        states.append(state)
+    assert abs(states[0].model.weights - model.weights).max() > 1e-3
+    for state in states[1:]:
+        assert_equal(state, states[0], rtol=0, atol=0)
+
+
+def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path):
+    settings, X = LayeredSettings(**OPTIONS, starts="persistent"), data("spiked")
+    model, file = machine("spiked"), tmp_path / "run.npz"
+    whole = train(model, X, settings, seed=3)
+
+    def stop(state):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(model, X, settings, seed=3, checkpoint=file, checkpoint_every=2, callbacks=[stop])
+    resumed = train(model, X, settings, seed=3, checkpoint=file)
+    assert_equal(resumed, whole, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "bounded"])
+def test_they_stop_where_learning_diverges(kind):
+    settings = LayeredSettings(**OPTIONS | {"learning_rate": 1e200, "momentum": 0.99})
+    with pytest.raises(FloatingPointError, match="smaller learning_rate"):
+        train(machine(kind), data(kind), settings, seed=0)
