@@ -3,12 +3,14 @@
 A step has phases, each a queue of tasks that all threads take from:
 
     rows        fields and moments of the hidden units given the rows of a batch
+    posterior   of deep machines, solutions for the hidden layers given these
     states      mean-field solutions, or Gibbs samples, of the model
     averages    offsets and gradients by the fields, and packed hidden units
     slabs       gradient of the couplings of some visible units, their update, packed copies
     fields      update of the fields
 
-Those of sparse data are in `fastmf.kernels.training_sparse`.
+Those of sparse data are in `fastmf.kernels.training_sparse`, of deep machines in `training_deep`,
+and of units of which more than fields is learned in `training_units`.
 
 The equations are those of `fastmf.learning.layered.gradients` and `fastmf.kernels.ascent`. A phase
 ends when the threads that have begun it have left it, so nobody waits for a thread that has not; a
@@ -28,27 +30,37 @@ from fastmf.kernels.mean_field_types import N_PANELS, N_UNITS, PRODUCT, START, p
 from fastmf.kernels.memory import copy, set_to_zero
 from fastmf.kernels.packing import pack_panel
 from fastmf.kernels.product import product
-from fastmf.kernels.statistics import N_ROWS, STRIDE, UNITS
+from fastmf.kernels.statistics import N_ROWS, POWER, STRIDE, UNITS
 from fastmf.kernels.tap import tap_address
 from fastmf.kernels.tap_rows import MEAN, VAR, A, B
 from fastmf.kernels.training_types import (
+    ABOVE,
     AVERAGES,
+    COLLECTED,
     CUMULANTS,
+    END_TERM,
     ENTERED,
     FIELDS,
     FIRST,
+    FIRST_RIGHT,
+    FIRST_TERM,
     GRADIENT,
     HIDDEN,
     LEFT,
     MOVED,
     N_HIDDEN,
     N_PHASES,
+    N_RIGHTS,
     OFFSET,
+    POSTERIOR,
     QUEUE_SIZE,
+    RIGHTS,
     ROWS,
     SLABS,
     SQUARES,
     STATES,
+    VELOCITY,
+    WEIGHTS,
     Memory,
     Moments,
 )
@@ -93,7 +105,7 @@ def _hidden_moments(layers, moments, first, n_rows, memory):
 
 
 @kernel(merged=True)
-def _row_of_data(batches, step, r, n, like):
+def row_of_data(batches, step, r, n, like):
     """A row of data of a batch, which begins again where it ends."""
     source = batches.rows[step, r % batches.rows.shape[1]]
     return view(batches.data[0] + source * n * like.itemsize, (n,), like)
@@ -125,7 +137,7 @@ def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, q
         last = first + settings.task_rows
         n_here = smaller(last, n_batch) - first
         for r in range(first, first + n_here):
-            copy(_row_of_data(batches, step, r, n, state), row(data.mean, (r, 0), n))
+            copy(row_of_data(batches, step, r, n, state), row(data.mean, (r, 0), n))
         if n_here > 0:
             _hidden_moments(layers, data, first, n_here, memory)
         for r in range(first, smaller(last, n_starts)):
@@ -134,7 +146,7 @@ def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, q
                 continue
             for plane in range(4):
                 set_to_zero(row(state, (plane, r, 0), n_units))
-            copy(_row_of_data(batches, step, r, n, state), row(state, (MEAN, r, 0), n))
+            copy(row_of_data(batches, step, r, n, state), row(state, (MEAN, r, 0), n))
         first = fetch_and_increment(queue) * settings.task_rows
 
 
@@ -165,7 +177,7 @@ def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory,
     layers, state, values = sweep.layers, statistics.model.state, settings.values
     products, seed, n_hidden = memory.products, batches.seeds[step], layers[1, N_UNITS]
     above = packed_couplings(layers[1], 0, 0, layers[1, N_PANELS], products)
-    address, moments = layers[0, PRODUCT], Moments(state[MEAN], state[VAR], state[B])
+    address, moments = layers[0, PRODUCT], Moments(state[MEAN], state[VAR], state[B], state[A])
     first = fetch_and_increment(queue) * settings.task_samples
     while first < state.shape[1]:
         last = smaller(first + settings.task_samples, state.shape[1])
@@ -205,136 +217,167 @@ def add_means(mean, first, out):
 
 
 @kernel(merged=True)
-def n_average_tasks(layers, size):
-    """Number of tasks of so many units in which averages are taken."""
-    return -(-layers[0, N_UNITS] // size) - (-layers[1, N_UNITS] // size)
+def layer_of_task(layers, n_layers, size, task):
+    """The layer of a task that takes so many units, and its number there; `n_layers` if none."""
+    k = np.int64(0)
+    while k < n_layers and task * size >= layers[k, N_UNITS]:
+        task -= -(-layers[k, N_UNITS] // size)
+        k += 1
+    return k, task
 
 
 @kernel(merged=True)
 def average_task(layers, size, task):
     """A task of the averages: layer, first unit among all, and number of units; 0 if none."""
-    k, n = np.int64(0), layers[0, N_UNITS]
-    if task >= -(-n // size):
-        task -= -(-n // size)
-        k, n = np.int64(1), layers[1, N_UNITS]
-    return k, layers[k, START] + task * size, larger(0, smaller(size, n - task * size))
+    n_layers = layers.shape[0]
+    k, task = layer_of_task(layers, n_layers, size, task)
+    if k == n_layers:
+        return k, task, np.int64(0)
+    first = task * size
+    return k, layers[k, START] + first, smaller(size, layers[k, N_UNITS] - first)
 
 
 @kernel(merged=True)
-def subtract_means_of_model(k, settings, statistics, first, n, of_model):
-    """Gradients by the fields of some units of layer `k`, whose offsets are the means over data.
-
-    `of_model` is scratch memory.
-    """
-    units, dtype = statistics.units, statistics.units.dtype.type
-    offset, gradient = row(units, (OFFSET, first), n), row(units, (GRADIENT, first), n)
-    difference = row(units, (FIRST, first), n)
+def subtract_means_of_model(statistics, first, n, of_model):
+    """Differences between data and model of the means of some units; `of_model` is scratch."""
+    offset = row(statistics.units, (OFFSET, first), n)
+    difference = row(statistics.units, (FIRST, first), n)
     set_to_zero(of_model)
     add_means(statistics.model.state[MEAN], first, of_model)
-    centred = dtype(settings.tilts[1 - k] if settings.centred else 0)
-    is_tilt = dtype(settings.tilts[k])
     for i in range(n):
         difference[i] = offset[i] - of_model[i]
-        gradient[i] = is_tilt * difference[i]
-        offset[i] = centred * offset[i]
 
 
 @kernel(merged=True)
-def _pack_row(statistics, r):
+def _pack_row(statistics, r, width):
     """Pack one row of hidden units of a term, times its weight."""
-    terms, rights, k, of_term = statistics.terms, statistics.rights, np.int64(0), r
+    terms, k, of_term, scale = statistics.terms, np.int64(0), r, statistics.scales[r]
     while of_term >= terms[k, N_ROWS]:
         of_term -= terms[k, N_ROWS]
         k += 1
-    width, n, scale = rights.shape[2], terms[k, N_HIDDEN], statistics.scales[r]
-    address = terms[k, HIDDEN] + of_term * terms[k, STRIDE] * rights.itemsize
-    hidden = view(address, (n,), rights)
+    n, size = terms[k, N_HIDDEN], statistics.scales.itemsize
+    hidden = view(terms[k, HIDDEN] + of_term * terms[k, STRIDE] * size, (n,), statistics.scales)
+    shape = -(-n // width), terms[k, N_RIGHTS], width
+    rights = view(terms[k, RIGHTS], shape, statistics.scales)
     for i in range(n):
-        rights[i // width, r, i % width] = scale * hidden[i]
+        rights[i // width, terms[k, FIRST_RIGHT] + of_term, i % width] = scale * hidden[i]
 
 
 @kernel(merged=True)
-def pack_hidden(statistics, n_before, task, queue):
-    """Pack hidden units of all terms: tasks from this one on, which follow `n_before` others."""
-    first, n_rows = (task - n_before) * TASK_ROWS, statistics.rights.shape[1]
+def pack_hidden(layers, statistics, memory, size, task, queue):
+    """Pack hidden units of all terms: tasks from this one on, which follow those of averages."""
+    n_before, n_rows = np.int64(0), statistics.scales.shape[0]
+    for k in range(layers.shape[0]):
+        n_before += -(-layers[k, N_UNITS] // size)
+    first = (task - n_before) * TASK_ROWS
     while first < n_rows:
         for r in range(first, smaller(first + TASK_ROWS, n_rows)):
-            _pack_row(statistics, r)
+            _pack_row(statistics, r, memory.slab.shape[0])
         first = (fetch_and_increment(queue) - n_before) * TASK_ROWS
 
 
 @kernel(by_address=True, views=True)
 def _average(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
-    task = fetch_and_increment(queue)
-    k, first, n = average_task(sweep.layers, settings.task_units, task)
+    layers, size, task = sweep.layers, settings.task_units, fetch_and_increment(queue)
+    _, first, n = average_task(layers, size, task)
     while n > 0:
         offset = row(statistics.units, (OFFSET, first), n)
         set_to_zero(offset)
         add_means(statistics.data.mean, first, offset)
-        subtract_means_of_model(k, settings, statistics, first, n, row(memory.vectors, (1, 0), n))
+        subtract_means_of_model(statistics, first, n, row(memory.vectors, (1, 0), n))
         task = fetch_and_increment(queue)
-        k, first, n = average_task(sweep.layers, settings.task_units, task)
-    pack_hidden(statistics, n_average_tasks(sweep.layers, settings.task_units), task, queue)
+        _, first, n = average_task(layers, size, task)
+    pack_hidden(layers, statistics, memory, size, task, queue)
 
 
 # --- couplings and fields -------------------------------------------------------------------------
 
 
 @kernel(merged=True)
-def sum_of_terms(address, parameters, statistics, first, n, memory):
-    """The terms of the gradient by the couplings of some visible units, in `memory.slab`."""
-    weights, begin, terms = parameters.weights, np.int64(0), statistics.terms
-    n_hidden, left, slab, products = weights.shape[1], memory.left, memory.slab, memory.products
-    for k in range(terms.shape[0]):
-        n_rows, stride = terms[k, N_ROWS], terms[k, STRIDE] * weights.itemsize
-        for r in range(n_rows):
-            # Products read them close together.
-            source = view(terms[k, UNITS] + r * stride + first * weights.itemsize, (n,), weights)
-            copy(source, row(left, (r, 0), n))
-        right = statistics.rights[:, begin : begin + n_rows]
-        product(address, left[:n_rows].T, n, np.int64(0), right, products, n_hidden)
-        for r in range(n):
-            g, p = row(slab, (r, 0), n_hidden), row(products, (r, 0), n_hidden)
-            w = row(weights, (first + r, 0), n_hidden)
-            if k == 0:
-                copy(p, g)
-                continue
-            for j in range(n_hidden):
-                g[j] = g[j] * w[j] + p[j]
-        begin += n_rows
+def weights_between(layers, k, parameters, entry):
+    """The couplings `k`, or what another entry of their table says the address of."""
+    shape = layers[k, N_UNITS], layers[k + 1, N_UNITS]
+    return view(parameters.couplings[k, entry], shape, parameters.fields)
 
 
 @kernel(merged=True)
-def move_panel(task, slab, parameters, settings, statistics):
-    """Update the couplings of a panel of visible units along their gradient, and packed copies."""
-    weights, units, width = parameters.weights, statistics.units, slab.shape[0]
-    (n_visible, n), first = weights.shape, task * width
-    above = row(units, (OFFSET, n_visible), n), row(units, (GRADIENT, n_visible), n)
-    moved = row(statistics.above, (task, 0), n)
+def sum_of_terms(layers, k, parameters, statistics, first, n, memory):
+    """The terms of the gradient by the couplings `k` of some units, in `memory.slab`."""
+    weights, terms = weights_between(layers, k, parameters, WEIGHTS), statistics.terms
+    n_hidden, left, slab, products = weights.shape[1], memory.left, memory.slab, memory.products
+    first_term, width = parameters.couplings[k, FIRST_TERM], slab.shape[0]
+    for t in range(first_term, parameters.couplings[k, END_TERM]):
+        n_rows, stride = terms[t, N_ROWS], terms[t, STRIDE] * weights.itemsize
+        for r in range(n_rows):
+            # Products read them close together.
+            source = view(terms[t, UNITS] + r * stride + first * weights.itemsize, (n,), weights)
+            copy(source, row(left, (r, 0), n))
+        shape, begin = (-(-n_hidden // width), terms[t, N_RIGHTS], width), terms[t, FIRST_RIGHT]
+        right = view(terms[t, RIGHTS], shape, weights)[:, begin : begin + n_rows]
+        product(layers[0, PRODUCT], left[:n_rows].T, n, np.int64(0), right, products, n_hidden)
+        lower = t > first_term and terms[t, POWER] < terms[t - 1, POWER]
+        for r in range(n):
+            g, p = row(slab, (r, 0), n_hidden), row(products, (r, 0), n_hidden)
+            _add_term(t == first_term, lower, row(weights, (first + r, 0), n_hidden), p, g)
+
+
+@kernel(merged=True)
+def _add_term(is_first, lower, weights, p, g):
+    """Add a term of some power of the weights to those before, which are of this or the next."""
+    if is_first:
+        copy(p, g)
+    elif lower:
+        for j in range(g.shape[0]):
+            g[j] = g[j] * weights[j] + p[j]
+    else:
+        for j in range(g.shape[0]):
+            g[j] += p[j]
+
+
+@kernel(merged=True)
+def move_panel(layers, k, task, memory, parameters, settings, statistics):
+    """Update the couplings of a panel of units along their gradient, and packed copies."""
+    units, slab, centred = statistics.units, memory.slab, settings.centred
+    weights = weights_between(layers, k, parameters, WEIGHTS)
+    velocity = weights_between(layers, k, parameters, VELOCITY)
+    (n_below, n), width, start = weights.shape, slab.shape[0], layers[k, START]
+    zero, first = row(memory.vectors, (0, 0), n), task * width
+    offsets = row(units, (OFFSET, layers[k + 1, START]), n) if centred[k] == 1 else zero
+    gradients = row(units, (FIRST, layers[k + 1, START]), n) if centred[k + 1] == 1 else zero
+    dtype = units.dtype.type
+    has_offset, has_gradient = dtype(centred[k + 1]), dtype(centred[k])
+    n_panels = -(-n_below // width)
+    above = view(parameters.couplings[k, ABOVE], (n_panels, n), weights)
+    moved = row(above, (task, 0), n)
     set_to_zero(moved)
-    for r in range(smaller(width, n_visible - first)):
-        i = first + r
-        w, g = row(weights, (i, 0), n), row(slab, (r, 0), n)
-        parts = w, g, row(parameters.velocity, (i, 0), n)
-        below = units[OFFSET, i], units[GRADIENT, i]
-        units[MOVED, i], units[SQUARES, i] = ascend_row(parts, settings.ascent, below, above)
+    for r in range(smaller(width, n_below - first)):
+        i = start + first + r
+        w, g = row(weights, (first + r, 0), n), row(slab, (r, 0), n)
+        parts = w, g, row(velocity, (first + r, 0), n)
+        below = has_offset * units[OFFSET, i], has_gradient * units[FIRST, i]
+        found = ascend_row(parts, settings.ascent, below, (offsets, gradients))
+        units[MOVED, i], units[SQUARES, i] = found
         for j in range(n):
             moved[j] += below[0] * g[j]
-    pack_panel(weights, width, parameters.copies, settings.order, task)
+    copies = parameters.copies[k]
+    pack_panel(weights, width, copies[:2], settings.order, task)
+    if copies[3, 0] != 0:
+        pack_panel(weights, width, copies[2:], settings.order, task)
 
 
 @kernel(by_address=True, views=True, fastmath=REORDER)
 def _move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
-    """Gradient and update of the couplings of a panel of visible units, and packed copies."""
-    n_visible, width = parameters.weights.shape[0], memory.slab.shape[0]
-    address = sweep.layers[0, PRODUCT]
-    task = fetch_and_increment(queue)
-    while task * width < n_visible:
-        n_here = smaller(width, n_visible - task * width)
-        sum_of_terms(address, parameters, statistics, task * width, n_here, memory)
-        move_panel(task, memory.slab, parameters, settings, statistics)
-        task = fetch_and_increment(queue)
+    """Gradient and update of the couplings of a panel of units, and packed copies."""
+    layers, width = sweep.layers, memory.slab.shape[0]
+    n_couplings = layers.shape[0] - 1
+    k, panel = layer_of_task(layers, n_couplings, width, fetch_and_increment(queue))
+    while k < n_couplings:
+        first = panel * width
+        n_here = smaller(width, layers[k, N_UNITS] - first)
+        sum_of_terms(layers, k, parameters, statistics, first, n_here, memory)
+        move_panel(layers, k, panel, memory, parameters, settings, statistics)
+        k, panel = layer_of_task(layers, n_couplings, width, fetch_and_increment(queue))
 
 
 @kernel(by_address=True, views=True)
@@ -342,32 +385,35 @@ def _move_fields(step, batches, parameters, sweep, settings, statistics, memory,
     """What the steps of couplings between deviations do to the fields, and the fields' own step."""
     if fetch_and_increment(queue) > 0:
         return
-    (n_visible, n_hidden), units = parameters.weights.shape, statistics.units
-    n_units, dtype = n_visible + n_hidden, units.dtype.type
+    layers, units, width = sweep.layers, statistics.units, memory.slab.shape[0]
+    n_units, dtype = units.shape[1], units.dtype.type
     rate, momentum = dtype(settings.ascent.rate), dtype(settings.ascent.momentum)
     gradient, rows = row(units, (GRADIENT, 0), n_units), parameters.fields
-    if settings.centred:
-        for i in range(n_visible):
+    copy(row(units, (FIRST, 0), n_units), gradient)
+    for k in range(layers.shape[0] - 1):
+        n_below, start = layers[k, N_UNITS], layers[k, START]
+        for i in range(start, start + n_below):
             gradient[i] -= units[MOVED, i]
-        for task in range(statistics.above.shape[0]):
-            for j in range(n_hidden):
-                gradient[n_visible + j] -= statistics.above[task, j]
+            # Written so that NaN counts as diverged.
+            if not units[SQUARES, i] < settings.max_weight * settings.max_weight:
+                parameters.diverged[0] = 1
+        n, start = layers[k + 1, N_UNITS], layers[k + 1, START]
+        above = view(parameters.couplings[k, ABOVE], (-(-n_below // width), n), units)
+        for task in range(above.shape[0]):
+            for j in range(n):
+                gradient[start + j] -= above[task, j]
     fields, velocity = row(rows, (0, 0), n_units), row(rows, (1, 0), n_units)
     limits = row(rows, (2, 0), n_units)
     for i in range(n_units):
         velocity[i] = momentum * velocity[i] + rate * gradient[i]
         fields[i] = larger(-limits[i], smaller(limits[i], fields[i] + velocity[i]))
-    for i in range(n_visible):
-        # Written so that NaN counts as diverged.
-        if not units[SQUARES, i] < settings.max_weight * settings.max_weight:
-            parameters.diverged[0] = 1
 
 
 # --- steps ----------------------------------------------------------------------------------------
 
 
 @kernel(views=True)
-def train(batches, parameters, solver, settings, statistics, scratch, queues, workers):
+def train(batches, parameters, solvers, settings, statistics, scratch, queues, workers):
     """Take steps of learning, one for each row of `batches.rows`.
 
     Parameters
@@ -375,7 +421,8 @@ def train(batches, parameters, solver, settings, statistics, scratch, queues, wo
     batches : Batches
     parameters : Parameters
         Changed in place.
-    solver : Solver
+    solvers : tuple of two Solver
+        For solutions of the model, and for those of the hidden layers given data.
     settings : Settings
     statistics : Statistics
         Those of the last step remain. Persistent solutions or samples are in `statistics.model`.
@@ -390,7 +437,7 @@ def train(batches, parameters, solver, settings, statistics, scratch, queues, wo
         return
     products, slab, left, vectors, active, n_active = scratch
     memory = Memory(products[w], slab[w], left[w], vectors[w], active[w], n_active[w])
-    sweep = solver.sweep
+    (solver, posterior), sweep = solvers, solvers[0].sweep
     for step in range(batches.rows.shape[0]):
         if parameters.diverged[0] == 1:
             return
@@ -402,6 +449,9 @@ def train(batches, parameters, solver, settings, statistics, scratch, queues, wo
             if phase == STATES and settings.solved:
                 options = sweep, solver.settings, solver.tilt, solver.workers
                 call(address, (*options, queue, statistics.model))
+            elif phase == POSTERIOR:
+                given = posterior.sweep, posterior.settings, posterior.tilt, posterior.workers
+                call(address, (*given, queue, statistics.posterior))
             else:
                 options = sweep, settings, statistics, memory
                 call(address, (step, batches, parameters, *options, queue))
@@ -431,13 +481,14 @@ def phase_addresses(arguments, functions):
     arguments : tuple
         Of `train`, whose settings have no addresses yet.
     functions : dict
-        The phases, by number; without `STATES` these are mean-field solutions.
+        The phases, by number; without `STATES` these are mean-field solutions. `POSTERIOR` has
+        no function of its own.
 
     Returns
     -------
     int64 array of shape (N_PHASES,)
     """
-    batches, parameters, solver, settings, statistics, scratch, *_ = arguments
+    batches, parameters, (solver, _), settings, statistics, scratch, *_ = arguments
     queue = np.zeros(QUEUE_SIZE, np.int64)
     memory = Memory(*(part[0] for part in scratch))
     given = 0, batches, parameters, solver.sweep, settings, statistics, memory, queue
@@ -447,6 +498,9 @@ def phase_addresses(arguments, functions):
     addresses = np.zeros(N_PHASES, np.int64)
     for phase, function in functions.items():
         addresses[phase] = address_of(function, *types)
+    solve = tap_address(statistics.model.state.dtype)
     if STATES not in functions:
-        addresses[STATES] = tap_address(statistics.model.state.dtype)
+        addresses[STATES] = solve
+    if COLLECTED in functions:
+        addresses[POSTERIOR] = solve
     return addresses

@@ -6,7 +6,7 @@ most of whose units are 0 as those of data are. Mean-field solutions are dense.
 
 from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._numba import REORDER, kernel
-from fastmf.kernels.mean_field_types import PRODUCT, START
+from fastmf.kernels.mean_field_types import N_UNITS, START
 from fastmf.kernels.memory import copy, set_to_zero
 from fastmf.kernels.sparse_rows import SparseRows, add_multiple, add_rows, begin_of, transpose
 from fastmf.kernels.tap_rows import MEAN, VAR, B
@@ -15,12 +15,12 @@ from fastmf.kernels.training import (
     average_task,
     draw_layer,
     move_panel,
-    n_average_tasks,
     pack_hidden,
     phases,
     sample_visible,
     subtract_means_of_model,
     sum_of_terms,
+    weights_between,
 )
 from fastmf.kernels.training_types import (
     AVERAGES,
@@ -28,6 +28,7 @@ from fastmf.kernels.training_types import (
     ROWS,
     SLABS,
     STATES,
+    WEIGHTS,
 )
 from fastmf.priors._compiled import tilted_moments
 
@@ -48,7 +49,7 @@ def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, q
     n_starts = 0 if settings.persistent else state.shape[1]
     # Those that are read: of samples the units alone, and not the tilts after half a sweep.
     n_planes = (2 if n_batch == n_starts else 4) if settings.solved else 1
-    weights, begin = parameters.weights, step * n_batch
+    weights, begin = weights_between(sweep.layers, 0, parameters, WEIGHTS), step * n_batch
     weights, zero = row(weights, (0, 0), weights.size), row(memory.vectors, (0, 0), n)
     task = fetch_and_increment(queue)
     if task == 0:
@@ -97,8 +98,9 @@ def _fields_given_sample(address, v, weights, memory, out):
 def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gibbs samples of the visible units, and moments of the hidden ones given these."""
     layers, state, values = sweep.layers, statistics.model.state, settings.values
-    products, seed, (n, n_hidden) = memory.products, batches.seeds[step], parameters.weights.shape
-    weights = row(parameters.weights, (0, 0), n * n_hidden)
+    weights = weights_between(layers, 0, parameters, WEIGHTS)
+    products, seed, (n, n_hidden) = memory.products, batches.seeds[step], weights.shape
+    weights = row(weights, (0, 0), n * n_hidden)
     zero = row(memory.vectors, (0, 0), n_hidden)
     first = fetch_and_increment(queue) * settings.task_samples
     while first < state.shape[1]:
@@ -132,15 +134,16 @@ def _average_data(statistics, k, first, n_visible, out):
 @kernel(by_address=True, views=True)
 def _average(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
-    n_visible, layers, size = parameters.weights.shape[0], sweep.layers, settings.task_units
+    layers, size = sweep.layers, settings.task_units
     task = fetch_and_increment(queue)
     k, first, n = average_task(layers, size, task)
     while n > 0:
-        _average_data(statistics, k, first, n_visible, row(statistics.units, (OFFSET, first), n))
-        subtract_means_of_model(k, settings, statistics, first, n, row(memory.vectors, (1, 0), n))
+        offset = row(statistics.units, (OFFSET, first), n)
+        _average_data(statistics, k, first, layers[1, START], offset)
+        subtract_means_of_model(statistics, first, n, row(memory.vectors, (1, 0), n))
         task = fetch_and_increment(queue)
         k, first, n = average_task(layers, size, task)
-    pack_hidden(statistics, n_average_tasks(layers, size), task, queue)
+    pack_hidden(layers, statistics, memory, size, task, queue)
 
 
 @kernel(merged=True)
@@ -158,20 +161,19 @@ def _subtract_samples(state, first, n_visible, n_here, slab):
 @kernel(by_address=True, views=True, fastmath=REORDER)
 def _move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradient and update of the couplings of a panel of visible units, and packed copies."""
-    slab, data, address = memory.slab, statistics.turned, sweep.layers[0, PRODUCT]
-    (n_visible, n), width, mean = parameters.weights.shape, slab.shape[0], statistics.data.mean
-    hidden = row(mean, (0, 0), mean.size)
+    layers, slab, data, mean = sweep.layers, memory.slab, statistics.turned, statistics.data.mean
+    n_visible, (width, n), hidden = layers[0, N_UNITS], slab.shape, row(mean, (0, 0), mean.size)
     task = fetch_and_increment(queue)
     while task * width < n_visible:
         first = task * width
         n_here = smaller(width, n_visible - first)
-        if not settings.solved:
-            set_to_zero(row(slab, (0, 0), n_here * slab.shape[1]))
-            _subtract_samples(statistics.model.state, first, n_visible, n_here, slab)
-        sum_of_terms(address, parameters, statistics, first, n_here, memory)
         g = row(slab, (0, 0), n_here * n)
+        if not settings.solved:
+            set_to_zero(g)
+            _subtract_samples(statistics.model.state, first, n_visible, n_here, slab)
+        sum_of_terms(layers, 0, parameters, statistics, first, n_here, memory)
         add_rows(settings.add_rows, data, first, first + n_here, hidden, n, g)
-        move_panel(task, slab, parameters, settings, statistics)
+        move_panel(layers, 0, task, memory, parameters, settings, statistics)
         task = fetch_and_increment(queue)
 
 

@@ -12,11 +12,16 @@ from fastmf.kernels.tap_rows import ActiveRows
 
 # Phases of a step, and the entries of their queues: next task, next worker of the solver, threads
 # that have entered and left.
-ROWS, STATES, CUMULANTS, AVERAGES, SLABS, FIELDS, N_PHASES = range(7)
+ROWS, POSTERIOR, COLLECTED, STATES, CUMULANTS, AVERAGES, SLABS, FIELDS, N_PHASES = range(9)
 ENTERED, LEFT, QUEUE_SIZE = 2, 3, 4
+# The columns of a table of couplings, of which there is one row for each matrix: addresses of the
+# weights, of their last step, and of inner products with the offsets below; the first of its terms
+# of the gradient, and the one after the last.
+WEIGHTS, VELOCITY, ABOVE, FIRST_TERM, END_TERM = range(5)
 # The columns of a table of terms after those of `fastmf.kernels.statistics`: the address of the
-# hidden units, and their number.
-HIDDEN, N_HIDDEN = POWER + 1, POWER + 2
+# hidden units, and their number; the address of the packed hidden units of all terms of the same
+# couplings, the number of rows there, and the first row of this term.
+HIDDEN, N_HIDDEN, RIGHTS, N_RIGHTS, FIRST_RIGHT, N_TERM_COLUMNS = range(POWER + 1, POWER + 7)
 # Rows of the statistics of units; the last three are differences between data and model of the
 # averages of x, of x^2, and of whether x is not 0.
 OFFSET, GRADIENT, MOVED, SQUARES, FIRST, SECOND, NONZERO, N_STATISTICS = range(8)
@@ -47,19 +52,19 @@ class Parameters(NamedTuple):
 
     Parameters
     ----------
-    weights, velocity : array of shape (n_visible, n_hidden)
-        Couplings and their last step.
+    couplings : int64 array of shape (n_couplings, 5)
+        Of each matrix of couplings between neighbouring layers: see the columns above.
     fields : array of shape (3, n_units)
         Fields of all units, their last step, and their largest absolute value; not used where more
         than the fields is learned.
-    copies : int64 array of shape (2, 5)
-        Packed couplings: see `fastmf.kernels.packing`.
+    copies : int64 array of shape (n_couplings, 4, 5)
+        Packed couplings: see `fastmf.kernels.packing`. The last two are those for the hidden layers
+        given data, or zero.
     diverged : int64 array of shape (1,)
         Set to 1 where couplings exceed `Settings.max_weight`; no step is taken after that.
     """
 
-    weights: np.ndarray
-    velocity: np.ndarray
+    couplings: np.ndarray
     fields: np.ndarray
     copies: np.ndarray
     diverged: np.ndarray
@@ -71,9 +76,9 @@ class Settings(NamedTuple):
     Parameters
     ----------
     ascent : AscentStep
-    centred : bool
-    tilts : int64 array of shape (2,)
-        1 for layers whose fields act as tilts: only those have a share in centring.
+    centred : int64 array of shape (n_layers,)
+        1 for layers whose fields act as tilts, if couplings are between deviations: only units
+        coupled to those have offsets.
     phases : int64 array of shape (N_PHASES,)
         Addresses of the compiled phases, 0 for those that are left out: see
         `fastmf.kernels.training.phase_addresses`.
@@ -98,8 +103,7 @@ class Settings(NamedTuple):
     """
 
     ascent: AscentStep
-    centred: bool
-    tilts: np.ndarray
+    centred: np.ndarray
     phases: np.ndarray
     solved: bool
     order: int
@@ -132,16 +136,17 @@ class Solver(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Means, variances and fields of all units.
+    """Means and variances of all units, and the tilts of which these are the moments.
 
     Parameters
     ----------
-    mean, var, b : array of shape (n_rows, n_units)
+    mean, var, b, a : array of shape (n_rows, n_units)
     """
 
     mean: np.ndarray
     var: np.ndarray
     b: np.ndarray
+    a: np.ndarray
 
 
 class Statistics(NamedTuple):
@@ -155,30 +160,36 @@ class Statistics(NamedTuple):
         alone.
     model : MeanFieldRecord
         Solutions, or samples and the moments given them.
-    terms : int64 array of shape (n_terms, 6)
-        Of the gradient, one for each power of the couplings, the highest one first: see the columns
-        in `fastmf.kernels.statistics`, and above.
+    terms : int64 array of shape (n_terms, N_TERM_COLUMNS)
+        Of the gradient, those of the same couplings one after another, the highest power of these
+        first: see the columns in `fastmf.kernels.statistics`, and above.
     scales : array of shape (n_rows,)
         Weight of each row of the terms, one after another.
-    rights : array of shape (n_panels, n_rows, panel_width)
-        Packed hidden units of all terms, times their weights.
     units : array of shape (N_STATISTICS, n_units)
-        Offsets, gradients by the fields, inner products with the offsets above, squared norms of
-        couplings, and differences of averages: see above.
-    above : array of shape (n_slabs, n_hidden)
-        Inner products of the gradient with the offsets below, slab by slab.
+        Offsets, gradients by the fields, inner products of the gradient by the couplings with the
+        offsets above, squared norms of couplings, and differences of averages: see above.
     turned : SparseRows
         The transpose of the batch, if data are sparse, divided by its number of rows.
+    posterior : MeanFieldRecord
+        Of deep machines, solutions for the hidden layers given the rows of data.
+    data_fields : array of shape (n_rows, n_hidden_units)
+        Their external fields.
+    columns : int64 array of shape (n_layers,)
+        The first unit of each layer there.
+    uncoupled : array of shape (2, n_units)
+        Means and variances of all units without couplings, from which deep machines start.
     """
 
     data: Moments
     model: MeanFieldRecord
     terms: np.ndarray
     scales: np.ndarray
-    rights: np.ndarray
     units: np.ndarray
-    above: np.ndarray
     turned: SparseRows
+    posterior: MeanFieldRecord
+    data_fields: np.ndarray
+    columns: np.ndarray
+    uncoupled: np.ndarray
 
 
 class Scratch(NamedTuple):
@@ -187,7 +198,8 @@ class Scratch(NamedTuple):
     Parameters
     ----------
     products : array of shape (n_workers, n_rows, n_columns)
-    slab : array of shape (n_workers, panel_width, n_hidden)
+    slab : array of shape (n_workers, panel_width, n_above)
+        As wide as the largest layer but the lowest.
     left : array of shape (n_workers, n_rows, panel_width)
         Some visible units in all rows of a term.
     vectors : array of shape (n_workers, 3, n_columns)

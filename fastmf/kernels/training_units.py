@@ -17,7 +17,6 @@ from fastmf.kernels.tap_rows import MEAN, VAR, A, B
 from fastmf.kernels.training import (
     add_means,
     average_task,
-    n_average_tasks,
     pack_hidden,
     phases,
     subtract_means_of_model,
@@ -91,11 +90,11 @@ def _average(step, batches, parameters, sweep, settings, statistics, memory, que
         offset = row(statistics.units, (OFFSET, first), n)
         set_to_zero(offset)
         add_means(statistics.data.mean, first, offset)
-        subtract_means_of_model(k, settings, statistics, first, n, row(memory.vectors, (1, 0), n))
+        subtract_means_of_model(statistics, first, n, row(memory.vectors, (1, 0), n))
         _compare_averages(layers, k, statistics, first, n, memory.vectors)
         task = fetch_and_increment(queue)
         k, first, n = average_task(layers, size, task)
-    pack_hidden(statistics, n_average_tasks(layers, size), task, queue)
+    pack_hidden(layers, statistics, memory, size, task, queue)
 
 
 def phases_of_parameters(order):

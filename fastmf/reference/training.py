@@ -13,31 +13,55 @@ from fastmf.reference.units import log_partition, moments
 FIRST, SECOND, NONZERO = 4, 5, 6
 
 
-def train(batches, parameters, solver, settings, statistics, scratch, queues, workers):
+def train(batches, parameters, solvers, settings, statistics, scratch, queues, workers):
     """Take steps of learning, one for each row of `batches.rows`."""
-    weights, width = parameters.weights, scratch.slab.shape[1]
-    n_visible, layers = len(weights), solver.sweep.layers.of_model
+    couplings, layers = parameters.couplings.owners, solvers[0].sweep.layers
+    weights, states = [arrays[0] for arrays in couplings], statistics.model.state
+    bounds = [slice(la.start, la.start + la.n_units) for la in layers.of_model]
     for step, seed in enumerate(batches.seeds):
         if parameters.diverged[0]:
             return
-        X = _batch(batches, step, weights)
-        fields = X @ weights
-        mean, var = moments(layers[1].prior, fields, weights.dtype.type(0))
-        of_data = np.hstack([X, mean]), np.hstack([0 * X, var]), fields
-        states = statistics.model.state
+        X = _batch(batches, step, weights[0])
         if not settings.persistent:
             states[:] = 0
-            states[0, :, :n_visible] = X[np.arange(states.shape[1]) % len(X)]
+            states[0, :, bounds[0]] = X[np.arange(states.shape[1]) % len(X)]
+            for units in bounds[2:]:
+                states[0, :, units] = statistics.uncoupled[0, units]
+        of_data = _given_data(X, weights, bounds, layers, solvers[1], statistics, queues)
         if settings.solved:
-            tap(*solver, queues, statistics.model)
+            tap(*solvers[0], queues, statistics.model)
         else:
-            _sample(weights, layers, settings, seed, states[0])
-        by_fields = _ascend(weights, parameters, settings, of_data[0], states, statistics, layers)
+            _sample(weights[0], layers.of_model, settings, seed, states[0])
+        statistics.units[FIRST] = of_data[0].mean(0) - states[0].mean(0)
         if settings.tilts_kept:
-            _compare_averages(*of_data, states, statistics, solver.sweep.layers)
-        else:
+            _compare_averages(of_data, states, statistics, bounds, layers)
+        by_fields = _ascend(couplings, parameters, settings, of_data, states, statistics, layers)
+        if not settings.tilts_kept:
             _move_fields(by_fields, parameters, settings)
-        _pack(weights, width, parameters.copies, settings.order)
+        for matrix, copies in zip(weights, parameters.copies, strict=True):
+            _pack(matrix, scratch.slab.shape[1], copies[:2], settings.order)
+            if copies[3, 0]:
+                _pack(matrix, scratch.slab.shape[1], copies[2:], settings.order)
+
+
+def _given_data(X, weights, bounds, layers, solver, statistics, queues):
+    """Means, variances, and tilts b and a of all units given the rows of data."""
+    found = np.zeros((4, len(X), max(units.stop for units in bounds)), X.dtype)
+    found[0, :, bounds[0]], fields = X, X @ weights[0]
+    if len(weights) == 1:
+        hidden = moments(layers.of_model[1].prior, fields, X.dtype.type(0))
+        found[:3, :, bounds[1]] = *hidden, fields
+        return found
+    posterior, solution = solver.sweep.layers.of_model, statistics.posterior.state
+    solution[:], statistics.data_fields[:] = 0, 0
+    statistics.data_fields[:, : len(weights[0][0])] = fields
+    for units, layer in zip(bounds[1:], posterior, strict=True):
+        here = slice(layer.start, layer.start + layer.n_units)
+        solution[:2, :, here] = statistics.uncoupled[:, None, units]
+    tap(*solver, queues, statistics.posterior)
+    for units, layer in zip(bounds[1:], posterior, strict=True):
+        found[:, :, units] = solution[:, :, layer.start : layer.start + layer.n_units]
+    return found
 
 
 def _batch(batches, step, weights):
@@ -67,35 +91,40 @@ def _sample(weights, layers, settings, seed, states):
     states[:] = np.hstack([v, moments(hidden, v @ weights, zero)[0]])
 
 
-def _ascend(weights, parameters, settings, of_data, states, statistics, layers):
+def _ascend(couplings, parameters, settings, of_data, states, statistics, layers):
     """The update of couplings; returns the gradient by the fields."""
-    n_visible, of_model = len(weights), states[0]
-    bounds = slice(None, n_visible), slice(n_visible, None)
-    parts = [(of_data, 1 / len(of_data), 0), (of_model, -1 / len(of_model), 0)]
-    if settings.order >= 2:
-        parts.append((states[1], -1 / len(of_model), 1))
-    if settings.order == 3:
-        third = [
-            layer.prior.third_cumulant(of_model[:, b])[0]
-            for layer, b in zip(layers, bounds, strict=True)
+    gradients, n_rows, n_starts = statistics.units[FIRST].copy(), of_data.shape[1], states.shape[1]
+    means = of_data[0].mean(0)
+    for k, ((weights, velocity, _), *sides) in enumerate(
+        zip(couplings, layers.of_model[:-1], layers.of_model[1:], strict=True)
+    ):
+        bounds = [slice(side.start, side.start + side.n_units) for side in sides]
+        parts = [(of_data[0], 1 / n_rows, 0), (states[0], -1 / n_starts, 0)]
+        if settings.order >= 2:
+            parts += [(of_data[1], 1 / n_rows, 1)] if k else []
+            parts.append((states[1], -1 / n_starts, 1))
+        if settings.order == 3:
+            third = np.zeros_like(states[0])
+            for side, here in zip(sides, bounds, strict=True):
+                third[:, here] = side.prior.third_cumulant(states[0][:, here])[0]
+            parts.append((third, -0.5 / n_starts, 2))
+        gradient = sum(
+            scale * weights**power * (x[:, bounds[0]].T @ x[:, bounds[1]])
+            for x, scale, power in parts
+        )
+        centred = settings.centred[k : k + 2]
+        offsets = [tilt * means[here] for tilt, here in zip(centred[::-1], bounds, strict=True)]
+        by_fields = [
+            tilt * statistics.units[FIRST, here] for tilt, here in zip(centred, bounds, strict=True)
         ]
-        parts.append((np.hstack(third), -0.5 / len(of_model), 2))
-    gradient = sum(
-        scale * weights**power * (x[:, bounds[0]].T @ x[:, bounds[1]]) for x, scale, power in parts
-    )
-    statistics.units[FIRST] = of_data.mean(0) - of_model.mean(0)
-    sizes = weights.shape
-    by_fields = np.repeat(settings.tilts, sizes) * statistics.units[FIRST]
-    offsets = settings.centred * np.repeat(settings.tilts[::-1], sizes) * of_data.mean(0)
-    centring = [np.stack([offsets[b], by_fields[b]]) for b in bounds]
-    row_sums = np.empty((2, n_visible), weights.dtype)
-    ascend(
-        weights, gradient, parameters.velocity, settings.ascent, centring, None, row_sums, weights
-    )
-    by_fields -= np.append(row_sums[0], offsets[bounds[0]] @ gradient)
-    if not row_sums[1].max() < settings.max_weight**2:
-        parameters.diverged[0] = 1
-    return by_fields
+        centring = [np.stack(side) for side in zip(offsets, by_fields, strict=True)]
+        row_sums = np.empty((2, len(weights)), weights.dtype)
+        ascend(weights, gradient, velocity, settings.ascent, centring, None, row_sums, weights)
+        gradients[bounds[0]] -= row_sums[0]
+        gradients[bounds[1]] -= offsets[0] @ gradient
+        if not row_sums[1].max() < settings.max_weight**2:
+            parameters.diverged[0] = 1
+    return gradients
 
 
 def _move_fields(by_fields, parameters, settings):
@@ -106,20 +135,20 @@ def _move_fields(by_fields, parameters, settings):
     np.clip(fields + velocity, -limits, limits, out=fields)
 
 
-def _compare_averages(mean, var, fields, states, statistics, layers):
+def _compare_averages(of_data, states, statistics, bounds, layers):
     """Differences between data and model of averages of x^2, and of whether x is not 0."""
-    n_visible = layers.of_model[0].n_units
-    of_model = states[1] + states[0] ** 2
-    statistics.units[SECOND] = (var + mean**2).mean(0) - of_model.mean(0)
-    for k, layer in enumerate(layers.of_model):
+    squares = [(of[1] + of[0] ** 2).mean(0) for of in (of_data, states)]
+    statistics.units[SECOND] = squares[0] - squares[1]
+    for k, (here, layer) in enumerate(zip(bounds, layers.of_model, strict=True)):
         if layers[k, LOG_PARTITION] == 0:
             continue
-        here = slice(n_visible) if k == 0 else slice(n_visible, None)
-        log_z = log_partition(layer.prior, states[2][:, here], states[3][:, here])
-        of_data = mean[:, here] != 0
-        if k == 1:
-            of_data = -np.expm1(-log_partition(layer.prior, fields, fields.dtype.type(0)))
-        statistics.units[NONZERO, here] = of_data.mean(0) + np.expm1(-log_z).mean(0)
+        nonzero = [
+            -np.expm1(-log_partition(layer.prior, of[2][:, here], of[3][:, here])).mean(0)
+            for of in (of_data, states)
+        ]
+        if k == 0:
+            nonzero[0] = (of_data[0][:, here] != 0).mean(0)
+        statistics.units[NONZERO, here] = nonzero[0] - nonzero[1]
 
 
 def _pack(weights, width, copies, n_powers):

@@ -61,10 +61,11 @@ def mixed_arguments(size, dtype, *, n_starts=None, **options):
 
 def _found(arguments):
     _, parameters, _, _, statistics, *_ = arguments
-    velocity, fields = parameters.velocity, parameters.fields[:2]
-    found = {"weights": parameters.weights, "velocity": velocity, "fields": fields}
-    found |= {"means": statistics.model.state[0]}
-    return found | {"averages": statistics.units[FIRST:]}
+    found = {"fields": parameters.fields[:2], "means": statistics.model.state[0]}
+    found |= {"averages": statistics.units[FIRST:]}
+    for k, (weights, velocity, _) in enumerate(parameters.couplings.owners):
+        found |= {f"weights {k}": weights, f"velocity {k}": velocity}
+    return found
 
 
 def _case(name, build=training_arguments, **options):

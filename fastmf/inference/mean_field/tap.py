@@ -183,7 +183,9 @@ def tap(
 
 
 def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
-    """The result of `tap(model, X, max_iter=n_sweeps)` for an RBM whose first half sweep is known.
+    """The result of `tap(model, X, max_iter=n_sweeps, acceleration=None)` for an RBM.
+
+    The first half sweep is known.
 
     Parameters
     ----------
@@ -212,6 +214,7 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
         tol=1e-8,
         max_iter=n_sweeps,
         **layout.addresses(order),
+        late_residual=0.0,
         half_sweep_done=True,
     )
     _solve(layout, record, Tilt(none, none, none.astype(bool)), settings, n_threads)

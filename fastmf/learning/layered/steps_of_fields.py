@@ -14,16 +14,16 @@ from fastmf.inference.mean_field.data import sparse_rows
 from fastmf.kernels import training_types as types
 from fastmf.kernels.ascent import AscentStep
 from fastmf.kernels.mean_field_types import Layers, TapSettings, Tilt
-from fastmf.kernels.product import empty_panels, panel_width
+from fastmf.kernels.product import panel_width
 from fastmf.kernels.sparse_rows import SparseRows, add_rows_address
-from fastmf.kernels.statistics import N_ROWS
-from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, A, ActiveRows, worker_shapes
+from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, ActiveRows, worker_shapes
 from fastmf.kernels.training import TASK_ROWS, phase_addresses, phases
 from fastmf.kernels.training import train as train_kernel
 from fastmf.kernels.training_sparse import sparse_phases
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
 from fastmf.learning.layered.starts import starts
-from fastmf.learning.training.ascent import MAX_WEIGHT, diverged
+from fastmf.learning.layered.step_memory import Couplings, gradient_of, terms_of
+from fastmf.learning.training.ascent import MAX_WEIGHT, diverged, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
 from fastmf.priors._domain import (
@@ -64,15 +64,18 @@ class StepsOfFields:
     def __init__(self, model, X, settings, n_batch, n_starts, n_workers=1):
         self.X, self.options, self.n_batch, self.n_starts = X, settings, n_batch, n_starts
         self.order = ORDERS.get(settings.gradient, 0)
-        self.model = None
+        self.model, self.dtype = None, model.dtype
         self.n_workers, self.sparse = n_workers, is_sparse(X)
+        if self.order:
+            prepare_solve(model.dtype, self.order, False)
+        self.layout = Layout(model, max(1, self.order), "blocked")
         self._allocate(model)
-        self.layout = self._layout(model)
-        self.solver = self._solver(model.dtype)
+        self._load_units(model.layers, initial_state(model).velocity.layers)
+        self.solvers = self._solvers()
+        tilts = [field_is_tilt(prior) for prior in model.layers]
         self.settings = types.Settings(
             ascent=AscentStep(0.0, *map(float, (settings.momentum, settings.l2, settings.l1))),
-            centred=settings.centred,
-            tilts=np.array([field_is_tilt(prior) for prior in model.layers], np.int64),
+            centred=np.array(tilts, np.int64) * settings.centred,
             phases=np.zeros(types.N_PHASES, np.int64),
             solved=self.order > 0,
             order=max(1, self.order),
@@ -86,7 +89,6 @@ class StepsOfFields:
             task_samples=min(TASK_ROWS, max(4, -(-n_starts // n_workers))),
             task_units=TASK_UNITS if self.fields_only else TASK_UNITS // 8,
         )
-
         arguments = self.arguments(np.zeros((0, n_batch), np.int64), [], 0.0)
         self.settings.phases[:] = phase_addresses(arguments, self._phases())
 
@@ -102,35 +104,36 @@ class StepsOfFields:
         return min(TASK_ROWS, max(4, each // 4 * 4))
 
     def _allocate(self, model):
-        (n_visible, n_hidden), dtype = model.weights.shape, model.dtype
-        n_units, width = n_visible + n_hidden, panel_width(dtype)
+        dtype, width, bounds = model.dtype, panel_width(model.dtype), self.layout.bounds
+        n_visible, n_units, n_couplings = model.sizes[0], sum(model.sizes), len(model.couplings)
+        data, state = self._moments(n_visible, n_units, dtype)
+        terms = [
+            terms_of(k, None if self.sparse else data, state, self.order)
+            for k in range(n_couplings)
+        ]
+        gradient = gradient_of(terms, bounds, dtype)
+        self.couplings = Couplings(model, gradient.ends)
         self.parameters = types.Parameters(
-            weights=np.zeros_like(model.weights),
-            velocity=np.zeros_like(model.weights),
+            couplings=self.couplings.table,
             fields=np.zeros((3, n_units), dtype),
-            copies=np.zeros((2, 5), np.int64),
+            copies=self._copies(n_couplings),
             diverged=np.zeros(1, np.int64),
         )
-        data, state = self._moments(n_visible, n_units, dtype)
-        terms, scales = self._terms(data.mean, state, n_visible)
-        n_slabs, n_term_rows = -(-n_visible // width), int(terms[:, N_ROWS].sum())
-        rights = empty_panels(n_term_rows, n_hidden, dtype)
-        rights[:] = 0  # and the padding stays so
         self.statistics = types.Statistics(
             data=data,
             model=record_from(state, self.options.n_sweeps, False),
-            terms=terms,
-            scales=scales.astype(dtype),
-            rights=rights,
+            terms=gradient.table,
+            scales=gradient.scales,
             units=np.zeros((types.N_STATISTICS, n_units), dtype),
-            above=np.zeros((n_slabs, n_hidden), dtype),
             turned=self._turned(0, n_visible, dtype),
+            **self._posterior(n_units, dtype),
         )
-        n_columns = -(-max(n_visible, n_hidden) // width) * width
+        n_above = max(model.sizes[1:])
+        n_columns = -(-max(n_visible, n_above) // width) * width
         self.scratch = types.Scratch(
             products=np.zeros((self.n_workers, max(TASK_ROWS, width), n_columns), dtype),
-            slab=np.zeros((self.n_workers, width, n_hidden), dtype),
-            left=np.zeros((self.n_workers, n_term_rows, width), dtype),
+            slab=np.zeros((self.n_workers, width, n_above), dtype),
+            left=np.zeros((self.n_workers, gradient.n_rows, width), dtype),
             vectors=np.zeros((self.n_workers, 3, n_columns), dtype),
             active=np.zeros((self.n_workers, n_visible if self.sparse else 0), np.int32),
             n_active=np.zeros((self.n_workers, 2), np.int64),
@@ -140,84 +143,72 @@ class StepsOfFields:
         """Memory for moments given the rows of data, and for solutions or samples."""
         state = 4, self.n_starts, n_units
         if self.sparse:
-            data = np.zeros((3, self.n_batch, n_units - n_visible), dtype)
+            data = np.zeros((4, self.n_batch, n_units - n_visible), dtype)
             return types.Moments(*data), np.zeros(state, dtype)
         # The rows of data lie before those of the model, so that one product is of both.
         memory = np.zeros((self.n_batch + 4 * self.n_starts, n_units), dtype)
-        var, b = np.zeros((2, self.n_batch, n_units), dtype)
-        data = types.Moments(memory[: self.n_batch], var, b)
-        return data, memory[self.n_batch :].reshape(state)
+        others = np.zeros((3, self.n_batch, n_units), dtype)
+        return types.Moments(memory[: self.n_batch], *others), memory[self.n_batch :].reshape(state)
 
     def _turned(self, n_stored, n_visible, dtype):
         """Memory for the transpose of a batch of sparse rows."""
         stored = np.empty(n_stored, dtype), np.empty(n_stored, np.int32)
         return SparseRows(*stored, *np.empty((2, n_visible if self.sparse else 0), np.int64))
 
-    def _terms(self, data, state, n_visible):
-        """The terms of the gradient by the couplings, and the weights of their rows."""
-        n_batch, (n_starts, n_units) = len(data), state.shape[1:]
-        of_data, of_model = np.full(n_batch, 1 / n_batch), np.full(n_starts, -1 / n_starts)
-        if self.sparse:  # products with data, and with samples, are not those of dense rows
-            terms = [(state[MEAN], of_model)] if self.order else []
-        else:  # after data come the means of the model
-            terms = [(data, np.append(of_data, of_model))]
-        if self.order >= 2:
-            terms.insert(0, (state[VAR], of_model))
-        if self.order == 3:
-            terms.insert(0, (state[A], of_model / 2))
-        n_hidden, hidden = n_units - n_visible, n_visible * state.itemsize
-        table = []
-        for power, (rows, scales) in zip(range(len(terms))[::-1], terms, strict=True):
-            address = rows.ctypes.data
-            table.append([address, len(scales), n_units, power, address + hidden, n_hidden])
-        scales = np.concatenate([np.zeros(0), *(scales for _, scales in terms)])
-        return np.array(table, np.int64).reshape(-1, 6), scales
+    def _posterior(self, n_units, dtype):
+        """Memory for solutions for the hidden layers given data: none but in deep machines."""
+        return {
+            "posterior": record_from(np.zeros((4, 0, 0), dtype), 0, False),
+            "data_fields": np.zeros((0, 0), dtype),
+            "columns": np.zeros(0, np.int64),
+            "uncoupled": np.zeros((2, 0), dtype),
+        }
 
-    def _layout(self, model):
-        """A layout whose units have the fields that steps change, if these are all they change."""
-        if self.order:
-            prepare_solve(model.dtype, self.order, False)
-        layout = Layout(model, max(1, self.order), "blocked")
-        if self.fields_only:
-            layers = [
-                layer._replace(prior=layer.prior._replace(field=self.parameters.fields[0, units]))
-                for layer, units in zip(layout.layers.of_model, layout.bounds, strict=True)
-            ]
-            layout.layers = Layers(layers)
-        self.parameters.copies[:] = layout.copies(0)
+    def _copies(self, n_couplings):
+        """Where the packed copies of the couplings are."""
+        copies = np.zeros((n_couplings, 4, 5), np.int64)
+        for k in range(n_couplings):
+            copies[k, :2] = self.layout.copies(k)
         if self.sparse and not self.order:
-            self.parameters.copies[0, 0] = 0  # no product takes them
-        return layout
+            copies[0, 0, 0] = 0  # no product takes them
+        return copies
 
-    def _solver(self, dtype):
+    def _solvers(self):
+        """The solver of the model, twice: the second one is that of deep machines."""
         half_sweep = self.options.starts == "data" and self.n_starts == self.n_batch
-        settings = TapSettings(
-            order=max(1, self.order),
-            tol=1e-8,
-            max_iter=self.options.n_sweeps,
-            **(self.layout.addresses(self.order) if self.order else {"update": 0, "finish": 0}),
-            rows_per_worker=rows_per_worker(self.n_starts, self.n_workers),
-            resolution=float(np.finfo(dtype).eps),
+        solver = self._solver(
+            self.layout,
+            self.n_starts,
             half_sweep_done=half_sweep,
-            tilts_kept=not self.fields_only,
             zero_variance=self.options.starts == "data" and not half_sweep,
         )
-        n_units = self.layout.n_units
-        shapes = worker_shapes(settings, n_units, self.layout.max_columns)
+        return solver, solver
+
+    def _solver(self, layout, n_rows, **options):
+        """A solver of so many rows; `options` are those of `TapSettings`."""
+        settings = TapSettings(
+            order=max(1, self.order),
+            **{"tol": 1e-8, "max_iter": self.options.n_sweeps, "late_residual": 0.0} | options,
+            **(layout.addresses(self.order) if self.order else {"update": 0, "finish": 0}),
+            rows_per_worker=rows_per_worker(n_rows, self.n_workers),
+            resolution=float(np.finfo(self.dtype).eps),
+            tilts_kept=not self.fields_only,
+        )
+        shapes = worker_shapes(settings, layout.n_units, layout.max_columns)
         slots = np.empty((self.n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
-        parts = (np.empty((self.n_workers, *shape), dtype) for shape in shapes)
-        none = np.zeros((1, n_units), dtype)
+        parts = (np.empty((self.n_workers, *shape), self.dtype) for shape in shapes)
+        none = np.zeros((1, layout.n_units), self.dtype)
         tilt = Tilt(none, none, none.astype(bool))
-        return types.Solver(self.layout.sweep, settings, tilt, ActiveRows(slots, *parts))
+        return types.Solver(layout.sweep, settings, tilt, ActiveRows(slots, *parts))
 
     def load(self, state, rows):
         """Take over the parameters of a state, and its solutions or samples.
 
         Without these, persistent ones start from some rows of the data.
         """
-        model, velocity, parameters = state.model, state.velocity, self.parameters
+        model, velocity = state.model, state.velocity
         self.layout.fill(model)
-        parameters.weights[:], parameters.velocity[:] = model.weights, velocity.couplings[0]
+        self.couplings.load(model.couplings, velocity.couplings)
         self._load_units(model.layers, velocity.layers)
         if self.settings.persistent and state.chains:
             self._go_on_from(state.chains)
@@ -231,6 +222,11 @@ class StepsOfFields:
         for prior, step, units in zip(priors, velocities, self.layout.bounds, strict=True):
             self.parameters.fields[:2, units] = prior.field, step.field
             self.parameters.fields[2, units] = prior.max_field
+        layers = [
+            layer._replace(prior=layer.prior._replace(field=self.parameters.fields[0, units]))
+            for layer, units in zip(self.layout.layers.of_model, self.layout.bounds, strict=True)
+        ]
+        self.layout.layers = Layers(layers)
 
     def _go_on_from(self, chains):
         """Solutions or samples, as they are in a state."""
@@ -278,13 +274,13 @@ class StepsOfFields:
         queues = np.zeros((len(rows), types.N_PHASES, types.QUEUE_SIZE), np.int64)
         return (
             self._batches(rows, seeds),
-            *(self.parameters, self.solver, self.settings._replace(ascent=ascent)),
+            *(self.parameters, self.solvers, self.settings._replace(ascent=ascent)),
             *(self.statistics, self.scratch, queues, np.zeros(1, np.int64)),
         )
 
     def _batches(self, rows, seeds):
         """The rows of batches, with memory for the transpose of the largest."""
-        dtype = self.parameters.weights.dtype
+        dtype = self.dtype
         if not self.sparse:
             data = AddressTable([self.X.ctypes.data], self.X)
             return types.Batches(data, rows, seeds, _no_rows(dtype))
@@ -297,14 +293,12 @@ class StepsOfFields:
 
     def _store(self, state):
         """Give a state the parameters as they are."""
-        parameters, bounds = self.parameters, self.layout.bounds
-        weights = parameters.weights.copy()
-        weights.flags.writeable = False  # for the model to keep
+        weights, velocity = self.couplings.copies()
         layers, moved = self._units(state.model.layers)
-        state.model = self.model = state.model.rebuilt((weights,), layers)
-        state.velocity = ModelParameters(couplings=(parameters.velocity.copy(),), layers=moved)
+        state.model = self.model = state.model.rebuilt(weights, layers)
+        state.velocity = ModelParameters(couplings=velocity, layers=moved)
         if self.settings.persistent:
-            mean, var = self.statistics.model.state[:2]
+            bounds, (mean, var) = self.layout.bounds, self.statistics.model.state[:2]
             kept = [(mean, units) for units in bounds] + [(var, units) for units in bounds]
             # Of samples, the visible units are enough.
             kept = kept if self.order else kept[:1]

@@ -25,21 +25,28 @@ class StepsOfParameters(StepsOfFields):
 
     def _load_units(self, priors, velocities):
         self.priors, self.velocities = priors, velocities
+        self._set_units(self.layout, priors)
+
+    def _set_units(self, layout, priors):
+        """Let the solvers of a layout have these units."""
         layers = [
             layer._replace(prior=precomputed(prior))
-            for layer, prior in zip(self.layout.layers.of_model, priors, strict=True)
+            for layer, prior in zip(layout.layers.of_model, priors, strict=True)
         ]
-        self.layout.layers = Layers(layers, log_partition=list(map(has_spike, priors)))
-        self.solver = self.solver._replace(sweep=self.layout.sweep)
+        layout.layers = Layers(layers, log_partition=list(map(has_spike, priors)))
+
+    def _sweeps(self):
+        """What the solvers solve, with the units as they are."""
+        return (self.layout.sweep,) * 2
 
     def _units(self, priors):
         return self.priors, self.velocities
 
     def _run(self, rows, seeds, rate):
         for k in range(len(rows)):
+            self.solvers = tuple(map(_with_sweep, self.solvers, self._sweeps()))
             super()._run(rows[k : k + 1], seeds[k : k + 1], rate)
-            visible, _ = self.layout.bounds
-            squares = self.statistics.units[types.SQUARES, visible]
+            squares = self.statistics.units[types.SQUARES]
             # Written so that NaN counts as diverged.
             if not squares.max() < self.settings.max_weight**2 or not self._move_units(rate):
                 self.parameters.diverged[0] = 1
@@ -47,11 +54,12 @@ class StepsOfParameters(StepsOfFields):
 
     def _move_units(self, rate):
         """Move the parameters of the units along their gradient; whether these stay finite."""
-        statistics, momentum = self.statistics, self.options.momentum
-        differences = statistics.units[types.FIRST : types.NONZERO + 1]
-        visible, _ = self.layout.bounds
+        statistics, momentum = self.statistics.units, self.options.momentum
+        differences = statistics[types.FIRST : types.NONZERO + 1]
         # What the steps of couplings between deviations do to the fields.
-        shifts = statistics.units[types.MOVED, visible], statistics.above.sum(axis=0)
+        shifts = [statistics[types.MOVED, units].copy() for units in self.layout.bounds]
+        for shift, above in zip(shifts[1:], self.couplings.above, strict=True):
+            shift += above.sum(axis=0)
         priors, velocities = [], []
         parts = zip(self.priors, self.velocities, self.layout.bounds, shifts, strict=True)
         for prior, velocity, units, shift in parts:
@@ -65,6 +73,10 @@ class StepsOfParameters(StepsOfFields):
         sums = [np.sum(field) for prior in priors for field in learned_fields(prior)]
         if not np.isfinite(sums).all():
             return False
-        priors = project_layers([self.parameters.weights], priors)
+        priors = project_layers(self.couplings.weights, priors)
         self._load_units(tuple(priors), tuple(velocities))
         return True
+
+
+def _with_sweep(solver, sweep):
+    return solver._replace(sweep=sweep)

@@ -1,0 +1,80 @@
+"""The phases of steps of learning a deep machine: see `fastmf.kernels.training`.
+
+Given a row of data the hidden layers are a machine of their own, in which data are external fields
+on the lowest one. Its solutions start from units without couplings, and so do, in solutions of the
+model, the layers from the second hidden one on.
+"""
+
+from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._numba import kernel
+from fastmf.kernels.mean_field_types import N_PANELS, N_UNITS, PRODUCT, START, packed_couplings
+from fastmf.kernels.memory import copy, set_to_zero
+from fastmf.kernels.product import product
+from fastmf.kernels.tap_rows import MEAN, VAR, A, B
+from fastmf.kernels.training import row_of_data
+from fastmf.kernels.training_types import COLLECTED, ROWS
+from fastmf.kernels.training_units import phases_of_parameters
+
+
+@kernel(merged=True)
+def _start_posterior(layers, statistics, first, n_rows, memory):
+    """Starts of the hidden layers given some rows, and their external fields."""
+    data, columns, products = statistics.data, statistics.columns, memory.products
+    uncoupled, state = statistics.uncoupled, statistics.posterior.state
+    (n_visible, n), width = (layers[0, N_UNITS], layers[1, N_UNITS]), state.shape[2]
+    packed = packed_couplings(layers[1], 0, 0, layers[1, N_PANELS], products)[:, :n_visible]
+    product(layers[0, PRODUCT], data.mean[first:], n_rows, layers[0, START], packed, products, n)
+    for r in range(first, first + n_rows):
+        fields = row(statistics.data_fields, (r, columns[1]), n)
+        copy(row(products, (r - first, 0), n), fields)
+        for plane in range(4):
+            set_to_zero(row(state, (plane, r, 0), width))
+        for k in range(1, layers.shape[0]):
+            n_here, start = layers[k, N_UNITS], layers[k, START]
+            for plane in range(2):
+                source = row(uncoupled, (plane, start), n_here)
+                copy(source, row(state, (plane, r, columns[k]), n_here))
+
+
+@kernel(by_address=True, views=True)
+def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Rows of data, and starts of solutions of the model and of the hidden layers given data."""
+    data, state, layers = statistics.data, statistics.model.state, sweep.layers
+    n_batch, n, (_, n_starts, n_units) = batches.rows.shape[1], layers[0, N_UNITS], state.shape
+    first = fetch_and_increment(queue) * settings.task_rows
+    while first < larger(n_batch, n_starts):
+        last = first + settings.task_rows
+        n_here = smaller(last, n_batch) - first
+        for r in range(first, first + n_here):
+            copy(row_of_data(batches, step, r, n, state), row(data.mean, (r, 0), n))
+        if n_here > 0:
+            _start_posterior(layers, statistics, first, n_here, memory)
+        for r in range(first, smaller(last, n_starts)):
+            for plane in range(4):
+                set_to_zero(row(state, (plane, r, 0), n_units))
+            copy(row_of_data(batches, step, r, n, state), row(state, (MEAN, r, 0), n))
+            for k in range(2, layers.shape[0]):
+                n_above, start = layers[k, N_UNITS], layers[k, START]
+                source = row(statistics.uncoupled, (MEAN, start), n_above)
+                copy(source, row(state, (MEAN, r, start), n_above))
+        first = fetch_and_increment(queue) * settings.task_rows
+
+
+@kernel(by_address=True, views=True)
+def _collect(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Copy solutions given data to where the moments of all layers are."""
+    data, state, layers = statistics.data, statistics.posterior.state, sweep.layers
+    r = fetch_and_increment(queue)
+    while r < state.shape[1]:
+        for k in range(1, layers.shape[0]):
+            n, start, column = layers[k, N_UNITS], layers[k, START], statistics.columns[k]
+            copy(row(state, (MEAN, r, column), n), row(data.mean, (r, start), n))
+            copy(row(state, (VAR, r, column), n), row(data.var, (r, start), n))
+            copy(row(state, (B, r, column), n), row(data.b, (r, start), n))
+            copy(row(state, (A, r, column), n), row(data.a, (r, start), n))
+        r = fetch_and_increment(queue)
+
+
+def phases_of_deep(order):
+    """The phases of steps of a deep machine; the caller moves the parameters of the units."""
+    return phases_of_parameters(order) | {ROWS: _read_rows, COLLECTED: _collect}

@@ -1,0 +1,148 @@
+"""Memory of steps of learning in compiled regions, and the tables that say where it is."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.kernels import training_types as types
+from fastmf.kernels.product import empty_panels, panel_width
+from fastmf.kernels.tap_rows import MEAN, VAR, A
+from fastmf.priors._compiled import AddressTable
+
+
+class Term(NamedTuple):
+    """A term of the gradient by couplings: scales * W^power * (below' above), summed over rows.
+
+    Parameters
+    ----------
+    rows : array of shape (n_rows, n_units)
+        In which the units below and above are.
+    scales : array of shape (n_rows,)
+    power : int
+    """
+
+    rows: np.ndarray
+    scales: np.ndarray
+    power: int
+
+
+class Gradient(NamedTuple):
+    """The terms of the gradient by all couplings.
+
+    Parameters
+    ----------
+    table : AddressTable of shape (n_terms, N_TERM_COLUMNS)
+    ends : list of int
+        The term after the last one of each matrix of couplings.
+    scales : array of shape (n_rows,)
+        Weight of each row of the terms, one after another.
+    n_rows : int
+        Most rows of the terms of one matrix.
+    """
+
+    table: AddressTable
+    ends: list
+    scales: np.ndarray
+    n_rows: int
+
+
+def terms_of(k, data, state, order):
+    """The terms of the gradient by the couplings `k`, those of the highest power first.
+
+    Parameters
+    ----------
+    k : int
+    data : Moments, or None
+        Whose means lie before those of the model in memory; None if products with data are not
+        among the terms.
+    state : array of shape (4, n_starts, n_units)
+        Means, variances and, for order 3, third cumulants in the place of the tilts a.
+    order : {0, 1, 2, 3}
+        0 for samples.
+    """
+    n_starts = state.shape[1]
+    of_model = np.full(n_starts, -1 / n_starts)
+    terms = [Term(state[A], of_model / 2, 2)] if order == 3 else []
+    terms += [Term(state[VAR], of_model, 1)] if order >= 2 else []
+    if data is None:
+        return terms + ([Term(state[MEAN], of_model, 0)] if order else [])
+    of_data = np.full(len(data.mean), 1 / len(data.mean))
+    if order >= 2 and k > 0:  # the variances of data are zero
+        terms.append(Term(data.var, of_data, 1))
+    # After data come the means of the model.
+    return [*terms, Term(data.mean, np.append(of_data, of_model), 0)]
+
+
+def gradient_of(terms, bounds, dtype):
+    """The table of the terms of all couplings, with memory for their packed hidden units.
+
+    Parameters
+    ----------
+    terms : list of list of Term
+        Of each matrix of couplings.
+    bounds : list of slice
+        Where each layer is among all units.
+    dtype : NumPy dtype
+    """
+    table, owners, scales, sizes = [], [], [np.zeros(0, dtype)], [0]
+    for of_coupling, below, above in zip(terms, bounds[:-1], bounds[1:], strict=True):
+        n_above, n_rows = above.stop - above.start, sum(len(t.scales) for t in of_coupling)
+        rights, first = empty_panels(n_rows, n_above, dtype), 0
+        rights[:] = 0  # and the padding stays so
+        for rows, of_rows, power in of_coupling:
+            start, stride = rows.ctypes.data, rows.shape[1]
+            units, hidden = (start + side.start * rows.itemsize for side in (below, above))
+            packed = rights.ctypes.data, n_rows, first
+            table.append([units, len(of_rows), stride, power, hidden, n_above, *packed])
+            first += len(of_rows)
+        owners += [rights, *(term.rows for term in of_coupling)]
+        scales += [term.scales for term in of_coupling]
+        sizes.append(n_rows)
+    ends = np.cumsum([len(of_coupling) for of_coupling in terms]).tolist()
+    table = np.array(table, np.int64).reshape(-1, types.N_TERM_COLUMNS)
+    return Gradient(
+        AddressTable(table, owners), ends, np.concatenate(scales).astype(dtype), max(sizes)
+    )
+
+
+class Couplings:
+    """The matrices of couplings, their last steps, and the table that kernels take.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    ends : list of int
+        See `Gradient`.
+
+    Attributes
+    ----------
+    weights, velocity : list of array of shape (n_below, n_above)
+    above : list of array of shape (n_slabs, n_above)
+        Inner products of the gradient with the offsets below, slab by slab.
+    table : AddressTable of shape (n_couplings, 5)
+    """
+
+    def __init__(self, model, ends):
+        width = panel_width(model.dtype)
+        self.weights, self.velocity = (
+            [np.zeros_like(w, order="C") for w in model.couplings] for _ in range(2)
+        )
+        self.above = [np.zeros((-(-len(w) // width), w.shape[1]), w.dtype) for w in model.couplings]
+        arrays = list(zip(self.weights, self.velocity, self.above, strict=True))
+        terms = zip([0, *ends[:-1]], ends, strict=True)
+        self.table = AddressTable(
+            [[*(a.ctypes.data for a in of), *t] for of, t in zip(arrays, terms, strict=True)],
+            arrays,
+        )
+
+    def load(self, weights, velocity):
+        """Take over weights and their last step."""
+        for mine, given in zip(self.weights + self.velocity, (*weights, *velocity), strict=True):
+            mine[:] = given
+
+    def copies(self):
+        """Copies of the weights, for a model to keep, and of their last step."""
+        weights = [w.copy() for w in self.weights]
+        for w in weights:
+            w.flags.writeable = False
+        return tuple(weights), tuple(v.copy() for v in self.velocity)
