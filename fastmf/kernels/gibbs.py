@@ -26,12 +26,15 @@ class TwoValuedLayer(NamedTuple):
         Packed couplings from the other layer to this one.
     low, high : float
         The two values of the units.
+    first : int
+        Number of the first unit among those that are drawn together.
     """
 
     units: np.ndarray
     couplings: np.ndarray
     low: float
     high: float
+    first: int = 0
 
 
 class GroupLayer(NamedTuple):
@@ -62,9 +65,9 @@ def _draw_compiled(layer, key, mean, out):
 
 
 def _draw_two_valued(layer, key, mean, out):
-    low, high = layer.low, layer.high
+    low, high, first = layer.low, layer.high, layer.first
     for i in range(out.shape[0]):
-        out[i] = high if low + (high - low) * uniform(key, i) < mean[i] else low
+        out[i] = high if low + (high - low) * uniform(key, first + i) < mean[i] else low
 
 
 def _draw_groups(layer, key, mean, out):

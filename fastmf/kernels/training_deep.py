@@ -11,7 +11,7 @@ from fastmf.kernels.mean_field_types import N_PANELS, N_UNITS, PRODUCT, START, p
 from fastmf.kernels.memory import copy, set_to_zero
 from fastmf.kernels.product import product
 from fastmf.kernels.tap_rows import MEAN, VAR, A, B
-from fastmf.kernels.training import row_of_data
+from fastmf.kernels.training_rows import row_of_data
 from fastmf.kernels.training_types import COLLECTED, ROWS
 from fastmf.kernels.training_units import phases_of_parameters
 
@@ -40,7 +40,8 @@ def _start_posterior(layers, statistics, first, n_rows, memory):
 def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Rows of data, and starts of solutions of the model and of the hidden layers given data."""
     data, state, layers = statistics.data, statistics.model.state, sweep.layers
-    n_batch, n, (_, n_starts, n_units) = batches.rows.shape[1], layers[0, N_UNITS], state.shape
+    n_batch, n, n_units = batches.rows.shape[1], layers[0, N_UNITS], state.shape[2]
+    n_starts = 0 if settings.persistent else state.shape[1]
     first = fetch_and_increment(queue) * settings.task_rows
     while first < larger(n_batch, n_starts):
         last = first + settings.task_rows

@@ -10,18 +10,17 @@ from fastmf.kernels.mean_field_types import N_UNITS, START
 from fastmf.kernels.memory import copy, set_to_zero
 from fastmf.kernels.sparse_rows import SparseRows, add_multiple, add_rows, begin_of, transpose
 from fastmf.kernels.tap_rows import MEAN, VAR, B
-from fastmf.kernels.training import (
+from fastmf.kernels.training import phases
+from fastmf.kernels.training_ascent import (
     add_means,
     average_task,
-    draw_layer,
     move_panel,
     pack_hidden,
-    phases,
-    sample_visible,
     subtract_means_of_model,
     sum_of_terms,
     weights_between,
 )
+from fastmf.kernels.training_rows import draw_layer, sample_layer
 from fastmf.kernels.training_types import (
     AVERAGES,
     OFFSET,
@@ -111,7 +110,8 @@ def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory,
                 _fields_given_sample(settings.add_rows, v, weights, memory, fields)
             if k < 2 * settings.n_sweeps:
                 draw_layer(layers, 1, values, (seed, k, first, last), memory, state[B])
-                sample_visible(layers, values, (seed, k + 1, first, last), memory, state)
+                counter = seed, k + 1, first, last
+                sample_layer(layers, 0, values, counter, memory, state[B], state[MEAN])
         for r in range(first, last):
             b, mean = row(products, (r - first, 0), n_hidden), row(state, (MEAN, r, n), n_hidden)
             tilted_moments(layers[1], 0, b, zero, mean, row(state, (VAR, r, n), n_hidden))

@@ -14,11 +14,11 @@ from fastmf._numba import kernel
 from fastmf.kernels.mean_field_types import START
 from fastmf.kernels.memory import set_to_zero
 from fastmf.kernels.tap_rows import MEAN, VAR, A, B
-from fastmf.kernels.training import (
+from fastmf.kernels.training import phases
+from fastmf.kernels.training_ascent import (
     add_means,
     average_task,
     pack_hidden,
-    phases,
     subtract_means_of_model,
 )
 from fastmf.kernels.training_types import AVERAGES, FIELDS, NONZERO, OFFSET, SECOND
@@ -69,13 +69,12 @@ def _compare_averages(layers, k, statistics, first, n, vectors):
     _add_squares(state[MEAN], state[VAR], first, of_model, second)
     if layers[k, LOG_PARTITION] == 0:
         return
-    zero, scratch = row(vectors, (0, 0), n), row(vectors, (1, 0), n)
+    scratch = row(vectors, (1, 0), n)
     if k == 0:
         _count_nonzero(data.mean, first, of_data, nonzero)
-    for r in range(data.mean.shape[0] if k == 1 else 0):
-        _add_nonzero(
-            layers[k], first, (row(data.b, (r, first), n), zero), of_data, nonzero, scratch
-        )
+    for r in range(data.mean.shape[0] if k > 0 else 0):
+        tilt = row(data.b, (r, first), n), row(data.a, (r, first), n)
+        _add_nonzero(layers[k], first, tilt, of_data, nonzero, scratch)
     for r in range(state.shape[1]):
         tilt = row(state, (B, r, first), n), row(state, (A, r, first), n)
         _add_nonzero(layers[k], first, tilt, of_model, nonzero, scratch)

@@ -31,7 +31,7 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
         if settings.solved:
             tap(*solvers[0], queues, statistics.model)
         else:
-            _sample(weights[0], layers.of_model, settings, seed, states[0])
+            _sample(weights, layers.of_model, bounds, settings, seed, states)
         statistics.units[FIRST] = of_data[0].mean(0) - states[0].mean(0)
         if settings.tilts_kept:
             _compare_averages(of_data, states, statistics, bounds, layers)
@@ -76,19 +76,28 @@ def _batch(batches, step, weights):
     return X
 
 
-def _sample(weights, layers, settings, seed, states):
-    """Samples of the visible units, and means of the hidden ones given these."""
-    n_visible, zero = len(weights), weights.dtype.type(0)
-    v, (visible, hidden) = states[:, :n_visible], (layer.prior for layer in layers)
-    for sweep in range(settings.n_sweeps):
-        for step, (low, high), prior, matrix in (
-            (2 * sweep + 1, settings.values[1], hidden, weights),
-            (2 * sweep + 2, settings.values[0], visible, weights.T),
-        ):
-            mean = moments(prior, v @ matrix, zero)[0]
-            below = low + (high - low) * uniforms(seed, step, mean.shape) < mean
-            v = np.where(below, high, low).astype(weights.dtype)
-    states[:] = np.hstack([v, moments(hidden, v @ weights, zero)[0]])
+def _sample(weights, layers, bounds, settings, seed, states):
+    """Samples of the even layers, and means and variances of the odd ones given these."""
+    n_even, x = bounds[1].start, states[0].copy()
+
+    def given_neighbours(parity):
+        """Means and variances of all layers of one parity, one after another."""
+        found = np.zeros_like(states[:2])
+        for k in range(parity, len(layers), 2):
+            below = x[:, bounds[k - 1]] @ weights[k - 1] if k else 0
+            above = x[:, bounds[k + 1]] @ weights[k].T if k < len(weights) else 0
+            zero = states.dtype.type(0)
+            found[:, :, bounds[k]] = moments(layers[k].prior, below + above, zero)
+        return found[:, :, n_even:] if parity else found[:, :, :n_even]
+
+    for step in range(1, 2 * settings.n_sweeps + 1):
+        parity = step % 2
+        sizes = [units.stop - units.start for units in bounds[parity::2]]
+        low, high = np.repeat(settings.values[parity::2], sizes, axis=0).T
+        mean = given_neighbours(parity)[0]
+        drawn = np.where(low + (high - low) * uniforms(seed, step, mean.shape) < mean, high, low)
+        (x[:, n_even:] if parity else x[:, :n_even])[:] = drawn
+    states[0, :, :n_even], states[:2, :, n_even:] = x[:, :n_even], given_neighbours(1)
 
 
 def _ascend(couplings, parameters, settings, of_data, states, statistics, layers):
@@ -103,15 +112,17 @@ def _ascend(couplings, parameters, settings, of_data, states, statistics, layers
         if settings.order >= 2:
             parts += [(of_data[1], 1 / n_rows, 1)] if k else []
             parts.append((states[1], -1 / n_starts, 1))
-        if settings.order == 3:
-            third = np.zeros_like(states[0])
-            for side, here in zip(sides, bounds, strict=True):
-                third[:, here] = side.prior.third_cumulant(states[0][:, here])[0]
-            parts.append((third, -0.5 / n_starts, 2))
         gradient = sum(
             scale * weights**power * (x[:, bounds[0]].T @ x[:, bounds[1]])
             for x, scale, power in parts
         )
+        cubic = [(states[0], -0.5 / n_starts)] + ([(of_data[0], 0.5 / n_rows)] if k else [])
+        for x, scale in cubic if settings.order == 3 else []:
+            third = [
+                side.prior.third_cumulant(x[:, here])[0]
+                for side, here in zip(sides, bounds, strict=True)
+            ]
+            gradient += scale * weights**2 * (third[0].T @ third[1])
         centred = settings.centred[k : k + 2]
         offsets = [tilt * means[here] for tilt, here in zip(centred[::-1], bounds, strict=True)]
         by_fields = [

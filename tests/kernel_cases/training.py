@@ -1,14 +1,19 @@
 """Cases of steps of learning."""
 
+from itertools import pairwise
+
 import numpy as np
 from scipy.sparse import csr_array
 
+from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.kernels.training_types import FIRST
 from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.layered.starts import starts
+from fastmf.learning.layered.steps_of_deep import StepsOfDeep
 from fastmf.learning.layered.steps_of_fields import StepsOfFields
 from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
 from fastmf.learning.training.ascent import initial_state
-from fastmf.models import RBM
+from fastmf.models import DBM, RBM
 from fastmf.priors import Bernoulli, Concatenated, GaussBernoulli, Gaussian, Ising
 from kernel_cases.case import Case, with_options
 
@@ -38,7 +43,11 @@ def _arguments(kind, model, X, size, rng, n_starts, options):
     rows = np.stack([rng.permutation(X.shape[0])[: size.n_rows] for _ in range(3)])
     n_starts = n_starts or size.n_rows
     steps = kind(model, X, settings, size.n_rows, n_starts, n_workers=N_WORKERS)
-    steps.load(initial_state(model), rows[0])
+    state = initial_state(model)
+    if options.get("gradient") == "pcd":
+        visible = starts("data", model, X[rows[0]], n_starts, 0.0, None)
+        state.chains = (even_layers(model, visible, rng),)
+    steps.load(state, rows[0])
     return steps.arguments(rows, np.arange(3), 0.05)
 
 
@@ -46,17 +55,34 @@ def mixed_arguments(size, dtype, *, n_starts=None, **options):
     """The same for spike-and-slab and Gaussian units: these stay as they are in all three."""
     rng, (n, n_hidden) = np.random.default_rng(0), (size.n_visible, size.n_hidden)
     weights = (0.3 * rng.normal(size=(n, n_hidden)) / np.sqrt(n + n_hidden)).astype(dtype)
-
-    def spiked(n):
-        field, precision, log_odds = rng.normal(size=n), 1 + rng.random(n), rng.normal(size=n)
-        return GaussBernoulli(*(f.astype(dtype) for f in (field, precision, log_odds)))
-
     half = n_hidden // 2
     rest = np.ones(n_hidden - half, dtype)
-    model = RBM(weights, spiked(n), Concatenated(spiked(half), Gaussian(0 * rest, rest)))
+    hidden = Concatenated(_spiked(half, rng, dtype), Gaussian(0 * rest, rest))
+    model = RBM(weights, _spiked(n, rng, dtype), hidden)
     X = rng.normal(size=(2 * size.n_rows, n)) * (rng.random((2 * size.n_rows, n)) < 0.5)
     options = {"n_sweeps": 2, **options}
     return _arguments(StepsOfParameters, model, X.astype(dtype), size, rng, n_starts, options)
+
+
+def deep_arguments(size, dtype, *, binary=False, n_starts=None, **options):
+    """The same for a machine of three hidden layers, one of them of units with a spike."""
+    rng, sizes = np.random.default_rng(0), (size.n_visible, size.n_hidden, 7, 4)
+    weights = tuple(
+        (0.3 * rng.normal(size=pair) / np.sqrt(sum(pair))).astype(dtype) for pair in pairwise(sizes)
+    )
+    kinds = Bernoulli, Ising, Bernoulli if binary else _spiked, Ising
+    layers = [
+        kind(n, rng, dtype) if kind is _spiked else kind(rng.normal(size=n).astype(dtype))
+        for kind, n in zip(kinds, sizes, strict=True)
+    ]
+    X = rng.choice(np.array([0, 1], dtype), (2 * size.n_rows, size.n_visible))
+    options = {"n_sweeps": 2, **options}
+    return _arguments(StepsOfDeep, DBM(weights, tuple(layers)), X, size, rng, n_starts, options)
+
+
+def _spiked(n, rng, dtype):
+    field, precision, log_odds = rng.normal(size=n), 1 + rng.random(n), rng.normal(size=n)
+    return GaussBernoulli(*(f.astype(dtype) for f in (field, precision, log_odds)))
 
 
 def _found(arguments):
@@ -85,6 +111,11 @@ CASES = [
     _case("pcd", gradient="pcd", n_starts=11),
     _case("mixed_units", mixed_arguments),
     _case("mixed_units_persistent", mixed_arguments, n_starts=5, starts="persistent"),
+    _case("deep", deep_arguments),
+    _case("deep_fewer_starts", deep_arguments, n_starts=5, centred=False, l2=0.01),
+    _case("deep_third_order", deep_arguments, binary=True, gradient="tap3"),
+    _case("deep_persistent", deep_arguments, n_starts=5, starts="persistent"),
+    _case("deep_pcd", deep_arguments, binary=True, gradient="pcd", n_starts=11),
     _case("sparse", sparse=True),
     _case("sparse_third_order", sparse=True, gradient="tap3", n_starts=5),
     _case("sparse_persistent", sparse=True, starts="persistent", n_starts=7),

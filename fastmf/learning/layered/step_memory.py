@@ -56,7 +56,8 @@ def terms_of(k, data, state, order):
         Whose means lie before those of the model in memory; None if products with data are not
         among the terms.
     state : array of shape (4, n_starts, n_units)
-        Means, variances and, for order 3, third cumulants in the place of the tilts a.
+        Means, variances and, for order 3, third cumulants in the place of the tilts a; there they
+        are in `data`, too.
     order : {0, 1, 2, 3}
         0 for samples.
     """
@@ -67,8 +68,10 @@ def terms_of(k, data, state, order):
     if data is None:
         return terms + ([Term(state[MEAN], of_model, 0)] if order else [])
     of_data = np.full(len(data.mean), 1 / len(data.mean))
-    if order >= 2 and k > 0:  # the variances of data are zero
-        terms.append(Term(data.var, of_data, 1))
+    if k > 0:  # the lowest units are data, of no variance
+        terms += [Term(data.a, of_data / 2, 2)] if order == 3 else []
+        terms += [Term(data.var, of_data, 1)] if order >= 2 else []
+        terms.sort(key=lambda term: -term.power)
     # After data come the means of the model.
     return [*terms, Term(data.mean, np.append(of_data, of_model), 0)]
 

@@ -1,15 +1,18 @@
-"""Many steps of learning an RBM at once, where that is possible."""
+"""Many steps of learning a layered machine at once, where that is possible."""
 
 import numpy as np
 
 from fastmf._common.rows import blocks, is_sparse
 from fastmf._threads import workers_for
+from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.learning.layered.gradients import MEAN_FIELD
+from fastmf.learning.layered.starts import starts
+from fastmf.learning.layered.steps_of_deep import StepsOfDeep
 from fastmf.learning.layered.steps_of_fields import StepsOfFields, is_persistent
 from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
-from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Ising
 from fastmf.priors._domain import has_average_gradient
+from fastmf.priors._protocol import has_third_cumulant
 from fastmf.priors._rows import few_stored, states
 
 
@@ -37,11 +40,15 @@ def steps(model, X, settings, n_threads=None):
             take_rows(state, data, here, rngs[some], rate)
 
     def take_rows(state, X, rows, rngs, rate):
+        if settings.gradient == "pcd" and not state.chains:
+            n_starts = settings.n_starts or rows.shape[1]
+            visible = starts("data", state.model, X[rows[0]], n_starts, 0.0, None)
+            state.chains = (even_layers(state.model, visible, rngs[0]),)
         persistent = state.chains and is_persistent(settings)
         n_starts = len(state.chains[0]) if persistent else settings.n_starts or rows.shape[1]
         key = rows.shape[1], n_starts
         if key not in by_size:
-            n_rows, work = max(key), 10 * max(key) * state.model.weights.size
+            n_rows, work = max(key), 10 * max(key) * sum(w.size for w in state.model.couplings)
             n_workers = workers_for(-(-n_rows // 4), work, n_threads)
             by_size[key] = kind(state.model, X, settings, *key, n_workers)
         samples = settings.gradient not in MEAN_FIELD
@@ -54,14 +61,23 @@ def steps(model, X, settings, n_threads=None):
 
 def _kind_of_steps(model, X, settings, sparse):
     """The class of steps that suits, or None."""
-    suits = (
-        isinstance(model, RBM)
-        and (isinstance(X, np.ndarray) or is_sparse(X))
-        and settings.gradient != "adaptive_tap"
-        and (settings.gradient not in MEAN_FIELD or settings.starts in ("data", "persistent"))
-    )
-    if suits and all(type(prior) in (Bernoulli, Ising) for prior in model.layers):
+    mean_field = settings.gradient in MEAN_FIELD
+    if (
+        not (isinstance(X, np.ndarray) or is_sparse(X))
+        or settings.gradient == "adaptive_tap"
+        or (mean_field and settings.starts not in ("data", "persistent"))
+    ):
+        return None
+    binary = all(type(prior) in (Bernoulli, Ising) for prior in model.layers)
+    if binary and not model.deep:
         return StepsOfFields
-    # The samplers of other units are not compiled into steps, and they have no third order.
-    suits = suits and settings.gradient in ("mean_field", "tap") and not sparse
-    return StepsOfParameters if suits and all(map(has_average_gradient, model.layers)) else None
+    # Other samplers draw in another order where even, or odd, layers are of two kinds.
+    alike = all(len({type(prior) for prior in model.layers[k::2]}) == 1 for k in range(2))
+    if binary and alike and settings.gradient == "pcd" and not sparse:
+        return StepsOfDeep
+    suits = mean_field and not sparse and all(map(has_average_gradient, model.layers))
+    # The samplers of other units are not compiled into steps; without a third order they raise.
+    third = settings.gradient == "tap3"
+    if not suits or (third and not all(map(has_third_cumulant, model.layers))):
+        return None
+    return StepsOfDeep if model.deep else StepsOfParameters

@@ -17,8 +17,9 @@ from fastmf.kernels.mean_field_types import Layers, TapSettings, Tilt
 from fastmf.kernels.product import panel_width
 from fastmf.kernels.sparse_rows import SparseRows, add_rows_address
 from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, ActiveRows, worker_shapes
-from fastmf.kernels.training import TASK_ROWS, phase_addresses, phases
+from fastmf.kernels.training import phase_addresses, phases
 from fastmf.kernels.training import train as train_kernel
+from fastmf.kernels.training_ascent import TASK_ROWS
 from fastmf.kernels.training_sparse import sparse_phases
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
 from fastmf.learning.layered.starts import starts
@@ -179,17 +180,18 @@ class StepsOfFields:
         solver = self._solver(
             self.layout,
             self.n_starts,
+            self.order,
             half_sweep_done=half_sweep,
             zero_variance=self.options.starts == "data" and not half_sweep,
         )
         return solver, solver
 
-    def _solver(self, layout, n_rows, **options):
-        """A solver of so many rows; `options` are those of `TapSettings`."""
+    def _solver(self, layout, n_rows, order, **options):
+        """A solver of so many rows, of order 0 none; `options` are those of `TapSettings`."""
         settings = TapSettings(
-            order=max(1, self.order),
+            order=max(1, order),
             **{"tol": 1e-8, "max_iter": self.options.n_sweeps, "late_residual": 0.0} | options,
-            **(layout.addresses(self.order) if self.order else {"update": 0, "finish": 0}),
+            **(layout.addresses(order) if order else {"update": 0, "finish": 0}),
             rows_per_worker=rows_per_worker(n_rows, self.n_workers),
             resolution=float(np.finfo(self.dtype).eps),
             tilts_kept=not self.fields_only,
@@ -213,9 +215,13 @@ class StepsOfFields:
         if self.settings.persistent and state.chains:
             self._go_on_from(state.chains)
         elif self.settings.persistent:
-            visible = starts("data", model, self.X[rows], self.n_starts, 0.0, None)
-            hidden = np.zeros((self.n_starts, model.n_hidden), model.dtype)
-            self._go_on_from((visible, hidden, np.zeros_like(visible), hidden))
+            self._start_from(starts("data", model, self.X[rows], self.n_starts, 0.0, None))
+
+    def _start_from(self, visible):
+        """Solutions or samples of which the visible units are known."""
+        state = self.statistics.model.state
+        state[:] = 0
+        state[MEAN][:, self.layout.bounds[0]] = visible
 
     def _load_units(self, priors, velocities):
         """Take over the parameters of the units, and their last step."""
@@ -233,10 +239,10 @@ class StepsOfFields:
         planes = self.statistics.model.state
         planes[:] = 0
         if not self.order:
-            planes[MEAN][:, self.layout.bounds[0]] = chains[0]
+            planes[MEAN][:, : self.layout.bounds[1].start] = chains[0]
             return
         for k, units in enumerate(self.layout.bounds):
-            planes[MEAN][:, units], planes[VAR][:, units] = chains[k], chains[2 + k]
+            planes[MEAN][:, units], planes[VAR][:, units] = chains[k], chains[len(chains) // 2 + k]
 
     def take(self, state, rows, seeds, rate):
         """Take the steps of some batches.
@@ -300,8 +306,10 @@ class StepsOfFields:
         if self.settings.persistent:
             bounds, (mean, var) = self.layout.bounds, self.statistics.model.state[:2]
             kept = [(mean, units) for units in bounds] + [(var, units) for units in bounds]
-            # Of samples, the visible units are enough.
-            kept = kept if self.order else kept[:1]
+            if (
+                not self.order
+            ):  # of samples, the even layers are enough, which lie before the others
+                kept = [(mean, slice(bounds[1].start))]
             state.chains = tuple(part[:, units].copy() for part, units in kept)
 
     def _units(self, priors):

@@ -29,12 +29,22 @@ def test_several_steps_are_taken_at_once(hidden):
     assert callable(take)
 
 
-def test_deep_machines_and_users_units_take_the_general_path():
+def test_deep_machines_of_other_samplers_take_the_general_path():
+    zeros, weights = np.zeros(8), np.zeros((8, 8))
+    kinds = mf.Bernoulli, mf.Bernoulli, mf.Ising
+    alike = mf.DBM((weights, weights), tuple(mf.Bernoulli(zeros) for _ in kinds))
+    mixed = mf.DBM((weights, weights), tuple(kind(zeros) for kind in kinds))
+    settings = LayeredSettings(gradient="pcd")
+    assert callable(steps(alike, stripes(), settings))
+    assert steps(mixed, stripes(), settings) is None
+
+
+def test_users_units_take_the_general_path():
     class Own(mf.Bernoulli):
         """Units whose gradient nobody has checked to be linear."""
 
     zeros, weights = np.zeros(8), np.zeros((8, 8))
-    deep = mf.DBM((weights, weights), (mf.Bernoulli(zeros),) * 3)
-    own = mf.RBM(weights, mf.Bernoulli(zeros), Own(zeros))
-    for model in (deep, own):
-        assert steps(model, stripes(), LayeredSettings()) is None
+    assert (
+        steps(mf.RBM(weights, mf.Bernoulli(zeros), Own(zeros)), stripes(), LayeredSettings())
+        is None
+    )

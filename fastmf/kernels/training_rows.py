@@ -1,0 +1,145 @@
+"""Rows of data, solutions and samples in steps of learning: see `fastmf.kernels.training`."""
+
+from fastmf._intrinsics import fetch_and_increment, larger, row, smaller, view
+from fastmf._numba import kernel
+from fastmf.kernels.gibbs import TwoValuedLayer, draw_rows
+from fastmf.kernels.mean_field_types import (
+    N_PANELS,
+    N_UNITS,
+    PRODUCT,
+    SOURCE,
+    START,
+    packed_couplings,
+)
+from fastmf.kernels.memory import copy, set_to_zero
+from fastmf.kernels.product import product
+from fastmf.kernels.tap_rows import MEAN, VAR, A, B
+from fastmf.kernels.training_types import (
+    Moments,
+)
+from fastmf.priors._compiled import third_cumulants, tilted_moments
+
+
+@kernel(merged=True)
+def moments_given(layers, k, moments, first, n_rows, memory):
+    """Fields, means and variances of layer `k` given its neighbours, for some rows."""
+    layer, products = layers[k], memory.products
+    n, start, source = layer[N_UNITS], layer[START], layer[SOURCE]
+    packed = packed_couplings(layer, 0, 0, layer[N_PANELS], products)
+    product(layer[PRODUCT], moments.mean[first:], n_rows, source, packed, products, n)
+    zero = row(memory.vectors, (0, 0), n)
+    for r in range(n_rows):
+        b, mean = row(moments.b, (first + r, start), n), row(moments.mean, (first + r, start), n)
+        copy(row(products, (r, 0), n), b)
+        tilted_moments(layer, 0, b, zero, mean, row(moments.var, (first + r, start), n))
+
+
+@kernel(merged=True)
+def row_of_data(batches, step, r, n, like):
+    """A row of data of a batch, which begins again where it ends."""
+    source = batches.rows[step, r % batches.rows.shape[1]]
+    return view(batches.data[0] + source * n * like.itemsize, (n,), like)
+
+
+@kernel(merged=True)
+def _start_from_moments(data, r, tilts_kept, state):
+    """Let a solution start from the moments given a row of data."""
+    n = state.shape[2]
+    copy(row(data.mean, (r, 0), n), row(state, (MEAN, r, 0), n))
+    copy(row(data.var, (r, 0), n), row(state, (VAR, r, 0), n))
+    if tilts_kept:
+        copy(row(data.b, (r, 0), n), row(state, (B, r, 0), n))
+        set_to_zero(row(state, (A, r, 0), n))
+
+
+@kernel(by_address=True, views=True)
+def read_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Moments given the rows of a batch, from which solutions or samples may start.
+
+    Solutions start with zero variances or, where there are as many as rows, with the hidden moments
+    given these: then the first half of a sweep is done, and the tilts are mostly not needed.
+    """
+    data, state, layers = statistics.data, statistics.model.state, sweep.layers
+    n_batch, n, n_units = batches.rows.shape[1], layers[0, N_UNITS], state.shape[2]
+    n_starts = 0 if settings.persistent else state.shape[1]
+    first = fetch_and_increment(queue) * settings.task_rows
+    while first < larger(n_batch, n_starts):
+        last = first + settings.task_rows
+        n_here = smaller(last, n_batch) - first
+        for r in range(first, first + n_here):
+            copy(row_of_data(batches, step, r, n, state), row(data.mean, (r, 0), n))
+        if n_here > 0:
+            moments_given(layers, 1, data, first, n_here, memory)
+        for r in range(first, smaller(last, n_starts)):
+            if n_batch == n_starts:
+                _start_from_moments(data, r, settings.tilts_kept, state)
+                continue
+            for plane in range(4):
+                set_to_zero(row(state, (plane, r, 0), n_units))
+            copy(row_of_data(batches, step, r, n, state), row(state, (MEAN, r, 0), n))
+        first = fetch_and_increment(queue) * settings.task_rows
+
+
+@kernel(merged=True)
+def draw_layer(layers, k, values, counter, memory, out):
+    """Draw one layer of some rows of samples given its fields, which are in `memory.products`."""
+    layer, products = layers[k], memory.products
+    # All even layers are drawn together, and all odd ones.
+    place = layer[START] - layers[k % 2, START]
+    packed = packed_couplings(layer, 0, 0, layer[N_PANELS], products)
+    of_layer = TwoValuedLayer(layer, packed, values[k, 0], values[k, 1], place)
+    draw_rows(of_layer, counter, products, memory.vectors, (layer[START], layer[N_UNITS]), out)
+
+
+@kernel(merged=True)
+def sample_layer(layers, k, values, counter, memory, given, out):
+    """Sample one layer of some rows given its neighbours."""
+    (_, _, first, last), layer, products = counter, layers[k], memory.products
+    packed = packed_couplings(layer, 0, 0, layer[N_PANELS], products)
+    n_rows, source, n = last - first, layer[SOURCE], layer[N_UNITS]
+    product(layer[PRODUCT], given[first:], n_rows, source, packed, products, n)
+    draw_layer(layers, k, values, counter, memory, out)
+
+
+@kernel(by_address=True)
+def sample_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Gibbs samples of the even layers, and moments of the odd ones given these.
+
+    A sample of the odd layers lies where their fields will.
+    """
+    layers, state, values = sweep.layers, statistics.model.state, settings.values
+    n_layers, seed = layers.shape[0], batches.seeds[step]
+    moments = Moments(state[MEAN], state[VAR], state[B], state[A])
+    first = fetch_and_increment(queue) * settings.task_samples
+    while first < state.shape[1]:
+        last = smaller(first + settings.task_samples, state.shape[1])
+        for sweep_step in range(1, 2 * settings.n_sweeps, 2):
+            counter = seed, sweep_step, first, last
+            for k in range(1, n_layers, 2):
+                sample_layer(layers, k, values, counter, memory, state[MEAN], state[B])
+            counter = seed, sweep_step + 1, first, last
+            for k in range(0, n_layers, 2):
+                sample_layer(layers, k, values, counter, memory, state[B], state[MEAN])
+        for k in range(1, n_layers, 2):
+            moments_given(layers, k, moments, first, last - first, memory)
+        first = fetch_and_increment(queue) * settings.task_samples
+
+
+@kernel(by_address=True, views=True)
+def find_cumulants(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Third cumulants of solutions, which are put where their Onsager terms are.
+
+    Of solutions for the hidden layers given data, too, if there are such layers between others.
+    """
+    layers, data, state = sweep.layers, statistics.data, statistics.model.state
+    n_data = statistics.posterior.state.shape[1]
+    r = fetch_and_increment(queue)
+    while r < state.shape[1] + n_data:
+        for k in range(layers.shape[0]):
+            n, start = layers[k, N_UNITS], layers[k, START]
+            mean, third = row(state, (MEAN, r, start), n), row(state, (A, r, start), n)
+            if r >= state.shape[1]:
+                of_data = r - state.shape[1], start
+                mean, third = row(data.mean, of_data, n), row(data.a, of_data, n)
+            third_cumulants(layers[k], 0, mean, third, row(memory.vectors, (1, 0), n))
+        r = fetch_and_increment(queue)

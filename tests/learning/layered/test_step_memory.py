@@ -1,0 +1,87 @@
+"""The tables of terms and couplings say where in memory the gradient's parts are."""
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf._intrinsics import view
+from fastmf.kernels import training_types as types
+from fastmf.kernels.statistics import N_ROWS, POWER, STRIDE, UNITS
+from fastmf.kernels.tap_rows import MEAN, VAR, A
+from fastmf.learning.layered.step_memory import Couplings, gradient_of, terms_of
+
+# The layers of a machine of 6, 4 and 3 units: even layers come first.
+BOUNDS = [slice(0, 6), slice(9, 13), slice(6, 9)]
+N_DATA, N_STARTS = 5, 7
+
+
+@pytest.fixture
+def moments():
+    """Data, of which the lowest units have no variance, and solutions of the model."""
+    rng = np.random.default_rng(0)
+    memory = rng.normal(size=(N_DATA + 4 * N_STARTS, 13))
+    others = rng.normal(size=(3, N_DATA, 13))
+    data = types.Moments(memory[:N_DATA], *others)
+    return data, memory[N_DATA:].reshape(4, N_STARTS, 13)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
+def test_terms_are_those_of_the_gradient(moments, order):
+    data, state = moments
+    terms = [terms_of(k, data, state, order) for k in range(2)]
+    found = gradient_of(terms, BOUNDS, np.float64)
+    rng = np.random.default_rng(1)
+    for k, (first, last) in enumerate(zip([0, *found.ends[:-1]], found.ends, strict=True)):
+        table, (below, above) = found.table[first:last], BOUNDS[k : k + 2]
+        w = rng.normal(size=(below.stop - below.start, above.stop - above.start))
+
+        def average(rows, below=below, above=above):
+            return rows[:, below].T @ rows[:, above] / len(rows)
+
+        expected = average(data.mean) - average(state[MEAN])
+        if order >= 2:
+            expected += w * ((average(data.var) if k else 0) - average(state[VAR]))
+        if order == 3:
+            expected += w**2 / 2 * ((average(data.a) if k else 0) - average(state[A]))
+        total, row = 0, int(found.table[:first, N_ROWS].sum())
+        for term in table:
+            n_rows, stride = term[N_ROWS], term[STRIDE]
+            sides = [
+                np.array([view(a + r * stride * 8, (n,), w) for r in range(n_rows)])
+                for a, n in ((term[UNITS], len(w)), (term[types.HIDDEN], term[types.N_HIDDEN]))
+            ]
+            scales = found.scales[row : row + n_rows, None]
+            total = total + w ** term[POWER] * (sides[0].T @ (scales * sides[1]))
+            row += n_rows
+        np.testing.assert_allclose(total, expected, rtol=1e-12, atol=1e-14)
+        assert (np.diff(table[:, POWER]) <= 0).all()
+
+
+def test_packed_rows_of_the_terms_of_one_matrix_follow_one_another(moments):
+    terms = [terms_of(k, *moments, 2) for k in range(2)]
+    found = gradient_of(terms, BOUNDS, np.float64)
+    for first, last in ((0, found.ends[0]), (found.ends[0], found.ends[1])):
+        table = found.table[first:last]
+        assert len(np.unique(table[:, types.RIGHTS])) == 1
+        begins = np.cumsum([0, *table[:, N_ROWS]])
+        assert table[:, types.FIRST_RIGHT].tolist() == begins[:-1].tolist()
+        assert (table[:, types.N_RIGHTS] == begins[-1]).all()
+    assert found.n_rows == 2 * (N_DATA + N_STARTS)
+
+
+def test_couplings_are_taken_over_and_given_back():
+    rng = np.random.default_rng(0)
+    weights = tuple(rng.normal(size=shape) for shape in ((6, 4), (4, 3)))
+    machine = mf.DBM(weights, tuple(mf.Bernoulli(np.zeros(n)) for n in (6, 4, 3)))
+    couplings = Couplings(machine, [2, 5])
+    velocity = [rng.normal(size=w.shape) for w in weights]
+    couplings.load(weights, velocity)
+    for found, expected in zip(couplings.copies(), (weights, velocity), strict=True):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+    table = couplings.table
+    np.testing.assert_array_equal(view(table[1, types.WEIGHTS], (4, 3), weights[1]), weights[1])
+    assert table[:, types.FIRST_TERM].tolist() == [0, 2]
+    assert table[:, types.END_TERM].tolist() == [2, 5]
+    with pytest.raises(ValueError, match="read-only"):
+        couplings.copies()[0][0][0, 0] = 1.0
