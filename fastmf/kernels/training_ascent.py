@@ -27,6 +27,8 @@ from fastmf.kernels.training_types import (
     N_HIDDEN,
     N_RIGHTS,
     OFFSET,
+    PACKED,
+    PANEL_BYTES,
     RIGHTS,
     SQUARES,
     VELOCITY,
@@ -48,27 +50,6 @@ def add_means(mean, first, out):
 
 
 @kernel(merged=True)
-def layer_of_task(layers, n_layers, size, task):
-    """The layer of a task that takes so many units, and its number there; `n_layers` if none."""
-    k = np.int64(0)
-    while k < n_layers and task * size >= layers[k, N_UNITS]:
-        task -= -(-layers[k, N_UNITS] // size)
-        k += 1
-    return k, task
-
-
-@kernel(merged=True)
-def average_task(layers, size, task):
-    """A task of the averages: layer, first unit among all, and number of units; 0 if none."""
-    n_layers = layers.shape[0]
-    k, task = layer_of_task(layers, n_layers, size, task)
-    if k == n_layers:
-        return k, task, np.int64(0)
-    first = task * size
-    return k, layers[k, START] + first, smaller(size, layers[k, N_UNITS] - first)
-
-
-@kernel(merged=True)
 def subtract_means_of_model(statistics, first, n, of_model):
     """Differences between data and model of the means of some units; `of_model` is scratch."""
     offset = row(statistics.units, (OFFSET, first), n)
@@ -80,46 +61,41 @@ def subtract_means_of_model(statistics, first, n, of_model):
 
 
 @kernel(merged=True)
-def _pack_row(statistics, r, width):
+def _pack_row(hidden, scale, width, like):
     """Pack one row of hidden units of a term, times its weight."""
-    terms, k, of_term, scale = statistics.terms, np.int64(0), r, statistics.scales[r]
-    while of_term >= terms[k, N_ROWS]:
-        of_term -= terms[k, N_ROWS]
-        k += 1
-    n, size = terms[k, N_HIDDEN], statistics.scales.itemsize
-    hidden = view(terms[k, HIDDEN] + of_term * terms[k, STRIDE] * size, (n,), statistics.scales)
-    shape = -(-n // width), terms[k, N_RIGHTS], width
-    rights = view(terms[k, RIGHTS], shape, statistics.scales)
-    for i in range(n):
-        rights[i // width, terms[k, FIRST_RIGHT] + of_term, i % width] = scale * hidden[i]
+    n, source, target = hidden[N_HIDDEN], hidden[HIDDEN], hidden[PACKED]
+    for first in range(0, n, width):
+        n_here = smaller(width, n - first)
+        units = view(source + first * like.itemsize, (n_here,), like)
+        packed = view(target, (n_here,), like)
+        for i in range(n_here):
+            packed[i] = scale * units[i]
+        target += hidden[PANEL_BYTES]
 
 
 @kernel(merged=True)
-def pack_hidden(layers, statistics, memory, size, task, queue):
+def pack_hidden(statistics, width, task, queue):
     """Pack hidden units of all terms: tasks from this one on, which follow those of averages."""
-    n_before, n_rows = np.int64(0), statistics.scales.shape[0]
-    for k in range(layers.shape[0]):
-        n_before += -(-layers[k, N_UNITS] // size)
+    scales, rows, n_before = statistics.scales, statistics.hidden, statistics.averages.shape[0]
     first = (task - n_before) * TASK_ROWS
-    while first < n_rows:
-        for r in range(first, smaller(first + TASK_ROWS, n_rows)):
-            _pack_row(statistics, r, memory.slab.shape[0])
+    while first < rows.shape[0]:
+        for r in range(first, smaller(first + TASK_ROWS, rows.shape[0])):
+            _pack_row(rows[r], scales[r], width, scales)
         first = (fetch_and_increment(queue) - n_before) * TASK_ROWS
 
 
 @kernel(by_address=True, views=True)
 def average(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
-    layers, size, task = sweep.layers, settings.task_units, fetch_and_increment(queue)
-    _, first, n = average_task(layers, size, task)
-    while n > 0:
+    tasks, task = statistics.averages, fetch_and_increment(queue)
+    while task < tasks.shape[0]:
+        first, n = tasks[task, 1], tasks[task, 2]
         offset = row(statistics.units, (OFFSET, first), n)
         set_to_zero(offset)
         add_means(statistics.data.mean, first, offset)
         subtract_means_of_model(statistics, first, n, row(memory.vectors, (1, 0), n))
         task = fetch_and_increment(queue)
-        _, first, n = average_task(layers, size, task)
-    pack_hidden(layers, statistics, memory, size, task, queue)
+    pack_hidden(statistics, memory.slab.shape[0], task, queue)
 
 
 # --- couplings and fields -------------------------------------------------------------------------
@@ -137,52 +113,47 @@ def sum_of_terms(layers, k, parameters, statistics, first, n, memory):
     """The terms of the gradient by the couplings `k` of some units, in `memory.slab`."""
     weights, terms = weights_between(layers, k, parameters, WEIGHTS), statistics.terms
     n_hidden, left, slab, products = weights.shape[1], memory.left, memory.slab, memory.products
-    first_term, width = parameters.couplings[k, FIRST_TERM], slab.shape[0]
-    for t in range(first_term, parameters.couplings[k, END_TERM]):
-        n_rows, stride = terms[t, N_ROWS], terms[t, STRIDE] * weights.itemsize
-        for r in range(n_rows):
+    width, end_term = slab.shape[0], parameters.couplings[k, END_TERM]
+    begin = np.int64(0)
+    for t in range(parameters.couplings[k, FIRST_TERM], end_term):
+        stride, end = terms[t, STRIDE] * weights.itemsize, terms[t, FIRST_RIGHT]
+        for r in range(terms[t, N_ROWS]):
             # Products read them close together.
             source = view(terms[t, UNITS] + r * stride + first * weights.itemsize, (n,), weights)
-            copy(source, row(left, (r, 0), n))
-        shape, begin = (-(-n_hidden // width), terms[t, N_RIGHTS], width), terms[t, FIRST_RIGHT]
-        right = view(terms[t, RIGHTS], shape, weights)[:, begin : begin + n_rows]
-        product(layers[0, PRODUCT], left[:n_rows].T, n, np.int64(0), right, products, n_hidden)
-        lower = t > first_term and terms[t, POWER] < terms[t - 1, POWER]
+            copy(source, row(left, (end - begin + r, 0), n))
+        if t + 1 < end_term and terms[t + 1, POWER] == terms[t, POWER]:
+            continue  # one product is of all terms of this power
+        end += terms[t, N_ROWS]
+        shape = -(-n_hidden // width), terms[t, N_RIGHTS], width
+        right = view(terms[t, RIGHTS], shape, weights)[:, begin:end]
+        states = left[: end - begin].T
+        product(layers[0, PRODUCT], states, n, np.int64(0), right, products, n_hidden)
         for r in range(n):
             g, p = row(slab, (r, 0), n_hidden), row(products, (r, 0), n_hidden)
-            _add_term(t == first_term, lower, row(weights, (first + r, 0), n_hidden), p, g)
+            w = row(weights, (first + r, 0), n_hidden)
+            if begin == 0:
+                copy(p, g)
+                continue
+            for j in range(n_hidden):
+                g[j] = g[j] * w[j] + p[j]
+        begin = end
 
 
 @kernel(merged=True)
-def _add_term(is_first, lower, weights, p, g):
-    """Add a term of some power of the weights to those before, which are of this or the next."""
-    if is_first:
-        copy(p, g)
-    elif lower:
-        for j in range(g.shape[0]):
-            g[j] = g[j] * weights[j] + p[j]
-    else:
-        for j in range(g.shape[0]):
-            g[j] += p[j]
-
-
-@kernel(merged=True)
-def move_panel(layers, k, task, memory, parameters, settings, statistics):
+def move_panel(layers, k, first, n_here, memory, parameters, settings, statistics):
     """Update the couplings of a panel of units along their gradient, and packed copies."""
     units, slab, centred = statistics.units, memory.slab, settings.centred
     weights = weights_between(layers, k, parameters, WEIGHTS)
     velocity = weights_between(layers, k, parameters, VELOCITY)
     (n_below, n), width, start = weights.shape, slab.shape[0], layers[k, START]
-    zero, first = row(memory.vectors, (0, 0), n), task * width
+    task, zero, dtype = first // width, row(memory.vectors, (0, 0), n), units.dtype.type
     offsets = row(units, (OFFSET, layers[k + 1, START]), n) if centred[k] == 1 else zero
     gradients = row(units, (FIRST, layers[k + 1, START]), n) if centred[k + 1] == 1 else zero
-    dtype = units.dtype.type
     has_offset, has_gradient = dtype(centred[k + 1]), dtype(centred[k])
-    n_panels = -(-n_below // width)
-    above = view(parameters.couplings[k, ABOVE], (n_panels, n), weights)
+    above = view(parameters.couplings[k, ABOVE], (-(-n_below // width), n), weights)
     moved = row(above, (task, 0), n)
     set_to_zero(moved)
-    for r in range(smaller(width, n_below - first)):
+    for r in range(n_here):
         i = start + first + r
         w, g = row(weights, (first + r, 0), n), row(slab, (r, 0), n)
         parts = w, g, row(velocity, (first + r, 0), n)
@@ -191,24 +162,18 @@ def move_panel(layers, k, task, memory, parameters, settings, statistics):
         units[MOVED, i], units[SQUARES, i] = found
         for j in range(n):
             moved[j] += below[0] * g[j]
-    copies = parameters.copies[k]
-    pack_panel(weights, width, copies[:2], settings.order, task)
-    if copies[3, 0] != 0:
-        pack_panel(weights, width, copies[2:], settings.order, task)
+    pack_panel(weights, width, parameters.copies[k], settings.order, task)
 
 
 @kernel(by_address=True, views=True, fastmath=REORDER)
 def move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradient and update of the couplings of a panel of units, and packed copies."""
-    layers, width = sweep.layers, memory.slab.shape[0]
-    n_couplings = layers.shape[0] - 1
-    k, panel = layer_of_task(layers, n_couplings, width, fetch_and_increment(queue))
-    while k < n_couplings:
-        first = panel * width
-        n_here = smaller(width, layers[k, N_UNITS] - first)
-        sum_of_terms(layers, k, parameters, statistics, first, n_here, memory)
-        move_panel(layers, k, panel, memory, parameters, settings, statistics)
-        k, panel = layer_of_task(layers, n_couplings, width, fetch_and_increment(queue))
+    layers, tasks, task = sweep.layers, statistics.slabs, fetch_and_increment(queue)
+    while task < tasks.shape[0]:
+        k, first, n = tasks[task, 0], tasks[task, 1], tasks[task, 2]
+        sum_of_terms(layers, k, parameters, statistics, first, n, memory)
+        move_panel(layers, k, first, n, memory, parameters, settings, statistics)
+        task = fetch_and_increment(queue)
 
 
 @kernel(by_address=True, views=True)

@@ -9,10 +9,12 @@ from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._numba import kernel
 from fastmf.kernels.mean_field_types import N_PANELS, N_UNITS, PRODUCT, START, packed_couplings
 from fastmf.kernels.memory import copy, set_to_zero
+from fastmf.kernels.packing import pack_panel
 from fastmf.kernels.product import product
 from fastmf.kernels.tap_rows import MEAN, VAR, A, B
+from fastmf.kernels.training_ascent import weights_between
 from fastmf.kernels.training_rows import row_of_data
-from fastmf.kernels.training_types import COLLECTED, ROWS
+from fastmf.kernels.training_types import COLLECTED, REPACKED, ROWS, WEIGHTS
 from fastmf.kernels.training_units import phases_of_parameters
 
 
@@ -76,6 +78,23 @@ def _collect(step, batches, parameters, sweep, settings, statistics, memory, que
         r = fetch_and_increment(queue)
 
 
+@kernel(by_address=True, views=True)
+def _repack(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Fill in the packed couplings of the machine of the hidden layers."""
+    tasks, task = statistics.slabs, fetch_and_increment(queue)
+    while task < tasks.shape[0]:
+        k, width = tasks[task, 0], memory.slab.shape[0]
+        if k > 0:
+            weights = weights_between(sweep.layers, k, parameters, WEIGHTS)
+            copies, panel = parameters.copies[k, 2:], tasks[task, 1] // width
+            pack_panel(weights, width, copies, settings.order, panel)
+        task = fetch_and_increment(queue)
+
+
 def phases_of_deep(order):
     """The phases of steps of a deep machine; the caller moves the parameters of the units."""
-    return phases_of_parameters(order) | {ROWS: _read_rows, COLLECTED: _collect}
+    return phases_of_parameters(order) | {
+        ROWS: _read_rows,
+        COLLECTED: _collect,
+        REPACKED: _repack,
+    }

@@ -13,7 +13,6 @@ from fastmf.kernels.tap_rows import MEAN, VAR, B
 from fastmf.kernels.training import phases
 from fastmf.kernels.training_ascent import (
     add_means,
-    average_task,
     move_panel,
     pack_hidden,
     subtract_means_of_model,
@@ -134,16 +133,14 @@ def _average_data(statistics, k, first, n_visible, out):
 @kernel(by_address=True, views=True)
 def _average(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
-    layers, size = sweep.layers, settings.task_units
+    tasks, n_visible = statistics.averages, sweep.layers[1, START]
     task = fetch_and_increment(queue)
-    k, first, n = average_task(layers, size, task)
-    while n > 0:
-        offset = row(statistics.units, (OFFSET, first), n)
-        _average_data(statistics, k, first, layers[1, START], offset)
+    while task < tasks.shape[0]:
+        k, first, n = tasks[task, 0], tasks[task, 1], tasks[task, 2]
+        _average_data(statistics, k, first, n_visible, row(statistics.units, (OFFSET, first), n))
         subtract_means_of_model(statistics, first, n, row(memory.vectors, (1, 0), n))
         task = fetch_and_increment(queue)
-        k, first, n = average_task(layers, size, task)
-    pack_hidden(layers, statistics, memory, size, task, queue)
+    pack_hidden(statistics, memory.slab.shape[0], task, queue)
 
 
 @kernel(merged=True)
@@ -162,18 +159,17 @@ def _subtract_samples(state, first, n_visible, n_here, slab):
 def _move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradient and update of the couplings of a panel of visible units, and packed copies."""
     layers, slab, data, mean = sweep.layers, memory.slab, statistics.turned, statistics.data.mean
-    n_visible, (width, n), hidden = layers[0, N_UNITS], slab.shape, row(mean, (0, 0), mean.size)
-    task = fetch_and_increment(queue)
-    while task * width < n_visible:
-        first = task * width
-        n_here = smaller(width, n_visible - first)
+    n_visible, n, hidden = layers[0, N_UNITS], slab.shape[1], row(mean, (0, 0), mean.size)
+    tasks, task = statistics.slabs, fetch_and_increment(queue)
+    while task < tasks.shape[0]:
+        first, n_here = tasks[task, 1], tasks[task, 2]
         g = row(slab, (0, 0), n_here * n)
         if not settings.solved:
             set_to_zero(g)
             _subtract_samples(statistics.model.state, first, n_visible, n_here, slab)
         sum_of_terms(layers, 0, parameters, statistics, first, n_here, memory)
         add_rows(settings.add_rows, data, first, first + n_here, hidden, n, g)
-        move_panel(layers, 0, task, memory, parameters, settings, statistics)
+        move_panel(layers, 0, first, n_here, memory, parameters, settings, statistics)
         task = fetch_and_increment(queue)
 
 

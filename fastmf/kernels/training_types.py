@@ -12,16 +12,20 @@ from fastmf.kernels.tap_rows import ActiveRows
 
 # Phases of a step, and the entries of their queues: next task, next worker of the solver, threads
 # that have entered and left.
-ROWS, POSTERIOR, COLLECTED, STATES, CUMULANTS, AVERAGES, SLABS, FIELDS, N_PHASES = range(9)
+ROWS, POSTERIOR, COLLECTED, STATES, CUMULANTS, AVERAGES, SLABS, REPACKED, FIELDS = range(9)
+N_PHASES = 9
 ENTERED, LEFT, QUEUE_SIZE = 2, 3, 4
 # The columns of a table of couplings, of which there is one row for each matrix: addresses of the
 # weights, of their last step, and of inner products with the offsets below; the first of its terms
 # of the gradient, and the one after the last.
 WEIGHTS, VELOCITY, ABOVE, FIRST_TERM, END_TERM = range(5)
 # The columns of a table of terms after those of `fastmf.kernels.statistics`: the address of the
-# hidden units, and their number; the address of the packed hidden units of all terms of the same
-# couplings, the number of rows there, and the first row of this term.
-HIDDEN, N_HIDDEN, RIGHTS, N_RIGHTS, FIRST_RIGHT, N_TERM_COLUMNS = range(POWER + 1, POWER + 7)
+# packed hidden units of all terms of the same couplings, the number of rows there, and the first
+# row of this term.
+RIGHTS, N_RIGHTS, FIRST_RIGHT, N_TERM_COLUMNS = range(POWER + 1, POWER + 5)
+# The columns of a table of rows of hidden units: their address and number, the address of their
+# first entry among the packed ones, and the bytes from one panel of these to the next.
+HIDDEN, N_HIDDEN, PACKED, PANEL_BYTES = range(4)
 # Rows of the statistics of units; the last three are differences between data and model of the
 # averages of x, of x^2, and of whether x is not 0.
 OFFSET, GRADIENT, MOVED, SQUARES, FIRST, SECOND, NONZERO, N_STATISTICS = range(8)
@@ -98,8 +102,8 @@ class Settings(NamedTuple):
         The low and the high value of the units of each layer.
     add_rows : int
         Address of `fastmf.kernels.sparse_rows.add_rows`, compiled; 0 if data are dense.
-    task_rows, task_samples, task_units : int
-        Rows of data, Gibbs samples, and units whose averages are taken, of one task.
+    task_rows, task_samples : int
+        Rows of data, and Gibbs samples, of one task.
     """
 
     ascent: AscentStep
@@ -115,7 +119,6 @@ class Settings(NamedTuple):
     add_rows: int
     task_rows: int
     task_samples: int
-    task_units: int
 
 
 class Solver(NamedTuple):
@@ -165,6 +168,12 @@ class Statistics(NamedTuple):
         first: see the columns in `fastmf.kernels.statistics`, and above.
     scales : array of shape (n_rows,)
         Weight of each row of the terms, one after another.
+    hidden : int64 array of shape (n_rows, 4)
+        The rows of hidden units of all terms: see the columns above.
+    averages : int64 array of shape (n_tasks, 3)
+        Tasks of the averages: layer, first unit among all, and number of units.
+    slabs : int64 array of shape (n_tasks, 3)
+        Tasks of the couplings: number of the matrix, first row, and number of rows.
     units : array of shape (N_STATISTICS, n_units)
         Offsets, gradients by the fields, inner products of the gradient by the couplings with the
         offsets above, squared norms of couplings, and differences of averages: see above.
@@ -184,6 +193,9 @@ class Statistics(NamedTuple):
     model: MeanFieldRecord
     terms: np.ndarray
     scales: np.ndarray
+    hidden: np.ndarray
+    averages: np.ndarray
+    slabs: np.ndarray
     units: np.ndarray
     turned: SparseRows
     posterior: MeanFieldRecord

@@ -17,7 +17,6 @@ from fastmf.kernels.tap_rows import MEAN, VAR, A, B
 from fastmf.kernels.training import phases
 from fastmf.kernels.training_ascent import (
     add_means,
-    average_task,
     pack_hidden,
     subtract_means_of_model,
 )
@@ -83,17 +82,16 @@ def _compare_averages(layers, k, statistics, first, n, vectors):
 @kernel(by_address=True, views=True)
 def _average(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Averages of units over the rows, and the packed hidden units of the gradient's terms."""
-    layers, size, task = sweep.layers, settings.task_units, fetch_and_increment(queue)
-    k, first, n = average_task(layers, size, task)
-    while n > 0:
+    tasks, task = statistics.averages, fetch_and_increment(queue)
+    while task < tasks.shape[0]:
+        k, first, n = tasks[task, 0], tasks[task, 1], tasks[task, 2]
         offset = row(statistics.units, (OFFSET, first), n)
         set_to_zero(offset)
         add_means(statistics.data.mean, first, offset)
         subtract_means_of_model(statistics, first, n, row(memory.vectors, (1, 0), n))
-        _compare_averages(layers, k, statistics, first, n, memory.vectors)
+        _compare_averages(sweep.layers, k, statistics, first, n, memory.vectors)
         task = fetch_and_increment(queue)
-        k, first, n = average_task(layers, size, task)
-    pack_hidden(layers, statistics, memory, size, task, queue)
+    pack_hidden(statistics, memory.slab.shape[0], task, queue)
 
 
 def phases_of_parameters(order):

@@ -36,6 +36,8 @@ class Gradient(NamedTuple):
         The term after the last one of each matrix of couplings.
     scales : array of shape (n_rows,)
         Weight of each row of the terms, one after another.
+    hidden : int64 array of shape (n_rows, 4)
+        The hidden units of these rows, and where they are packed.
     n_rows : int
         Most rows of the terms of one matrix.
     """
@@ -43,6 +45,7 @@ class Gradient(NamedTuple):
     table: AddressTable
     ends: list
     scales: np.ndarray
+    hidden: np.ndarray
     n_rows: int
 
 
@@ -87,25 +90,50 @@ def gradient_of(terms, bounds, dtype):
         Where each layer is among all units.
     dtype : NumPy dtype
     """
-    table, owners, scales, sizes = [], [], [np.zeros(0, dtype)], [0]
+    table, owners, scales, hidden, sizes = [], [], [np.zeros(0, dtype)], [], [0]
+    size, row_bytes = dtype.itemsize, panel_width(dtype) * dtype.itemsize
     for of_coupling, below, above in zip(terms, bounds[:-1], bounds[1:], strict=True):
         n_above, n_rows = above.stop - above.start, sum(len(t.scales) for t in of_coupling)
         rights, first = empty_panels(n_rows, n_above, dtype), 0
         rights[:] = 0  # and the padding stays so
         for rows, of_rows, power in of_coupling:
-            start, stride = rows.ctypes.data, rows.shape[1]
-            units, hidden = (start + side.start * rows.itemsize for side in (below, above))
+            start, stride, n = rows.ctypes.data, rows.shape[1], len(of_rows)
             packed = rights.ctypes.data, n_rows, first
-            table.append([units, len(of_rows), stride, power, hidden, n_above, *packed])
-            first += len(of_rows)
+            table.append([start + below.start * size, n, stride, power, *packed])
+            places = np.arange(n)[:, None] * [stride * size, 0, row_bytes, 0]
+            origin = rights.ctypes.data + first * row_bytes
+            hidden.append(
+                places + [start + above.start * size, n_above, origin, n_rows * row_bytes]
+            )
+            first += n
         owners += [rights, *(term.rows for term in of_coupling)]
         scales += [term.scales for term in of_coupling]
         sizes.append(n_rows)
     ends = np.cumsum([len(of_coupling) for of_coupling in terms]).tolist()
-    table = np.array(table, np.int64).reshape(-1, types.N_TERM_COLUMNS)
-    return Gradient(
-        AddressTable(table, owners), ends, np.concatenate(scales).astype(dtype), max(sizes)
-    )
+    table = AddressTable(np.array(table, np.int64).reshape(-1, types.N_TERM_COLUMNS), owners)
+    hidden = np.concatenate([np.zeros((0, 4), np.int64), *hidden])
+    return Gradient(table, ends, np.concatenate(scales).astype(dtype), hidden, max(sizes))
+
+
+def tasks_of(starts, sizes, n_units):
+    """Tasks that take so many units of each layer: the layer, the first one, and their number.
+
+    Parameters
+    ----------
+    starts, sizes : sequence of int
+        The first unit of each layer, and the number of its units.
+    n_units : int
+
+    Returns
+    -------
+    int64 array of shape (n_tasks, 3)
+    """
+    tasks = [
+        [k, start + first, min(n_units, size - first)]
+        for k, (start, size) in enumerate(zip(starts, sizes, strict=True))
+        for first in range(0, size, n_units)
+    ]
+    return np.array(tasks, np.int64)
 
 
 class Couplings:

@@ -23,7 +23,7 @@ from fastmf.kernels.training_ascent import TASK_ROWS
 from fastmf.kernels.training_sparse import sparse_phases
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
 from fastmf.learning.layered.starts import starts
-from fastmf.learning.layered.step_memory import Couplings, gradient_of, terms_of
+from fastmf.learning.layered.step_memory import Couplings, gradient_of, tasks_of, terms_of
 from fastmf.learning.training.ascent import MAX_WEIGHT, diverged, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
@@ -88,7 +88,6 @@ class StepsOfFields:
             add_rows=add_rows_address(model.dtype) if self.sparse else 0,
             task_rows=self._task_rows(),
             task_samples=min(TASK_ROWS, max(4, -(-n_starts // n_workers))),
-            task_units=TASK_UNITS if self.fields_only else TASK_UNITS // 8,
         )
         arguments = self.arguments(np.zeros((0, n_batch), np.int64), [], 0.0)
         self.settings.phases[:] = phase_addresses(arguments, self._phases())
@@ -108,6 +107,7 @@ class StepsOfFields:
         dtype, width, bounds = model.dtype, panel_width(model.dtype), self.layout.bounds
         n_visible, n_units, n_couplings = model.sizes[0], sum(model.sizes), len(model.couplings)
         data, state = self._moments(n_visible, n_units, dtype)
+        task_units = TASK_UNITS if self.fields_only else TASK_UNITS // 8
         terms = [
             terms_of(k, None if self.sparse else data, state, self.order)
             for k in range(n_couplings)
@@ -125,6 +125,9 @@ class StepsOfFields:
             model=record_from(state, self.options.n_sweeps, False),
             terms=gradient.table,
             scales=gradient.scales,
+            hidden=gradient.hidden,
+            averages=tasks_of([b.start for b in bounds], model.sizes, task_units),
+            slabs=tasks_of([0] * n_couplings, model.sizes[:-1], width),
             units=np.zeros((types.N_STATISTICS, n_units), dtype),
             turned=self._turned(0, n_visible, dtype),
             **self._posterior(n_units, dtype),

@@ -6,9 +6,10 @@ import pytest
 import fastmf as mf
 from fastmf._intrinsics import view
 from fastmf.kernels import training_types as types
+from fastmf.kernels.product import panel_width
 from fastmf.kernels.statistics import N_ROWS, POWER, STRIDE, UNITS
 from fastmf.kernels.tap_rows import MEAN, VAR, A
-from fastmf.learning.layered.step_memory import Couplings, gradient_of, terms_of
+from fastmf.learning.layered.step_memory import Couplings, gradient_of, tasks_of, terms_of
 
 # The layers of a machine of 6, 4 and 3 units: even layers come first.
 BOUNDS = [slice(0, 6), slice(9, 13), slice(6, 9)]
@@ -29,7 +30,7 @@ def moments():
 def test_terms_are_those_of_the_gradient(moments, order):
     data, state = moments
     terms = [terms_of(k, data, state, order) for k in range(2)]
-    found = gradient_of(terms, BOUNDS, np.float64)
+    found = gradient_of(terms, BOUNDS, np.dtype(float))
     rng = np.random.default_rng(1)
     for k, (first, last) in enumerate(zip([0, *found.ends[:-1]], found.ends, strict=True)):
         table, (below, above) = found.table[first:last], BOUNDS[k : k + 2]
@@ -46,12 +47,11 @@ def test_terms_are_those_of_the_gradient(moments, order):
         total, row = 0, int(found.table[:first, N_ROWS].sum())
         for term in table:
             n_rows, stride = term[N_ROWS], term[STRIDE]
-            sides = [
-                np.array([view(a + r * stride * 8, (n,), w) for r in range(n_rows)])
-                for a, n in ((term[UNITS], len(w)), (term[types.HIDDEN], term[types.N_HIDDEN]))
-            ]
-            scales = found.scales[row : row + n_rows, None]
-            total = total + w ** term[POWER] * (sides[0].T @ (scales * sides[1]))
+            here = slice(row, row + n_rows)
+            lower = [view(term[UNITS] + r * stride * 8, (len(w),), w) for r in range(n_rows)]
+            hidden = [view(at, (n,), w) for at, n in found.hidden[here, :2]]
+            upper = found.scales[here, None] * np.array(hidden)
+            total = total + w ** term[POWER] * (np.array(lower).T @ upper)
             row += n_rows
         np.testing.assert_allclose(total, expected, rtol=1e-12, atol=1e-14)
         assert (np.diff(table[:, POWER]) <= 0).all()
@@ -59,13 +59,19 @@ def test_terms_are_those_of_the_gradient(moments, order):
 
 def test_packed_rows_of_the_terms_of_one_matrix_follow_one_another(moments):
     terms = [terms_of(k, *moments, 2) for k in range(2)]
-    found = gradient_of(terms, BOUNDS, np.float64)
+    found = gradient_of(terms, BOUNDS, np.dtype(float))
     for first, last in ((0, found.ends[0]), (found.ends[0], found.ends[1])):
         table = found.table[first:last]
         assert len(np.unique(table[:, types.RIGHTS])) == 1
         begins = np.cumsum([0, *table[:, N_ROWS]])
         assert table[:, types.FIRST_RIGHT].tolist() == begins[:-1].tolist()
         assert (table[:, types.N_RIGHTS] == begins[-1]).all()
+        start, last_row = found.table[:first, N_ROWS].sum(), begins[-1]
+        rows = found.hidden[start : start + last_row]
+        width = panel_width(np.dtype(float))
+        places = table[0, types.RIGHTS] + 8 * width * np.arange(last_row)
+        np.testing.assert_array_equal(rows[:, types.PACKED], places)
+        assert (rows[:, types.PANEL_BYTES] == 8 * width * last_row).all()
     assert found.n_rows == 2 * (N_DATA + N_STARTS)
 
 
@@ -85,3 +91,8 @@ def test_couplings_are_taken_over_and_given_back():
     assert table[:, types.END_TERM].tolist() == [2, 5]
     with pytest.raises(ValueError, match="read-only"):
         couplings.copies()[0][0][0, 0] = 1.0
+
+
+def test_tasks_take_all_units_of_each_layer():
+    tasks = tasks_of([0, 9, 6], [6, 4, 3], 4)
+    assert tasks.tolist() == [[0, 0, 4], [0, 4, 2], [1, 9, 4], [2, 6, 3]]
