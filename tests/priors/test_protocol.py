@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fastmf.priors as priors
 from fastmf._numba import kernel, unit
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments, units_of
-from fastmf.priors._domain import support
+from fastmf.priors._domain import average_gradient, has_average_gradient, support
 from fastmf.priors._protocol import (
     as_dtype,
     contains,
@@ -155,6 +155,25 @@ def test_log_prob_gradient_is_the_derivative_by_each_parameter(prior):
     analytic = leaves(log_prob_gradient(prior, x))
     for got, expected in zip(analytic, differences(prior, lambda p: p.log_prob(x)), strict=True):
         np.testing.assert_allclose(got + 0 * expected, expected, rtol=1e-7, atol=1e-7)
+
+
+@every_prior
+def test_averages_give_the_average_gradient(prior):
+    """Of differences between rows of values and tilted distributions, too."""
+    assert has_average_gradient(prior)
+    b, a = tilts(prior, rows=6)
+    x = prior.sample(b, a, np.random.default_rng(0))
+    x[0] = np.where(contains(prior, 0 * x[0]), 0, x[0])
+    b, a = b[:4], a[:4]
+    mean, var = prior.moments(b, a)
+    nonzero = -np.expm1(-prior.log_partition(b, a))
+    of_rows = [part.mean(0) for part in (x, x**2, x != 0)]
+    of_tilts = [part.mean(0) for part in (mean, var + mean**2, nonzero)]
+    found = average_gradient(prior, np.subtract(of_rows, of_tilts))
+    pairs = zip(leaves(log_prob_gradient(prior, x)), leaves(gradient(prior, b, a)), strict=True)
+    expected = [np.mean(at_x, 0) - np.mean(tilted, 0) for at_x, tilted in pairs]
+    for got, wanted in zip(leaves(found), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-12)
 
 
 def differences(prior, function):
