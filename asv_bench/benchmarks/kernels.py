@@ -63,6 +63,8 @@ NAMES = [
     "belief_propagation.belief_propagation-pairs",
     "sparse_rows.add_sparse_product-few_entries",
     "training.train-sparse_pcd",
+    "training.train-mixed_units",
+    "training.train-deep",
 ]
 POOLS = ThreadpoolController()
 

@@ -96,7 +96,7 @@ def _found(arguments):
 
 def _case(name, build=training_arguments, **options):
     build = with_options(build, **options)
-    large = name in ("tap", "pcd", "sparse_pcd")
+    large = name in ("tap", "pcd", "sparse_pcd", "mixed_units", "deep")
     return Case("training.train", name, build, _found, {"float64": 1e-12, "float32": 1e-5},
                 large=large)  # fmt: skip
 
