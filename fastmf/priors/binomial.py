@@ -8,10 +8,22 @@ import numpy as np
 from numba.extending import overload, register_jitable
 
 from fastmf._common.rows import column_sums, is_sparse
-from fastmf._numba import INNER
+from fastmf._intrinsics import row, smaller
+from fastmf._numba import INNER, kernel
+from fastmf.priors._quadrature import BLOCK_UNITS, block_memory
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors.binary import MAX_FIELD
-from fastmf.special import clip, exp, log, narrow, sigmoid_pair, softplus, where, widen
+from fastmf.special import (
+    clip,
+    exp,
+    log,
+    log_of_normal,
+    narrow,
+    sigmoid_pair,
+    softplus,
+    where,
+    widen,
+)
 
 # Largest number of trials: the binomial coefficients C(n, x) of 1029 are the last ones in float64.
 MAX_TRIALS = 1000
@@ -84,6 +96,21 @@ class Binomial(NamedTuple):
         variance = where(s == 0.0, widen(self.n) * p * q, squares / total)
         like = self.field + b + a
         return narrow(mean, like), narrow(variance, like)
+
+    @staticmethod
+    def moments_of_units(prior, start, b, a, mean, var):
+        """The moments of many units at once, inside kernels."""
+        memory, u = block_memory(), BLOCK_UNITS
+        for first in range(0, b.shape[0], u):
+            n = smaller(u, b.shape[0] - first)
+            here = row(b, (first,), n), row(a, (first,), n)
+            _sum_block(prior, start + first, here[0], here[1], memory)
+            for i in range(n):
+                t, s, trials = memory[i], memory[u + i], memory[2 * u + i]
+                p, q = sigmoid_pair(t)
+                variance = memory[7 * u + i] / memory[5 * u + i]
+                mean[first + i] = where(s == 0.0, trials * p, memory[6 * u + i])
+                var[first + i] = where(s == 0.0, trials * p * q, variance)
 
     def log_prob(self, x):
         """log C(n, x) + field x for x in {0, 1, ..., n}, -inf elsewhere."""
@@ -193,27 +220,57 @@ def _sums(t, a, n):
     top, total : the sum of the weights is exp(top) total
     mean : weighted mean of x
     squares : weighted sum of (x - mean)^2, divided by exp(top)
-
-    Notes
-    -----
-    West's (1979) updates of weighted means and squares: all terms are positive, so that variances
-    much smaller than the squared mean keep their digits.
     """
     top, coefficient = 0.0 * (t + a + n), 1.0 + 0.0 * n
     total, mean, squares = 1.0 + top, 0.0 + top, 0.0 + top
     for k in range(_last_term(a, n)):
-        x = k + 1.0
-        taken = x <= n
-        coefficient = where(taken, coefficient * ((n - k) / x), 1.0)
-        exponent = log(coefficient) + x * (t - 0.5 * a * x)
-        larger = taken & (exponent > top)
-        ratio = exp(-abs(exponent - top))
-        old = where(larger, ratio, 1.0)
-        new = where(taken, where(larger, 1.0, ratio), 0.0)
-        before = total * old
-        total = before + new
-        fraction, difference = new / total, x - mean
-        mean = mean + fraction * difference
-        squares = squares * old + before * fraction * difference * difference
-        top = where(larger, exponent, top)
+        sums = coefficient, top, total, mean, squares
+        coefficient, top, total, mean, squares = _with_term(k + 1.0, t, a, n, sums)
     return top, total, mean, squares
+
+
+@register_jitable(**INNER)
+def _with_term(x, t, a, n, sums):
+    """The sums, and the coefficient before them, with the term x.
+
+    West's (1979) updates of weighted means and squares: all terms are positive, so that variances
+    much smaller than the squared mean keep their digits.
+    """
+    coefficient, top, total, mean, squares = sums
+    taken = x <= n
+    coefficient = where(taken, coefficient * ((n - x + 1.0) / x), 1.0)
+    exponent = log_of_normal(coefficient) + x * (t - 0.5 * a * x)
+    larger = taken & (exponent > top)
+    ratio = exp(-abs(exponent - top))
+    old = where(larger, ratio, 1.0)
+    new = where(taken, where(larger, 1.0, ratio), 0.0)
+    before = total * old
+    total = before + new
+    fraction, difference = new / total, x - mean
+    mean = mean + fraction * difference
+    squares = squares * old + before * fraction * difference * difference
+    return coefficient, where(larger, exponent, top), total, mean, squares
+
+
+@kernel(merged=True)
+def _sum_block(prior, start, b, a, memory):
+    """`_sums` for some units at once: inside kernels their loop is the inner one."""
+    n, u, last = b.shape[0], BLOCK_UNITS, 0
+    t, s, trials = row(memory, (0,), n), row(memory, (u,), n), row(memory, (2 * u,), n)
+    coefficient, top = row(memory, (3 * u,), n), row(memory, (4 * u,), n)
+    total, mean, squares = (
+        row(memory, (5 * u,), n),
+        row(memory, (6 * u,), n),
+        row(memory, (7 * u,), n),
+    )
+    for i in range(n):
+        trials[i] = prior.n[start + i]
+        t[i], s[i] = _tilt(widen(prior.field[start + i]), widen(b[i]), widen(a[i]))
+        coefficient[i], top[i], total[i], mean[i], squares[i] = 1.0, 0.0, 1.0, 0.0, 0.0
+        if s[i] != 0.0:  # without a tilt no sum is needed
+            last = max(last, int(trials[i]))
+    for k in range(last):
+        for i in range(n):
+            sums = coefficient[i], top[i], total[i], mean[i], squares[i]
+            sums = _with_term(k + 1.0, t[i], s[i], trials[i], sums)
+            coefficient[i], top[i], total[i], mean[i], squares[i] = sums
