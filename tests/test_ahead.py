@@ -25,6 +25,7 @@ from fastmf.kernels import (
     tap,
     training,
 )
+from fastmf.learning.layered import steps_of_fields
 
 PACKAGE = Path(mf.__file__).parent
 
@@ -174,7 +175,7 @@ def named_by(call):
     """What a function gives to `compile_ahead`."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        for module in (bp_blocks, bp_groups, pseudo_likelihood, training):
+        for module in (bp_blocks, bp_groups, pseudo_likelihood, steps_of_fields):
             patch.setattr(module, "compile_ahead", lambda *wanted: found.extend(wanted))
         call()
     return [(function, tuple(types)) for function, types in found]

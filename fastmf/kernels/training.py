@@ -21,7 +21,6 @@ thread that comes later finds the queues empty.
 import numba
 import numpy as np
 
-from fastmf._ahead import compile_ahead
 from fastmf._intrinsics import fetch_and_increment
 from fastmf._numba import address_of, call, kernel
 from fastmf._waiting import leave_processor, load, pause
@@ -42,6 +41,8 @@ from fastmf.kernels.training_types import (
     SLABS,
     STATES,
     Memory,
+    no_arguments,
+    no_memory,
 )
 
 # Pauses after which a waiting thread lets others run on its processor.
@@ -124,13 +125,27 @@ def phases(order):
     return found
 
 
-def phase_addresses(arguments, functions):
+def kernels_of_steps(dtype, functions):
+    """What steps with these phases need beside a solver, as `compile_ahead` takes it."""
+    arguments = no_arguments(dtype)
+    types = _types_of_phases(arguments)
+    yield from ((function, types) for function in functions.values())
+    yield train, tuple(map(numba.typeof, arguments))
+
+
+def _types_of_phases(arguments):
+    batches, parameters, (solver, _), settings, statistics, scratch, *_ = arguments
+    queue, memory = np.zeros(QUEUE_SIZE, np.int64), no_memory(scratch)
+    given = 0, batches, parameters, solver.sweep, settings, statistics, memory, queue
+    return tuple(map(numba.typeof, given))
+
+
+def phase_addresses(dtype, functions):
     """Addresses of the compiled phases; 0 for those without which steps do.
 
     Parameters
     ----------
-    arguments : tuple
-        Of `train`, whose settings have no addresses yet.
+    dtype : NumPy dtype
     functions : dict
         The phases, by number; without `STATES` these are mean-field solutions. `POSTERIOR` has
         no function of its own.
@@ -139,19 +154,13 @@ def phase_addresses(arguments, functions):
     -------
     int64 array of shape (N_PHASES,)
     """
-    batches, parameters, (solver, _), settings, statistics, scratch, *_ = arguments
-    queue = np.zeros(QUEUE_SIZE, np.int64)
-    memory = Memory(*(part[0] for part in scratch))
-    given = 0, batches, parameters, solver.sweep, settings, statistics, memory, queue
-    types = tuple(map(numba.typeof, given))
-    # The kernel of steps is the last that is needed.
-    compile_ahead(*((f, types) for f in functions.values()), (train, map(numba.typeof, arguments)))
     addresses = np.zeros(N_PHASES, np.int64)
+    # First: meanwhile a second process compiles phases, from the last one on.
+    if STATES not in functions:
+        addresses[STATES] = tap_address(dtype)
+    if COLLECTED in functions:
+        addresses[POSTERIOR] = tap_address(dtype)
+    types = _types_of_phases(no_arguments(dtype))
     for phase, function in functions.items():
         addresses[phase] = address_of(function, *types)
-    solve = tap_address(statistics.model.state.dtype)
-    if STATES not in functions:
-        addresses[STATES] = solve
-    if COLLECTED in functions:
-        addresses[POSTERIOR] = solve
     return addresses

@@ -9,6 +9,7 @@ from fastmf.kernels.mean_field_types import MeanFieldRecord, Sweep, TapSettings,
 from fastmf.kernels.sparse_rows import SparseRows
 from fastmf.kernels.statistics import POWER
 from fastmf.kernels.tap_rows import ActiveRows
+from fastmf.kernels.tap_units import no_tilt
 
 # Phases of a step, and the entries of their queues: next task, next worker of the solver, threads
 # that have entered and left.
@@ -246,3 +247,44 @@ class Memory(NamedTuple):
     vectors: np.ndarray
     active: np.ndarray
     n_active: np.ndarray
+
+
+def no_arguments(dtype):
+    """Arguments of `fastmf.kernels.training.train` of no units and no steps, of a floating type.
+
+    Those of all machines are of the same types, for which the kernels are compiled.
+    """
+    line, matrix, cube, wide = (np.zeros((0,) * n, dtype) for n in (1, 2, 3, 4))
+    index, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+    tables, seeds, columns = (
+        np.zeros((0, 0, 0), np.int64),
+        np.zeros(0, np.uint64),
+        np.zeros(0, np.int32),
+    )
+    sparse = SparseRows(line, columns, index, index)
+    active = ActiveRows(np.zeros((0, 0, 0, 0)), wide, wide, cube, wide)
+    options = TapSettings(2, 0.0, 1, 0, 0)
+    solver = Solver(Sweep(table, table), options, no_tilt(dtype), active)
+    record = MeanFieldRecord(cube, index, index, line, matrix)
+    settings = Settings(
+        AscentStep(0.0, 0.0, 0.0, 0.0), index, index, True, 1, 1, True, True, 0.0,
+        np.zeros((0, 0)), 0, 1, 1,
+    )  # fmt: skip
+    moments = Moments(matrix, matrix, matrix, matrix)
+    tasks = {"terms": table, "scales": line, "hidden": table, "averages": table, "slabs": table}
+    posterior = {"posterior": record, "data_fields": matrix, "columns": index, "uncoupled": matrix}
+    return (
+        Batches(index, table, seeds, sparse),
+        Parameters(table, matrix, tables, index),
+        (solver, solver),
+        settings,
+        Statistics(data=moments, model=record, units=matrix, turned=sparse, **tasks, **posterior),
+        Scratch(cube, cube, cube, cube, np.zeros((0, 0), np.int32), table),
+        tables,
+        index,
+    )
+
+
+def no_memory(scratch):
+    """The `Memory` of a thread of `no_arguments`."""
+    return Memory(*(np.zeros((0,) * (part.ndim - 1), part.dtype) for part in scratch))

@@ -3,7 +3,6 @@
 import numpy as np
 
 from fastmf.inference.mean_field._layout import Layout
-from fastmf.inference.mean_field._layouts import prepare_solve
 from fastmf.inference.mean_field._rows import record_from
 from fastmf.kernels.mean_field_types import EARLY_RESIDUAL, LATE_RESIDUAL
 from fastmf.kernels.tap_rows import MEAN
@@ -24,12 +23,14 @@ class StepsOfDeep(StepsOfParameters):
         self.hidden = hidden_layers(model, settings)
         super().__init__(model, X, settings, n_batch, n_starts, n_workers)
 
+    def _prepare(self, solve=True):
+        super()._prepare(solve)
+
     def _phases(self):
         return phases_of_deep(self.order)
 
     def _allocate(self, model):
         machine = machine_of(model.couplings[1:], model.layers[1:])
-        prepare_solve(model.dtype, max(1, self.order), False)
         self.above = Layout(machine, max(1, self.order), "blocked")
         super()._allocate(model)
 
@@ -39,7 +40,7 @@ class StepsOfDeep(StepsOfParameters):
         return {
             "posterior": record_from(state, self.hidden["max_iter"], False),
             "data_fields": np.zeros((self.n_batch, n_hidden), dtype),
-            "columns": np.array([0, *(units.start for units in self.above.bounds)]),
+            "columns": np.array([0, *(b.start for b in self.above.bounds)], np.int64),
             "uncoupled": np.zeros((2, n_units), dtype),
         }
 

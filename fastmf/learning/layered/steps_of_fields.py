@@ -5,10 +5,10 @@ from functools import cache
 import numpy as np
 from scipy.sparse import csr_array
 
+from fastmf._ahead import compile_ahead
 from fastmf._common.rows import is_sparse
 from fastmf._threads import in_parallel
 from fastmf.inference.mean_field._layout import Layout, rows_per_worker
-from fastmf.inference.mean_field._layouts import prepare_solve
 from fastmf.inference.mean_field._rows import record_from
 from fastmf.inference.mean_field.data import sparse_rows
 from fastmf.kernels import training_types as types
@@ -16,8 +16,9 @@ from fastmf.kernels.ascent import AscentStep
 from fastmf.kernels.mean_field_types import Layers, TapSettings, Tilt
 from fastmf.kernels.product import panel_width
 from fastmf.kernels.sparse_rows import SparseRows, add_rows_address
+from fastmf.kernels.tap import kernels_of_solve
 from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, ActiveRows, worker_shapes
-from fastmf.kernels.training import phase_addresses, phases
+from fastmf.kernels.training import kernels_of_steps, phase_addresses, phases
 from fastmf.kernels.training import train as train_kernel
 from fastmf.kernels.training_ascent import TASK_ROWS
 from fastmf.kernels.training_sparse import sparse_phases
@@ -67,8 +68,7 @@ class StepsOfFields:
         self.order = ORDERS.get(settings.gradient, 0)
         self.model, self.dtype = None, model.dtype
         self.n_workers, self.sparse = n_workers, is_sparse(X)
-        if self.order:
-            prepare_solve(model.dtype, self.order, False)
+        self._prepare()
         self.layout = Layout(model, max(1, self.order), "blocked")
         self._allocate(model)
         self._load_units(model.layers, initial_state(model).velocity.layers)
@@ -89,8 +89,13 @@ class StepsOfFields:
             task_rows=self._task_rows(),
             task_samples=min(TASK_ROWS, max(4, -(-n_starts // n_workers))),
         )
-        arguments = self.arguments(np.zeros((0, n_batch), np.int64), [], 0.0)
-        self.settings.phases[:] = phase_addresses(arguments, self._phases())
+        self.settings.phases[:] = phase_addresses(model.dtype, self._phases())
+
+    def _prepare(self, solve=None):
+        """Let kernels be compiled ahead, before functions of the units are."""
+        solve = self.order > 0 if solve is None else solve
+        solver = kernels_of_solve(self.dtype) if solve else ()
+        compile_ahead(*solver, *kernels_of_steps(self.dtype, self._phases()))
 
     def _phases(self):
         """The compiled phases."""

@@ -1,7 +1,9 @@
 """The tables of terms and couplings say where in memory the gradient's parts are."""
 
+import numba
 import numpy as np
 import pytest
+from kernel_cases import Size, case
 
 import fastmf as mf
 from fastmf._intrinsics import view
@@ -96,3 +98,14 @@ def test_couplings_are_taken_over_and_given_back():
 def test_tasks_take_all_units_of_each_layer():
     tasks = tasks_of([0, 9, 6], [6, 4, 3], 4)
     assert tasks.tolist() == [[0, 0, 4], [0, 4, 2], [1, 9, 4], [2, 6, 3]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["tap", "pcd", "sparse", "sparse_pcd", "mixed_units", "deep"])
+def test_all_steps_have_arguments_of_the_same_types(kind, dtype):
+    """Kernels are compiled for those of no units: for any others they would be once more."""
+    found = case(f"training.train-{kind}").build(Size(14, 9, 4), dtype)
+    expected = types.no_arguments(np.dtype(dtype))
+    assert list(map(numba.typeof, found)) == list(map(numba.typeof, expected))
+    memory = types.Memory(*(part[0] for part in found[5]))
+    assert numba.typeof(memory) == numba.typeof(types.no_memory(expected[5]))
