@@ -129,8 +129,10 @@ def kernels_of_steps(dtype, functions):
     """What steps with these phases need beside a solver, as `compile_ahead` takes it."""
     arguments = no_arguments(dtype)
     types = _types_of_phases(arguments)
-    yield from ((function, types) for function in functions.values())
     yield train, tuple(map(numba.typeof, arguments))
+    # The second process begins with the last one, which takes longest.
+    for phase in sorted(functions, key=lambda phase: (phase == SLABS, phase == AVERAGES)):
+        yield functions[phase], types
 
 
 def _types_of_phases(arguments):
@@ -154,13 +156,12 @@ def phase_addresses(dtype, functions):
     -------
     int64 array of shape (N_PHASES,)
     """
-    addresses = np.zeros(N_PHASES, np.int64)
-    # First: meanwhile a second process compiles phases, from the last one on.
+    addresses, types = np.zeros(N_PHASES, np.int64), _types_of_phases(no_arguments(dtype))
+    for phase, function in functions.items():
+        addresses[phase] = address_of(function, *types)
+    # Last: a second process may be about it.
     if STATES not in functions:
         addresses[STATES] = tap_address(dtype)
     if COLLECTED in functions:
         addresses[POSTERIOR] = tap_address(dtype)
-    types = _types_of_phases(no_arguments(dtype))
-    for phase, function in functions.items():
-        addresses[phase] = address_of(function, *types)
     return addresses

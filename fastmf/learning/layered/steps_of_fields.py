@@ -9,6 +9,7 @@ from fastmf._ahead import compile_ahead
 from fastmf._common.rows import is_sparse
 from fastmf._threads import in_parallel
 from fastmf.inference.mean_field._layout import Layout, rows_per_worker
+from fastmf.inference.mean_field._layouts import prepare_solve
 from fastmf.inference.mean_field._rows import record_from
 from fastmf.inference.mean_field.data import sparse_rows
 from fastmf.kernels import training_types as types
@@ -16,7 +17,6 @@ from fastmf.kernels.ascent import AscentStep
 from fastmf.kernels.mean_field_types import Layers, TapSettings, Tilt
 from fastmf.kernels.product import panel_width
 from fastmf.kernels.sparse_rows import SparseRows, add_rows_address
-from fastmf.kernels.tap import kernels_of_solve
 from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, ActiveRows, worker_shapes
 from fastmf.kernels.training import kernels_of_steps, phase_addresses, phases
 from fastmf.kernels.training import train as train_kernel
@@ -91,11 +91,11 @@ class StepsOfFields:
         )
         self.settings.phases[:] = phase_addresses(model.dtype, self._phases())
 
-    def _prepare(self, solve=None):
+    def _prepare(self):
         """Let kernels be compiled ahead, before functions of the units are."""
-        solve = self.order > 0 if solve is None else solve
-        solver = kernels_of_solve(self.dtype) if solve else ()
-        compile_ahead(*solver, *kernels_of_steps(self.dtype, self._phases()))
+        if self.order:
+            prepare_solve(self.dtype, self.order, False)
+        compile_ahead(*kernels_of_steps(self.dtype, self._phases()))
 
     def _phases(self):
         """The compiled phases."""
