@@ -13,7 +13,7 @@ from fastmf.kernels.packing import pack_panel
 from fastmf.kernels.product import product
 from fastmf.kernels.tap_rows import MEAN, VAR, A, B
 from fastmf.kernels.training_ascent import weights_between
-from fastmf.kernels.training_rows import row_of_data
+from fastmf.kernels.training_rows import copy_row_of_data, start_from_row
 from fastmf.kernels.training_types import COLLECTED, REPACKED, ROWS, WEIGHTS
 from fastmf.kernels.training_units import phases_of_parameters
 
@@ -42,24 +42,18 @@ def _start_posterior(layers, statistics, first, n_rows, memory):
 def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Rows of data, and starts of solutions of the model and of the hidden layers given data."""
     data, state, layers = statistics.data, statistics.model.state, sweep.layers
-    n_batch, n, n_units = batches.rows.shape[1], layers[0, N_UNITS], state.shape[2]
+    n_batch, n = batches.rows.shape[1], layers[0, N_UNITS]
     n_starts = 0 if settings.persistent else state.shape[1]
     first = fetch_and_increment(queue) * settings.task_rows
     while first < larger(n_batch, n_starts):
         last = first + settings.task_rows
-        n_here = smaller(last, n_batch) - first
-        for r in range(first, first + n_here):
-            copy(row_of_data(batches, step, r, n, state), row(data.mean, (r, 0), n))
-        if n_here > 0:
-            _start_posterior(layers, statistics, first, n_here, memory)
+        end = smaller(last, n_batch)
+        for r in range(first, end):
+            copy_row_of_data(batches, step, r, row(data.mean, (r, 0), n))
+        if first < end:
+            _start_posterior(layers, statistics, first, end - first, memory)
         for r in range(first, smaller(last, n_starts)):
-            for plane in range(4):
-                set_to_zero(row(state, (plane, r, 0), n_units))
-            copy(row_of_data(batches, step, r, n, state), row(state, (MEAN, r, 0), n))
-            for k in range(2, layers.shape[0]):
-                n_above, start = layers[k, N_UNITS], layers[k, START]
-                source = row(statistics.uncoupled, (MEAN, start), n_above)
-                copy(source, row(state, (MEAN, r, start), n_above))
+            start_from_row(batches, step, r, layers, statistics.uncoupled, state)
         first = fetch_and_increment(queue) * settings.task_rows
 
 

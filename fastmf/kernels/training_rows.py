@@ -35,10 +35,21 @@ def moments_given(layers, k, moments, first, n_rows, memory):
 
 
 @kernel(merged=True)
-def row_of_data(batches, step, r, n, like):
-    """A row of data of a batch, which begins again where it ends."""
-    source = batches.rows[step, r % batches.rows.shape[1]]
-    return view(batches.data[0] + source * n * like.itemsize, (n,), like)
+def copy_row_of_data(batches, step, r, out):
+    """Copy a row of data of a batch, which begins again where it ends."""
+    source, n = batches.rows[step, r % batches.rows.shape[1]], out.shape[0]
+    copy(view(batches.data[0] + source * n * out.itemsize, (n,), out), out)
+
+
+@kernel(merged=True)
+def start_from_row(batches, step, r, layers, uncoupled, state):
+    """Let a solution start from a row of data, higher layers than the second from no couplings."""
+    for plane in range(4):
+        set_to_zero(row(state, (plane, r, 0), state.shape[2]))
+    copy_row_of_data(batches, step, r, row(state, (MEAN, r, 0), layers[0, N_UNITS]))
+    for k in range(2, layers.shape[0]):
+        n, start = layers[k, N_UNITS], layers[k, START]
+        copy(row(uncoupled, (MEAN, start), n), row(state, (MEAN, r, start), n))
 
 
 @kernel(merged=True)
@@ -60,23 +71,21 @@ def read_rows(step, batches, parameters, sweep, settings, statistics, memory, qu
     given these: then the first half of a sweep is done, and the tilts are mostly not needed.
     """
     data, state, layers = statistics.data, statistics.model.state, sweep.layers
-    n_batch, n, n_units = batches.rows.shape[1], layers[0, N_UNITS], state.shape[2]
+    n_batch, n = batches.rows.shape[1], layers[0, N_UNITS]
     n_starts = 0 if settings.persistent else state.shape[1]
     first = fetch_and_increment(queue) * settings.task_rows
     while first < larger(n_batch, n_starts):
         last = first + settings.task_rows
         n_here = smaller(last, n_batch) - first
         for r in range(first, first + n_here):
-            copy(row_of_data(batches, step, r, n, state), row(data.mean, (r, 0), n))
+            copy_row_of_data(batches, step, r, row(data.mean, (r, 0), n))
         if n_here > 0:
             moments_given(layers, 1, data, first, n_here, memory)
         for r in range(first, smaller(last, n_starts)):
             if n_batch == n_starts:
                 _start_from_moments(data, r, settings.tilts_kept, state)
-                continue
-            for plane in range(4):
-                set_to_zero(row(state, (plane, r, 0), n_units))
-            copy(row_of_data(batches, step, r, n, state), row(state, (MEAN, r, 0), n))
+            else:
+                start_from_row(batches, step, r, layers, statistics.uncoupled, state)
         first = fetch_and_increment(queue) * settings.task_rows
 
 
@@ -129,7 +138,7 @@ def sample_rows(step, batches, parameters, sweep, settings, statistics, memory, 
 def find_cumulants(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Third cumulants of solutions, which are put where their Onsager terms are.
 
-    Of solutions for the hidden layers given data, too, if there are such layers between others.
+    In deep machines those of solutions for the hidden layers given data, too.
     """
     layers, data, state = sweep.layers, statistics.data, statistics.model.state
     n_data = statistics.posterior.state.shape[1]

@@ -99,8 +99,8 @@ class Settings(NamedTuple):
     persistent : bool
         Whether solutions or samples go on from those of the step before.
     max_weight : float
-    values : float64 array of shape (2, 2)
-        The low and the high value of the units of each layer.
+    values : float64 array of shape (n_layers, 2)
+        The low and the high value of the units of each layer; 0 if they are not two-valued.
     add_rows : int
         Address of `fastmf.kernels.sparse_rows.add_rows`, compiled; 0 if data are dense.
     task_rows, task_samples : int

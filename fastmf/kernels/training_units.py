@@ -15,9 +15,7 @@ from fastmf.kernels.mean_field_types import START
 from fastmf.kernels.memory import copy, set_to_zero
 from fastmf.kernels.tap_rows import MEAN, VAR, A, B
 from fastmf.kernels.training import phases
-from fastmf.kernels.training_ascent import (
-    pack_hidden,
-)
+from fastmf.kernels.training_ascent import pack_hidden
 from fastmf.kernels.training_types import AVERAGES, FIELDS, FIRST, NONZERO, OFFSET, SECOND
 from fastmf.priors._compiled import LOG_PARTITION, tilted_log_partition
 from fastmf.special import exp

@@ -28,10 +28,7 @@ from fastmf.learning.layered.step_memory import Couplings, gradient_of, tasks_of
 from fastmf.learning.training.ascent import MAX_WEIGHT, diverged, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
-from fastmf.priors._domain import (
-    field_is_tilt,
-    two_values,
-)
+from fastmf.priors._domain import field_is_tilt, two_values
 
 # Units whose averages are taken in one task.
 TASK_UNITS = 512
@@ -294,14 +291,13 @@ class StepsOfFields:
 
     def _batches(self, rows, seeds):
         """The rows of batches, with memory for the transpose of the largest."""
-        dtype = self.dtype
         if not self.sparse:
             data = AddressTable([self.X.ctypes.data], self.X)
-            return types.Batches(data, rows, seeds, _no_rows(dtype))
-        given = sparse_rows(self.X[rows.ravel()], dtype)
+            return types.Batches(data, rows, seeds, _no_rows(self.dtype))
+        given = sparse_rows(self.X[rows.ravel()], self.dtype)
         n_stored = np.diff(given.ends[self.n_batch - 1 :: self.n_batch], prepend=0).max(initial=0)
         if n_stored > len(self.statistics.turned.values):
-            turned = self._turned(n_stored, self.X.shape[1], dtype)
+            turned = self._turned(n_stored, self.X.shape[1], self.dtype)
             self.statistics = self.statistics._replace(turned=turned)
         return types.Batches(AddressTable([0], given), rows, seeds, given)
 
@@ -314,9 +310,8 @@ class StepsOfFields:
         if self.settings.persistent:
             bounds, (mean, var) = self.layout.bounds, self.statistics.model.state[:2]
             kept = [(mean, units) for units in bounds] + [(var, units) for units in bounds]
-            if (
-                not self.order
-            ):  # of samples, the even layers are enough, which lie before the others
+            if not self.order:
+                # Samples of the even layers, which lie before the others, are enough.
                 kept = [(mean, slice(bounds[1].start))]
             state.chains = tuple(part[:, units].copy() for part, units in kept)
 
