@@ -222,14 +222,14 @@ def _unit(typing_context, prior, i):
     return result(prior, types.intp), generate
 
 
-def compile_methods(*names, tilted=True):
+def compile_methods(*names, of="tilt"):
     """Let kernels call these methods of NamedTuples, compiled from their Python source.
 
     Parameters
     ----------
     names : str
-    tilted : bool
-        Whether the methods take a tilt `(self, b, a)` or a mean `(self, mean)`.
+    of : {"tilt", "mean", "tilt and number"}
+        What the methods take: `(self, b, a)`, `(self, mean)`, or `(self, b, a, u)`.
     """
 
     def hook(name):
@@ -239,9 +239,13 @@ def compile_methods(*names, tilted=True):
         def of_mean(self, mean):
             return inspect.unwrap(getattr(self.instance_class, name, None))
 
-        overload_method(types.BaseNamedTuple, name, jit_options=INNER)(
-            of_tilt if tilted else of_mean
-        )
+        def of_number(self, b, a, u):
+            return inspect.unwrap(getattr(self.instance_class, name, None))
+
+        hooks = {"tilt": of_tilt, "mean": of_mean, "tilt and number": of_number}
+        # Inlined, however long they are, so that loops over units are vectorised.
+        options = INNER | {"forceinline": True}
+        overload_method(types.BaseNamedTuple, name, jit_options=options)(hooks[of])
 
     for name in names:
         hook(name)

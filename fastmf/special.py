@@ -8,8 +8,9 @@ five times as much as the polynomial below. No function overflows or returns NaN
 import math
 
 import numpy as np
+import scipy.special
 from numba.core import types
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
 from fastmf._intrinsics import bits_to_float, float_to_bits, fma, larger, smaller
 from fastmf._numba import INNER, emitted
@@ -332,3 +333,79 @@ def log_cosh(t):
 @overload(log_cosh, jit_options=INNER)
 def _log_cosh(t):
     return log_cosh
+
+
+# The quantile of the standard normal distribution by Wichura (1988), Algorithm AS 241, PPND16: the
+# coefficients of the numerators and denominators, the highest power first, in p (1 - p) near the
+# middle, and in the square root of -log p in the near and the far tail.
+_MIDDLE = (
+    (
+        2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457,
+        13731.693765509461125, 1971.5909503065514427, 133.14166789178437745,
+        3.387132872796366608,
+    ),
+    (
+        5226.495278852854561, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867,
+        5394.1960214247511077, 687.1870074920579083, 42.313330701600911252, 1.0,
+    ),
+)  # fmt: skip
+_NEAR = (
+    (
+        7.7454501427834140764e-4, 0.0227238449892691845833, 0.24178072517745061177,
+        1.27045825245236838258, 3.64784832476320460504, 5.7694972214606914055,
+        4.6303378461565452959, 1.42343711074968357734,
+    ),
+    (
+        1.05075007164441684324e-9, 5.475938084995344946e-4, 0.0151986665636164571966,
+        0.14810397642748007459, 0.68976733498510000455, 1.6763848301838038494,
+        2.05319162663775882187, 1.0,
+    ),
+)  # fmt: skip
+_FAR = (
+    (
+        2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.0012426609473880784386,
+        0.026532189526576123093, 0.29656057182850489123, 1.7848265399172913358,
+        5.4637849111641143699, 6.6579046435011037772,
+    ),
+    (
+        2.04426310338993978564e-15, 1.4215117583164458887e-7, 1.8463183175100546818e-5,
+        7.868691311456132591e-4, 0.0148753612908506148525, 0.13692988092273580531,
+        0.59983220655588793769, 1.0,
+    ),
+)  # fmt: skip
+# Random numbers are multiples of 2^-53; nearer to the ends quantiles would be infinite.
+_LEAST = 2.0**-54
+
+
+def normal_quantile(p):
+    """The standard normal quantile of a float64 probability, clipped to [2^-54, 1 - 2^-53]."""
+    return scipy.special.ndtri(np.clip(p, _LEAST, 1 - 2 * _LEAST))
+
+
+# Too long to be inlined by itself, without which loops would not be vectorised.
+@overload(normal_quantile, jit_options={**INNER, "forceinline": True})
+def _normal_quantile(p):
+    def polynomials(coefficients):
+        above, below = coefficients
+
+        def of(r):
+            numerator, denominator = above[0], below[0]
+            for k in range(1, 8):
+                numerator = fma(numerator, r, above[k])
+                denominator = fma(denominator, r, below[k])
+            return numerator, denominator
+
+        return register_jitable(**INNER)(of)
+
+    middle, near, far = map(polynomials, (_MIDDLE, _NEAR, _FAR))
+
+    def quantile(p):
+        p = clip(p, _LEAST, 1.0 - 2.0 * _LEAST)
+        centre = p - 0.5
+        r = math.sqrt(-log_of_normal(smaller(p, 1.0 - p)))
+        m, n, f = middle(0.180625 - centre * centre), near(r - 1.6), far(r - 5.0)
+        inside, sign = abs(centre) <= 0.425, where(centre < 0.0, -1.0, 1.0)
+        above = where(inside, centre * m[0], sign * where(r <= 5.0, n[0], f[0]))
+        return above / where(inside, m[1], where(r <= 5.0, n[1], f[1]))
+
+    return quantile

@@ -123,3 +123,26 @@ def test_error_free_transformations_are_exact():
         assert parts[2] + parts[3] == exact_x * exact_y
     assert (results[1] != 0).any()
     assert (results[3] != 0).all()
+
+
+def test_normal_quantile_is_exact_to_rounding():
+    """In NumPy and compiled; at 0 and 1, and nearer to them than random numbers, it is finite."""
+
+    @kernel(name=None)
+    def fill(p, out):
+        for i in range(len(p)):
+            out[i] = special.normal_quantile(p[i])
+
+    # On both sides of where one approximation takes over from another, too.
+    p = np.array([2.0**-53, 1e-14, 1.38e-11, 1.39e-11, 1e-6, 0.0749, 0.0751, 0.3, 0.5 - 1e-9])
+    p, ends = np.concatenate([p, 1 - p, [0.5]]), np.array([0.0, 1e-300, 1.0])
+    found = np.empty(len(p))
+    fill(p, found)
+    with mpmath.workdps(40):
+        expected = [float(mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(float(x)) - 1)) for x in p]
+    np.testing.assert_allclose(found, expected, rtol=4e-15, atol=1e-16)
+    np.testing.assert_allclose(special.normal_quantile(p), expected, rtol=4e-15, atol=1e-16)
+    at_ends = np.empty(3)
+    fill(ends, at_ends)
+    np.testing.assert_allclose(at_ends, special.normal_quantile(ends), rtol=4e-15)
+    assert np.isfinite(at_ends).all()

@@ -65,6 +65,7 @@ NAMES = [
     "training.train-sparse_pcd",
     "training.train-mixed_units",
     "training.train-deep",
+    "training.train-mixed_units_pcd",
 ]
 POOLS = ThreadpoolController()
 

@@ -1,85 +1,54 @@
-"""Block Gibbs sampling of an RBM with layers of two-valued units or of groups of states."""
+"""Block Gibbs sampling of an RBM.
+
+A unit is drawn from a uniform number of its own, which is a function of seed, step, row and unit:
+see `fastmf.kernels.random`. What it makes of this number is `draw` of its prior.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from fastmf._intrinsics import fetch_and_increment, row, smaller
-from fastmf._numba import INNER, kernel
+from fastmf._numba import kernel
 from fastmf.kernels.product import product
 from fastmf.kernels.random import row_key, uniform
 from fastmf.kernels.work import new_work
-from fastmf.priors._compiled import tilted_moments
+from fastmf.priors._compiled import tilted_draws
 
 # Rows of one task; they share a pass over the couplings.
 TASK_ROWS = 24
 
 
-class TwoValuedLayer(NamedTuple):
-    """A layer of two-valued units.
+class SampledLayer(NamedTuple):
+    """A layer of units.
 
     Parameters
     ----------
     units : Units
+        With draws.
     couplings : array of shape (n_panels, n_source, panel_width)
         Packed couplings from the other layer to this one.
-    low, high : float
-        The two values of the units.
     first : int
         Number of the first unit among those that are drawn together.
     """
 
     units: np.ndarray
     couplings: np.ndarray
-    low: float
-    high: float
     first: int = 0
 
 
-class GroupLayer(NamedTuple):
-    """A layer of groups of states, one of which is 1 and the others are 0.
+class GibbsMemory(NamedTuple):
+    """Scratch memory of each thread.
 
     Parameters
     ----------
-    units : Units
-    couplings : array of shape (n_panels, n_source, panel_width)
-        Packed couplings from the other layer to this one.
-    group_starts : int64 array of shape (n_groups + 1,)
-        The first state of each group, and the number of states.
+    rows : array of shape (n_workers, TASK_ROWS + 2, n_columns)
+        The last but one is zero.
+    uniforms : float64 array of shape (n_workers, n_columns)
     """
 
-    units: np.ndarray
-    couplings: np.ndarray
-    group_starts: np.ndarray
-
-
-def _draw(layer, key, mean, out):
-    """Draw the units of a layer, one uniform number for each unit or group, given their means."""
-    (_draw_groups if hasattr(layer, "group_starts") else _draw_two_valued)(layer, key, mean, out)
-
-
-@overload(_draw, jit_options=INNER)
-def _draw_compiled(layer, key, mean, out):
-    return _draw_groups if "group_starts" in layer.fields else _draw_two_valued
-
-
-def _draw_two_valued(layer, key, mean, out):
-    low, high, first = layer.low, layer.high, layer.first
-    for i in range(out.shape[0]):
-        out[i] = high if low + (high - low) * uniform(key, first + i) < mean[i] else low
-
-
-def _draw_groups(layer, key, mean, out):
-    for g in range(layer.group_starts.shape[0] - 1):
-        first, last = layer.group_starts[g], layer.group_starts[g + 1]
-        u, below, taken = uniform(key, g), mean[first], first
-        while u >= below and taken < last - 1:
-            taken += 1
-            below += mean[taken]
-        for a in range(first, last):
-            out[a] = 0
-        out[taken] = 1
+    rows: np.ndarray
+    uniforms: np.ndarray
 
 
 @kernel(inner=True)
@@ -88,22 +57,25 @@ def draw_rows(layer, counter, fields, scratch, units, out):
 
     Parameters
     ----------
-    layer : TwoValuedLayer or GroupLayer
+    layer : SampledLayer
     counter : tuple of seed, step, first and last row
         From which the random numbers are made.
     fields : array of shape (n_rows, n_columns)
         Of these rows.
-    scratch : array of shape (3, n_columns)
+    scratch : tuple of an array of shape (2, n_columns) and a float64 array of shape (n_columns,)
         The first row is zero.
     units : tuple of int
         Where the layer is in `out`: first unit, and number of units.
     out : array of shape (n_all_rows, n_all_units)
     """
-    (seed, step, first, last), (start, n) = counter, units
-    zero, mean, var = row(scratch, (0, 0), n), row(scratch, (1, 0), n), row(scratch, (2, 0), n)
+    (seed, step, first, last), (start, n), (vectors, uniforms) = counter, units, scratch
+    zero, others, u = row(vectors, (0, 0), n), row(vectors, (1, 0), n), row(uniforms, (0,), n)
     for r in range(first, last):
-        tilted_moments(layer.units, np.int64(0), row(fields, (r - first, 0), n), zero, mean, var)
-        _draw(layer, row_key(seed, step, r), mean, row(out, (r, start), n))
+        key = row_key(seed, step, r)
+        for i in range(n):
+            u[i] = uniform(key, layer.first + i)
+        b, drawn = row(fields, (r - first, 0), n), row(out, (r, start), n)
+        tilted_draws(layer.units, np.int64(0), b, zero, u, drawn, others)
 
 
 def gibbs_work(visible, hidden, dtype, n_workers=1):
@@ -111,19 +83,20 @@ def gibbs_work(visible, hidden, dtype, n_workers=1):
 
     Parameters
     ----------
-    visible, hidden : TwoValuedLayer or GroupLayer
+    visible, hidden : SampledLayer
     dtype : NumPy dtype
     n_workers : int
 
     Returns
     -------
     Work
-        Its scratch memory is of shape (n_workers, TASK_ROWS + 3, n_columns).
+        Its scratch memory is a `GibbsMemory`.
     """
     n_columns = max(
         layer.couplings.shape[0] * layer.couplings.shape[2] for layer in (visible, hidden)
     )
-    return new_work(np.zeros((n_workers, TASK_ROWS + 3, n_columns), dtype))
+    rows = np.zeros((n_workers, TASK_ROWS + 2, n_columns), dtype)
+    return new_work(GibbsMemory(rows, np.zeros((n_workers, n_columns))))
 
 
 @kernel(views=True)
@@ -134,7 +107,7 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, work):
     ----------
     address : int
         Of the compiled product.
-    visible, hidden : TwoValuedLayer or GroupLayer
+    visible, hidden : SampledLayer
     seed : uint64
     n_sweeps : int
     v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
@@ -145,9 +118,9 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, work):
     (n_rows, n_visible), n_hidden, start = v.shape, h.shape[1], np.int64(0)
     scratch, queue = work
     w = fetch_and_increment(row(queue, (1,), 1))
-    if w >= scratch.shape[0]:
+    if w >= scratch.rows.shape[0]:
         return
-    fields, vectors = scratch[w, :TASK_ROWS], scratch[w, TASK_ROWS:]
+    fields, memory = scratch.rows[w, :TASK_ROWS], (scratch.rows[w, TASK_ROWS:], scratch.uniforms[w])
     first = fetch_and_increment(queue) * TASK_ROWS
     while first < n_rows:
         last = smaller(n_rows, first + TASK_ROWS)
@@ -155,8 +128,8 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, work):
         for sweep in range(n_sweeps):
             product(address, v_rows, n_here, start, hidden.couplings, fields, n_hidden)
             counter = seed, 2 * sweep + 1, first, last
-            draw_rows(hidden, counter, fields, vectors, (start, n_hidden), h)
+            draw_rows(hidden, counter, fields, memory, (start, n_hidden), h)
             product(address, h_rows, n_here, start, visible.couplings, fields, n_visible)
             counter = seed, 2 * sweep + 2, first, last
-            draw_rows(visible, counter, fields, vectors, (start, n_visible), v)
+            draw_rows(visible, counter, fields, memory, (start, n_visible), v)
         first = fetch_and_increment(queue) * TASK_ROWS

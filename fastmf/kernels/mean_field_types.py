@@ -15,7 +15,7 @@ import numpy as np
 from fastmf._intrinsics import view
 from fastmf._numba import kernel
 from fastmf.kernels.product import product_address
-from fastmf.priors._compiled import AddressTable, units_of
+from fastmf.priors._compiled import N_ENTRIES, AddressTable, units_of
 from fastmf.priors._protocol import has_third_cumulant
 
 # Oscillations are detected from the residuals of windows of this many sweeps.
@@ -59,7 +59,7 @@ class Layer(NamedTuple):
 
 # The columns of a table of layers: first those of a table of units (`fastmf.priors._compiled`),
 # then these; of couplings, and after them of their squares and cubes, the addresses.
-N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(4, 11)
+N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(N_ENTRIES, N_ENTRIES + 7)
 PRODUCT = COUPLINGS + 3
 # Of models with groups of states: addresses, numbers and `shifted` of `Groups`.
 TARGETS, SOURCES, ALONE, N_SOURCES, SHIFTED = range(PRODUCT + 1, PRODUCT + 6)
@@ -107,6 +107,8 @@ class Layers(AddressTable):
         Whether third cumulants of units are needed; they are where there are cubes.
     log_partition : sequence of bool, optional
         For each layer whether log-partitions of its units are needed.
+    draws : bool, default False
+        Whether units are drawn.
 
     Attributes
     ----------
@@ -116,10 +118,10 @@ class Layers(AddressTable):
     groups : tuple of Groups, or None
     """
 
-    def __new__(cls, layers, groups=None, third=False, log_partition=None):
+    def __new__(cls, layers, groups=None, third=False, log_partition=None, draws=False):
         """Fill the table, and keep the layers."""
         units = tuple(
-            units_of(la.prior, la.couplings.dtype, _functions(la, third, needed))
+            units_of(la.prior, la.couplings.dtype, _functions(la, third, needed, draws))
             for la, needed in zip(layers, log_partition or [False] * len(layers), strict=True)
         )
         rows = []
@@ -146,10 +148,11 @@ def _of_groups(groups):
     return [*addresses, len(groups.sources), groups.shifted]
 
 
-def _functions(layer, third, log_partition):
+def _functions(layer, third, log_partition, draws):
     """Names of the functions of its units that are needed."""
     third = (third or len(layer.cubes) > 0) and has_third_cumulant(layer.prior)
-    return "moments", *["log_partition"] * log_partition, *["third_cumulants"] * third
+    others = {"log_partition": log_partition, "third_cumulants": third, "draws": draws}
+    return "moments", *(name for name, needed in others.items() if needed)
 
 
 @kernel(merged=True)

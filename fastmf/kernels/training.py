@@ -87,8 +87,9 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
     w = fetch_and_increment(workers)
     if w >= scratch.products.shape[0]:
         return
-    products, slab, left, vectors, active, n_active = scratch
-    memory = Memory(products[w], slab[w], left[w], vectors[w], active[w], n_active[w])
+    products, slab, left, vectors, uniforms, active, n_active = scratch
+    of_all = products[w], slab[w], left[w], vectors[w]
+    memory = Memory(*of_all, uniforms[w], active[w], n_active[w])
     (solver, posterior), sweep = solvers, solvers[0].sweep
     for step in range(batches.rows.shape[0]):
         if parameters.diverged[0] == 1:

@@ -2,7 +2,7 @@
 
 from fastmf._intrinsics import fetch_and_increment, larger, row, smaller, view
 from fastmf._numba import kernel
-from fastmf.kernels.gibbs import TwoValuedLayer, draw_rows
+from fastmf.kernels.gibbs import SampledLayer, draw_rows
 from fastmf.kernels.mean_field_types import (
     N_PANELS,
     N_UNITS,
@@ -90,24 +90,24 @@ def read_rows(step, batches, parameters, sweep, settings, statistics, memory, qu
 
 
 @kernel(merged=True)
-def draw_layer(layers, k, values, counter, memory, out):
+def draw_layer(layers, k, counter, memory, out):
     """Draw one layer of some rows of samples given its fields, which are in `memory.products`."""
     layer, products = layers[k], memory.products
     # All even layers are drawn together, and all odd ones.
     place = layer[START] - layers[k % 2, START]
     packed = packed_couplings(layer, 0, 0, layer[N_PANELS], products)
-    of_layer = TwoValuedLayer(layer, packed, values[k, 0], values[k, 1], place)
-    draw_rows(of_layer, counter, products, memory.vectors, (layer[START], layer[N_UNITS]), out)
+    scratch, units = (memory.vectors, memory.uniforms), (layer[START], layer[N_UNITS])
+    draw_rows(SampledLayer(layer, packed, place), counter, products, scratch, units, out)
 
 
 @kernel(merged=True)
-def sample_layer(layers, k, values, counter, memory, given, out):
+def sample_layer(layers, k, counter, memory, given, out):
     """Sample one layer of some rows given its neighbours."""
     (_, _, first, last), layer, products = counter, layers[k], memory.products
     packed = packed_couplings(layer, 0, 0, layer[N_PANELS], products)
     n_rows, source, n = last - first, layer[SOURCE], layer[N_UNITS]
     product(layer[PRODUCT], given[first:], n_rows, source, packed, products, n)
-    draw_layer(layers, k, values, counter, memory, out)
+    draw_layer(layers, k, counter, memory, out)
 
 
 @kernel(by_address=True)
@@ -116,7 +116,7 @@ def sample_rows(step, batches, parameters, sweep, settings, statistics, memory, 
 
     A sample of the odd layers lies where their fields will.
     """
-    layers, state, values = sweep.layers, statistics.model.state, settings.values
+    layers, state = sweep.layers, statistics.model.state
     n_layers, seed = layers.shape[0], batches.seeds[step]
     moments = Moments(state[MEAN], state[VAR], state[B], state[A])
     first = fetch_and_increment(queue) * settings.task_samples
@@ -125,10 +125,10 @@ def sample_rows(step, batches, parameters, sweep, settings, statistics, memory, 
         for sweep_step in range(1, 2 * settings.n_sweeps, 2):
             counter = seed, sweep_step, first, last
             for k in range(1, n_layers, 2):
-                sample_layer(layers, k, values, counter, memory, state[MEAN], state[B])
+                sample_layer(layers, k, counter, memory, state[MEAN], state[B])
             counter = seed, sweep_step + 1, first, last
             for k in range(0, n_layers, 2):
-                sample_layer(layers, k, values, counter, memory, state[B], state[MEAN])
+                sample_layer(layers, k, counter, memory, state[B], state[MEAN])
         for k in range(1, n_layers, 2):
             moments_given(layers, k, moments, first, last - first, memory)
         first = fetch_and_increment(queue) * settings.task_samples

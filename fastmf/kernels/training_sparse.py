@@ -95,7 +95,7 @@ def _fields_given_sample(address, v, weights, memory, out):
 @kernel(by_address=True)
 def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gibbs samples of the visible units, and moments of the hidden ones given these."""
-    layers, state, values = sweep.layers, statistics.model.state, settings.values
+    layers, state = sweep.layers, statistics.model.state
     weights = weights_between(layers, 0, parameters, WEIGHTS)
     products, seed, (n, n_hidden) = memory.products, batches.seeds[step], weights.shape
     weights = row(weights, (0, 0), n * n_hidden)
@@ -108,9 +108,9 @@ def _sample_rows(step, batches, parameters, sweep, settings, statistics, memory,
                 v, fields = row(state, (MEAN, r, 0), n), row(products, (r - first, 0), n_hidden)
                 _fields_given_sample(settings.add_rows, v, weights, memory, fields)
             if k < 2 * settings.n_sweeps:
-                draw_layer(layers, 1, values, (seed, k, first, last), memory, state[B])
+                draw_layer(layers, 1, (seed, k, first, last), memory, state[B])
                 counter = seed, k + 1, first, last
-                sample_layer(layers, 0, values, counter, memory, state[B], state[MEAN])
+                sample_layer(layers, 0, counter, memory, state[B], state[MEAN])
         for r in range(first, last):
             b, mean = row(products, (r - first, 0), n_hidden), row(state, (MEAN, r, n), n_hidden)
             tilted_moments(layers[1], 0, b, zero, mean, row(state, (VAR, r, n), n_hidden))

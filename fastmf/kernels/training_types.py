@@ -99,8 +99,6 @@ class Settings(NamedTuple):
     persistent : bool
         Whether solutions or samples go on from those of the step before.
     max_weight : float
-    values : float64 array of shape (n_layers, 2)
-        The low and the high value of the units of each layer; 0 if they are not two-valued.
     add_rows : int
         Address of `fastmf.kernels.sparse_rows.add_rows`, compiled; 0 if data are dense.
     task_rows, task_samples : int
@@ -116,7 +114,6 @@ class Settings(NamedTuple):
     tilts_kept: bool
     persistent: bool
     max_weight: float
-    values: np.ndarray
     add_rows: int
     task_rows: int
     task_samples: int
@@ -217,6 +214,7 @@ class Scratch(NamedTuple):
         Some visible units in all rows of a term.
     vectors : array of shape (n_workers, 3, n_columns)
         The first one is zero.
+    uniforms : float64 array of shape (n_workers, n_columns)
     active : int32 array of shape (n_workers, n_visible)
         The units of a sample that are not zero; of no size if data are dense.
     n_active : int64 array of shape (n_workers, 2)
@@ -227,6 +225,7 @@ class Scratch(NamedTuple):
     slab: np.ndarray
     left: np.ndarray
     vectors: np.ndarray
+    uniforms: np.ndarray
     active: np.ndarray
     n_active: np.ndarray
 
@@ -237,6 +236,7 @@ class Memory(NamedTuple):
     Parameters
     ----------
     products, slab, left, vectors : array of two dimensions
+    uniforms : float64 array of shape (n_columns,)
     active : int32 array of shape (n_visible,)
     n_active : int64 array of shape (2,)
     """
@@ -245,6 +245,7 @@ class Memory(NamedTuple):
     slab: np.ndarray
     left: np.ndarray
     vectors: np.ndarray
+    uniforms: np.ndarray
     active: np.ndarray
     n_active: np.ndarray
 
@@ -267,8 +268,7 @@ def no_arguments(dtype):
     solver = Solver(Sweep(table, table), options, no_tilt(dtype), active)
     record = MeanFieldRecord(cube, index, index, line, matrix)
     settings = Settings(
-        AscentStep(0.0, 0.0, 0.0, 0.0), index, index, True, 1, 1, True, True, 0.0,
-        np.zeros((0, 0)), 0, 1, 1,
+        AscentStep(0.0, 0.0, 0.0, 0.0), index, index, True, 1, 1, True, True, 0.0, 0, 1, 1,
     )  # fmt: skip
     moments = Moments(matrix, matrix, matrix, matrix)
     tasks = {"terms": table, "scales": line, "hidden": table, "averages": table, "slabs": table}
@@ -279,7 +279,7 @@ def no_arguments(dtype):
         (solver, solver),
         settings,
         Statistics(data=moments, model=record, units=matrix, turned=sparse, **tasks, **posterior),
-        Scratch(cube, cube, cube, cube, np.zeros((0, 0), np.int32), table),
+        Scratch(cube, cube, cube, cube, np.zeros((0, 0)), np.zeros((0, 0), np.int32), table),
         tables,
         index,
     )

@@ -5,8 +5,9 @@ and whether x is not 0, so that averages of these three are all that a step has 
 
     <x> = m,    <x^2> = m^2 + v,    <x is not 0> = 1 - exp(-log-partition)
 
-with moments m, v under a tilt; the last is that of units with a spike at zero, whose weight there
-is 1. See `fastmf.priors._domain.average_gradient`.
+with moments m, v under a tilt; over data and samples they are averages of these themselves. The
+last is that of units with a spike at zero, whose weight there is 1. See
+`fastmf.priors._domain.average_gradient`.
 """
 
 from fastmf._intrinsics import fetch_and_increment, row
@@ -39,7 +40,7 @@ def _count_nonzero(x, scale, out):
 
 
 @kernel(merged=True)
-def _add_row(layers, task, moments, r, scale, sums):
+def _add_row(layers, task, are_values, moments, r, scale, sums):
     """Add `scale` times <x>, <x^2> and, for units with a spike, <x is not 0> in one row."""
     (mean, var, b, a), (k, first, n), (total, squares, nonzero, log_z) = moments, task, sums
     m, v = row(mean, (r, first), n), row(var, (r, first), n)
@@ -48,7 +49,7 @@ def _add_row(layers, task, moments, r, scale, sums):
         squares[i] += scale * (m[i] * m[i] + v[i])
     if layers[k, LOG_PARTITION] == 0:
         return
-    if k == 0 and scale > 0:  # data themselves
+    if are_values:
         _count_nonzero(m, scale, nonzero)
         return
     tilt = row(b, (r, first), n), row(a, (r, first), n)
@@ -63,7 +64,7 @@ def _average(step, batches, parameters, sweep, settings, statistics, memory, que
     task = fetch_and_increment(queue)
     while task < tasks.shape[0]:
         here = tasks[task, 0], tasks[task, 1], tasks[task, 2]
-        _, first, n = here
+        k, first, n = here
         total, squares = row(units, (FIRST, first), n), row(units, (SECOND, first), n)
         sums = total, squares, row(units, (NONZERO, first), n), row(memory.vectors, (1, 0), n)
         for kind in range(FIRST, NONZERO + 1):
@@ -79,7 +80,10 @@ def _average(step, batches, parameters, sweep, settings, statistics, memory, que
                 data.a if of_data else state[A],
             )
             scale = one / n_data if of_data else -one / state.shape[1]
-            _add_row(sweep.layers, here, moments, r if of_data else r - n_data, scale, sums)
+            # Data, and samples of the even layers.
+            are_values = k == 0 if of_data else k % 2 == 0 and not settings.solved
+            place = r if of_data else r - n_data
+            _add_row(sweep.layers, here, are_values, moments, place, scale, sums)
         task = fetch_and_increment(queue)
     pack_hidden(statistics, memory.slab.shape[0], task, queue)
 

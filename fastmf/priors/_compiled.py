@@ -5,10 +5,11 @@ For the units `start`, `start + 1`, ... of a layer, as many as there are tilts o
     moments(parameters, start, b, a, mean, var)               fill in the tilted moments
     log_partition(parameters, start, b, a, out)               fill in the log-partitions
     third_cumulants(parameters, start, mean, cumulant, derivative)
+    draws(parameters, start, b, a, u, out, scratch)           fill in draws from uniform numbers
 
 where `parameters` is the address of an array with the addresses of the prior's fields. A table of
 units holds that address and those of the functions. Kernels call them through `tilted_moments`,
-`tilted_log_partition` and `third_cumulants` below, whatever kind of units there are.
+`tilted_log_partition`, `third_cumulants` and `tilted_draws` below, of any kind of units.
 """
 
 import ctypes
@@ -29,17 +30,25 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.priors._protocol import is_concatenated, n_units, offers, precomputed, with_arrays
 
 compile_methods("log_partition", "moments")
-compile_methods("third_cumulant", tilted=False)
+compile_methods("third_cumulant", of="mean")
+compile_methods("draw", of="tilt and number")
 
 # The entries of a table of units; the address of a function that was not asked for is 0.
-PARAMETERS, MOMENTS, LOG_PARTITION, THIRD_CUMULANTS = range(4)
+PARAMETERS, MOMENTS, LOG_PARTITION, THIRD_CUMULANTS, DRAWS = range(5)
 FUNCTIONS = {
     "moments": MOMENTS,
     "log_partition": LOG_PARTITION,
     "third_cumulants": THIRD_CUMULANTS,
+    "draws": DRAWS,
 }
+# The method of a prior for one unit.
+_METHODS = {name: name for name in FUNCTIONS} | {
+    "third_cumulants": "third_cumulant",
+    "draws": "draw",
+}
+N_ENTRIES = len(FUNCTIONS) + 1
 # The number of the unit after a part, in the table of parts of a concatenated prior.
-END = len(FUNCTIONS) + 1
+END = N_ENTRIES
 
 
 class AddressTable(np.ndarray):
@@ -82,6 +91,12 @@ def third_cumulants(units, start, mean, cumulant, derivative):
     call(units[THIRD_CUMULANTS], (units[PARAMETERS], start, mean, cumulant, derivative))
 
 
+@calls(DRAWS, PARAMETERS)
+def tilted_draws(units, start, b, a, u, out, scratch):
+    """Fill in draws of the units `start`, ... tilted by `b` and `a`, from uniform float64 `u`."""
+    call(units[DRAWS], (units[PARAMETERS], start, b, a, u, out, scratch))
+
+
 # --- functions of one class of units --------------------------------------------------------------
 
 
@@ -98,6 +113,11 @@ def _log_partition_one_by_one(prior, start, b, a, out):
 def _third_cumulants_one_by_one(prior, start, mean, cumulant, derivative):
     for i in range(mean.shape[0]):
         cumulant[i], derivative[i] = unit(prior, start + i).third_cumulant(mean[i])
+
+
+def _draws_one_by_one(prior, start, b, a, u, out, scratch):
+    for i in range(b.shape[0]):
+        out[i] = unit(prior, start + i).draw(b[i], a[i], u[i])
 
 
 def _fields(class_, dtypes):
@@ -137,7 +157,7 @@ def _address(class_, name, dtype, field_dtypes):
     key = _cache.name_of(class_)
     key = key and f"{key}-{dtype}-{'-'.join(map(str, field_dtypes))}"
     at_once = f"{name}_of_units"
-    own = offers(class_, at_once, of=name)
+    own = offers(class_, at_once, of=_METHODS[name])
     fill = kernel(getattr(class_, at_once) if own else _ONE_BY_ONE[name], merged=True)
     try:
         return address_of(_FACTORIES[name](fields, fill, key), *_signature(name, dtype))
@@ -152,7 +172,9 @@ def _address(class_, name, dtype, field_dtypes):
 def _signature(name, dtype):
     """Numba types of the arguments of a function of units."""
     vector = types.Array(numba.from_dtype(dtype), 1, "C")
-    return types.int64, types.int64, *[vector] * (4 if name == "moments" else 3)
+    numbers = types.Array(types.float64, 1, "C")
+    given = {"moments": [vector] * 4, "draws": [vector, vector, numbers, vector, vector]}
+    return types.int64, types.int64, *given.get(name, [vector] * 3)
 
 
 def _moments(fields, fill, key):
@@ -182,15 +204,26 @@ def _third_cumulants(fields, fill, key):
     return third_cumulants
 
 
+def _draws(fields, fill, key):
+    @kernel(by_address=True, name=key)
+    def draws(parameters, start, b, a, u, out, scratch):
+        widest_vectors()
+        fill(fields(parameters, start + b.shape[0]), start, b, a, u, out, scratch)
+
+    return draws
+
+
 _ONE_BY_ONE = {
     "moments": _moments_one_by_one,
     "log_partition": _log_partition_one_by_one,
     "third_cumulants": _third_cumulants_one_by_one,
+    "draws": _draws_one_by_one,
 }
 _FACTORIES = {
     "moments": _moments,
     "log_partition": _log_partition,
     "third_cumulants": _third_cumulants,
+    "draws": _draws,
 }
 
 
@@ -237,11 +270,24 @@ def _third_cumulants_of_parts(parameters, start, mean, cumulant, derivative):
         first = parts[k, END]
 
 
+@kernel(by_address=True)
+def _draws_of_parts(parameters, start, b, a, u, out, scratch):
+    parts, first = _parts(parameters), np.int64(0)
+    for k in range(parts.shape[0]):
+        begin, end = max(first, start), min(parts[k, END], start + b.shape[0])
+        if begin < end:
+            i, j, of_part = begin - start, end - start, begin - first
+            tilt = b[i:j], a[i:j]
+            tilted_draws(parts[k], of_part, tilt[0], tilt[1], u[i:j], out[i:j], scratch[i:j])
+        first = parts[k, END]
+
+
 _NUMBERS = np.empty(0, np.int64)
 _OF_PARTS = {
     "moments": _moments_of_parts,
     "log_partition": _log_partition_of_parts,
     "third_cumulants": _third_cumulants_of_parts,
+    "draws": _draws_of_parts,
 }
 
 
@@ -266,7 +312,7 @@ def units_of(prior, dtype, names=("moments",)):
     dtype : numpy dtype
         Of tilts and moments.
     names : tuple of str
-        Of "moments", "log_partition" and "third_cumulants".
+        Of "moments", "log_partition", "third_cumulants" and "draws".
 
     Raises
     ------
@@ -285,7 +331,7 @@ def units_of(prior, dtype, names=("moments",)):
         parameters = AddressTable([field.ctypes.data for field in fields], fields)
         dtypes = tuple(field.dtype for field in fields)
         addresses = [_address(type(prior), name, dtype, dtypes) for name in names]
-    entries = [parameters.ctypes.data, 0, 0, 0]
+    entries = [parameters.ctypes.data, *[0] * (N_ENTRIES - 1)]
     for name, address in zip(names, addresses, strict=True):
         entries[FUNCTIONS[name]] = address
     return Units(entries, (prior, parameters))

@@ -268,11 +268,11 @@ def with_shifted_field(prior, shift):
 
 
 def has_average_gradient(prior):
-    """Whether `average_gradient` is known: for the priors of this package, but for groups."""
+    """Whether `average_gradient` is known: for the priors of this package."""
     if is_concatenated(prior):
         return all(map(has_average_gradient, prior.parts))
     # Nobody has checked that those of users are linear.
-    known = type(prior) in REGISTRY.values() and not has_groups(prior)
+    known = type(prior) in REGISTRY.values()
     return known and (has_spike(prior) or hasattr(prior, "moment_gradient"))
 
 

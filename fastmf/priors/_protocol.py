@@ -12,6 +12,8 @@ field and argument a scalar). A tilt for which the integral diverges has log-par
 
     log_prob(self, x)             log of the unnormalised prior itself, -inf outside the support
     sample(self, b, a, rng)       draws from the tilted distribution
+    draw(self, b, a, u)           the value that a uniform number draws: an array expression, with
+                                  which kernels sample units of this kind
     gradient(self, b, a)          derivatives of log_partition: the same NamedTuple, of derivatives
     moment_gradient(self, mean, var)   the same as `gradient`, from the moments under the tilt
     mixture_gradient(self, mean, var, nonzero)   and the probability of a value other than zero
@@ -185,11 +187,35 @@ def offers(class_, name, of="moments"):
 
 def sample(prior, b, a, rng):
     """Draws from the prior tilted by exp(b x - a x^2 / 2)."""
-    if not hasattr(prior, "sample"):
-        raise TypeError(
-            f"{type(prior).__name__} cannot be sampled: it has no method sample(b, a, rng)."
-        )
-    return prior.sample(b, a, rng)
+    if hasattr(prior, "sample"):
+        return prior.sample(b, a, rng)
+    if hasattr(prior, "draw"):
+        return sample_by_draw(prior, b, a, rng)
+    values = getattr(prior, "support", None)
+    if isinstance(values, tuple) and len(values) == 2:
+        (low, high), mean = values, prior.moments(b, a)[0]
+        at_most_mean = low + (high - low) * rng.random(mean.shape) < mean
+        return np.where(at_most_mean, high, low).astype(mean.dtype)
+    raise TypeError(
+        f"{type(prior).__name__} cannot be sampled: it has no method sample(b, a, rng) and no "
+        "draw(b, a, u)."
+    )
+
+
+def sample_by_draw(self, b, a, rng):
+    """Draws from the tilted distribution; a ValueError where it diverges."""
+    shape = np.broadcast_shapes((n_units(self),), np.shape(b), np.shape(a))
+    drawn = self.draw(b, a, rng.random(shape))
+    if not np.isfinite(drawn).all():
+        raise ValueError(f"{type(self).__name__}.sample: precision + a must be positive.")
+    return drawn
+
+
+def can_draw(prior):
+    """Whether kernels can sample the units: `draw` agrees with the other methods of its class."""
+    return all(
+        offers(type(part), "draw", of) for part in parts_of(prior) for of in ("moments", "sample")
+    )
 
 
 def has_log_prob(prior):

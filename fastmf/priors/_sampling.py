@@ -1,33 +1,77 @@
-"""Exact draws from Gaussians of either curvature on an interval."""
+"""Quantiles of Gaussians of either curvature on an interval, by the panels of their quadrature.
 
-import math
+A probability is that of one of the two panels (see `fastmf.priors._quadrature`), in which the part
+t of its width is wanted up to which the integral of exp(-linear t - quadratic t^2) is a given one.
+It is found by Newton's method, or bisection where that would leave the bracket, for many units at
+once.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
 
-from fastmf._intrinsics import fetch_and_increment, smaller
+from fastmf._intrinsics import fetch_and_increment, row, smaller, widest_vectors
 from fastmf._numba import INNER, REORDER, kernel
 from fastmf._threads import in_parallel, workers_for
 from fastmf.priors import _quadrature
-from fastmf.priors._quadrature import NODES, WEIGHTS
-from fastmf.special import exp_of_small, widen
+from fastmf.priors._quadrature import (
+    ARGUMENTS,
+    BLOCK_UNITS,
+    NODES,
+    NODES_PER_PASS,
+    PANELS,
+    RESULTS,
+    SUMS,
+    WEIGHTS,
+)
+from fastmf.special import clip, exp, exp_of_small, log_of_normal, where, widen
 
 # Draws of one task of a thread, and multiply-adds that take as long as one.
-TASK_DRAWS, COST = 1024, 20_000
+TASK_DRAWS, COST = 1024, 5_000
 # Newton's method takes a few steps; bisection alone would take 50.
 MAX_STEPS = 60
+_inlined = register_jitable(**INNER, forceinline=True)
+# Where `fill_quantiles` finds probabilities, and leaves quantiles.
+PROBABILITIES = ARGUMENTS
 
 
-def draw(field, precision, lower, upper, b, a, rng):
-    """Draws from the density proportional to exp((field + b) x - (precision + a) x^2 / 2).
+class Slab(NamedTuple):
+    """Densities proportional to exp(field x - precision x^2 / 2) on intervals.
+
+    Parameters
+    ----------
+    field, precision, lower, upper : array of shape (n_units,)
+    quadrature : int64 array of shape (n_units,)
+        Address of the compiled quadrature.
+    """
+
+    field: np.ndarray
+    precision: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    quadrature: np.ndarray
+
+
+def quantile(field, precision, lower, upper, tilt, u):
+    """Quantiles of the density proportional to exp((field + b) x - (precision + a) x^2 / 2).
+
+    Parameters
+    ----------
+    field, precision, lower, upper : array of shape (n_units,)
+    tilt : pair of arrays
+        b and a.
+    u : array
+        Probabilities of [0, 1).
 
     Raises
     ------
     ValueError
         If the density cannot be normalised.
     """
-    tilted = np.broadcast_arrays(*(widen(p) for p in (field, precision, lower, upper, b, a)))
-    field, precision, lower, upper, b, a = (np.ascontiguousarray(p).ravel() for p in tilted)
+    tilted = np.broadcast_arrays(*map(widen, (field, precision, lower, upper, *tilt, u)))
+    arrays = [np.ascontiguousarray(p).ravel() for p in tilted]
+    field, precision, lower, upper, b, a, u = arrays
     infinite = _quadrature.diverges(field + b, precision + a, lower, upper)
     if infinite.any():
         i = np.argmax(infinite)
@@ -37,83 +81,125 @@ def draw(field, precision, lower, upper, b, a, rng):
             f"{precision[i] + a[i]:g} and field + b = {field[i] + b[i]:g} on [{lower[i]:g}, "
             f"{upper[i]:g}]."
         )
-    draws, queue = rng.random(field.shape), np.zeros(1, np.int64)
-    n_workers = workers_for(-(-draws.size // TASK_DRAWS), COST * draws.size)
-    in_parallel(_invert, (field, precision, lower, upper, (b, a), queue, draws), n_workers)
-    return draws.reshape(tilted[0].shape)
+    slab = Slab(*arrays[:4], _quadrature.address_per_unit(len(u)))
+    out, queue = np.empty_like(u), np.zeros(1, np.int64)
+    n_workers = workers_for(-(-out.size // TASK_DRAWS), COST * out.size)
+    in_parallel(_invert, (slab, b, a, u, queue, out), n_workers)
+    return out.reshape(tilted[0].shape)
 
 
 @kernel
-def _invert(field, precision, lower, upper, tilt, queue, draws):
-    """Replace each uniform number by the quantile of the tilted density at this probability.
+def _invert(slab, b, a, u, queue, out):
+    """Fill in the quantiles of tilted densities.
 
     Parameters
     ----------
-    field, precision, lower, upper : array of shape (n_draws,)
-    tilt : pair of arrays of shape (n_draws,)
-        b and a.
+    slab : Slab
+    b, a, u : array of shape (n_draws,)
     queue : int64 array of shape (1,)
         Next group of draws; shared by all threads that call this.
-    draws : array of shape (n_draws,)
-        Changed in place.
+    out : array of shape (n_draws,)
     """
+    memory = _quadrature.block_memory()
     first = fetch_and_increment(queue) * TASK_DRAWS
-    while first < draws.shape[0]:
-        last = smaller(first + TASK_DRAWS, draws.shape[0])
-        _invert_some(field, precision, lower, upper, tilt, (first, last), draws)
+    while first < out.shape[0]:
+        last = smaller(first + TASK_DRAWS, out.shape[0])
+        for start in range(first, last, BLOCK_UNITS):
+            n = smaller(BLOCK_UNITS, last - start)
+            _quadrature.integrate_units(slab, 0, b, a, start, n, memory)
+            for i in range(n):
+                memory[PROBABILITIES + i] = u[start + i]
+            fill_quantiles(memory, n)
+            for i in range(n):
+                out[start + i] = memory[PROBABILITIES + i]
         first = fetch_and_increment(queue) * TASK_DRAWS
 
 
-@kernel(merged=True)
-def _invert_some(field, precision, lower, upper, tilt, here, draws):
-    b, a = tilt
-    for i in range(here[0], here[1]):
-        p = _quadrature.panels(field[i], precision[i], lower[i], upper[i], b[i], a[i])
-        sums = _quadrature.sums_over(p)
-        mass1, mass2 = p.weight1 * sums[0], p.weight2 * sums[3]
-        target = draws[i] * (mass1 + mass2)
-        if target < mass1:
-            t = _quantile(target / mass1, sums[0], p.linear1, p.quadratic1)
-            x = p.anchor + (p.position1 + p.reach1 * t)
-        else:
-            t = _quantile((target - mass1) / mass2, sums[3], p.linear2, p.quadratic2)
-            x = p.anchor + (p.position2 + p.reach2 * t)
-        draws[i] = min(max(x, lower[i]), upper[i])
-
-
 @register_jitable(**INNER, fastmath=REORDER)
-def _integral(t, linear, quadratic):
-    """Integral of exp(-linear t - quadratic t^2) from 0 to t."""
-    total = 0.0
-    for k in range(len(NODES)):
-        x = t * NODES[k]
-        total += WEIGHTS[k] * exp_of_small(-(linear + quadratic * x) * x)
-    return t * total
+def _add_nodes(first, t, linear, quadratic, integral):
+    """Add NODES_PER_PASS nodes of the integral of exp(-linear x - quadratic x^2) from 0 to t."""
+    widest_vectors()
+    for i in range(t.shape[0]):
+        total = 0.0
+        for k in range(NODES_PER_PASS):
+            x = t[i] * NODES[first + k]
+            total += WEIGHTS[first + k] * exp_of_small(-(linear[i] + quadratic[i] * x) * x)
+        integral[i] += t[i] * total
 
 
-@register_jitable(**INNER)
-def _quantile(probability, total, linear, quadratic):
-    """The t up to which the integral of exp(-linear t - quadratic t^2) is probability * total.
+@_inlined
+def _start(fraction, linear, quadratic):
+    """The solution t of linear t + quadratic t^2 = E, for E exponentially distributed below 1."""
+    drop = -log_of_normal(1.0 - fraction * (1.0 - exp(-(linear + quadratic))))
+    square = linear * linear + 4.0 * quadratic * drop
+    root = linear + np.sqrt(where(square > 0.0, square, 0.0))
+    return clip(where(root > 1e-3, 2.0 * drop / (root + 1e-300), fraction), 0.0, 1.0)
 
-    Newton steps, or bisection where they would leave the bracket. The start solves
-    linear t + quadratic t^2 = E for E of an exponential distribution cut at 1.
+
+@_inlined
+def _step(t, low, high, excess, linear, quadratic):
+    """A step of Newton's method, or of bisection, where an integral is too large, and the bracket.
+
+    Bisection where the step would leave the bracket.
     """
-    low, high = 0.0, 1.0
-    drop = -math.log1p(probability * math.expm1(-(linear + quadratic)))
-    root = math.sqrt(max(linear * linear + 4.0 * quadratic * drop, 0.0))
-    t = 2.0 * drop / (linear + root) if linear + root > 1e-3 else probability
-    t = min(t, 1.0)
+    low, high = where(excess > 0.0, low, t), where(excess > 0.0, t, high)
+    new = t - excess / exp_of_small(-(linear + quadratic * t) * t)
+    return where((low <= new) & (new <= high), new, 0.5 * (low + high)), low, high
+
+
+@kernel(inner=True)
+def fill_quantiles(memory, n):
+    """Replace probabilities by quantiles; by NaN where the integral of the density is infinite.
+
+    Parameters
+    ----------
+    memory : float64 array of shape (MEMORY_SIZE,)
+        As `integrate_block` leaves it, but for the probabilities, from PROBABILITIES on.
+    n : int
+        Number of units.
+    """
+    u = BLOCK_UNITS
+    value, lower, upper = (
+        row(memory, (PROBABILITIES,), n),
+        row(memory, (ARGUMENTS + 2 * u,), n),
+        row(memory, (ARGUMENTS + 3 * u,), n),
+    )
+    t, low, high, goal = (
+        row(memory, (RESULTS,), n),
+        row(memory, (RESULTS + u,), n),
+        row(memory, (RESULTS + 2 * u,), n),
+        row(memory, (RESULTS + 3 * u,), n),
+    )
+    widest_vectors()
+    linear, quadratic = row(memory, (PANELS,), n), row(memory, (PANELS + u,), n)
+    reach, position = row(memory, (PANELS + 4 * u,), n), row(memory, (PANELS + 8 * u,), n)
+    panels, sums = row(memory, (PANELS,), 13 * u), row(memory, (SUMS,), 6 * u)
+    for i in range(n):
+        mass1 = panels[6 * u + i] * sums[i]
+        mass2 = panels[7 * u + i] * sums[3 * u + i]
+        wanted = value[i] * (mass1 + mass2)
+        first = wanted < mass1
+        fraction = clip(where(first, wanted, wanted - mass1) / where(first, mass1, mass2), 0.0, 1.0)
+        linear[i] = where(first, panels[i], panels[2 * u + i])
+        quadratic[i] = where(first, panels[u + i], panels[3 * u + i])
+        reach[i] = where(first, panels[4 * u + i], panels[5 * u + i])
+        position[i] = where(first, panels[8 * u + i], panels[9 * u + i])
+        goal[i] = fraction * where(first, sums[i], sums[3 * u + i])
+        t[i], low[i], high[i] = _start(fraction, linear[i], quadratic[i]), 0.0, 1.0
+    excess = row(memory, (SUMS,), n)
     for _ in range(MAX_STEPS):
-        excess = _integral(t, linear, quadratic) - probability * total
-        if excess > 0.0:
-            high = t
-        else:
-            low = t
-        new = t - excess / exp_of_small(-(linear + quadratic * t) * t)
-        if not low <= new <= high:
-            new = 0.5 * (low + high)
-        # The error of a Newton step is its size squared, times a derivative of at most 2 MAX_DROP.
-        if abs(new - t) <= 1e-8 * t:
-            return new
-        t = new
-    return t
+        moving = 0
+        for i in range(n):
+            excess[i] = -goal[i]
+        for node in range(0, len(NODES), NODES_PER_PASS):
+            _add_nodes(node, t, linear, quadratic, excess)
+        for i in range(n):
+            new, low[i], high[i] = _step(t[i], low[i], high[i], excess[i], linear[i], quadratic[i])
+            # The error of a Newton step is its size squared, times a derivative of 2 MAX_DROP.
+            moving += 1 if abs(new - t[i]) > 1e-8 * t[i] else 0
+            t[i] = new
+        if moving == 0:
+            break
+    for i in range(n):
+        x = panels[10 * u + i] + (position[i] + reach[i] * t[i])
+        value[i] = where(panels[11 * u + i] > 0.0, np.nan, clip(x, lower[i], upper[i]))

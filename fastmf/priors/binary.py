@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.rows import column_sums
+from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.special import constant, exp, log_2_cosh, sigmoid_pair, softplus, where
+from fastmf.special import constant, exp, log_2_cosh, narrow, sigmoid_pair, softplus, where
 
 # Largest log-odds that learning keeps: beyond, the gradient vanishes and fields no longer change.
 MAX_FIELD = 30.0
@@ -54,10 +55,12 @@ class Bernoulli(NamedTuple):
         """field x for x in {0, 1}, -inf elsewhere."""
         return np.where((x == 0) | (x == 1), self.field * x, -np.inf)
 
-    def sample(self, b, a, rng):
-        """Draws from the tilted distribution."""
-        p = self.moments(b, a)[0]
-        return (rng.random(p.shape) < p).astype(p.dtype)
+    def draw(self, b, a, u):
+        """The value that a uniform number draws from the tilted distribution."""
+        mean = self.moments(b, a)[0]
+        return narrow(u < mean, mean)
+
+    sample = sample_by_draw
 
     def gradient(self, b, a):
         """Derivatives of the log-partition."""
@@ -135,10 +138,13 @@ class Ising(NamedTuple):
         """field x for x in {-1, +1}, -inf elsewhere."""
         return np.where(abs(x) == 1, self.field * x, -np.inf)
 
-    def sample(self, b, a, rng):
-        """Draws from the tilted distribution."""
-        p = (1 + self.moments(b, a)[0]) / 2
-        return (2 * (rng.random(p.shape) < p) - 1).astype(p.dtype)
+    def draw(self, b, a, u):
+        """The value that a uniform number draws from the tilted distribution."""
+        mean = self.moments(b, a)[0]
+        one = constant(1.0, mean)
+        return narrow(2.0 * u - 1.0 < mean, mean) * (one + one) - one
+
+    sample = sample_by_draw
 
     def gradient(self, b, a):
         """Derivatives of the log-partition."""

@@ -10,6 +10,7 @@ from numba.extending import overload, register_jitable
 from fastmf._common.rows import column_sums, is_sparse
 from fastmf._intrinsics import row, smaller
 from fastmf._numba import INNER, kernel
+from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._quadrature import BLOCK_UNITS, block_memory
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.priors.binary import MAX_FIELD
@@ -123,19 +124,32 @@ class Binomial(NamedTuple):
         value = np.where(inside, coefficients + self.field * index, -np.inf)
         return value.astype((self.field + x).dtype, copy=False)
 
+    def draw(self, b, a, u):
+        """The value that a uniform number draws from the tilted distribution: its quantile."""
+        t, s = _tilt(widen(self.field), widen(b), widen(a))
+        n = widen(self.n)
+        top, total, _, _ = _sums(t, s, n)
+        log_total = where(s == 0.0, n * softplus(t), top + log(total))
+        drawn = 0.0 * log_total, 1.0 + 0.0 * n, exp(-log_total)
+        for k in range(_last_term(1.0 + 0.0 * n, n)):
+            drawn = _past_value(k, t, s, n, log_total, u, drawn)
+        return narrow(drawn[0], self.field + b + a)
+
+    @staticmethod
+    def draws_of_units(prior, start, b, a, u, out, scratch):
+        """The draws of many units at once, inside kernels."""
+        memory, size = block_memory(), BLOCK_UNITS
+        for first in range(0, b.shape[0], size):
+            n = smaller(size, b.shape[0] - first)
+            _sum_block(prior, start + first, row(b, (first,), n), row(a, (first,), n), memory)
+            _draw_block(memory, row(u, (first,), n), row(out, (first,), n))
+
     def sample(self, b, a, rng):
-        """Draws from the tilted distribution, by inversion of its distribution function."""
-        like = self.field + b + a
-        t, s, n = np.broadcast_arrays(*_tilt(widen(self.field), widen(b), widen(a)), self.n)
-        if not s.any():
-            return narrow(rng.binomial(n.astype(int), sigmoid_pair(t)[0]), like)
-        log_total = self.log_partition(b, a)
-        uniform, below, draws = rng.random(t.shape), np.zeros(t.shape), np.zeros(t.shape)
-        for x in range(int(n.max())):
-            log_weight = self.log_prob(np.full(n.shape[-1:], float(x))) + (b * x - a * x * x / 2)
-            below += np.exp(np.minimum(log_weight - log_total, 0.0))
-            draws += uniform >= below
-        return narrow(np.minimum(draws, n), like)
+        """Draws from the tilted distribution."""
+        if np.any(a):
+            return sample_by_draw(self, b, a, rng)
+        t = np.broadcast_arrays(_tilt(widen(self.field), widen(b), widen(a))[0], self.n)[0]
+        return narrow(rng.binomial(self.n.astype(int), sigmoid_pair(t)[0]), self.field + b + a)
 
     def gradient(self, b, a):
         """Derivatives of the log-partition; zero for n, which is not learned."""
@@ -252,6 +266,20 @@ def _with_term(x, t, a, n, sums):
     return coefficient, where(larger, exponent, top), total, mean, squares
 
 
+@register_jitable(**INNER)
+def _past_value(k, t, a, n, log_total, u, drawn):
+    """Go on from the value `k` to the next one where the probability up to it is not above `u`.
+
+    `drawn` is the value so far, the binomial coefficient of `k`, and that probability.
+    """
+    x, coefficient, below = drawn
+    taken = n > k
+    x = x + where(taken & (u >= below), 1.0, 0.0)
+    coefficient = where(taken, coefficient * ((n - k) / (k + 1.0)), 1.0)
+    exponent = log_of_normal(coefficient) + (k + 1.0) * (t - 0.5 * a * (k + 1.0))
+    return x, coefficient, below + where(taken, exp(exponent - log_total), 0.0)
+
+
 @kernel(merged=True)
 def _sum_block(prior, start, b, a, memory):
     """`_sums` for some units at once: inside kernels their loop is the inner one."""
@@ -274,3 +302,28 @@ def _sum_block(prior, start, b, a, memory):
             sums = coefficient[i], top[i], total[i], mean[i], squares[i]
             sums = _with_term(k + 1.0, t[i], s[i], trials[i], sums)
             coefficient[i], top[i], total[i], mean[i], squares[i] = sums
+
+
+@kernel(merged=True)
+def _draw_block(memory, u, out):
+    """Draws of some units, whose sums are in memory; what is drawn is there in the end."""
+    n, size, last = u.shape[0], BLOCK_UNITS, 0
+    t, s, trials = row(memory, (0,), n), row(memory, (size,), n), row(memory, (2 * size,), n)
+    coefficient, top = row(memory, (3 * size,), n), row(memory, (4 * size,), n)
+    total, x, below = (
+        row(memory, (5 * size,), n),
+        row(memory, (6 * size,), n),
+        row(memory, (7 * size,), n),
+    )
+    for i in range(n):
+        # In the place of the largest exponent, the log of the whole sum.
+        top[i] = where(s[i] == 0.0, trials[i] * softplus(t[i]), top[i] + log(total[i]))
+        x[i], coefficient[i], below[i] = 0.0, 1.0, exp(-top[i])
+        last = max(last, int(trials[i]))
+    for k in range(last):
+        for i in range(n):
+            drawn = x[i], coefficient[i], below[i]
+            drawn = _past_value(k, t[i], s[i], trials[i], top[i], u[i], drawn)
+            x[i], coefficient[i], below[i] = drawn
+    for i in range(n):
+        out[i] = x[i]

@@ -232,20 +232,7 @@ class Categorical(_Fields):
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):
         """The moments of whole groups, inside kernels."""
-        n, half, one = b.shape[0], constant(0.5, b[0]), constant(1.0, b[0])
-        largest, n_large = constant(MAX_EXPONENT, b[0]), 0
-        field = row(prior.field, (start,), n)
-        for i in range(n):
-            var[i] = field[i] + b[i] - half * a[i]
-            n_large += not abs(var[i]) <= largest
-        # Two rounds over the groups: exponents without the largest of a group, where some are
-        # large, and exponentials divided by their sum.
-        for k in range(0 if n_large > 0 else 1, 2):
-            for i in range(n * k):
-                var[i] = exp(var[i])
-            _for_each_group(prior, start, k == 0, var, mean)
-        for i in range(n):
-            var[i] = mean[i] * (one - mean[i])
+        _fill_moments(prior, start, b, a, mean, var)
 
     @staticmethod
     def log_partition_of_units(prior, start, b, a, out):
@@ -304,9 +291,34 @@ class Categorical(_Fields):
     def sample(self, b, a, rng):
         """Draws from the tilted distribution, one uniform number a group."""
         mean = self.moments(b, a)[0]
+        return self._drawn(mean, rng.random((*mean.shape[:-1], self.n_groups)))
+
+    def draw(self, b, a, u):
+        """The states that uniform numbers draw: of those of a group the first one counts."""
+        mean, u = np.broadcast_arrays(self.moments(b, a)[0], u)
+        return self._drawn(mean, u[..., self.starts])
+
+    def _drawn(self, mean, u):
+        """One-hot draws, with one uniform number for each group, (..., n_groups)."""
         if (self.sizes == self.sizes[0]).all():
-            return _draw(self.by_group(mean), rng).reshape(mean.shape)
-        return np.concatenate([_draw(group, rng) for group in self.by_group(mean)], axis=-1)
+            return _draw(self.by_group(mean), u[..., None]).reshape(mean.shape)
+        groups = zip(self.by_group(mean), np.split(u, self.n_groups, axis=-1), strict=True)
+        return np.concatenate([_draw(*group) for group in groups], axis=-1)
+
+    @staticmethod
+    def draws_of_units(prior, start, b, a, u, out, scratch):
+        """The draws of whole groups, inside kernels."""
+        _fill_moments(prior, start, b, a, out, scratch)
+        n, first = b.shape[0], np.int64(0)
+        while first < n:
+            last, taken, below = first + 1, first, out[first]
+            while last < n and prior.state[start + last] != 0:
+                taken, below = (last, below + out[last]) if u[first] >= below else (taken, below)
+                last += 1
+            for i in range(first, last):
+                out[i] = 0
+            out[taken] = 1
+            first = last
 
     def gradient(self, b, a):
         """Derivatives of the log-partition."""
@@ -371,15 +383,33 @@ class Categorical(_Fields):
 REGISTRY["categorical"] = Categorical
 
 
-def _draw(probabilities, rng):
-    """One-hot draws of the states on the last axis, one uniform number each."""
+def _draw(probabilities, u):
+    """One-hot draws of the states on the last axis, from uniform numbers (..., 1)."""
     below = np.cumsum(probabilities, axis=-1)
-    u = rng.random((*below.shape[:-1], 1)) * below[..., -1:]
     label = np.minimum((below <= u).sum(-1, keepdims=True), below.shape[-1] - 1)
     return (label == np.arange(below.shape[-1])).astype(probabilities.dtype)
 
 
 # --- inside kernels -------------------------------------------------------------------------------
+
+
+@kernel(merged=True)
+def _fill_moments(prior, start, b, a, mean, var):
+    """The moments of whole groups, inside kernels."""
+    n, half, one = b.shape[0], constant(0.5, b[0]), constant(1.0, b[0])
+    largest, n_large = constant(MAX_EXPONENT, b[0]), 0
+    field = row(prior.field, (start,), n)
+    for i in range(n):
+        var[i] = field[i] + b[i] - half * a[i]
+        n_large += not abs(var[i]) <= largest
+    # Two rounds over the groups: exponents without the largest of a group, where some are
+    # large, and exponentials divided by their sum.
+    for k in range(0 if n_large > 0 else 1, 2):
+        for i in range(n * k):
+            var[i] = exp(var[i])
+        _for_each_group(prior, start, k == 0, var, mean)
+    for i in range(n):
+        var[i] = mean[i] * (one - mean[i])
 
 
 @kernel(inner=True)

@@ -106,6 +106,10 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
         """Whether values belong to the support."""
         return _join(_protocol.contains(p, x) for p, x in self._split(x))
 
+    def draw(self, b, a, u):
+        """The values that uniform numbers draw from the tilted distribution."""
+        return _join(p.draw(*drawn) for p, *drawn in self._split(b, a, u))
+
     @accepts_seeds
     def sample(self, b, a, rng):
         """Draws from the tilted distribution."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from fastmf._common.rows import column_moments
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.special import constant, log, where
+from fastmf.special import constant, log, narrow, normal_quantile, where
 
 # Smallest precision of unbounded units during learning.
 MIN_PRECISION = 1e-3
@@ -81,6 +81,11 @@ class Gaussian(NamedTuple):
     def contains(self, x):
         """Whether values belong to the support: all real numbers."""
         return np.isfinite(x) & np.ones(self.field.shape, bool)
+
+    def draw(self, b, a, u):
+        """The value that a uniform number draws from the tilted distribution: its quantile."""
+        mean, var = self.moments(b, a)
+        return mean + np.sqrt(var) * narrow(normal_quantile(u), mean)
 
     def sample(self, b, a, rng):
         """Draws from the tilted distribution; a ValueError where it diverges."""

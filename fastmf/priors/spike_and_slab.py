@@ -17,11 +17,26 @@ from fastmf._intrinsics import smaller
 from fastmf._numba import INNER
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit
+from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
+from fastmf.priors._sampling import PROBABILITIES, fill_quantiles, quantile
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.priors.gaussian import Gaussian
 from fastmf.priors.truncated_gaussian import TruncatedGaussian, check_slab
-from fastmf.special import log, narrow, sigmoid_pair, softplus, where, widen
+from fastmf.special import (
+    clip,
+    log,
+    log_of_normal,
+    narrow,
+    normal_quantile,
+    sigmoid_pair,
+    softplus,
+    where,
+    widen,
+)
+
+# Added to probabilities by which numbers are divided: they may be zero.
+TINY = 1e-300
 
 
 @register_jitable(**INNER)
@@ -44,19 +59,6 @@ def _log_prob(self, x):
 def _contains(self, x):
     """Whether values are zero or in the slab's interval."""
     return self.slab().contains(x) | (x == 0)
-
-
-def _sample(self, b, a, rng):
-    """Draws from the tilted distribution; those of the slab only where a value is not zero."""
-    out = np.zeros_like(self.field + b + a)
-    nonzero = rng.random(out.shape) < -np.expm1(-self.log_partition(b, a))
-
-    def taken(x):
-        return np.broadcast_to(x, out.shape)[nonzero]
-
-    slab = self.slab()
-    out[nonzero] = slab._make(map(taken, slab)).sample(taken(b), taken(a), rng)
-    return out
 
 
 def _gradient(self, b, a):
@@ -203,13 +205,22 @@ class GaussBernoulli(NamedTuple):
         """Log-odds of a non-zero value under the tilt."""
         return _tilted_gaussian(*map(widen, (self.field, self.precision, self.log_odds, b, a)))[0]
 
+    def draw(self, b, a, u):
+        """The value that a uniform number draws: of the slab if it is below its probability."""
+        log_odds, mean, variance = _tilted_gaussian(
+            widen(self.field), widen(self.precision), widen(self.log_odds), widen(b), widen(a)
+        )
+        p = sigmoid_pair(log_odds)[0]
+        value = mean + np.sqrt(variance) * normal_quantile(u / (p + TINY))
+        return narrow(where(u < p, value, 0.0 * mean), self.field + b + a)
+
     def slab(self):
         """The slab as a prior of its own, without its normalisation."""
         return Gaussian._make(self[:2])
 
     log_prob = _log_prob
     contains = _contains
-    sample = _sample
+    sample = sample_by_draw
     gradient = _gradient
     mixture_gradient = _mixture_gradient
     log_prob_gradient = _log_prob_gradient
@@ -232,7 +243,8 @@ def _tilted_gaussian(field, precision, log_odds, b, a):
     mean = where(proper, (field + b) / divisor, 0.0 * b)
     # (field + b)^2 / s - field^2 / precision, without its cancellation at weak tilts.
     exponent = b * mean + field * ((b - a * (field / precision)) / divisor)
-    log_slab = 0.5 * (exponent - log(divisor / precision))
+    ratio = clip(divisor / precision, TINY, 1.0 / TINY)
+    log_slab = 0.5 * (exponent - log_of_normal(ratio))
     return (
         log_odds + where(proper, log_slab, np.inf),
         mean,
@@ -300,6 +312,10 @@ class TruncatedGaussBernoulli(NamedTuple):
         """Log-odds of a non-zero value under the tilt."""
         return _tilted_truncated(self, _log_weight(self), b, a)[0]
 
+    def draw(self, b, a, u):
+        """The value that a uniform number draws: of the slab if it is below its probability."""
+        return _draw_truncated(self, self.log_partition(b, a), (b, a), u)
+
     def precomputed(self):
         """The same prior with the integral of its slab, which is half the cost of every tilt."""
         weight = np.require(_log_weight(self), np.float64, ["C", "W"])
@@ -312,7 +328,7 @@ class TruncatedGaussBernoulli(NamedTuple):
 
     log_prob = _log_prob
     contains = _contains
-    sample = _sample
+    sample = sample_by_draw
     gradient = _gradient
     mixture_gradient = _mixture_gradient
     log_prob_gradient = _log_prob_gradient
@@ -362,6 +378,27 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
         """Those of the `TruncatedGaussBernoulli`."""
         return _moments(self, self.log_weight, b, a)
 
+    def draw(self, b, a, u):
+        """That of the `TruncatedGaussBernoulli`."""
+        return _draw_truncated(self, self.log_partition(b, a), (b, a), u)
+
+    @staticmethod
+    def draws_of_units(prior, start, b, a, u, out, scratch):
+        """The draws of many units at once, inside kernels."""
+        memory = _quadrature.block_memory()
+        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
+            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
+            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
+            for i in range(n):
+                integral = memory[_quadrature.EXPONENTS + i] + log(memory[_quadrature.MASSES + i])
+                nonzero = sigmoid_pair(prior.log_weight[start + first + i] + integral)[0]
+                scratch[first + i] = u[first + i] < nonzero
+                memory[PROBABILITIES + i] = u[first + i] / (nonzero + TINY)
+            fill_quantiles(memory, n)
+            for i in range(n):
+                x = memory[PROBABILITIES + i]
+                out[first + i] = where(scratch[first + i] != 0, x, 0.0)
+
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):
         """The moments of many units at once, inside kernels."""
@@ -406,6 +443,18 @@ def _tilted_truncated(prior, log_weight, b, a):
 def _log_partition(prior, log_weight, b, a):
     log_odds, _, _ = _tilted_truncated(prior, log_weight, b, a)
     return narrow(softplus(log_odds), prior.field + b + a)
+
+
+def _draw_truncated(prior, log_partition, tilt, u):
+    """Draws from a tilted prior, by quadrature only where they are not zero."""
+    p = -np.expm1(-widen(log_partition))
+    p, u = np.broadcast_arrays(p, u)
+    nonzero = u < p
+    slab = prior.field, prior.precision, prior.lower, prior.upper, *tilt
+    slab = [np.broadcast_to(part, p.shape)[nonzero] for part in slab]
+    out = np.zeros(p.shape, log_partition.dtype)
+    out[nonzero] = quantile(*slab[:4], slab[4:], u[nonzero] / p[nonzero])
+    return out
 
 
 def _moments(prior, log_weight, b, a):

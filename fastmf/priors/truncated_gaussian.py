@@ -9,8 +9,9 @@ from fastmf._common.rows import column_moments
 from fastmf._intrinsics import smaller
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit, project_precision
+from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.priors._sampling import draw
+from fastmf.priors._sampling import PROBABILITIES, fill_quantiles, quantile
 from fastmf.special import log, narrow, widen
 
 
@@ -121,10 +122,12 @@ class TruncatedGaussian(NamedTuple):
         """Whether values are within the bounds."""
         return (x >= self.lower) & (x <= self.upper)
 
-    def sample(self, b, a, rng):
-        """Draws from the tilted distribution."""
-        like = self.field + b + a
-        return narrow(draw(self.field, self.precision, self.lower, self.upper, b, a, rng), like)
+    def draw(self, b, a, u):
+        """The value that a uniform number draws from the tilted distribution: its quantile."""
+        value = quantile(self.field, self.precision, self.lower, self.upper, (b, a), u)
+        return narrow(value, self.field + b + a)
+
+    sample = sample_by_draw
 
     def gradient(self, b, a):
         """Derivatives of the log-partition; zero for the bounds, which are not learned."""
@@ -191,6 +194,23 @@ class CompiledTruncatedGaussian(NamedTuple):
     def moments(self, b, a):
         """Those of the `TruncatedGaussian`."""
         return inspect.unwrap(TruncatedGaussian.moments)(self, b, a)
+
+    def draw(self, b, a, u):
+        """That of the `TruncatedGaussian`."""
+        return TruncatedGaussian.draw(self, b, a, u)
+
+    @staticmethod
+    def draws_of_units(prior, start, b, a, u, out, scratch):
+        """The draws of many units at once, inside kernels."""
+        memory = _quadrature.block_memory()
+        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
+            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
+            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
+            for i in range(n):
+                memory[PROBABILITIES + i] = u[first + i]
+            fill_quantiles(memory, n)
+            for i in range(n):
+                out[first + i] = memory[PROBABILITIES + i]
 
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):

@@ -7,7 +7,7 @@ from fastmf.priors._compiled import LOG_PARTITION
 from fastmf.reference.ascent import ascend
 from fastmf.reference.random import uniforms
 from fastmf.reference.tap import tap
-from fastmf.reference.units import log_partition, moments
+from fastmf.reference.units import draws, log_partition, moments
 
 # Rows of the statistics of units.
 FIRST, SECOND, NONZERO = 4, 5, 6
@@ -31,10 +31,10 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
         if settings.solved:
             tap(*solvers[0], queues, statistics.model)
         else:
-            _sample(weights, layers.of_model, bounds, settings, seed, states)
+            _sample(weights, layers.of_model, bounds, settings.n_sweeps, seed, states)
         statistics.units[FIRST] = of_data[0].mean(0) - states[0].mean(0)
         if settings.tilts_kept:
-            _compare_averages(of_data, states, statistics, bounds, layers)
+            _compare_averages(of_data, states, settings.solved, statistics, bounds, layers)
         by_fields = _ascend(couplings, parameters, settings, of_data, states, statistics, layers)
         if not settings.tilts_kept:
             _move_fields(by_fields, parameters, settings)
@@ -76,28 +76,26 @@ def _batch(batches, step, weights):
     return X
 
 
-def _sample(weights, layers, bounds, settings, seed, states):
-    """Samples of the even layers, and means and variances of the odd ones given these."""
+def _sample(weights, layers, bounds, n_sweeps, seed, states):
+    """Samples of the even layers, and moments and fields of the odd ones given these."""
     n_even, x = bounds[1].start, states[0].copy()
 
-    def given_neighbours(parity):
-        """Means and variances of all layers of one parity, one after another."""
-        found = np.zeros_like(states[:2])
-        for k in range(parity, len(layers), 2):
-            below = x[:, bounds[k - 1]] @ weights[k - 1] if k else 0
-            above = x[:, bounds[k + 1]] @ weights[k].T if k < len(weights) else 0
-            zero = states.dtype.type(0)
-            found[:, :, bounds[k]] = moments(layers[k].prior, below + above, zero)
-        return found[:, :, n_even:] if parity else found[:, :, :n_even]
+    def fields(k):
+        below = x[:, bounds[k - 1]] @ weights[k - 1] if k else 0
+        above = x[:, bounds[k + 1]] @ weights[k].T if k < len(weights) else 0
+        return below + above
 
-    for step in range(1, 2 * settings.n_sweeps + 1):
+    for step in range(1, 2 * n_sweeps + 1):
         parity = step % 2
-        sizes = [units.stop - units.start for units in bounds[parity::2]]
-        low, high = np.repeat(settings.values[parity::2], sizes, axis=0).T
-        mean = given_neighbours(parity)[0]
-        drawn = np.where(low + (high - low) * uniforms(seed, step, mean.shape) < mean, high, low)
-        (x[:, n_even:] if parity else x[:, :n_even])[:] = drawn
-    states[0, :, :n_even], states[:2, :, n_even:] = x[:, :n_even], given_neighbours(1)
+        start, n_units = (n_even, x.shape[1] - n_even) if parity else (0, n_even)
+        u = uniforms(seed, step, (len(x), n_units))
+        for k in range(parity, len(layers), 2):
+            numbers = u[:, bounds[k].start - start : bounds[k].stop - start]
+            x[:, bounds[k]] = draws(layers[k].prior, fields(k), numbers)
+    states[0, :, :n_even] = x[:, :n_even]
+    for k in range(1, len(layers), 2):
+        b = fields(k)
+        states[:3, :, bounds[k]] = *moments(layers[k].prior, b, b.dtype.type(0)), b
 
 
 def _ascend(couplings, parameters, settings, of_data, states, statistics, layers):
@@ -146,7 +144,7 @@ def _move_fields(by_fields, parameters, settings):
     np.clip(fields + velocity, -limits, limits, out=fields)
 
 
-def _compare_averages(of_data, states, statistics, bounds, layers):
+def _compare_averages(of_data, states, solved, statistics, bounds, layers):
     """Differences between data and model of averages of x^2, and of whether x is not 0."""
     squares = [(of[1] + of[0] ** 2).mean(0) for of in (of_data, states)]
     statistics.units[SECOND] = squares[0] - squares[1]
@@ -159,6 +157,8 @@ def _compare_averages(of_data, states, statistics, bounds, layers):
         ]
         if k == 0:
             nonzero[0] = (of_data[0][:, here] != 0).mean(0)
+        if k % 2 == 0 and not solved:
+            nonzero[1] = (states[0][:, here] != 0).mean(0)
         statistics.units[NONZERO, here] = nonzero[0] - nonzero[1]
 
 

@@ -1,4 +1,4 @@
-"""The moments and log-partitions of unit priors by NumPy, also where fastmf would compile them."""
+"""What kernels ask of unit priors, by NumPy also where fastmf would compile it."""
 
 import inspect
 
@@ -25,3 +25,11 @@ def log_partition(prior, b, a):
         parts = [log_partition(part, b_part, a_part) for (part, b_part), (_, a_part) in tilts]
         return np.concatenate(parts, -1)
     return inspect.unwrap(type(prior).log_partition)(prior, b, a)
+
+
+def draws(prior, b, u):
+    """The values that uniform numbers draw from each unit under the tilt exp(b x)."""
+    if is_concatenated(prior):
+        parts = zip(by_parts(prior, b), by_parts(prior, u), strict=True)
+        return np.concatenate([draws(part, b, u) for (part, b), (_, u) in parts], -1)
+    return inspect.unwrap(type(prior).draw)(prior, b, b.dtype.type(0), u)

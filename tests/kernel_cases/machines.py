@@ -75,3 +75,9 @@ def data(model, n_rows):
     rng = np.random.default_rng(1)
     n_units = len(model.layers[0].field)
     return np.where(rng.random((n_rows, n_units)) < 0.5, low, high).astype(model.dtype)
+
+
+def spiked(n, rng, dtype):
+    """Units with a spike at zero."""
+    field, precision, log_odds = rng.normal(size=n), 1 + rng.random(n), rng.normal(size=n)
+    return mf.GaussBernoulli(*(f.astype(dtype) for f in (field, precision, log_odds)))

@@ -14,8 +14,9 @@ from fastmf.learning.layered.steps_of_fields import StepsOfFields
 from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
 from fastmf.learning.training.ascent import initial_state
 from fastmf.models import DBM, RBM
-from fastmf.priors import Bernoulli, Concatenated, GaussBernoulli, Gaussian, Ising
+from fastmf.priors import Bernoulli, Concatenated, Gaussian, Ising
 from kernel_cases.case import Case, with_options
+from kernel_cases.machines import spiked
 
 # No test or benchmark has more workers.
 N_WORKERS = 16
@@ -57,8 +58,8 @@ def mixed_arguments(size, dtype, *, n_starts=None, **options):
     weights = (0.3 * rng.normal(size=(n, n_hidden)) / np.sqrt(n + n_hidden)).astype(dtype)
     half = n_hidden // 2
     rest = np.ones(n_hidden - half, dtype)
-    hidden = Concatenated(_spiked(half, rng, dtype), Gaussian(0 * rest, rest))
-    model = RBM(weights, _spiked(n, rng, dtype), hidden)
+    hidden = Concatenated(spiked(half, rng, dtype), Gaussian(0 * rest, rest))
+    model = RBM(weights, spiked(n, rng, dtype), hidden)
     X = rng.normal(size=(2 * size.n_rows, n)) * (rng.random((2 * size.n_rows, n)) < 0.5)
     options = {"n_sweeps": 2, **options}
     return _arguments(StepsOfParameters, model, X.astype(dtype), size, rng, n_starts, options)
@@ -70,19 +71,14 @@ def deep_arguments(size, dtype, *, binary=False, n_starts=None, **options):
     weights = tuple(
         (0.3 * rng.normal(size=pair) / np.sqrt(sum(pair))).astype(dtype) for pair in pairwise(sizes)
     )
-    kinds = Bernoulli, Ising, Bernoulli if binary else _spiked, Ising
+    kinds = Bernoulli, Ising, Bernoulli if binary else spiked, Ising
     layers = [
-        kind(n, rng, dtype) if kind is _spiked else kind(rng.normal(size=n).astype(dtype))
+        kind(n, rng, dtype) if kind is spiked else kind(rng.normal(size=n).astype(dtype))
         for kind, n in zip(kinds, sizes, strict=True)
     ]
     X = rng.choice(np.array([0, 1], dtype), (2 * size.n_rows, size.n_visible))
     options = {"n_sweeps": 2, **options}
     return _arguments(StepsOfDeep, DBM(weights, tuple(layers)), X, size, rng, n_starts, options)
-
-
-def _spiked(n, rng, dtype):
-    field, precision, log_odds = rng.normal(size=n), 1 + rng.random(n), rng.normal(size=n)
-    return GaussBernoulli(*(f.astype(dtype) for f in (field, precision, log_odds)))
 
 
 def _found(arguments):
@@ -96,7 +92,7 @@ def _found(arguments):
 
 def _case(name, build=training_arguments, **options):
     build = with_options(build, **options)
-    large = name in ("tap", "pcd", "sparse_pcd", "mixed_units", "deep")
+    large = name in ("tap", "pcd", "sparse_pcd", "mixed_units", "mixed_units_pcd", "deep")
     return Case("training.train", name, build, _found, {"float64": 1e-12, "float32": 1e-5},
                 large=large)  # fmt: skip
 
@@ -111,11 +107,14 @@ CASES = [
     _case("pcd", gradient="pcd", n_starts=11),
     _case("mixed_units", mixed_arguments),
     _case("mixed_units_persistent", mixed_arguments, n_starts=5, starts="persistent"),
+    _case("mixed_units_cd", mixed_arguments, gradient="cd"),
+    _case("mixed_units_pcd", mixed_arguments, gradient="pcd", n_starts=11, centred=False),
     _case("deep", deep_arguments),
     _case("deep_fewer_starts", deep_arguments, n_starts=5, centred=False, l2=0.01),
     _case("deep_third_order", deep_arguments, binary=True, gradient="tap3"),
     _case("deep_persistent", deep_arguments, n_starts=5, starts="persistent"),
     _case("deep_pcd", deep_arguments, binary=True, gradient="pcd", n_starts=11),
+    _case("deep_mixed_pcd", deep_arguments, gradient="pcd"),
     _case("sparse", sparse=True),
     _case("sparse_third_order", sparse=True, gradient="tap3", n_starts=5),
     _case("sparse_persistent", sparse=True, starts="persistent", n_starts=7),

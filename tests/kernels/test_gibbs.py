@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fastmf._threads import in_parallel
-from fastmf.kernels.gibbs import TwoValuedLayer, gibbs, gibbs_work
+from fastmf.kernels.gibbs import SampledLayer, gibbs, gibbs_work
 from fastmf.kernels.product import pack, product_address
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Ising
@@ -21,10 +21,10 @@ def arguments(visible, hidden, dtype, n_sweeps=5, seed=7, n_rows=9):
         hidden(rng.normal(size=6).astype(dtype)),
     )
     v = rng.choice(VALUES[visible], (n_rows, 13)).astype(dtype)
-    units = [units_of(prior, dtype) for prior in model.layers]
+    units = [units_of(prior, dtype, ("draws",)) for prior in model.layers]
     layers = (
-        TwoValuedLayer(units[0], pack(model.transposed), *VALUES[visible]),
-        TwoValuedLayer(units[1], pack(model.weights), *VALUES[hidden]),
+        SampledLayer(units[0], pack(model.transposed)),
+        SampledLayer(units[1], pack(model.weights)),
     )
     return (
         product_address(dtype), *layers,

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 import fastmf.priors as priors
 from fastmf._numba import kernel, unit
-from fastmf.priors._compiled import tilted_log_partition, tilted_moments, units_of
+from fastmf.priors._compiled import (
+    tilted_draws,
+    tilted_log_partition,
+    tilted_moments,
+    units_of,
+)
 from fastmf.priors._domain import average_gradient, has_average_gradient, support
 from fastmf.priors._protocol import (
     as_dtype,
@@ -354,6 +359,58 @@ def test_draws_have_the_moments(prior):
     z_var = z_var / np.sqrt((fourth - var**2) / n + 1e-30)
     assert abs(z).max() < 4.5
     assert abs(z_var).max() < 4.5
+
+
+def evenly(n_draws, n):
+    """Numbers from 0 to 1 in equal steps, for each of n units."""
+    return np.repeat(((np.arange(n_draws) + 0.5) / n_draws)[:, None], n, axis=1)
+
+
+@both_types
+@every_prior
+def test_draws_of_numbers_from_0_to_1_have_the_distribution(prior, dtype):
+    """An average over uniform numbers is an integral, and needs no luck."""
+    prior = as_dtype(prior, dtype)
+    b, a = (t[:1].astype(dtype) for t in tilts(prior, seed=7))
+    x = prior.draw(b, a, evenly(20_000, n_units(prior)))
+    assert x.dtype == dtype
+    assert contains(prior, x).all()
+    mean, var = prior.moments(b[0], a[0])
+    np.testing.assert_allclose(x.mean(0, dtype=float), mean, atol=1e-3)
+    np.testing.assert_allclose(x.var(0, dtype=float), var, rtol=2e-3, atol=1e-4)
+    nonzero = -np.expm1(-prior.log_partition(b[0], a[0]))
+    for units in (offset for part, offset in _parts(prior) if hasattr(part, "log_odds")):
+        np.testing.assert_allclose((x[:, units] != 0).mean(0), nonzero[units], atol=1e-4)
+
+
+def _parts(prior):
+    """The parts of a prior, and where their units are."""
+    start = 0
+    for part in getattr(prior, "parts", (prior,)):
+        yield part, slice(start, start + n_units(part))
+        start += n_units(part)
+
+
+@kernel
+def draw_rows(units, b, a, u, out, scratch):
+    for row in range(b.shape[0]):
+        tilted_draws(units, 0, b[row], a[row], u[row], out[row], scratch)
+
+
+@both_types
+@every_prior
+def test_kernels_draw_what_numpy_does(prior, dtype):
+    prior = as_dtype(prior, dtype)
+    n = n_units(prior)
+    b, a = (t.astype(dtype) for t in tilts(prior, rows=500, seed=8))
+    a[::2] = 0
+    u = np.random.default_rng(1).random(b.shape)
+    u[0] = 0
+    expected, out = prior.draw(b, a, u), np.empty_like(b)
+    draw_rows(units_of(prior, dtype, ("draws",)), b, a, u, out, np.empty(n, dtype))
+    close = {"rtol": 1e-9, "atol": 1e-10} if dtype == np.float64 else {"rtol": 1e-4, "atol": 1e-4}
+    # A draw that is on the edge between two values may fall on either side, one in 1e7.
+    np.testing.assert_allclose(out, expected, **close)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "truncated_gaussian", "gauss_bernoulli"])

@@ -4,12 +4,12 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.kernels.gibbs import TASK_ROWS, GroupLayer, TwoValuedLayer, gibbs_work
+from fastmf.kernels.gibbs import TASK_ROWS, SampledLayer, gibbs_work
 from fastmf.kernels.gibbs import gibbs as gibbs_kernel
 from fastmf.kernels.product import pack, product_address
-from fastmf.priors._domain import two_values
-from fastmf.priors._groups import column_sizes, only_groups
-from fastmf.priors._protocol import sample
+from fastmf.priors._compiled import units_of
+from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import can_draw, sample
 
 
 def gibbs(model, visible, n_sweeps, rng, n_threads=None):
@@ -34,13 +34,18 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     """
     v = np.array(visible, dtype=model.dtype, order="C")
     h = np.zeros((len(v), model.n_hidden), model.dtype)
-    if all(two_values(prior) or only_groups(prior) for prior in model.layers):
+    if all(map(can_draw, model.layers)):
         seed = rng.integers(2**64, dtype=np.uint64)
         work = 2 * n_sweeps * len(v) * model.weights.size
         n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
-        layers = _discrete_layers(model)
+        layers = _sampled_layers(model)
         address, work_of = product_address(model.dtype), gibbs_work(*layers, v.dtype, n_workers)
         in_parallel(gibbs_kernel, (address, *layers, seed, n_sweeps, v, h, work_of), n_workers)
+        if not (np.isfinite(v).all() and np.isfinite(h).all()):
+            raise ValueError(
+                "Gibbs sampling: the distribution of some units given the others does not exist, "
+                "as its precision is not positive or its mean is too large; take smaller couplings."
+            )
         return v, h
     zero = model.dtype.type(0)
     for _ in range(n_sweeps):
@@ -49,20 +54,17 @@ def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     return v, h
 
 
-def _discrete_layers(model):
+def _sampled_layers(model):
     """The layers as the kernel takes them."""
     table = layout_of(model, 1, "blocked").layers
     layers = []
-    for k, (units, layer) in enumerate(zip(table.units, table.of_model, strict=True)):
-        prior = model.layers[k]
-        if only_groups(prior):
+    for k, layer in enumerate(table.of_model):
+        couplings = layer.couplings
+        if has_groups(model.layers[k]):
             # Those of the layout have the columns of each group apart.
             couplings = pack(np.ascontiguousarray(model.weights.T if k == 0 else model.weights))
-            starts = np.append(0, np.cumsum(column_sizes(prior))).astype(np.int64)
-            layers.append(GroupLayer(units, couplings, starts))
-        else:
-            low, high = map(float, two_values(prior))
-            layers.append(TwoValuedLayer(units, layer.couplings, low, high))
+        units = units_of(layer.prior, model.dtype, ("draws",))
+        layers.append(SampledLayer(units, couplings))
     return layers
 
 

@@ -12,18 +12,19 @@ from fastmf.learning.layered.steps_of_fields import StepsOfFields, is_persistent
 from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
 from fastmf.priors import Bernoulli, Ising
 from fastmf.priors._domain import has_average_gradient
-from fastmf.priors._protocol import has_third_cumulant
+from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import can_draw, has_third_cumulant
 from fastmf.priors._rows import few_stored, states
 
 
 def steps(model, X, settings, n_threads=None):
     """A function that takes many steps in one call, or None: see `Family.steps`."""
-    sparse = few_stored(X)
+    sparse = few_stored(X) and not has_groups(model.layers[0])
     kind = _kind_of_steps(model, X, settings, sparse)
     if kind is None:
         return None
     by_size = {}
-    as_given = is_sparse(X) or X.dtype.kind != "f"
+    as_given = is_sparse(X) or X.dtype.kind != "f" or has_groups(model.layers[0])
     if sparse:
         X = X.astype(model.dtype, copy=False)
     elif not as_given:
@@ -71,13 +72,13 @@ def _kind_of_steps(model, X, settings, sparse):
     binary = all(type(prior) in (Bernoulli, Ising) for prior in model.layers)
     if binary and not model.deep:
         return StepsOfFields
-    # Other samplers draw in another order where even, or odd, layers are of two kinds.
-    alike = all(len({type(prior) for prior in model.layers[k::2]}) == 1 for k in range(2))
-    if binary and alike and settings.gradient == "pcd" and not sparse:
-        return StepsOfDeep
-    suits = mean_field and not sparse and all(map(has_average_gradient, model.layers))
-    # The samplers of other units are not compiled into steps; without a third order they raise.
-    third = settings.gradient == "tap3"
-    if not suits or (third and not all(map(has_third_cumulant, model.layers))):
+    # Contrastive divergence of deep machines draws the starts of deeper layers.
+    if sparse or (model.deep and settings.gradient == "cd"):
+        return None
+    # The solvers for groups of states are others; without a third order they raise.
+    grouped = any(map(has_groups, model.layers))
+    third = settings.gradient != "tap3" or all(map(has_third_cumulant, model.layers))
+    suits = third and not grouped if mean_field else all(map(can_draw, model.layers))
+    if not suits or not all(map(has_average_gradient, model.layers)):
         return None
     return StepsOfDeep if model.deep else StepsOfParameters

@@ -28,7 +28,7 @@ from fastmf.learning.layered.step_memory import Couplings, gradient_of, tasks_of
 from fastmf.learning.training.ascent import MAX_WEIGHT, diverged, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
-from fastmf.priors._domain import field_is_tilt, two_values
+from fastmf.priors._domain import field_is_tilt
 
 # Units whose averages are taken in one task.
 TASK_UNITS = 512
@@ -81,7 +81,6 @@ class StepsOfFields:
             tilts_kept=not self.fields_only,
             persistent=is_persistent(settings),
             max_weight=MAX_WEIGHT,
-            values=np.array([two_values(prior) or (0.0, 0.0) for prior in model.layers]),
             add_rows=add_rows_address(model.dtype) if self.sparse else 0,
             task_rows=self._task_rows(),
             task_samples=min(TASK_ROWS, max(4, -(-n_starts // n_workers))),
@@ -141,6 +140,7 @@ class StepsOfFields:
             slab=np.zeros((self.n_workers, width, n_above), dtype),
             left=np.zeros((self.n_workers, gradient.n_rows, width), dtype),
             vectors=np.zeros((self.n_workers, 3, n_columns), dtype),
+            uniforms=np.zeros((self.n_workers, n_columns)),
             active=np.zeros((self.n_workers, n_visible if self.sparse else 0), np.int32),
             n_active=np.zeros((self.n_workers, 2), np.int64),
         )
@@ -237,7 +237,7 @@ class StepsOfFields:
             layer._replace(prior=layer.prior._replace(field=self.parameters.fields[0, units]))
             for layer, units in zip(self.layout.layers.of_model, self.layout.bounds, strict=True)
         ]
-        self.layout.layers = Layers(layers)
+        self.layout.layers = Layers(layers, draws=self.order == 0)
 
     def _go_on_from(self, chains):
         """Solutions or samples, as they are in a state."""

@@ -12,7 +12,7 @@ from fastmf.priors._protocol import learned_fields, map_parameters, precomputed
 
 
 class StepsOfParameters(StepsOfFields):
-    """Steps of learning an RBM of any units of this package: mean field or TAP, of dense rows.
+    """Steps of learning an RBM of any units of this package from dense rows.
 
     A step is one call of the kernel, after which the parameters of the units are moved here: what
     that takes is some operations on vectors of all units.
@@ -33,7 +33,8 @@ class StepsOfParameters(StepsOfFields):
             layer._replace(prior=precomputed(prior))
             for layer, prior in zip(layout.layers.of_model, priors, strict=True)
         ]
-        layout.layers = Layers(layers, log_partition=list(map(has_spike, priors)))
+        spikes = list(map(has_spike, priors))
+        layout.layers = Layers(layers, log_partition=spikes, draws=self.order == 0)
 
     def _sweeps(self):
         """What the solvers solve, with the units as they are."""

@@ -1,14 +1,38 @@
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
-from fastmf.inference.sampling.gibbs import even_layers, gibbs, two_values
+from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.models import DBM, RBM, exact
-from fastmf.priors import Bernoulli, Gaussian, Ising
+from fastmf.priors import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Concatenated,
+    GaussBernoulli,
+    Gaussian,
+    Ising,
+    TruncatedGaussBernoulli,
+    TruncatedGaussian,
+)
+from fastmf.priors._protocol import can_draw
+from fastmf.special import exp, log_2_cosh, sigmoid_pair, where
 
 
 @pytest.mark.parametrize(
     "hidden",
-    [Bernoulli([0.3, -0.2]), Ising([0.3, -0.2]), Gaussian([0.3, -0.2], [2.0, 3.0])],
+    [
+        Bernoulli([0.3, -0.2]),
+        Ising([0.3, -0.2]),
+        Binomial([0.3, -0.2], 3),
+        Gaussian([0.3, -0.2], [2.0, 3.0]),
+        GaussBernoulli([0.3, -0.2], [2.0, 3.0], [0.5, -0.5]),
+        TruncatedGaussian([0.3, -0.2], [2.0, 3.0], 0.0, [np.inf, 1.0]),
+        TruncatedGaussBernoulli([0.3, -0.2], [2.0, 3.0], [0.5, -0.5], 0.0, 2.0),
+        Concatenated(Ising([0.3]), GaussBernoulli([0.3], [2.0], [0.5])),
+        Categorical(np.array([[0.3, -0.2]])),
+    ],
     ids=lambda prior: type(prior).__name__,
 )
 def test_samples_have_the_exact_averages(hidden):
@@ -33,10 +57,64 @@ def test_same_generator_same_samples():
     assert (draws[0] != draws[2]).any()
 
 
-def test_two_values():
-    assert two_values(Bernoulli([0.0])) == (0.0, 1.0)
-    assert two_values(Ising([0.0])) == (-1.0, 1.0)
-    assert two_values(Gaussian([0.0], [1.0])) is None
+def test_units_without_a_distribution_are_an_error():
+    model = RBM(np.full((3, 2), 1e300), Bernoulli(np.zeros(3)), Gaussian(np.zeros(2), np.ones(2)))
+    model = model.rebuilt(
+        model.couplings, (model.visible, Gaussian._make((np.zeros(2), -np.ones(2))))
+    )
+    with pytest.raises(ValueError, match="smaller couplings"):
+        gibbs(model, np.ones((4, 3)), 2, np.random.default_rng(0))
+
+
+class WithoutDraw(NamedTuple):
+    """Spins whose values only `sample` draws."""
+
+    field: np.ndarray
+
+    def log_partition(self, b, a):
+        return log_2_cosh(self.field + b)
+
+    def moments(self, b, a):
+        p, q = sigmoid_pair(2.0 * (self.field + b))
+        return p - q, 4.0 * p * q
+
+    def sample(self, b, a, rng):
+        mean = self.moments(b, a)[0]
+        return np.where(rng.random(mean.shape) < (1 + mean) / 2, 1.0, -1.0)
+
+
+class WithDraw(NamedTuple):
+    """The same, drawn in kernels."""
+
+    field: np.ndarray
+
+    log_partition = WithoutDraw.log_partition
+    moments = WithoutDraw.moments
+
+    def draw(self, b, a, u):
+        t = exp(-2.0 * (self.field + b))
+        return where(u * (1.0 + t) < 1.0, 1.0, -1.0)
+
+
+class WithValues(NamedTuple):
+    """The same, of which only the two values are known."""
+
+    field: np.ndarray
+
+    support = (-1.0, 1.0)
+    log_partition = WithoutDraw.log_partition
+    moments = WithoutDraw.moments
+
+
+@pytest.mark.parametrize("kind", [WithoutDraw, WithDraw, WithValues])
+def test_units_of_ones_own_are_sampled_too(kind):
+    layers = Bernoulli([0.1, 0.5, -0.3]), kind(np.array([0.3, -0.2]))
+    assert can_draw(layers[1]) == (kind is WithDraw)
+    model = RBM(np.random.default_rng(1).normal(size=(3, 2)), *layers)
+    n, twin = 20_000, RBM(model.weights, layers[0], Ising(layers[1].field))
+    v, h = gibbs(model, np.zeros((n, 3)), 30, np.random.default_rng(0))
+    assert set(np.unique(h)) == {-1.0, 1.0}
+    np.testing.assert_allclose(v.mean(0), exact(twin).mean[0], atol=4 * 0.5 / np.sqrt(n))
 
 
 def test_even_layers_are_drawn_uncoupled():

@@ -14,7 +14,6 @@ from fastmf.learning.layered.steps import steps
     [
         ({"gradient": "adaptive_tap"}, mf.Bernoulli),
         ({"starts": "noise"}, mf.Bernoulli),
-        ({"gradient": "pcd"}, lambda field: mf.Gaussian(field, 2.0)),
         ({}, lambda field: mf.Categorical([field[:2], field[2:]])),
     ],
 )
@@ -23,28 +22,26 @@ def test_others_take_the_general_path(options, hidden):
     assert steps(start(hidden(np.zeros(n_hidden))), stripes(), settings) is None
 
 
+@pytest.mark.parametrize("gradient", ["tap", "cd", "pcd"])
 @pytest.mark.parametrize("hidden", [mf.Bernoulli, lambda field: mf.Gaussian(field, 2.0)])
-def test_several_steps_are_taken_at_once(hidden):
-    take = steps(start(hidden(np.zeros(start().n_hidden))), stripes(), LayeredSettings())
-    assert callable(take)
+def test_several_steps_are_taken_at_once(hidden, gradient):
+    model = start(hidden(np.zeros(start().n_hidden)))
+    assert callable(steps(model, stripes(), LayeredSettings(gradient=gradient)))
 
 
-def test_deep_machines_of_other_samplers_take_the_general_path():
+@pytest.mark.parametrize("gradient, taken", [("tap", True), ("pcd", True), ("cd", False)])
+def test_deep_machines_take_several_steps_but_for_those_of_contrastive_divergence(gradient, taken):
     zeros, weights = np.zeros(8), np.zeros((8, 8))
     kinds = mf.Bernoulli, mf.Bernoulli, mf.Ising
-    alike = mf.DBM((weights, weights), tuple(mf.Bernoulli(zeros) for _ in kinds))
-    mixed = mf.DBM((weights, weights), tuple(kind(zeros) for kind in kinds))
-    settings = LayeredSettings(gradient="pcd")
-    assert callable(steps(alike, stripes(), settings))
-    assert steps(mixed, stripes(), settings) is None
+    deep = mf.DBM((weights, weights), tuple(kind(zeros) for kind in kinds))
+    assert callable(steps(deep, stripes(), LayeredSettings(gradient=gradient))) == taken
 
 
-def test_users_units_take_the_general_path():
+@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+def test_users_units_take_the_general_path(gradient):
     class Own(mf.Bernoulli):
         """Units whose gradient nobody has checked to be linear."""
 
     zeros, weights = np.zeros(8), np.zeros((8, 8))
-    assert (
-        steps(mf.RBM(weights, mf.Bernoulli(zeros), Own(zeros)), stripes(), LayeredSettings())
-        is None
-    )
+    model = mf.RBM(weights, mf.Bernoulli(zeros), Own(zeros))
+    assert steps(model, stripes(), LayeredSettings(gradient=gradient)) is None

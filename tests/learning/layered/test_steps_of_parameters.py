@@ -42,6 +42,7 @@ UNITS = {
     "spiked": spiked,
     "bounded": bounded,
     "binomial": lambda n: mf.Binomial(np.zeros(n), np.full(n, 3.0)),
+    "groups": lambda n: mf.Categorical([np.zeros(n - n // 2), np.zeros(n // 2)]),
     "mixed": mixed,
 }
 
@@ -59,6 +60,8 @@ def data(kind, n=11, n_rows=24):
         X *= rng.random(X.shape) < 0.5
     if kind == "mixed":
         X[:, :3] = np.ceil(X[:, :3])
+    if kind == "groups":
+        return UNITS[kind](n).sample(np.zeros((n_rows, n)), 0.0, rng)
     return np.round(3 * X) if kind == "binomial" else X
 
 
@@ -76,7 +79,7 @@ def assert_equal(found, expected, **close):
         np.testing.assert_allclose(one, other, **close)
 
 
-EVERY_KIND = [(kind, "gaussian", {}) for kind in UNITS]
+EVERY_KIND = [(kind, "gaussian", {}) for kind in UNITS if kind != "groups"]
 OF_SPIKED = [
     ("spiked", "spiked", {"centred": False, "n_starts": 4}),
     ("spiked", "bounded", {"starts": "persistent", "n_starts": 9, "n_sweeps": 4}),
@@ -84,7 +87,14 @@ OF_SPIKED = [
 ]
 
 
-@pytest.mark.parametrize("visible, hidden, options", EVERY_KIND + OF_SPIKED)
+OF_SAMPLES = [(kind, "gaussian", {"gradient": "cd"}) for kind in UNITS] + [
+    ("groups", "groups", {"gradient": "pcd", "n_starts": 5}),
+    ("mixed", "mixed", {"gradient": "pcd", "centred": False, "momentum": 0.5}),
+    ("spiked", "bounded", {"gradient": "pcd", "n_starts": 9, "n_sweeps": 4}),
+]
+
+
+@pytest.mark.parametrize("visible, hidden, options", EVERY_KIND + OF_SPIKED + OF_SAMPLES)
 def test_they_are_those_of_the_general_path(visible, hidden, options):
     # The last batch of an epoch has fewer rows than the others.
     X, settings = data(visible), LayeredSettings(**OPTIONS | options)
