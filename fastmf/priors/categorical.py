@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.remembered import remembered
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._intrinsics import larger, row
 from fastmf._numba import kernel
@@ -100,12 +101,12 @@ class Categorical(_Fields):
     @property
     def starts(self):
         """Position of the first state of each group, int array of shape (n_groups,)."""
-        return np.flatnonzero(self.state == 0)
+        return _boundaries(self.state)[0]
 
     @property
     def sizes(self):
         """Number of states of each group, int array of shape (n_groups,)."""
-        return np.diff(self.starts, append=len(self.state))
+        return _boundaries(self.state)[1]
 
     @property
     def n_groups(self):
@@ -381,6 +382,13 @@ class Categorical(_Fields):
 
 
 REGISTRY["categorical"] = Categorical
+
+
+@remembered
+def _boundaries(state):
+    """The first state of each group, and the number of its states."""
+    starts = np.flatnonzero(state == 0)
+    return starts, np.diff(starts, append=len(state))
 
 
 def _draw(probabilities, u):

@@ -78,18 +78,8 @@ class GroupedLayout(Layout):
         max_units = 1 if self._coupled_to_itself else max_units
         targets = [self._targets(prior, max_units) for prior in self.priors]
         groups = self._groups(targets, sources, width)
-        layers = [
-            Layer(precomputed(prior), n_units(prior), start, source, *packed)
-            for prior, start, source, packed in zip(
-                *(self.priors, self.starts, sources),
-                (
-                    self._packed(matrix, of_layer.targets, order)
-                    for matrix, of_layer in zip(self.couplings, groups, strict=True)
-                ),
-                strict=True,
-            )
-        ]
-        self.layers = Layers(layers, groups, self._third)
+        self._order = order
+        self.layers = self._layers(groups)
         self.groups_of_sources = [
             [slice(first, first + n) for first, n, kind, *_ in of_layer.sources if kind == GROUP]
             for of_layer in groups
@@ -108,6 +98,18 @@ class GroupedLayout(Layout):
         self.max_columns = width * (sizes + 1)
         n_shifted = max(len(matrix) for matrix in self.couplings)
         self.n_group_fields = groups[0].shifted + n_shifted
+
+    def _layers(self, groups):
+        """The layers with the priors and the couplings as they are."""
+        parts = self.priors, self.starts, self.source, self.couplings, groups
+        layers = [
+            Layer(
+                *(precomputed(prior), n_units(prior), start, source),
+                *self._packed(matrix, of_layer.targets),
+            )
+            for prior, start, source, matrix, of_layer in zip(*parts, strict=True)
+        ]
+        return Layers(layers, groups, self._third)
 
     def _of_layered(self, model):
         """Starts, first sources and couplings of layers; even ones are stored before odd ones."""
@@ -184,7 +186,7 @@ class GroupedLayout(Layout):
             found.append(Groups(*tables, not_group, n_fields))
         return found
 
-    def _packed(self, couplings, targets, order):
+    def _packed(self, couplings, targets):
         """Packed couplings of each target, their squares and no cubes; for order 3 unpacked."""
         width = panel_width(couplings.dtype)
         if self._third:
@@ -192,10 +194,10 @@ class GroupedLayout(Layout):
             return _by_target(couplings, targets)[None], none, none
         n_panels = int(targets[-1, 2]) + -(-int(targets[-1, 1]) // width)
         panels = empty_panels(len(couplings), n_panels * width, couplings.dtype)
-        for first, n, panel, *_ in targets:
+        for first, n, panel, *_ in targets.tolist():
             fill_panels(couplings[:, first : first + n], panels[panel : panel + -(-n // width)])
         none = panels[:0]
-        if order < 2:
+        if self._order < 2:
             return panels, none, none
         with np.errstate(over="ignore"):  # rows that meet an infinity say that they have diverged
             if self._coupled_to_itself:
@@ -204,13 +206,29 @@ class GroupedLayout(Layout):
             return panels, pack(np.square(couplings)), none
 
     def fits(self, model):
-        """Whether the memory suits another model: it is not kept."""
-        return False
+        """Whether the tables suit another model of the same class."""
+        return (
+            isinstance(model, Layered)
+            and model.dtype == self.couplings[0].dtype
+            and len(model.layers) == len(self.priors)
+            and all(map(_have_the_same_groups, model.layers, self.priors))
+        )
+
+    def refill(self, model):
+        """Make it the layout of another model that fits."""
+        self.priors, (_, _, self.couplings) = model.layers, self._of_layered(model)
+        self.layers = self._layers(self.layers.groups)
 
     @staticmethod
     def update_of(order):
         """The kernel that updates a block."""
         return update_groups_third if order == 3 else update_groups
+
+
+def _have_the_same_groups(prior, other):
+    """Whether two priors have the same groups of states and other units."""
+    pairs = [(f(prior), f(other)) for f in (column_sizes, column_is_group)]
+    return all(np.array_equal(*pair) for pair in pairs)
 
 
 def _by_target(couplings, targets):
