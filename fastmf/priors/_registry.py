@@ -29,7 +29,7 @@ def unit_prior(name):
         class_.sample = accepts_seeds(class_.sample)
         for method in ("log_partition", "moments"):
             setattr(class_, method, compiled_if_large(class_, method))
-        for method in ("log_partition", "moments", "log_prob", "sample"):
+        for method in ("log_partition", "moments", "log_prob", "sample", "draw"):
             setattr(class_, method, accepts_lists(getattr(class_, method)))
         return class_
 

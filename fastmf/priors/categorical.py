@@ -294,6 +294,7 @@ class Categorical(_Fields):
         mean = self.moments(b, a)[0]
         return self._drawn(mean, rng.random((*mean.shape[:-1], self.n_groups)))
 
+    @accepts_lists
     def draw(self, b, a, u):
         """The states that uniform numbers draw: of those of a group the first one counts."""
         mean, u = np.broadcast_arrays(self.moments(b, a)[0], u)

@@ -556,6 +556,7 @@ def test_lists_and_seeds_do(prior):
     np.testing.assert_array_equal(
         prior.sample(tilt, tilt, 3), prior.sample(array, array, np.random.default_rng(3))
     )
+    np.testing.assert_array_equal(prior.draw(tilt, tilt, tilt), prior.draw(array, array, array))
 
 
 class Halved(priors.TruncatedGaussian):

@@ -47,6 +47,7 @@ def units(n: int, rng: np.random.Generator) -> list[Array]:
     for prior in every:
         mean, var = prior.moments(zeros, 0.0)
         samples.append(prior.sample(zeros, zeros, rng))
+        samples.append(prior.draw(zeros, zeros, rng.random(zeros.shape)))
         prior.log_prob(mean + var)
     fitted: mf.Bernoulli = priors.Bernoulli.from_data(np.zeros((3, n)))
     return [*samples, fitted.field]
