@@ -30,7 +30,7 @@ def steps(model, X, settings, n_threads=None):
     elif not as_given:
         X = np.ascontiguousarray(X, model.dtype)
     # Those of a row of a batch that are copied: none of an array that is used as it is.
-    n_entries = X.nnz // X.shape[0] if sparse else as_given * X.shape[1]
+    n_entries = X.nnz // X.shape[0] if sparse else as_given * model.sizes[0]
 
     def take(state, rows, rngs, rate):
         for some in blocks(len(rows), rows.size * n_entries):

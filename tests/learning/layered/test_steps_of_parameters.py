@@ -160,3 +160,13 @@ def test_they_stop_where_learning_diverges(kind):
     settings = LayeredSettings(**OPTIONS | {"learning_rate": 1e200, "momentum": 0.99})
     with pytest.raises(FloatingPointError, match="smaller learning_rate"):
         train(machine(kind), data(kind), settings, seed=0)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_labels_are_taken_as_the_states_of_their_groups(dtype):
+    model, settings = machine("groups"), LayeredSettings(**OPTIONS, gradient="cd")
+    X = data("groups")
+    expected = train(model, X, settings, seed=1)
+    labels = model.visible.labels(X).astype(dtype)
+    assert_equal(train(model, labels, settings, seed=1), expected, rtol=0, atol=0)
+    assert abs(expected.model.weights - model.weights).max() > 1e-3
