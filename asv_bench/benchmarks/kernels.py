@@ -66,6 +66,7 @@ NAMES = [
     "training.train-mixed_units",
     "training.train-deep",
     "training.train-mixed_units_pcd",
+    "annealed.annealed_units-mixed",
 ]
 POOLS = ThreadpoolController()
 

@@ -14,13 +14,15 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.sampling.gibbs import even_layers
-from fastmf.kernels.annealed import TASK_ROWS, AnnealedPath, GroupPath, annealed
+from fastmf.kernels.annealed import AnnealedPath, TiltedPath, annealed, annealed_units
+from fastmf.kernels.gibbs import TASK_ROWS, SampledLayer, gibbs_work
 from fastmf.kernels.product import pack, product_address
 from fastmf.models import RBM
-from fastmf.priors import Bernoulli, Categorical
+from fastmf.priors import Bernoulli
+from fastmf.priors._compiled import units_of
 from fastmf.priors._domain import binary_field, tilt_to_mean, two_values
-from fastmf.priors._groups import column_sizes, has_groups, only_groups
-from fastmf.priors._protocol import by_parts, is_concatenated, sample
+from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import by_parts, can_draw, is_concatenated, sample
 
 # Log-weights beyond which rounding hides whole nats: samples of a model that cannot be normalised
 # grow from sweep to sweep, and do so long before anything overflows.
@@ -233,9 +235,8 @@ def annealed_model(model, starts, rng):
 
 
 def pack_couplings(model):
-    """Couplings as the compiled kernel needs them; None if it does not anneal such units."""
-    visible, hidden = (type(prior) for prior in model.layers)
-    if visible in (Bernoulli, Categorical) and hidden is Bernoulli:
+    """Couplings as compiled kernels need them; None if they do not anneal such units."""
+    if all(map(can_draw, model.layers)):
         return pack(model.weights), pack(model.transposed)
     return None
 
@@ -247,22 +248,30 @@ def walk(model, base, betas, v, rng, n_threads, packed=None):
     packed = packed or pack_couplings(model)
     if packed:
         h = np.empty((len(v), model.n_hidden), model.dtype)
-        path = AnnealedPath(
-            *(-c for c in base),
-            *(prior.field + c for prior, c in zip(model.layers, base, strict=True)),
-            betas=betas,
-            product=product_address(v.dtype),
-        )
-        if only_groups(model.visible):
-            starts = np.append(0, np.cumsum(column_sizes(model.visible))).astype(np.int64)
-            path = GroupPath(*path, starts)
-        arguments = (
-            *(*packed, path),
-            *(rng.integers(2**64, dtype=np.uint64), v, h, log_weights, np.zeros(1, np.int64)),
-        )
+        seed = rng.integers(2**64, dtype=np.uint64)
         work = 2 * len(betas) * len(v) * model.weights.size
         n_workers = workers_for(-(-len(v) // TASK_ROWS), work, n_threads)
-        in_parallel(annealed, arguments, n_workers)
+        if {type(prior) for prior in model.layers} == {Bernoulli}:
+            path = AnnealedPath(
+                *(-c for c in base),
+                *(prior.field + c for prior, c in zip(model.layers, base, strict=True)),
+                betas=betas,
+                product=product_address(v.dtype),
+            )
+            arguments = *packed, path, seed, v, h, log_weights, np.zeros(1, np.int64)
+            in_parallel(annealed, arguments, n_workers)
+            return log_weights, v
+        names = "draws", "log_partition"
+        layers = [
+            SampledLayer(units_of(prior, v.dtype, names), couplings)
+            for prior, couplings in zip(model.layers, packed[::-1], strict=True)
+        ]
+        memory = gibbs_work(*layers, v.dtype, n_workers)
+        path = TiltedPath(*(np.ascontiguousarray(c, v.dtype) for c in base), betas)
+        arguments = product_address(v.dtype), *layers, path, seed, (v, h), log_weights, memory
+        in_parallel(annealed_units, arguments, n_workers)
+        # What has diverged has no log-weight any more.
+        check_finite(log_weights, v)
         return log_weights, v
 
     zero, (visible_base, hidden_base) = model.dtype.type(0), base

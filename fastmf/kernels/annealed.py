@@ -1,28 +1,30 @@
-"""Annealed importance sampling of an RBM with units of values 0 and 1, or groups of states.
+"""Annealed importance sampling of an RBM with units of values 0 and 1, or of any others.
 
-Along the path the log-odds of a unit are base + beta (shift + W x), with shift = field - base: at
-beta = 0 those of uncoupled units, at beta = 1 those of the model. A step from beta to beta' adds
+Of units 0 and 1, the log-odds along the path are base + beta (shift + W x), with shift = field -
+base: at beta = 0 those of uncoupled units, at beta = 1 those of the model. A step from beta to
+beta' adds
 
     log p(v; beta') - log p(v; beta),   log p(v; beta) = beta v' shift + sum_j softplus(t_j)
 
 to the log importance weight (t_j are log-odds of hidden units, constant terms are left out), and
-draws the hidden and then the visible units at beta'. The visible units may be the states of groups,
-of each of which one is 1, with the logarithms of weights in the place of log-odds.
+draws the hidden and then the visible units at beta'. Of others, the tilts are
+
+    (1 - beta) base + beta W x
+
+and a step adds the change of the log-partitions of the hidden units, less (beta' - beta) v' base.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
-from fastmf._intrinsics import fetch_and_increment, larger
-from fastmf._numba import INNER, REORDER, kernel
+from fastmf._intrinsics import fetch_and_increment, row, smaller
+from fastmf._numba import REORDER, kernel
+from fastmf.kernels.gibbs import TASK_ROWS, draw_rows
 from fastmf.kernels.product import product
 from fastmf.kernels.random import row_key, uniform
+from fastmf.priors._compiled import tilted_log_partition
 from fastmf.special import constant, exp, softplus
-
-# Rows of one task; they share a pass over the couplings.
-TASK_ROWS = 24
 
 
 class AnnealedPath(NamedTuple):
@@ -48,24 +50,20 @@ class AnnealedPath(NamedTuple):
     product: int
 
 
-class GroupPath(NamedTuple):
-    """The same for visible groups of states.
+class TiltedPath(NamedTuple):
+    """The same for units of any kind.
 
     Parameters
     ----------
-    visible_shift, hidden_shift, visible_base, hidden_base, betas, product
-        As in `AnnealedPath`.
-    group_starts : int64 array of shape (n_groups + 1,)
-        The first state of each group, and the number of states.
+    visible_base, hidden_base : array of shape (n_visible,) and (n_hidden,)
+        Tilts of uncoupled units, at beta = 0.
+    betas : float64 array of shape (n_steps + 1,)
+        Rising or falling.
     """
 
-    visible_shift: np.ndarray
-    hidden_shift: np.ndarray
     visible_base: np.ndarray
     hidden_base: np.ndarray
     betas: np.ndarray
-    product: int
-    group_starts: np.ndarray
 
 
 class AnnealedRows(NamedTuple):
@@ -112,51 +110,6 @@ def _draw(key, base, shift, beta, uniforms, out):
 
 
 @kernel(inner=True)
-def _draw_groups(starts, key, tilt, beta, weights, out):
-    """Draw one state of each group, with the log-weights base + beta * shift."""
-    base, shift = tilt
-    for i in range(out.shape[0]):
-        weights[i] = base[i] + beta * shift[i]
-    for g in range(starts.shape[0] - 1):
-        top = weights[starts[g]]
-        for i in range(starts[g], starts[g + 1]):
-            top = larger(top, weights[i])
-        for i in range(starts[g], starts[g + 1]):
-            weights[i] -= top
-    for i in range(out.shape[0]):
-        weights[i] = exp(weights[i])
-        out[i] = 0 * weights[i]
-    for g in range(starts.shape[0] - 1):
-        total, taken = 0.0, starts[g]
-        for i in range(starts[g], starts[g + 1]):
-            total += weights[i]
-        u, below = uniform(key, g) * total, np.float64(weights[taken])
-        while u >= below and taken < starts[g + 1] - 1:
-            taken += 1
-            below += weights[taken]
-        out[taken] = 1
-
-
-def _draw_visible(path, key, shift, beta, scratch, out):
-    """Draw the visible units, with log-odds or log-weights base + beta * shift."""
-    draw = _draw_visible_groups if hasattr(path, "group_starts") else _draw_visible_units
-    draw(path, key, shift, beta, scratch, out)
-
-
-@overload(_draw_visible, jit_options=INNER)
-def _draw_visible_compiled(path, key, shift, beta, scratch, out):
-    return _draw_visible_groups if "group_starts" in path.fields else _draw_visible_units
-
-
-def _draw_visible_groups(path, key, shift, beta, scratch, out):
-    _draw_groups(path.group_starts, key, (path.visible_base, shift), beta, scratch, out)
-
-
-def _draw_visible_units(path, key, shift, beta, scratch, out):
-    _draw(key, path.visible_base, shift, beta, scratch, out)
-
-
-@kernel(inner=True)
 def _fill_shifts(address, states, couplings, shift, shifts):
     """Set the rows of shifts to shift + states @ couplings."""
     n_units = shift.shape[0]
@@ -189,7 +142,7 @@ def _step(to_hidden, to_visible, path, seed, step, rows):
     for r in range(rows.v.shape[0]):
         key = row_key(seed, 2 * step + 1, rows.first + r)
         shift = rows.shifts[r, :n_visible]
-        _draw_visible(path, key, shift, new, rows.uniforms, rows.v[r])
+        _draw(key, path.visible_base, shift, new, rows.uniforms, rows.v[r])
 
 
 @kernel
@@ -200,7 +153,7 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
     ----------
     to_hidden, to_visible : array of shape (n_panels, n_source, panel_width)
         The packed couplings and those of the transposed matrix.
-    path : AnnealedPath or GroupPath
+    path : AnnealedPath
     seed : uint64
     v, h : array of shape (n_rows, n_visible) and (n_rows, n_hidden)
         States; `v` is the start.
@@ -221,4 +174,83 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
         )
         for step in range(1, path.betas.shape[0]):
             _step(to_hidden, to_visible, path, seed, step, rows)
+        first = fetch_and_increment(queue) * TASK_ROWS
+
+
+@kernel(inner=True)
+def _tilt(base, beta, fields, out):
+    """Tilts at `beta` along the path."""
+    new = constant(beta, base[0])
+    old = constant(1.0, base[0]) - new
+    for i in range(base.shape[0]):
+        out[i] = old * base[i] + new * fields[i]
+
+
+@kernel(merged=True)
+def _sum_of_log_partitions(units, b, zero, out):
+    """In double precision, of units tilted by `b`; `out` is scratch memory."""
+    tilted_log_partition(units, np.int64(0), b, zero, out)
+    total = 0.0
+    for i in range(out.shape[0]):
+        total += out[i]
+    return total
+
+
+@kernel(merged=True)
+def _step_of_units(address, layers, path, counter, here, chains, log_weights, memory):
+    """One step of all rows of a task along the path."""
+    (visible, hidden), (seed, step), (first, last), (v, h) = layers, counter, here, chains
+    (fields, scratch), old, new = memory, path.betas[step - 1], path.betas[step]
+    n_visible, n_hidden, start = v.shape[1], h.shape[1], np.int64(0)
+    zero, out = row(scratch[0], (0, 0), n_hidden), row(scratch[0], (1, 0), n_hidden)
+    tilt = row(scratch[0], (2, 0), n_hidden)
+    product(address, v[first:last], last - first, start, hidden.couplings, fields, n_hidden)
+    for r in range(first, last):
+        field, linear = row(fields, (r - first, 0), n_hidden), 0.0
+        for i in range(n_visible):
+            linear += v[r, i] * path.visible_base[i]
+        _tilt(path.hidden_base, old, field, tilt)
+        change = -_sum_of_log_partitions(hidden.units, tilt, zero, out)
+        _tilt(path.hidden_base, new, field, field)
+        change += _sum_of_log_partitions(hidden.units, field, zero, out)
+        log_weights[r] += change - (new - old) * linear
+    draw_rows(hidden, (seed, 2 * step, first, last), fields, scratch, (start, n_hidden), h)
+    product(address, h[first:last], last - first, start, visible.couplings, fields, n_visible)
+    for r in range(last - first):
+        field = row(fields, (r, 0), n_visible)
+        _tilt(path.visible_base, new, field, field)
+    draw_rows(visible, (seed, 2 * step + 1, first, last), fields, scratch, (start, n_visible), v)
+
+
+@kernel(views=True)
+def annealed_units(address, visible, hidden, path, seed, chains, log_weights, work):
+    """The same for units of any kind.
+
+    Parameters
+    ----------
+    address : int
+        Of the compiled product.
+    visible, hidden : SampledLayer
+        The hidden units with log-partitions, too.
+    path : TiltedPath
+    seed : uint64
+    chains : tuple of arrays of shape (n_rows, n_visible) and (n_rows, n_hidden)
+        States; the first one is the start.
+    log_weights : float64 array of shape (n_rows,)
+        Added to.
+    work : Work
+        Shared by all threads that call this: see `fastmf.kernels.gibbs.gibbs_work`.
+    """
+    (scratch, queue), n_rows = work, log_weights.shape[0]
+    w = fetch_and_increment(row(queue, (1,), 1))
+    if w >= scratch.rows.shape[0]:
+        return
+    fields, vectors = scratch.rows[w, :TASK_ROWS], scratch.rows[w, TASK_ROWS:]
+    memory = fields, (vectors, scratch.uniforms[w])
+    first = fetch_and_increment(queue) * TASK_ROWS
+    while first < n_rows:
+        here = first, smaller(n_rows, first + TASK_ROWS)
+        for step in range(1, path.betas.shape[0]):
+            layers = visible, hidden
+            _step_of_units(address, layers, path, (seed, step), here, chains, log_weights, memory)
         first = fetch_and_increment(queue) * TASK_ROWS

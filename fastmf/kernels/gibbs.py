@@ -42,8 +42,8 @@ class GibbsMemory(NamedTuple):
 
     Parameters
     ----------
-    rows : array of shape (n_workers, TASK_ROWS + 2, n_columns)
-        The last but one is zero.
+    rows : array of shape (n_workers, TASK_ROWS + 3, n_columns)
+        The last but two is zero.
     uniforms : float64 array of shape (n_workers, n_columns)
     """
 
@@ -62,7 +62,7 @@ def draw_rows(layer, counter, fields, scratch, units, out):
         From which the random numbers are made.
     fields : array of shape (n_rows, n_columns)
         Of these rows.
-    scratch : tuple of an array of shape (2, n_columns) and a float64 array of shape (n_columns,)
+    scratch : tuple of an array of shape (3, n_columns) and a float64 array of shape (n_columns,)
         The first row is zero.
     units : tuple of int
         Where the layer is in `out`: first unit, and number of units.
@@ -95,7 +95,7 @@ def gibbs_work(visible, hidden, dtype, n_workers=1):
     n_columns = max(
         layer.couplings.shape[0] * layer.couplings.shape[2] for layer in (visible, hidden)
     )
-    rows = np.zeros((n_workers, TASK_ROWS + 2, n_columns), dtype)
+    rows = np.zeros((n_workers, TASK_ROWS + 3, n_columns), dtype)
     return new_work(GibbsMemory(rows, np.zeros((n_workers, n_columns))))
 
 

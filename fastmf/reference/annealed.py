@@ -6,6 +6,7 @@ import numpy as np
 
 from fastmf.reference.product import unpacked
 from fastmf.reference.random import uniforms
+from fastmf.reference.units import draws, log_partition
 from fastmf.special import sigmoid, softplus
 
 
@@ -23,18 +24,28 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
         log_weights += log_partition(shift, new) - log_partition(shift, old)
         h[:] = uniforms(seed, 2 * step, h.shape) < sigmoid(path.hidden_base + new * shift)
         shift = h @ transposed + path.visible_shift
-        if hasattr(path, "group_starts"):
-            _draw_groups(
-                path.group_starts, path.visible_base + new * shift, (seed, 2 * step + 1), v
-            )
-        else:
-            v[:] = uniforms(seed, 2 * step + 1, v.shape) < sigmoid(path.visible_base + new * shift)
+        v[:] = uniforms(seed, 2 * step + 1, v.shape) < sigmoid(path.visible_base + new * shift)
 
 
-def _draw_groups(starts, log_weights, counter, out):
-    u, out[:] = uniforms(*counter, (len(out), len(starts) - 1)), 0
-    for group, (first, last) in enumerate(pairwise(starts)):
-        here = log_weights[:, first:last]
-        below = np.cumsum(np.exp(here - here.max(1)[:, None]), axis=1, dtype=np.float64)
-        taken = (below <= u[:, group, None] * below[:, -1:]).sum(1)
-        out[np.arange(len(out)), first + np.minimum(taken, last - first - 1)] = 1
+def annealed_units(address, visible, hidden, path, seed, chains, log_weights, work):
+    """The same for units of any kind."""
+    v, h = chains
+    weights, transposed = (
+        unpacked(hidden.couplings, h.shape[1]),
+        unpacked(visible.couplings, v.shape[1]),
+    )
+    zero = v.dtype.type(0)
+
+    def tilt(base, beta, fields):
+        beta = v.dtype.type(beta)
+        return (1 - beta) * base + beta * fields
+
+    for step, (old, new) in enumerate(pairwise(path.betas), 1):
+        log_weights -= (new - old) * (v @ path.visible_base.astype(np.float64))
+        tilts = [tilt(path.hidden_base, beta, v @ weights) for beta in (old, new)]
+        for sign, b in zip((-1, 1), tilts, strict=True):
+            values = log_partition(hidden.units.prior, b, zero)
+            log_weights += sign * values.sum(1, dtype=np.float64)
+        h[:] = draws(hidden.units.prior, tilts[1], uniforms(seed, 2 * step, h.shape))
+        b = tilt(path.visible_base, new, h @ transposed)
+        v[:] = draws(visible.units.prior, b, uniforms(seed, 2 * step + 1, v.shape))
