@@ -306,12 +306,28 @@ def _block_memory(typing_context):
     return result(), generate
 
 
+class Slab(NamedTuple):
+    """Densities proportional to exp(field x - precision x^2 / 2) on intervals, for kernels.
+
+    Parameters
+    ----------
+    field, precision, lower, upper : array of shape (n_units,)
+    quadrature : int64 array of shape (n_units,)
+        Address of the compiled quadrature.
+    """
+
+    field: np.ndarray
+    precision: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    quadrature: np.ndarray
+
+
 @kernel(merged=True)
 def integrate_units(prior, start, b, a, first, n, memory):
     """`integrate_block` for units of a prior, `n` from the tilt number `first` on.
 
-    The prior has fields field, precision, lower, upper and quadrature; its unit `start` belongs to
-    the first tilt.
+    The prior has the fields of a `Slab`; its unit `start` belongs to the first tilt.
     """
     u, i0 = BLOCK_UNITS, start + first
     for i in range(n):

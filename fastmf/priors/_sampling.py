@@ -6,8 +6,6 @@ It is found by Newton's method, or bisection where that would leave the bracket,
 once.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba.extending import register_jitable
 
@@ -34,23 +32,6 @@ MAX_STEPS = 60
 _inlined = register_jitable(**INNER, forceinline=True)
 # Where `fill_quantiles` finds probabilities, and leaves quantiles.
 PROBABILITIES = ARGUMENTS
-
-
-class Slab(NamedTuple):
-    """Densities proportional to exp(field x - precision x^2 / 2) on intervals.
-
-    Parameters
-    ----------
-    field, precision, lower, upper : array of shape (n_units,)
-    quadrature : int64 array of shape (n_units,)
-        Address of the compiled quadrature.
-    """
-
-    field: np.ndarray
-    precision: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    quadrature: np.ndarray
 
 
 def quantile(field, precision, lower, upper, tilt, u):
@@ -81,7 +62,7 @@ def quantile(field, precision, lower, upper, tilt, u):
             f"{precision[i] + a[i]:g} and field + b = {field[i] + b[i]:g} on [{lower[i]:g}, "
             f"{upper[i]:g}]."
         )
-    slab = Slab(*arrays[:4], _quadrature.address_per_unit(len(u)))
+    slab = _quadrature.Slab(*arrays[:4], _quadrature.address_per_unit(len(u)))
     out, queue = np.empty_like(u), np.zeros(1, np.int64)
     n_workers = workers_for(-(-out.size // TASK_DRAWS), COST * out.size)
     in_parallel(_invert, (slab, b, a, u, queue, out), n_workers)

@@ -171,21 +171,8 @@ class TruncatedGaussian(NamedTuple):
         return CompiledTruncatedGaussian(*self, _quadrature.address_per_unit(len(self.field)))
 
 
-class CompiledTruncatedGaussian(NamedTuple):
-    """A `TruncatedGaussian` as kernels receive it.
-
-    Parameters
-    ----------
-    field, precision, lower, upper : array of shape (n_units,)
-    quadrature : int64 array of shape (n_units,)
-        Address of the compiled quadrature.
-    """
-
-    field: np.ndarray
-    precision: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    quadrature: np.ndarray
+class CompiledTruncatedGaussian(_quadrature.Slab):
+    """A `TruncatedGaussian` as kernels receive it."""
 
     def log_partition(self, b, a):
         """That of the `TruncatedGaussian`."""
