@@ -270,7 +270,7 @@ def walk(model, base, betas, v, rng, n_threads, packed=None):
         path = TiltedPath(*(np.ascontiguousarray(c, v.dtype) for c in base), betas)
         arguments = product_address(v.dtype), *layers, path, seed, (v, h), log_weights, memory
         in_parallel(annealed_units, arguments, n_workers)
-        # What has diverged has no log-weight any more.
+        # The kernel does not stop where units diverge.
         check_finite(log_weights, v)
         return log_weights, v
 

@@ -27,7 +27,14 @@ from fastmf import _cache
 from fastmf._intrinsics import array_at, fetch_and_increment, view, widest_vectors
 from fastmf._numba import address_of, call, calls, compile_methods, kernel, unit
 from fastmf._threads import in_parallel, workers_for
-from fastmf.priors._protocol import is_concatenated, n_units, offers, precomputed, with_arrays
+from fastmf.priors._protocol import (
+    is_concatenated,
+    n_units,
+    offers,
+    precomputed,
+    values_to_draw,
+    with_arrays,
+)
 
 compile_methods("log_partition", "moments")
 compile_methods("third_cumulant", of="mean")
@@ -120,6 +127,15 @@ def _draws_one_by_one(prior, start, b, a, u, out, scratch):
         out[i] = unit(prior, start + i).draw(b[i], a[i], u[i])
 
 
+def _draws_of_two_values(low, high):
+    def draws(prior, start, b, a, u, out, scratch):
+        for i in range(b.shape[0]):
+            mean, _ = unit(prior, start + i).moments(b[i], a[i])
+            out[i] = high if low + (high - low) * u[i] < mean else low
+
+    return draws
+
+
 def _fields(class_, dtypes):
     """Function for kernels: the prior with n units whose fields' addresses are at an address."""
 
@@ -158,7 +174,9 @@ def _address(class_, name, dtype, field_dtypes):
     key = key and f"{key}-{dtype}-{'-'.join(map(str, field_dtypes))}"
     at_once = f"{name}_of_units"
     own = offers(class_, at_once, of=_METHODS[name])
-    fill = kernel(getattr(class_, at_once) if own else _ONE_BY_ONE[name], merged=True)
+    values = values_to_draw(class_) if name == "draws" else None
+    one_by_one = _draws_of_two_values(*values) if values else _ONE_BY_ONE[name]
+    fill = kernel(getattr(class_, at_once) if own else one_by_one, merged=True)
     try:
         return address_of(_FACTORIES[name](fields, fill, key), *_signature(name, dtype))
     except TypingError as error:

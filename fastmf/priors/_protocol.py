@@ -189,13 +189,8 @@ def sample(prior, b, a, rng):
     """Draws from the prior tilted by exp(b x - a x^2 / 2)."""
     if hasattr(prior, "sample"):
         return prior.sample(b, a, rng)
-    if hasattr(prior, "draw"):
+    if hasattr(prior, "draw") or values_to_draw(type(prior)):
         return sample_by_draw(prior, b, a, rng)
-    values = getattr(prior, "support", None)
-    if isinstance(values, tuple) and len(values) == 2:
-        (low, high), mean = values, prior.moments(b, a)[0]
-        at_most_mean = low + (high - low) * rng.random(mean.shape) < mean
-        return np.where(at_most_mean, high, low).astype(mean.dtype)
     raise TypeError(
         f"{type(prior).__name__} cannot be sampled: it has no method sample(b, a, rng) and no "
         "draw(b, a, u)."
@@ -205,17 +200,36 @@ def sample(prior, b, a, rng):
 def sample_by_draw(self, b, a, rng):
     """Draws from the tilted distribution; a ValueError where it diverges."""
     shape = np.broadcast_shapes((n_units(self),), np.shape(b), np.shape(a))
-    drawn = self.draw(b, a, rng.random(shape))
+    drawn = draw(self, b, a, rng.random(shape))
     if not np.isfinite(drawn).all():
         raise ValueError(f"{type(self).__name__}.sample: precision + a must be positive.")
     return drawn
 
 
+def draw(prior, b, a, u):
+    """The values that uniform numbers draw from the tilted distribution."""
+    values = values_to_draw(type(prior))
+    if not values:
+        return prior.draw(b, a, u)
+    (low, high), mean = values, prior.moments(b, a)[0]
+    return np.where(low + (high - low) * u < mean, high, low).astype(mean.dtype)
+
+
 def can_draw(prior):
-    """Whether kernels can sample the units: `draw` agrees with the other methods of its class."""
-    return all(
-        offers(type(part), "draw", of) for part in parts_of(prior) for of in ("moments", "sample")
-    )
+    """Whether kernels can sample the units."""
+    return all(_draws(type(part)) or values_to_draw(type(part)) for part in parts_of(prior))
+
+
+def values_to_draw(class_):
+    """The two values of units whose class has no `draw` that suits: their mean decides. Or None."""
+    values = getattr(class_, "support", None)
+    two = isinstance(values, tuple) and len(values) == 2
+    return values if two and not _draws(class_) else None
+
+
+def _draws(class_):
+    """Whether the `draw` of a class agrees with its other methods."""
+    return all(offers(class_, "draw", of) for of in ("moments", "sample"))
 
 
 def has_log_prob(prior):

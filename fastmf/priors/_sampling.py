@@ -81,19 +81,25 @@ def _invert(slab, b, a, u, queue, out):
         Next group of draws; shared by all threads that call this.
     out : array of shape (n_draws,)
     """
-    memory = _quadrature.block_memory()
     first = fetch_and_increment(queue) * TASK_DRAWS
     while first < out.shape[0]:
         last = smaller(first + TASK_DRAWS, out.shape[0])
-        for start in range(first, last, BLOCK_UNITS):
-            n = smaller(BLOCK_UNITS, last - start)
-            _quadrature.integrate_units(slab, 0, b, a, start, n, memory)
-            for i in range(n):
-                memory[PROBABILITIES + i] = u[start + i]
-            fill_quantiles(memory, n)
-            for i in range(n):
-                out[start + i] = memory[PROBABILITIES + i]
+        draw_units(slab, first, b[first:last], a[first:last], u[first:last], out[first:last])
         first = fetch_and_increment(queue) * TASK_DRAWS
+
+
+@kernel(merged=True)
+def draw_units(slab, start, b, a, u, out):
+    """Fill in the quantiles of the units `start`, ... tilted by `b` and `a`, inside kernels."""
+    memory = _quadrature.block_memory()
+    for first in range(0, b.shape[0], BLOCK_UNITS):
+        n = smaller(BLOCK_UNITS, b.shape[0] - first)
+        _quadrature.integrate_units(slab, start, b, a, first, n, memory)
+        for i in range(n):
+            memory[PROBABILITIES + i] = u[first + i]
+        fill_quantiles(memory, n)
+        for i in range(n):
+            out[first + i] = memory[PROBABILITIES + i]
 
 
 @register_jitable(**INNER, fastmath=REORDER)

@@ -108,7 +108,7 @@ class Concatenated(NamedTuple("_Concatenated", [("parts", tuple)])):
 
     def draw(self, b, a, u):
         """The values that uniform numbers draw from the tilted distribution."""
-        return _join(p.draw(*drawn) for p, *drawn in self._split(b, a, u))
+        return _join(_protocol.draw(p, *drawn) for p, *drawn in self._split(b, a, u))
 
     @accepts_seeds
     def sample(self, b, a, rng):

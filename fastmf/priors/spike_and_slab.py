@@ -35,7 +35,7 @@ from fastmf.special import (
     widen,
 )
 
-# Added to probabilities by which numbers are divided: they may be zero.
+# Small beside any probability or ratio that matters: it keeps them from zero, and from infinity.
 TINY = 1e-300
 
 

@@ -11,7 +11,7 @@ from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit, project_precision
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import floating_type, unit_prior
-from fastmf.priors._sampling import PROBABILITIES, fill_quantiles, quantile
+from fastmf.priors._sampling import draw_units, quantile
 from fastmf.special import log, narrow, widen
 
 
@@ -189,15 +189,7 @@ class CompiledTruncatedGaussian(_quadrature.Slab):
     @staticmethod
     def draws_of_units(prior, start, b, a, u, out, scratch):
         """The draws of many units at once, inside kernels."""
-        memory = _quadrature.block_memory()
-        for first in range(0, b.shape[0], _quadrature.BLOCK_UNITS):
-            n = smaller(_quadrature.BLOCK_UNITS, b.shape[0] - first)
-            _quadrature.integrate_units(prior, start, b, a, first, n, memory)
-            for i in range(n):
-                memory[PROBABILITIES + i] = u[first + i]
-            fill_quantiles(memory, n)
-            for i in range(n):
-                out[first + i] = memory[PROBABILITIES + i]
+        draw_units(prior, start, b, a, u, out)
 
     @staticmethod
     def moments_of_units(prior, start, b, a, mean, var):

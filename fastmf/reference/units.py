@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 
-from fastmf.priors._protocol import by_parts, is_concatenated
+from fastmf.priors._protocol import by_parts, draw, is_concatenated
 
 
 def moments(prior, b, a):
@@ -29,7 +29,4 @@ def log_partition(prior, b, a):
 
 def draws(prior, b, u):
     """The values that uniform numbers draw from each unit under the tilt exp(b x)."""
-    if is_concatenated(prior):
-        parts = zip(by_parts(prior, b), by_parts(prior, u), strict=True)
-        return np.concatenate([draws(part, b, u) for (part, b), (_, u) in parts], -1)
-    return inspect.unwrap(type(prior).draw)(prior, b, b.dtype.type(0), u)
+    return draw(prior, b, b.dtype.type(0), u)

@@ -58,10 +58,9 @@ def test_same_generator_same_samples():
 
 
 def test_units_without_a_distribution_are_an_error():
-    model = RBM(np.full((3, 2), 1e300), Bernoulli(np.zeros(3)), Gaussian(np.zeros(2), np.ones(2)))
-    model = model.rebuilt(
-        model.couplings, (model.visible, Gaussian._make((np.zeros(2), -np.ones(2))))
-    )
+    model = RBM(np.ones((3, 2)), Bernoulli(np.zeros(3)), Gaussian(np.zeros(2), np.ones(2)))
+    unbounded = Gaussian._make((np.zeros(2), -np.ones(2)))
+    model = model.rebuilt(model.couplings, (model.visible, unbounded))
     with pytest.raises(ValueError, match="smaller couplings"):
         gibbs(model, np.ones((4, 3)), 2, np.random.default_rng(0))
 
@@ -106,10 +105,16 @@ class WithValues(NamedTuple):
     moments = WithoutDraw.moments
 
 
-@pytest.mark.parametrize("kind", [WithoutDraw, WithDraw, WithValues])
+class OwnMoments(Ising):
+    """The same, whose moments are its own, so that the inherited `draw` is not asked."""
+
+    moments = WithoutDraw.moments
+
+
+@pytest.mark.parametrize("kind", [WithoutDraw, WithDraw, WithValues, OwnMoments])
 def test_units_of_ones_own_are_sampled_too(kind):
     layers = Bernoulli([0.1, 0.5, -0.3]), kind(np.array([0.3, -0.2]))
-    assert can_draw(layers[1]) == (kind is WithDraw)
+    assert can_draw(layers[1]) == (kind is not WithoutDraw)
     model = RBM(np.random.default_rng(1).normal(size=(3, 2)), *layers)
     n, twin = 20_000, RBM(model.weights, layers[0], Ising(layers[1].field))
     v, h = gibbs(model, np.zeros((n, 3)), 30, np.random.default_rng(0))
