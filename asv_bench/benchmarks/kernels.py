@@ -67,6 +67,7 @@ NAMES = [
     "training.train-deep",
     "training.train-mixed_units_pcd",
     "annealed.annealed_units-mixed",
+    "training.train-groups",
 ]
 POOLS = ThreadpoolController()
 

@@ -61,8 +61,8 @@ class Layer(NamedTuple):
 # then these; of couplings, and after them of their squares and cubes, the addresses.
 N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(N_ENTRIES, N_ENTRIES + 7)
 PRODUCT = COUPLINGS + 3
-# Of models with groups of states: addresses, numbers and `shifted` of `Groups`.
-TARGETS, SOURCES, ALONE, N_SOURCES, SHIFTED = range(PRODUCT + 1, PRODUCT + 6)
+# Of models with groups of states: addresses, numbers and `shifted` of `Groups`; otherwise 0.
+TARGETS, SOURCES, ALONE, N_TARGETS, N_SOURCES, SHIFTED = range(PRODUCT + 1, PRODUCT + 7)
 
 
 class Groups(NamedTuple):
@@ -90,6 +90,8 @@ class Groups(NamedTuple):
     alone: np.ndarray
     shifted: int
 
+
+_NUMBERS = np.empty(0, np.int64)
 
 # Kinds of sources: a run of units that are no groups, a run of groups, a single group.
 SCALARS, GROUP_RUN, GROUP = range(3)
@@ -143,9 +145,9 @@ class Layers(AddressTable):
 def _of_groups(groups):
     """The columns of a table of layers that are about groups."""
     if groups is None:
-        return [0, 0, 0, 0, 0]
+        return [0] * 6
     addresses = (array.ctypes.data for array in groups[:3])
-    return [*addresses, len(groups.sources), groups.shifted]
+    return [*addresses, len(groups.targets), len(groups.sources), groups.shifted]
 
 
 def _functions(layer, third, log_partition, draws):
@@ -161,6 +163,18 @@ def packed_couplings(layer, power, first, last, like):
     n_source, width = layer[N_SOURCE], layer[WIDTH]
     panel = n_source * width * like.itemsize
     return view(layer[COUPLINGS + power] + first * panel, (last - first, n_source, width), like)
+
+
+@kernel(merged=True)
+def targets_of(layer):
+    """The table of targets of a layer: see `Groups`."""
+    return view(layer[TARGETS], (layer[N_TARGETS], 6), _NUMBERS)
+
+
+@kernel(merged=True)
+def sources_of(layer):
+    """The table of sources of a layer: see `Groups`."""
+    return view(layer[SOURCES], (layer[N_SOURCES], 5), _NUMBERS)
 
 
 class Sweep(NamedTuple):

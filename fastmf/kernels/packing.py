@@ -42,6 +42,8 @@ def pack_panel(weights, width, copies, n_powers, panel):
             address = of_below[0] + (begin + i * width) * weights.itemsize
             copy(row(weights, (first + i, p * width), n), view(address, (n,), weights))
         _multiply_rows(of_below, n_powers, begin, n_rows * width, weights)
+    if of_above[0] == 0:
+        return
     begin = (panel * of_above[N_SOURCE] + of_above[FIRST_SOURCE]) * width
     packed = view(of_above[0] + begin * weights.itemsize, (n_above, width), weights)
     lanes = VECTOR_BYTES // weights.itemsize

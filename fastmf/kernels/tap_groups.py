@@ -24,16 +24,15 @@ from fastmf.kernels.mean_field_types import (
     ALONE,
     GROUP,
     N_SOURCE,
-    N_SOURCES,
     PRODUCT,
     SCALARS,
     SHIFTED,
     SOURCE,
-    SOURCES,
     START,
-    TARGETS,
     WIDTH,
     packed_couplings,
+    sources_of,
+    targets_of,
 )
 from fastmf.kernels.product import product
 from fastmf.kernels.tap_rows import MEAN, VAR, A
@@ -42,8 +41,6 @@ from fastmf.priors._group_loops import subtract_response
 
 # Planes of products: fields, variances of fields, and products with one of several sources.
 FIELD, ONSAGER, OWN = range(3)
-
-_NUMBERS = np.empty(0, np.int64)
 
 
 @kernel(merged=True)
@@ -204,8 +201,8 @@ def update_block(layer, block, rows, active, settings, tilt):
     `rows` holds the number of active rows and the first one whose Onsager terms are recomputed.
     """
     n_active, width = rows[0], layer[WIDTH]
-    targets = view(layer[TARGETS], (block[1], 6), _NUMBERS)[block[0] :]
-    sources = view(layer[SOURCES], (layer[N_SOURCES], 5), _NUMBERS)
+    targets = targets_of(layer)[block[0] : block[1]]
+    sources = sources_of(layer)
     last, first_panel = targets[targets.shape[0] - 1], targets[0, 4] // width
     start = first_panel * width
     if settings.order > 1:

@@ -19,28 +19,23 @@ orders with them. The couplings to a group are rows of its states, and those to 
 of the units they are coupled to, so that the long axis of both is contiguous.
 """
 
-import numpy as np
-
 from fastmf._intrinsics import row, smaller, view
 from fastmf._numba import REORDER, kernel
 from fastmf.kernels.mean_field_types import (
     COUPLINGS,
     GROUP,
     N_SOURCE,
-    N_SOURCES,
     SCALARS,
     SOURCE,
-    SOURCES,
     START,
-    TARGETS,
+    sources_of,
+    targets_of,
 )
 from fastmf.kernels.tap_groups import finish
 from fastmf.kernels.tap_rows import MEAN, THIRD, VAR
 
 # Planes of products: fields, variances of fields, and their third cumulants for units.
 FIELD, ONSAGER, CUBIC = range(3)
-
-_NUMBERS = np.empty(0, np.int64)
 
 
 @kernel(merged=True)
@@ -192,8 +187,8 @@ def _clear(active, s, target):
 @kernel(by_address=True, fastmath=REORDER, views=True)
 def update_block(layer, block, rows, active, settings, tilt):
     """Update the targets `block` (first, last) of a layer together, in all active rows."""
-    targets = view(layer[TARGETS], (block[1], 6), _NUMBERS)[block[0] :]
-    sources = view(layer[SOURCES], (layer[N_SOURCES], 5), _NUMBERS)
+    targets = targets_of(layer)[block[0] : block[1]]
+    sources = sources_of(layer)
     for t in range(targets.shape[0]):
         target = targets[t]
         for s in range(rows[0]):

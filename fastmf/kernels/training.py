@@ -87,8 +87,8 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
     w = fetch_and_increment(workers)
     if w >= scratch.products.shape[0]:
         return
-    products, slab, left, vectors, uniforms, active, n_active = scratch
-    of_all = products[w], slab[w], left[w], vectors[w]
+    products, slab, left, right, vectors, uniforms, active, n_active = scratch
+    of_all = products[w], slab[w], left[w], right[w], vectors[w]
     memory = Memory(*of_all, uniforms[w], active[w], n_active[w])
     (solver, posterior), sweep = solvers, solvers[0].sweep
     for step in range(batches.rows.shape[0]):

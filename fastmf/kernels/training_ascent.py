@@ -17,6 +17,7 @@ from fastmf.kernels.statistics import N_ROWS, POWER, STRIDE, UNITS
 from fastmf.kernels.tap_rows import MEAN
 from fastmf.kernels.training_types import (
     ABOVE,
+    EFFECT,
     END_TERM,
     FIRST,
     FIRST_RIGHT,
@@ -137,6 +138,12 @@ def sum_of_terms(layers, k, parameters, statistics, first, n, memory):
             for j in range(n_hidden):
                 g[j] = g[j] * w[j] + p[j]
         begin = end
+    if parameters.couplings[k, EFFECT] != 0:
+        effect = weights_between(layers, k, parameters, EFFECT)
+        for r in range(n):
+            g, e = row(slab, (r, 0), n_hidden), row(effect, (first + r, 0), n_hidden)
+            for j in range(n_hidden):
+                g[j] += e[j]
 
 
 @kernel(merged=True)

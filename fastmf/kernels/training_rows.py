@@ -5,11 +5,14 @@ from fastmf._numba import kernel
 from fastmf.kernels.gibbs import SampledLayer, draw_rows
 from fastmf.kernels.mean_field_types import (
     N_PANELS,
+    N_TARGETS,
     N_UNITS,
     PRODUCT,
     SOURCE,
     START,
+    WIDTH,
     packed_couplings,
+    targets_of,
 )
 from fastmf.kernels.memory import copy, set_to_zero
 from fastmf.kernels.product import product
@@ -21,12 +24,26 @@ from fastmf.priors._compiled import third_cumulants, tilted_moments
 
 
 @kernel(merged=True)
+def _multiply(layer, states, n_rows, out):
+    """Fields of a layer given its neighbours, for some rows; groups of states are apart."""
+    source, n = layer[SOURCE], layer[N_UNITS]
+    if layer[N_TARGETS] == 0:
+        packed = packed_couplings(layer, 0, 0, layer[N_PANELS], out)
+        product(layer[PRODUCT], states, n_rows, source, packed, out, n)
+    targets = targets_of(layer)
+    for t in range(targets.shape[0]):
+        first, n, panel = targets[t, 0], targets[t, 1], targets[t, 2]
+        packed = packed_couplings(layer, 0, panel, panel - (-n // layer[WIDTH]), out)
+        # Whole vectors are written: the columns after them are filled later.
+        product(layer[PRODUCT], states, n_rows, source, packed, out[:, first:], n)
+
+
+@kernel(merged=True)
 def moments_given(layers, k, moments, first, n_rows, memory):
     """Fields, means and variances of layer `k` given its neighbours, for some rows."""
     layer, products = layers[k], memory.products
-    n, start, source = layer[N_UNITS], layer[START], layer[SOURCE]
-    packed = packed_couplings(layer, 0, 0, layer[N_PANELS], products)
-    product(layer[PRODUCT], moments.mean[first:], n_rows, source, packed, products, n)
+    n, start = layer[N_UNITS], layer[START]
+    _multiply(layer, moments.mean[first:], n_rows, products)
     zero = row(memory.vectors, (0, 0), n)
     for r in range(n_rows):
         b, mean = row(moments.b, (first + r, start), n), row(moments.mean, (first + r, start), n)

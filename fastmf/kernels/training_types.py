@@ -13,13 +13,15 @@ from fastmf.kernels.tap_units import no_tilt
 
 # Phases of a step, and the entries of their queues: next task, next worker of the solver, threads
 # that have entered and left.
-ROWS, POSTERIOR, COLLECTED, STATES, CUMULANTS, AVERAGES, SLABS, REPACKED, FIELDS = range(9)
-N_PHASES = 9
+ROWS, POSTERIOR, COLLECTED, STATES, CUMULANTS, EFFECTS, AVERAGES, SLABS, REPACKED, FIELDS = range(
+    10
+)
+N_PHASES = 10
 ENTERED, LEFT, QUEUE_SIZE = 2, 3, 4
 # The columns of a table of couplings, of which there is one row for each matrix: addresses of the
-# weights, of their last step, and of inner products with the offsets below; the first of its terms
-# of the gradient, and the one after the last.
-WEIGHTS, VELOCITY, ABOVE, FIRST_TERM, END_TERM = range(5)
+# weights, of their last step, of inner products with the offsets below, and of what groups of
+# states add to the gradient, or 0; the first of its terms, and the one after the last.
+WEIGHTS, VELOCITY, ABOVE, EFFECT, FIRST_TERM, END_TERM, N_COUPLING_COLUMNS = range(7)
 # The columns of a table of terms after those of `fastmf.kernels.statistics`: the address of the
 # packed hidden units of all terms of the same couplings, the number of rows there, and the first
 # row of this term.
@@ -57,7 +59,7 @@ class Parameters(NamedTuple):
 
     Parameters
     ----------
-    couplings : int64 array of shape (n_couplings, 5)
+    couplings : int64 array of shape (n_couplings, N_COUPLING_COLUMNS)
         Of each matrix of couplings between neighbouring layers: see the columns above.
     fields : array of shape (3, n_units)
         Fields of all units, their last step, and their largest absolute value; not used where more
@@ -185,6 +187,8 @@ class Statistics(NamedTuple):
         The first unit of each layer there.
     uncoupled : array of shape (2, n_units)
         Means and variances of all units without couplings, from which deep machines start.
+    second : array of shape (n_starts, n_units)
+        Second moments of the model where there are groups of states; otherwise of no size.
     """
 
     data: Moments
@@ -200,6 +204,7 @@ class Statistics(NamedTuple):
     data_fields: np.ndarray
     columns: np.ndarray
     uncoupled: np.ndarray
+    second: np.ndarray
 
 
 class Scratch(NamedTuple):
@@ -212,6 +217,8 @@ class Scratch(NamedTuple):
         As wide as the largest layer but the lowest.
     left : array of shape (n_workers, n_rows, panel_width)
         Some visible units in all rows of a term.
+    right : array of shape (n_workers, n_panels, n_starts, panel_width)
+        Hidden units in all rows of the model, packed, where there are groups of states.
     vectors : array of shape (n_workers, 3, n_columns)
         The first one is zero.
     uniforms : float64 array of shape (n_workers, n_columns)
@@ -224,6 +231,7 @@ class Scratch(NamedTuple):
     products: np.ndarray
     slab: np.ndarray
     left: np.ndarray
+    right: np.ndarray
     vectors: np.ndarray
     uniforms: np.ndarray
     active: np.ndarray
@@ -236,6 +244,7 @@ class Memory(NamedTuple):
     Parameters
     ----------
     products, slab, left, vectors : array of two dimensions
+    right : array of three dimensions
     uniforms : float64 array of shape (n_columns,)
     active : int32 array of shape (n_visible,)
     n_active : int64 array of shape (2,)
@@ -244,6 +253,7 @@ class Memory(NamedTuple):
     products: np.ndarray
     slab: np.ndarray
     left: np.ndarray
+    right: np.ndarray
     vectors: np.ndarray
     uniforms: np.ndarray
     active: np.ndarray
@@ -273,13 +283,14 @@ def no_arguments(dtype):
     moments = Moments(matrix, matrix, matrix, matrix)
     tasks = {"terms": table, "scales": line, "hidden": table, "averages": table, "slabs": table}
     posterior = {"posterior": record, "data_fields": matrix, "columns": index, "uncoupled": matrix}
+    units = {"units": matrix, "second": matrix}
     return (
         Batches(index, table, seeds, sparse),
         Parameters(table, matrix, tables, index),
         (solver, solver),
         settings,
-        Statistics(data=moments, model=record, units=matrix, turned=sparse, **tasks, **posterior),
-        Scratch(cube, cube, cube, cube, np.zeros((0, 0)), np.zeros((0, 0), np.int32), table),
+        Statistics(data=moments, model=record, turned=sparse, **units, **tasks, **posterior),
+        Scratch(cube, cube, cube, wide, cube, np.zeros((0, 0)), columns[None], table),
         tables,
         index,
     )

@@ -56,7 +56,7 @@ def _update(layer, couplings, target, sources, settings, rows, relax, fresh):
         for begin, size, _, _, there in sources:
             fields = rows.group_fields[:, own + there : own + there + size]
             effect[:, begin : begin + size] = fields
-        shifted = source_mean - _covariance_times(source_mean, source_var, sources, effect)
+        shifted = source_mean - covariance_times(source_mean, source_var, sources, effect)
     for begin, size, kind, position, _ in sources:
         if kind == GROUP:
             fields = source_mean[:, begin : begin + size] @ couplings[begin : begin + size]
@@ -73,7 +73,7 @@ def _update(layer, couplings, target, sources, settings, rows, relax, fresh):
     relax(rows, here, moments(prior, b, a + rows.precision[:, here]), implicit)
 
 
-def _covariance_times(mean, var, sources, x):
+def covariance_times(mean, var, sources, x):
     """C x: the response of the sources to fields x."""
     out = var * x
     for begin, size, kind, *_ in sources:

@@ -7,6 +7,7 @@ from fastmf.priors._compiled import LOG_PARTITION
 from fastmf.reference.ascent import ascend
 from fastmf.reference.random import uniforms
 from fastmf.reference.tap import tap
+from fastmf.reference.training_groups import effects, repack, second_moments
 from fastmf.reference.units import draws, log_partition, moments
 
 # Rows of the statistics of units.
@@ -38,6 +39,8 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
         by_fields = _ascend(couplings, parameters, settings, of_data, states, statistics, layers)
         if not settings.tilts_kept:
             _move_fields(by_fields, parameters, settings)
+        if layers.groups:
+            repack(weights[0], layers, settings.order)
         for matrix, copies in zip(weights, parameters.copies, strict=True):
             _pack(matrix, scratch.slab.shape[1], copies[:2], settings.order)
             if copies[3, 0]:
@@ -101,19 +104,24 @@ def _sample(weights, layers, bounds, n_sweeps, seed, states):
 def _ascend(couplings, parameters, settings, of_data, states, statistics, layers):
     """The update of couplings; returns the gradient by the fields."""
     gradients, n_rows, n_starts = statistics.units[FIRST].copy(), of_data.shape[1], states.shape[1]
-    means = of_data[0].mean(0)
-    for k, ((weights, velocity, _), *sides) in enumerate(
+    means, second = of_data[0].mean(0), states[1]
+    if layers.groups:
+        all_units = [slice(la.start, la.start + la.n_units) for la in layers.of_model]
+        second = second_moments(states, layers, all_units)
+    for k, ((weights, velocity, *_), *sides) in enumerate(
         zip(couplings, layers.of_model[:-1], layers.of_model[1:], strict=True)
     ):
         bounds = [slice(side.start, side.start + side.n_units) for side in sides]
         parts = [(of_data[0], 1 / n_rows, 0), (states[0], -1 / n_starts, 0)]
         if settings.order >= 2:
             parts += [(of_data[1], 1 / n_rows, 1)] if k else []
-            parts.append((states[1], -1 / n_starts, 1))
+            parts.append((second, -1 / n_starts, 1))
         gradient = sum(
             scale * weights**power * (x[:, bounds[0]].T @ x[:, bounds[1]])
             for x, scale, power in parts
         )
+        if layers.groups and settings.order >= 2:
+            gradient += effects(weights, states, second, layers, bounds)
         cubic = [(states[0], -0.5 / n_starts)] + ([(of_data[0], 0.5 / n_rows)] if k else [])
         for x, scale in cubic if settings.order == 3 else []:
             third = [

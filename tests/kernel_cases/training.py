@@ -11,15 +11,18 @@ from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.starts import starts
 from fastmf.learning.layered.steps_of_deep import StepsOfDeep
 from fastmf.learning.layered.steps_of_fields import StepsOfFields
+from fastmf.learning.layered.steps_of_groups import StepsOfGroups
 from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
 from fastmf.learning.training.ascent import initial_state
 from fastmf.models import DBM, RBM
-from fastmf.priors import Bernoulli, Concatenated, Gaussian, Ising
+from fastmf.priors import Bernoulli, Categorical, Concatenated, Gaussian, Ising
 from kernel_cases.case import Case, with_options
 from kernel_cases.machines import spiked
 
 # No test or benchmark has more workers.
 N_WORKERS = 16
+# Cases that are timed.
+LARGE = {"tap", "pcd", "sparse_pcd", "mixed_units", "mixed_units_pcd", "deep", "groups"}
 
 
 def training_arguments(size, dtype, *, units=Bernoulli, n_starts=None, sparse=False, **options):
@@ -65,6 +68,24 @@ def mixed_arguments(size, dtype, *, n_starts=None, **options):
     return _arguments(StepsOfParameters, model, X.astype(dtype), size, rng, n_starts, options)
 
 
+def grouped_arguments(size, dtype, *, n_starts=None, **options):
+    """The same for groups of states, hidden ones beside Gaussian units."""
+    rng, (n, n_hidden) = np.random.default_rng(0), (size.n_visible, size.n_hidden)
+    weights = (rng.normal(size=(n, n_hidden)) / np.sqrt(n + n_hidden)).astype(dtype)
+    visible, few = groups_of(n, rng, dtype), n_hidden // 3
+    rest = np.ones(few, dtype)
+    hidden = Concatenated(groups_of(n_hidden - few, rng, dtype), Gaussian(0 * rest, 3 * rest))
+    X = visible.sample(np.zeros((2 * size.n_rows, n)), 0.0, rng).astype(dtype)
+    options = {"n_sweeps": 2, **options}
+    arguments = RBM(weights, visible, hidden), X, size, rng, n_starts, options
+    return _arguments(StepsOfGroups, *arguments)
+
+
+def groups_of(n, rng, dtype):
+    """Categorical units with two groups of states."""
+    return Categorical([rng.normal(size=m).astype(dtype) for m in (n // 3, n - n // 3)])
+
+
 def deep_arguments(size, dtype, *, binary=False, n_starts=None, **options):
     """The same for a machine of three hidden layers, one of them of units with a spike."""
     rng, sizes = np.random.default_rng(0), (size.n_visible, size.n_hidden, 7, 4)
@@ -85,14 +106,14 @@ def _found(arguments):
     _, parameters, _, _, statistics, *_ = arguments
     found = {"fields": parameters.fields[:2], "means": statistics.model.state[0]}
     found |= {"averages": statistics.units[FIRST:]}
-    for k, (weights, velocity, _) in enumerate(parameters.couplings.owners):
+    for k, (weights, velocity, *_) in enumerate(parameters.couplings.owners):
         found |= {f"weights {k}": weights, f"velocity {k}": velocity}
     return found
 
 
 def _case(name, build=training_arguments, **options):
     build = with_options(build, **options)
-    large = name in ("tap", "pcd", "sparse_pcd", "mixed_units", "mixed_units_pcd", "deep")
+    large = name in LARGE
     return Case("training.train", name, build, _found, {"float64": 1e-12, "float32": 1e-5},
                 large=large)  # fmt: skip
 
@@ -109,6 +130,9 @@ CASES = [
     _case("mixed_units_persistent", mixed_arguments, n_starts=5, starts="persistent"),
     _case("mixed_units_cd", mixed_arguments, gradient="cd"),
     _case("mixed_units_pcd", mixed_arguments, gradient="pcd", n_starts=11, centred=False),
+    _case("groups", grouped_arguments),
+    _case("groups_mean_field", grouped_arguments, gradient="mean_field", n_starts=5),
+    _case("groups_persistent", grouped_arguments, n_starts=7, starts="persistent"),
     _case("deep", deep_arguments),
     _case("deep_fewer_starts", deep_arguments, n_starts=5, centred=False, l2=0.01),
     _case("deep_third_order", deep_arguments, binary=True, gradient="tap3"),

@@ -147,6 +147,7 @@ def test_fresh_processes_do_the_same(tmp_path, without_compiler):
              "gibbs.gibbs-mixed", "annealed.annealed_units-mixed",
              "belief_propagation.belief_propagation-pairs",
              "training.train-tap", "training.train-pcd", "training.train-sparse_pcd",
+             "training.train-groups",
              "hamming.spanning_trees-groups", "potts.value_and_gradient-proteins",
              "potts.hessian_product-proteins", "potts.spread-tiles",
              "potts.collect-tiles", "hamming.count_similar-rows"]  # fmt: skip

@@ -54,6 +54,8 @@ class GroupedLayout(Layout):
         The groups among the units that each layer is coupled to.
     n_group_fields : int
         Numbers for each row that the update of a block keeps or needs: see `ActiveRows`.
+    n_own_fields : int
+        Most fields that a single group has on the units of a layer, whole vectors.
     """
 
     grouped = True
@@ -145,6 +147,7 @@ class GroupedLayout(Layout):
         n_sources = [len(couplings) for couplings in self.couplings]
         found = [_places(of_layer, width // TILE_VECTORS) for of_layer in targets]
         places, sizes = zip(*found, strict=True)
+        self.n_own_fields = max(sizes)
         # Where the fields on each layer are among those of one group of another.
         offsets, fields, n_fields = [], [], 0
         for of_layer, source, n in zip(targets, sources, n_sources, strict=True):
@@ -216,7 +219,12 @@ class GroupedLayout(Layout):
 
     def refill(self, model):
         """Make it the layout of another model that fits."""
-        self.priors, (_, _, self.couplings) = model.layers, self._of_layered(model)
+        self.priors = model.layers
+        self.fill(model)
+
+    def fill(self, model):
+        """Fill in the couplings of a layered model, but not its units."""
+        _, _, self.couplings = self._of_layered(model)
         self.layers = self._layers(self.layers.groups)
 
     @staticmethod

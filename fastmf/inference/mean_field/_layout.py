@@ -43,7 +43,7 @@ class Layout:
 
     # Whether there are groups of states, and the numbers for each row that only these need.
     grouped = False
-    n_group_fields = 0
+    n_group_fields = n_own_fields = 0
     max_worker_rows = MAX_WORKER_ROWS
 
     def __init__(self, model, order, schedule):

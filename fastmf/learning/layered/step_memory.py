@@ -58,13 +58,13 @@ def terms_of(k, data, state, order):
     data : Moments, or None
         Whose means lie before those of the model in memory; None if products with data are not
         among the terms.
-    state : array of shape (4, n_starts, n_units)
-        Means, variances and, for order 3, third cumulants in the place of the tilts a; there they
-        are in `data`, too.
+    state : array of shape (4, n_starts, n_units), or a sequence of such rows
+        Means, variances (of groups of states second moments) and, for order 3, third cumulants in
+        the place of the tilts a; there they are in `data`, too.
     order : {0, 1, 2, 3}
         0 for samples.
     """
-    n_starts = state.shape[1]
+    n_starts = len(state[MEAN])
     of_model = np.full(n_starts, -1 / n_starts)
     terms = [Term(state[A], of_model / 2, 2)] if order == 3 else []
     terms += [Term(state[VAR], of_model, 1)] if order >= 2 else []
@@ -150,19 +150,25 @@ class Couplings:
     weights, velocity : list of array of shape (n_below, n_above)
     above : list of array of shape (n_slabs, n_above)
         Inner products of the gradient with the offsets below, slab by slab.
-    table : AddressTable of shape (n_couplings, 5)
+    effects : list of array
+        What groups of states add to the gradient, of the shapes of `weights`; empty without them.
+    table : AddressTable of shape (n_couplings, N_COUPLING_COLUMNS)
     """
 
-    def __init__(self, model, ends):
+    def __init__(self, model, ends, grouped=False):
         width = panel_width(model.dtype)
         self.weights, self.velocity = (
             [np.zeros_like(w, order="C") for w in model.couplings] for _ in range(2)
         )
         self.above = [np.zeros((-(-len(w) // width), w.shape[1]), w.dtype) for w in model.couplings]
-        arrays = list(zip(self.weights, self.velocity, self.above, strict=True))
+        self.effects = [np.zeros_like(w if grouped else w[:0]) for w in self.weights]
+        arrays = list(zip(self.weights, self.velocity, self.above, self.effects, strict=True))
         terms = zip([0, *ends[:-1]], ends, strict=True)
         self.table = AddressTable(
-            [[*(a.ctypes.data for a in of), *t] for of, t in zip(arrays, terms, strict=True)],
+            [
+                [*(a.ctypes.data if a.size else 0 for a in of), *of_terms]
+                for of, of_terms in zip(arrays, terms, strict=True)
+            ],
             arrays,
         )
 

@@ -9,6 +9,7 @@ from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.layered.starts import starts
 from fastmf.learning.layered.steps_of_deep import StepsOfDeep
 from fastmf.learning.layered.steps_of_fields import StepsOfFields, is_persistent
+from fastmf.learning.layered.steps_of_groups import StepsOfGroups
 from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
 from fastmf.priors import Bernoulli, Ising
 from fastmf.priors._domain import has_average_gradient
@@ -75,10 +76,11 @@ def _kind_of_steps(model, X, settings, sparse):
     # Contrastive divergence of deep machines draws the starts of deeper layers.
     if sparse or (model.deep and settings.gradient == "cd"):
         return None
-    # The solvers for groups of states are others; without a third order they raise.
-    grouped = any(map(has_groups, model.layers))
+    # Without a third order solvers raise.
     third = settings.gradient != "tap3" or all(map(has_third_cumulant, model.layers))
-    suits = third and not grouped if mean_field else all(map(can_draw, model.layers))
+    suits = third if mean_field else all(map(can_draw, model.layers))
     if not suits or not all(map(has_average_gradient, model.layers)):
         return None
+    if mean_field and any(map(has_groups, model.layers)):
+        return None if model.deep or settings.gradient == "tap3" else StepsOfGroups
     return StepsOfDeep if model.deep else StepsOfParameters

@@ -59,6 +59,7 @@ class StepsOfFields:
 
     # Whether fields are all that is learned of the units.
     fields_only = True
+    layout_class = Layout
 
     def __init__(self, model, X, settings, n_batch, n_starts, n_workers=1):
         self.X, self.options, self.n_batch, self.n_starts = X, settings, n_batch, n_starts
@@ -66,7 +67,7 @@ class StepsOfFields:
         self.model, self.dtype = None, model.dtype
         self.n_workers, self.sparse = n_workers, is_sparse(X)
         self._prepare()
-        self.layout = Layout(model, max(1, self.order), "blocked")
+        self.layout = self.layout_class(model, max(1, self.order), "blocked")
         self._allocate(model)
         self._load_units(model.layers, initial_state(model).velocity.layers)
         self.solvers = self._solvers()
@@ -90,7 +91,7 @@ class StepsOfFields:
     def _prepare(self):
         """Let kernels be compiled ahead, before functions of the units are."""
         if self.order:
-            prepare_solve(self.dtype, self.order, False)
+            prepare_solve(self.dtype, self.order, self.layout_class.grouped)
         compile_ahead(*kernels_of_steps(self.dtype, self._phases()))
 
     def _phases(self):
@@ -109,12 +110,14 @@ class StepsOfFields:
         n_visible, n_units, n_couplings = model.sizes[0], sum(model.sizes), len(model.couplings)
         data, state = self._moments(n_visible, n_units, dtype)
         task_units = TASK_UNITS if self.fields_only else TASK_UNITS // 8
+        second = self._second_moments(n_units, dtype)
+        of_model = (*state[:VAR], second if second.size else state[VAR], *state[VAR + 1 :])
         terms = [
-            terms_of(k, None if self.sparse else data, state, self.order)
+            terms_of(k, None if self.sparse else data, of_model, self.order)
             for k in range(n_couplings)
         ]
         gradient = gradient_of(terms, bounds, dtype)
-        self.couplings = Couplings(model, gradient.ends)
+        self.couplings = Couplings(model, gradient.ends, grouped=second.size > 0)
         self.parameters = types.Parameters(
             couplings=self.couplings.table,
             fields=np.zeros((3, n_units), dtype),
@@ -131,14 +134,17 @@ class StepsOfFields:
             slabs=tasks_of([0] * n_couplings, model.sizes[:-1], width),
             units=np.zeros((types.N_STATISTICS, n_units), dtype),
             turned=self._turned(0, n_visible, dtype),
+            second=second,
             **self._posterior(n_units, dtype),
         )
         n_above = max(model.sizes[1:])
-        n_columns = -(-max(n_visible, n_above) // width) * width
+        n_columns = max(n_visible, n_above, self.layout.max_columns, self.layout.n_own_fields)
+        n_columns = -(-n_columns // width) * width
         self.scratch = types.Scratch(
             products=np.zeros((self.n_workers, max(TASK_ROWS, width), n_columns), dtype),
             slab=np.zeros((self.n_workers, width, n_above), dtype),
             left=np.zeros((self.n_workers, gradient.n_rows, width), dtype),
+            right=np.zeros((self.n_workers, *self._right(n_above, width)), dtype),
             vectors=np.zeros((self.n_workers, 3, n_columns), dtype),
             uniforms=np.zeros((self.n_workers, n_columns)),
             active=np.zeros((self.n_workers, n_visible if self.sparse else 0), np.int32),
@@ -155,6 +161,14 @@ class StepsOfFields:
         memory = np.zeros((self.n_batch + 4 * self.n_starts, n_units), dtype)
         others = np.zeros((3, self.n_batch, n_units), dtype)
         return types.Moments(memory[: self.n_batch], *others), memory[self.n_batch :].reshape(state)
+
+    def _second_moments(self, n_units, dtype):
+        """Memory for second moments: none without groups of states, where variances suffice."""
+        return np.zeros((0, n_units), dtype)
+
+    def _right(self, n_above, width):
+        """Shape of packed hidden units of the model: of none without groups of states."""
+        return 0, 0, width
 
     def _turned(self, n_stored, n_visible, dtype):
         """Memory for the transpose of a batch of sparse rows."""
@@ -181,15 +195,12 @@ class StepsOfFields:
 
     def _solvers(self):
         """The solver of the model, twice: the second one is that of deep machines."""
-        half_sweep = self.options.starts == "data" and self.n_starts == self.n_batch
-        solver = self._solver(
-            self.layout,
-            self.n_starts,
-            self.order,
-            half_sweep_done=half_sweep,
-            zero_variance=self.options.starts == "data" and not half_sweep,
-        )
-        return solver, solver
+        from_data = self.options.starts == "data"
+        half_sweep = from_data and self.n_starts == self.n_batch
+        options = {"half_sweep_done": half_sweep, "zero_variance": from_data and not half_sweep}
+        # Groups need the fields of single groups, which half a sweep would not leave.
+        options = {} if self.layout.grouped else options
+        return (self._solver(self.layout, self.n_starts, self.order, **options),) * 2
 
     def _solver(self, layout, n_rows, order, **options):
         """A solver of so many rows, of order 0 none; `options` are those of `TapSettings`."""
@@ -197,11 +208,12 @@ class StepsOfFields:
             order=max(1, order),
             **{"tol": 1e-8, "max_iter": self.options.n_sweeps, "late_residual": 0.0} | options,
             **(layout.addresses(order) if order else {"update": 0, "finish": 0}),
-            rows_per_worker=rows_per_worker(n_rows, self.n_workers),
+            rows_per_worker=rows_per_worker(n_rows, self.n_workers, layout.max_worker_rows),
             resolution=float(np.finfo(self.dtype).eps),
             tilts_kept=not self.fields_only,
         )
-        shapes = worker_shapes(settings, layout.n_units, layout.max_columns)
+        sizes = layout.n_units, layout.max_columns, layout.n_group_fields
+        shapes = worker_shapes(settings, *sizes)
         slots = np.empty((self.n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
         parts = (np.empty((self.n_workers, *shape), self.dtype) for shape in shapes)
         none = np.zeros((1, layout.n_units), self.dtype)

@@ -34,7 +34,8 @@ class StepsOfParameters(StepsOfFields):
             for layer, prior in zip(layout.layers.of_model, priors, strict=True)
         ]
         spikes = list(map(has_spike, priors))
-        layout.layers = Layers(layers, log_partition=spikes, draws=self.order == 0)
+        groups, options = layout.layers.groups, {"log_partition": spikes, "draws": self.order == 0}
+        layout.layers = Layers(layers, groups, **options)
 
     def _sweeps(self):
         """What the solvers solve, with the units as they are."""

@@ -14,7 +14,7 @@ from fastmf.learning.layered.steps import steps
     [
         ({"gradient": "adaptive_tap"}, mf.Bernoulli),
         ({"starts": "noise"}, mf.Bernoulli),
-        ({}, lambda field: mf.Categorical([field[:2], field[2:]])),
+        ({"gradient": "tap3"}, lambda field: mf.Categorical([field[:2], field[2:]])),
     ],
 )
 def test_others_take_the_general_path(options, hidden):
@@ -35,6 +35,12 @@ def test_deep_machines_take_several_steps_but_for_those_of_contrastive_divergenc
     kinds = mf.Bernoulli, mf.Bernoulli, mf.Ising
     deep = mf.DBM((weights, weights), tuple(kind(zeros) for kind in kinds))
     assert callable(steps(deep, stripes(), LayeredSettings(gradient=gradient))) == taken
+
+
+def test_deep_machines_with_groups_of_states_take_the_general_path():
+    zeros, weights = np.zeros(8), np.zeros((8, 8))
+    layers = mf.Bernoulli(zeros), mf.Categorical([zeros[:3], zeros[3:]]), mf.Bernoulli(zeros)
+    assert steps(mf.DBM((weights, weights), layers), stripes(), LayeredSettings()) is None
 
 
 @pytest.mark.parametrize("gradient", ["tap", "pcd"])
