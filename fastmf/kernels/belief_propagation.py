@@ -38,6 +38,20 @@ from fastmf.special import exp
 
 
 @kernel(merged=True)
+def first_of_group(group, n_rows, n_groups):
+    """The first row of a group. Larger groups come first, so that threads end together."""
+    return group * (n_rows // n_groups) + smaller(group, n_rows % n_groups)
+
+
+@kernel(merged=True)
+def group_of(index, n_rows, n_groups):
+    """The group of a row."""
+    size, n_larger = n_rows // n_groups, n_rows % n_groups
+    group = index // (size + 1)
+    return group if group < n_larger else (index - n_larger) // size
+
+
+@kernel(merged=True)
 def _damping(record, index):
     """Damping of the next sweep of a row: 0 in a sweep that confirms convergence."""
     return 0.0 if record.status[index] == CONFIRMING else record.damping[index]
@@ -100,8 +114,8 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
         One for each worker.
     pairs : array of shape (n_groups, n_visible, n_padded)
         Sums of the pair beliefs of sum-product over groups of consecutive rows, whose numbers of
-        rows differ by one at most. A group is one worker's, so that the sums do not depend on the
-        number of workers. No groups: not computed.
+        rows differ by one at most, larger ones first. A group is one worker's, so that the sums do
+        not depend on the number of workers. No groups: not computed.
     queue : int64 array of shape (2,)
         Next group or row, next workspace; shared by all threads that call this.
     """
@@ -110,7 +124,8 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
     w = fetch_and_increment(row(queue, (1,), 1))
     group = fetch_and_increment(queue)
     while group < n_groups:
-        for index in range(group * n_rows // n_groups, (group + 1) * n_rows // n_groups):
+        last = first_of_group(group + 1, n_rows, n_groups)
+        for index in range(first_of_group(group, n_rows, n_groups), last):
             _iterate(settings, problem, messages, record, workspaces, pairs, (index, w))
         group = fetch_and_increment(queue)
 

@@ -17,7 +17,7 @@ from fastmf._ahead import compile_ahead
 from fastmf._intrinsics import larger, row, smaller
 from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
-from fastmf.kernels.belief_propagation import belief_propagation
+from fastmf.kernels.belief_propagation import belief_propagation, first_of_group, group_of
 from fastmf.kernels.bp_messages import (
     add,
     add_logs,
@@ -232,8 +232,8 @@ def _pair_block(settings, problem, arrays, workspaces, place, sums):
     """Add the pair beliefs of a block of visible units to the sums of the group of the row."""
     index, entry, w, worker, block = place
     messages, n_rows, n_groups = arrays[0], arrays[1].shape[0], sums.shape[0]
-    n, real, group = messages.shape[2], messages.dtype.type, ((index + 1) * n_groups - 1) // n_rows
-    is_first = index == group * n_rows // n_groups
+    n, real, group = messages.shape[2], messages.dtype.type, group_of(index, n_rows, n_groups)
+    is_first = index == first_of_group(group, n_rows, n_groups)
     p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
     start = block * BLOCK_UNITS
     last = smaller(start + BLOCK_UNITS, messages.shape[1])

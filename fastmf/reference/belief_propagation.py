@@ -170,6 +170,8 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
     workspace = _workspace(workspaces, 0)
     pairs[:] = 0
     one_for_each_row = len(messages) == len(record.visible)
+    groups = np.array_split(np.arange(len(record.visible)), max(1, len(pairs)))
+    group_of_row = np.repeat(np.arange(len(groups)), [len(rows) for rows in groups])
     for row in range(len(record.visible)):
         row_messages = messages[row if one_for_each_row else 0]
         if not one_for_each_row:
@@ -185,7 +187,7 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
                 _bethe_block(problem, row, units, row_messages, record) for units in _blocks(record)
             )
         if len(pairs):
-            group = ((row + 1) * len(pairs) - 1) // len(record.visible)
+            group = group_of_row[row]
             beliefs = workspace.beliefs[:2, None]
             scales = sigmoid(record.visible[None, row]).astype(pairs.dtype)
             arguments = problem, row_messages[None], beliefs, scales, None, pairs[group, None]

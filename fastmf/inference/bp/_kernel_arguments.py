@@ -23,7 +23,7 @@ SHARED_ROW_SIZE = 2_000_000
 # Largest number of groups of rows whose pair beliefs are added apart, and smallest mean number of
 # rows of one: the sums of a group are read and written for each of its rows, and added to those of
 # the others in the end, which takes as long as a sweep of a row each.
-MAX_GROUPS, GROUP_ROWS = 32, 2.5
+MAX_GROUPS, GROUP_ROWS = 16, 2.5
 
 
 class MessageLayout(NamedTuple):

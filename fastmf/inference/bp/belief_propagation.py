@@ -9,6 +9,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import RUNNING
@@ -307,7 +308,7 @@ def beliefs_of_batch(model, fields, **options):
     _, _, record, pairs, _ = _propagated(options, units, len(fields[0]))
     if options.algorithm == "sum":
         log_odds = record.visible, record.hidden[:, : model.weights.shape[1]]
-        layers = [sigmoid_pair(x)[0] for x in log_odds]
+        layers = [expit(x.astype(model.dtype)) for x in log_odds]
     else:
         layers = decoded(units, record)
     layers = (x.astype(model.dtype, copy=False) for x in layers)
@@ -390,10 +391,9 @@ def _pairwise(options, units, problem, messages, record, sums):
     if len(sums):
         n_workers = workers_for(n_tasks, sums.size, options.n_threads)
         in_parallel(bp_kernels.add_groups, (sums, np.zeros(1, np.int64)), n_workers)
-        out = sums[:1] / sums.dtype.type(len(record.visible))
+        out = sums[:1, :, :m] / sums.dtype.type(len(record.visible))
     else:
-        out = _pairs_of_messages(options, problem, messages, record, n_tasks)
-    out = out[:, :, :m]
+        out = _pairs_of_messages(options, problem, messages, record, n_tasks)[:, :, :m]
     if units.factor != 1:
         (o_v, o_h), (s_v, s_h) = units.offsets, units.scales
         p_v, p_h = (sigmoid_pair(x)[0] for x in (record.visible, record.hidden[:, :m]))
