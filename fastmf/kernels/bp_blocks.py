@@ -25,7 +25,6 @@ from fastmf.kernels.bp_messages import (
     flush_products,
     max_to_hidden,
     max_to_visible,
-    mixed_to_visible,
     sum_to_hidden,
     sum_to_hidden_damped,
 )
@@ -49,7 +48,7 @@ from fastmf.kernels.bp_types import (
     Q,
 )
 from fastmf.kernels.memory import set_to_zero
-from fastmf.special import log, sigmoid_pair, softplus
+from fastmf.special import log_of_normal, sigmoid_pair, softplus
 
 
 @kernel(by_address=True, views=True)
@@ -83,39 +82,71 @@ def _add_softplus(log_odds, total):
 
 
 @kernel(merged=True)
-def _product(received, first, size, grouped):
-    """Product of received messages; of those of each quarter of the row, if `grouped`."""
-    worker, k, start = first
-    a, product = row(received, first, size), 1.0
+def _quarters(x, first, size):
+    """Some entries of each quarter of an array."""
+    n, at = x.shape[0] // 4, (first,)
+    two, three, four = (first + n,), (first + 2 * n,), (first + 3 * n,)
+    return row(x, at, size), row(x, two, size), row(x, three, size), row(x, four, size)
+
+
+@kernel(merged=True)
+def _product_of_some(e, beliefs, first, size, grouped):
+    """Product of the mixed-product messages from some hidden units to a visible one.
+
+    They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
+    0, and e / r with (p, q) to one decoded as 1. If `grouped`, those of each quarter of the row.
+    """
+    product = 1.0
     if grouped:
-        n = received.shape[2] // 4
-        b = row(received, (worker, k, n + start), size)
-        c = row(received, (worker, k, 2 * n + start), size)
-        d = row(received, (worker, k, 3 * n + start), size)
+        e1, e2, e3, e4 = _quarters(e, first, size)
+        x1, x2, x3, x4 = _quarters(beliefs[0], first, size)
+        y1, y2, y3, y4 = _quarters(beliefs[1], first, size)
         for j in range(size):
-            product *= (a[j] * b[j]) * (c[j] * d[j])
-    else:
-        for j in range(size):
-            product *= a[j]
+            one, two = x1[j] + e1[j] * y1[j], x2[j] + e2[j] * y2[j]
+            product *= (one * two) * ((x3[j] + e3[j] * y3[j]) * (x4[j] + e4[j] * y4[j]))
+        return product
+    e1, x1 = row(e, (first,), size), row(beliefs[0], (first,), size)
+    y1 = row(beliefs[1], (first,), size)
+    for j in range(size):
+        product *= x1[j] + e1[j] * y1[j]
     return product
 
 
 @kernel(by_address=True, fastmath=REORDER, views=True)
-def _log_products(settings, workspaces, worker, n_units):
-    """Logarithms of the products of the received messages of each unit of a tile.
+def _log_products(settings, e, hidden, visible, tile):
+    """Logarithms of the products of the mixed-product messages to each unit of a tile.
 
     Four messages are multiplied before they are widened, if their product is in the range.
+
+    Parameters
+    ----------
+    settings : BPSettings
+    e : array of shape (n_units * n_padded,)
+        Exponentials of the couplings of the units, one after the other.
+    hidden : array of shape (3 * n_padded,)
+        Beliefs p and q of the hidden units, and what is not read.
+    visible : float64 array of shape (n_units,)
+        Log-odds of the units.
+    tile : array of shape (5 * TILE_UNITS,)
+        That of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used.
     """
-    received, grouped = workspaces.received, settings.grouped
-    n = received.shape[2] // 4 if grouped else received.shape[2]
-    chunk = settings.max_factors // 4 if grouped else settings.max_factors
+    n, n_units, grouped = hidden.shape[0] // 3, visible.shape[0], settings.grouped
+    logs, products = (
+        row(tile, (LOGS * TILE_UNITS,), n_units),
+        row(tile, (CHANGES * TILE_UNITS,), n_units),
+    )
     for k in range(n_units):
-        total, start = 0.0, np.int64(0)
-        while start < n:
-            size = smaller(chunk, n - start)
-            total += log(_product(received, (worker, k, start), size, grouped))
-            start += size
-        workspaces.tile[worker, LOGS, k] = total
+        logs[k] = 0
+    n_each = n // 4 if grouped else n
+    chunk = settings.max_factors // 4 if grouped else settings.max_factors
+    for start in range(0, n_each, chunk):
+        size = smaller(chunk, n_each - start)
+        for k in range(n_units):
+            is_one = np.int64(visible[k] > 0)
+            beliefs = row(hidden, ((1 - is_one) * n,), n), row(hidden, (is_one * n,), n)
+            products[k] = _product_of_some(row(e, (k * n,), n), beliefs, start, size, grouped)
+        for k in range(n_units):
+            logs[k] += log_of_normal(products[k])
 
 
 @kernel(merged=True)
@@ -304,9 +335,12 @@ def _mixed_block(settings, problem, arrays, workspaces, place, damping):
     index, _, w, worker, block = place
     n, n_visible = workspaces.beliefs.shape[2], arrays[1].shape[1]
     sums = row(workspaces.message_sums, (w, block, 0), n)
+    some = row(workspaces.product, (worker, 0), n)
     for j in range(n):
         sums[j] = 0
     change, decoded_field, tile = 0.0, 0.0, workspaces.tile
+    hidden = row(workspaces.beliefs, (w, 0, 0), 3 * n)
+    values = row(tile, (worker, 0, 0), 5 * TILE_UNITS)
     shared = smaller(index, problem.visible_field.shape[0] - 1)
     fields = row(problem.visible_field, (shared, 0), n_visible)
     start = block * BLOCK_UNITS
@@ -314,13 +348,8 @@ def _mixed_block(settings, problem, arrays, workspaces, place, damping):
     for first in range(start, last, TILE_UNITS):
         n_units = smaller(TILE_UNITS, last - first)
         visible = row(arrays[1], (index, first), n_units)
-        for k in range(n_units):
-            is_one = np.int64(visible[k] > 0)
-            p = row(workspaces.beliefs, (w, is_one, 0), n)
-            q = row(workspaces.beliefs, (w, 1 - is_one, 0), n)
-            e = row(problem.exponentials, (first + k, 0), n)
-            mixed_to_visible(e, q, p, row(workspaces.received, (worker, k, 0), n))
-        call(settings.log_products, (settings, workspaces, worker, n_units))
+        e = row(problem.exponentials, (first, 0), n_units * n)
+        call(settings.log_products, (settings, e, hidden, visible, values))
         for k in range(n_units):
             logs = tile[worker, LOGS, k]
             if visible[k] > 0:
@@ -328,10 +357,13 @@ def _mixed_block(settings, problem, arrays, workspaces, place, damping):
             tile[worker, LOG_ODDS, k] = fields[first + k] + logs
         largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)
         change = larger(change, largest)
+        for j in range(n):
+            some[j] = 0
         for k in range(n_units):
             if visible[k] > 0:
                 decoded_field += fields[first + k]
-                add(row(problem.weights, (first + k, 0), n), sums)
+                add(row(problem.weights, (first + k, 0), n), some)
+        add(some, sums)
     workspaces.change[w, block], workspaces.decoded_field[w, block] = change, decoded_field
 
 
@@ -444,7 +476,7 @@ def addresses(algorithm, dtype):
     include("hidden_beliefs", _set_beliefs, *(none, line, line, line, none, 0.0))
     include("finish", _finish, *of_row, (0, 0, 0), 0.0)
     if algorithm == MIXED_PRODUCT:
-        include("log_products", _log_products, settings, workspaces, 0, 0)
+        include("log_products", _log_products, settings, line, line, none, none)
     if algorithm != MAX_PRODUCT:
         include("add_softplus", _add_softplus, none, none)
     if algorithm == SUM_PRODUCT:

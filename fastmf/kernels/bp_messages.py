@@ -97,16 +97,6 @@ def max_to_hidden(w, log_r, log_odds, damping, new_fraction, log_s, total):
 
 
 @kernel(merged=True)
-def mixed_to_visible(e, first, second, r):
-    """Mixed-product messages to a visible unit, first + e second.
-
-    That is r = q + e p to a unit that is decoded as 0, and e / r = p + e q to one decoded as 1.
-    """
-    for j in range(r.shape[0]):
-        r[j] = first[j] + e[j] * second[j]
-
-
-@kernel(merged=True)
 def add_pair_beliefs(e, s, p, q, scale, total):
     """Add scale * P(h = 1 | v = 1) of the pairs of one visible unit to a total."""
     for j in range(e.shape[0]):

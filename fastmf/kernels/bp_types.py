@@ -151,11 +151,11 @@ class BPWorkspaces(NamedTuple):
     change, decoded_field : float64 array of shape (n_workspaces, n_blocks)
         Largest change of a belief; sum of the fields of the units decoded as 1.
     received : array of shape (n_workers, TILE_UNITS, n_padded)
-        Messages to a tile of visible units, of max- and mixed-product.
+        Messages to a tile of visible units, of max-product.
     tile : float64 array of shape (n_workers, 5, TILE_UNITS)
         Of these units log-odds, P, Q, the changes of their beliefs, and logarithms of products.
     product : array of shape (n_workers, n_padded)
-        Products of messages to the hidden units (sums, for max-product).
+        Products of messages to the hidden units; sums, for max- and mixed-product.
     product64 : float64 array of shape (n_workers, n_padded)
         Products of those products; changes of the beliefs of the hidden units.
     """
