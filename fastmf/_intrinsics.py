@@ -21,6 +21,8 @@ from fastmf._numba import emitted
 
 def view(address, shape, like):
     """The C-contiguous array at an address, of the type of the array `like`."""
+    if 0 in shape:  # there may be nothing at the address
+        return np.empty(shape, like.dtype)
     kind = np.ctypeslib.as_ctypes_type(like.dtype)
     pointer = ctypes.cast(int(address), ctypes.POINTER(kind))
     return np.ctypeslib.as_array(pointer, shape)
