@@ -12,6 +12,12 @@ VISIBLE = {
     "real": "truncated_gauss_bernoulli",
     "faces": "truncated_gauss_bernoulli",
 }
+# The settings of Tramel et al. (2018), Table 1, of machines on these images.
+PAPER = {
+    "binary": dict(learning_rate=0.005, batch_size=100, l2=0.001),
+    "real": dict(learning_rate=(1e-2, 1e-5), batch_size=100, l2=0.001),
+    "faces": dict(learning_rate=0.005, batch_size=20, l2=0.01),
+}
 
 
 def parser(text, epilog=None):

@@ -43,11 +43,6 @@ for binary images (and here for faces), and 1e-2 falling to 1e-5 for real ones. 
 truncated Gauss-Bernoulli (spike-and-slab) units on [0, 1].
 """
 
-PAPER = {
-    "binary": dict(learning_rate=0.005, batch_size=100, l2=0.001),
-    "real": dict(learning_rate=(1e-2, 1e-5), batch_size=100, l2=0.001),
-    "faces": dict(learning_rate=0.005, batch_size=20, l2=0.01),
-}
 FLIP_PROBABILITY = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 DIGIT_PROBABILITY = tuple(float(k / 20) for k in range(11))
 # What is shown as images: at this probability, so many.
@@ -81,7 +76,7 @@ def parser():
     add = whole.add_argument
     add(
         "--dataset",
-        choices=PAPER,
+        choices=experiment.PAPER,
         default="binary",
         help="digits, black and white or grey, or grey faces [binary]",
     )
@@ -124,7 +119,7 @@ def images(options):
 
 def trained(n, X, test, options, folder):
     """The machine with n hidden units, from its checkpoint as far as there is one."""
-    settings = dict(PAPER[options.dataset])
+    settings = dict(experiment.PAPER[options.dataset])
     if options.learning_rate:
         rates = tuple(options.learning_rate)
         settings["learning_rate"] = rates[0] if len(rates) == 1 else rates

@@ -15,17 +15,54 @@ def test_faces(script, tmp_path, capsys):
     assert "epoch 1: " in capsys.readouterr().out
 
 
-def test_a_small_run_gives_all_figures(script, mnist, capsys):
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_a_small_run_gives_all_figures_and_goes_on_where_it_was(script, mnist, capsys):
     folder = mnist / "out"
-    script.main(
-        ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",
-         "--starts", "30", "--steps", "20", "--quiet"]
-    )  # fmt: skip
-    names = ["free-energy", "quality", *(f"{kind}-{k}" for kind in ("map", "data") for k in (1, 2))]
+    command = [
+        "--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "2",
+        "--starts", "30", "--steps", "20", "--quiet",
+    ]  # fmt: skip
+    script.main(command)
+    names = [
+        "free-energy",
+        "densities",
+        "quality",
+        *(f"{kind}-{k}" for kind in ("map", "data") for k in (1, 2)),
+    ]
     for name in names:
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    with open(folder / "quality.csv", newline="") as file:
-        header, *rows = csv.reader(file)
+    header, *measures = quality = rows(folder / "quality.csv")
     assert header[0] == "epoch"
-    assert len(rows) == 2
+    assert len(measures) == 2
+    of_solutions = rows(folder / "solutions.csv")
+    for _, n, _, mean, lowest, highest in of_solutions[1:]:
+        assert int(n) >= 1 and float(lowest) <= float(mean) <= float(highest)
     assert "epoch 2: " in capsys.readouterr().out
+
+    (folder / "found-2.npz").unlink()
+    script.main(command)
+    assert "epoch 1: " not in capsys.readouterr().out  # it was read
+    assert rows(folder / "quality.csv") == quality
+    assert rows(folder / "solutions.csv") == of_solutions
+
+
+def test_the_papers_settings_at_some_epochs(script, mnist, monkeypatch):
+    seen, fit = [], script.mf.GeneralizedRBM.fit
+
+    def spy(machine, *arguments):
+        seen.append(machine.get_params())
+        return fit(machine, *arguments)
+
+    monkeypatch.setattr(script.mf.GeneralizedRBM, "fit", spy)
+    folder = mnist / "out"
+    script.main(
+        ["--data", str(mnist), "--output", str(folder), "--hidden", "3", "--epochs", "3", "--paper",
+         "--follow", "1", "3", "9", "--starts", "30", "--steps", "20", "--quiet"]
+    )  # fmt: skip
+    assert [row[0] for row in rows(folder / "solutions.csv")[1:]] == ["1", "3"]
+    (options,) = seen
+    assert (options["learning_rate"], options["l2"], options["centred"]) == (0.005, 0.001, False)
