@@ -39,7 +39,7 @@ examples:
   python scripts/experiments/landscape.py --rows 10000 --epochs 20 --learning-rate 0.05
       a good machine in minutes
   python scripts/experiments/landscape.py --dataset faces --starts 2400 --epochs 100
-  python scripts/experiments/landscape.py --paper --epochs 100 --starts 10000 --steps 14500 \
+  python scripts/experiments/landscape.py --paper --epochs 100 --starts 10000 --steps 14500 \\
       --follow 1 2 3 5 7 10 15 20 30 40 50 70 100
       the paper's settings, and its numbers of starts and of intermediate distributions
 
