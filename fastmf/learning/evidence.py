@@ -11,6 +11,7 @@ derivatives are those with the sites held (Hernández-Lobato & Hernández-Lobato
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from fastmf._threads import one_blas_thread
 from fastmf.inference.ep.expectation_propagation import expectation_propagation
@@ -21,6 +22,11 @@ from fastmf.priors._protocol import parts_of
 
 # Log-odds of a coefficient without a spike.
 NEVER_ZERO = 40.0
+# The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
+# then a twentieth of their standard errors from its maximum.
+EVIDENCE_TOL = 3e-4
+# Smallest expected square of a residual, in units of the noise variance.
+MIN_RESIDUAL = 1e-12
 # Iterations towards a fixed point during the search: poor hyper-parameters take more.
 MAX_ITER = 50
 # Prior precision of a latent variable, uniform on a half-line but for that.
@@ -200,6 +206,19 @@ def evidence_gradient(model, result, groups, n_groups):
     return by_noise, by_slab, by_odds
 
 
+def curvature_by_noise(derivative, n_rows):
+    """Mean curvature of minus the log-evidence by ln s2, from here to its minimum.
+
+    If the expected squares of the residuals, R, stayed what they are: they fall with s2, so that
+    the minimum of n_rows ln(s2) / 2 + R / (2 s2), the step of expectation maximisation, falls short
+    of that of the evidence. Smaller curvatures lead beyond it, to noise so small that fixed points
+    are hard to find.
+    """
+    # ln(R / (n_rows s2)); rounding may take R from 0 to below.
+    step = np.log1p(max(-2 * derivative / n_rows, MIN_RESIDUAL - 1))
+    return n_rows / 2 if abs(step) < 1e-9 else -derivative / step
+
+
 def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     """Hyper-parameters of largest evidence, by quasi-Newton steps in their logarithms and log-odds.
 
@@ -233,7 +252,9 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     whole = np.where(free, np.clip(whole, *bounds.T), whole)
     if not free.any():
         return start, None
-    best = None
+    best, n_included = None, np.zeros(n_groups)
+    n_rows = len(task.X) + task.n_absent
+    n_of_groups = np.bincount(task.groups, minlength=n_groups)
 
     def hyperparameters(x):
         values = whole.copy()
@@ -242,7 +263,8 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
 
     def objective(x):
         nonlocal best
-        model = task.model(hyperparameters(x))
+        here = hyperparameters(x)
+        model = task.model(here)
         options = dict(schedule="auto", tol=tol, max_iter=MAX_ITER, n_threads=n_threads)
         if best is None:
             result = robust_solution(model, **options)
@@ -258,10 +280,23 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
             best = result, evidence
         by_noise, by_slab, by_odds = evidence_gradient(model, result, task.groups, n_groups)
         by_noise -= task.n_absent / 2
+        n_included[:] = by_odds + n_of_groups * expit(here.log_odds)
         gradient = np.concatenate([[by_noise, by_slab], by_odds])[free]
         return -evidence, -gradient
 
+    def information():
+        """What the evidence would have if it were known which coefficients are zero."""
+        n = np.maximum(n_included, 1.0)
+        return np.concatenate([[n_rows / 2, n.sum() / 2], n])[free]
+
+    def curvature(gradient):
+        of_noise = curvature_by_noise(gradient[0], n_rows) if free[0] else 0.0
+        return np.append(of_noise, np.zeros(free.sum() - 1))
+
     # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
     with one_blas_thread(min(task.X.shape)):
-        x = minimise(objective, whole[free], *bounds[free].T, tol=tol, max_iter=max_iter)
+        x = minimise(
+            objective, whole[free], *bounds[free].T,
+            first=information, curvature=curvature, tol=EVIDENCE_TOL, max_iter=max_iter,
+        )  # fmt: skip
     return hyperparameters(x), best[0]

@@ -11,15 +11,17 @@ from fastmf._common.linalg import cholesky
 # Smallest fraction of the predicted decrease of a step that is accepted; that above which the trust
 # region may grow.
 MIN_RATIO, GOOD_RATIO = 1e-2, 0.5
+# Largest change of a variable in one step: their natural unit.
+LONGEST_STEP = 1.0
 # Points without a value, one after another, that end the search.
 MAX_FAILURES = 3
 
 
-def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50):
+def minimise(objective, start, low, high, *, first=None, curvature=None, tol=1e-6, max_iter=50):
     """The lowest point found, by BFGS in a box and in a trust region.
 
     A line search would try points far away, which for some functions cost a thousand times more
-    than those nearby: here no coordinate changes by more than `longest` in a step.
+    than those nearby: here no coordinate changes by more than `LONGEST_STEP` in a step.
 
     Parameters
     ----------
@@ -27,8 +29,12 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50)
         Value and gradient at a point; a value of inf means that there is none.
     start, low, high : array of shape (n_variables,)
         The start, which has a value, and the box that it is in.
-    longest : float
-        Largest change of a variable in one step: their natural unit.
+    first : callable, optional
+        The curvatures of the first model, by each variable, once the start has been evaluated; by
+        default those with which the first step is along the gradient, and as long as it may be.
+    curvature : callable, optional
+        Of a gradient: smallest curvatures of the model by each variable there, where differences of
+        gradients, which are of points behind, are known to be too small.
     tol : float
         Ends when the predicted decrease of a step is smaller.
     max_iter : int
@@ -38,12 +44,14 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50)
     -------
     array of shape (n_variables,)
     """
-    x, radius = start, longest
+    x, radius = start, LONGEST_STEP
     value, gradient = objective(x)
-    # The first step is along the gradient.
-    hessian = np.eye(len(x)) * max(abs(gradient).max() / longest, 1e-300)
+    along_gradient = np.full(len(x), max(abs(gradient).max() / LONGEST_STEP, 1e-300))
+    hessian = np.diag(along_gradient if first is None else first())
     failures = 0
     for _ in range(max_iter):
+        if curvature is not None:
+            hessian += np.diag(np.maximum(curvature(gradient) - np.diag(hessian), 0))
         step = -np.linalg.solve(hessian, gradient)
         step *= min(1.0, radius / max(abs(step).max(), 1e-300))
         if (x + step < low).any() or (x + step > high).any():
@@ -67,7 +75,7 @@ def minimise(objective, start, low, high, *, longest=1.0, tol=1e-6, max_iter=50)
             radius = abs(step).max() / 4
             continue
         if ratio > GOOD_RATIO:
-            radius = min(max(radius, 2 * abs(step).max()), longest)
+            radius = min(max(radius, 2 * abs(step).max()), LONGEST_STEP)
         x, value, gradient = trial, new_value, new_gradient
     return x
 

@@ -66,6 +66,27 @@ def test_steps_are_short_and_what_has_no_value_is_avoided():
     assert max(abs(np.diff(np.ravel(tried)))) <= 1 + 1e-12
 
 
+def test_curvatures_that_are_given_shorten_the_steps():
+    """Of n x / 2 + r exp(-x) / 2, from above: differences of gradients alone lead beyond 0."""
+    tried = []
+
+    def objective(x):
+        tried.append(x[0])
+        return float(x[0] + np.exp(-x[0])), 1 - np.exp(-x)
+
+    def mean_curvature(gradient):  # exact: a Newton step leads to 0
+        return -gradient / np.log1p(-gradient) if gradient != 0 else np.ones(1)
+
+    options = dict(first=lambda: np.full(1, 0.3), tol=1e-8)
+    for curvature in (None, mean_curvature):
+        tried.clear()
+        x = minimise(objective, np.full(1, 5.5), *np.array([[-9.0], [9.0]]), curvature=curvature,
+                     **options)  # fmt: skip
+        assert x[0] == pytest.approx(0, abs=1e-4)
+        assert (min(tried) < -1e-3) == (curvature is None)
+    assert len(tried) <= 8
+
+
 @pytest.mark.parametrize("start", [0.0, 1e-12, -5.0])
 def test_a_start_at_the_minimum_is_the_result(start):
     """Inside, there up to rounding, or on the side of the box towards which the function falls."""
