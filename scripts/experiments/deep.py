@@ -8,7 +8,9 @@ and CSV, into a folder:
   fields-SIZES   receptive fields of the first hidden layer
   samples-SIZES  test images, and below each its sample after 50 Gibbs sweeps of the machine
 
-and each machine as dbm-SIZES.npz. It prints its log-partition by mean field and by annealing.
+and each machine as dbm-SIZES.npz. It prints its log-partition by mean field and by annealing. A run
+that was stopped resumes after the last epoch of joint training if it is started again with the same
+options and the same folder; its pre-training is repeated.
 """
 
 import time
@@ -28,6 +30,8 @@ examples:
       in some minutes
   python scripts/experiments/deep.py --layers 500,500 500,500,500 --epochs 100
       large machines, all images
+  python scripts/experiments/deep.py --pretraining 50 --learning-rate 0.001 --epochs 3000 --hours 1
+      the paper's rate and numbers of epochs, as many of them as an hour allows
 
 MNIST's four files are read from the folder --data, or the environment variable FASTMF_DATA.
 """
@@ -51,8 +55,8 @@ def main(argv=None):
     X, X_test = train.X[: options.rows], test.X[: options.test_rows]
     figure, rows = None, []
     for sizes in options.layers:
-        machine = trained(sizes, X, X_test, options)
         name = "-".join(map(str, sizes))
+        machine = trained(sizes, X, X_test, options, folder / f"checkpoint-{name}.npz")
         machine.save(folder / f"dbm-{name}.npz")
         history = machine.history_
         figure = plotting.learning_curve(history, label=name, ax=figure.axes[0] if figure else None)
@@ -83,6 +87,9 @@ def parser():
     add("--rows", type=int, metavar="N", help="training images [all 60,000]")
     add("--test-rows", type=int, default=1000, metavar="N", help="test images [1000]")
     add("--learning-rate", type=float, default=0.05, metavar="RATE", help="[0.05]")
+    add("--hours", type=float, default=float("inf"), metavar="HOURS",
+        help="of joint training, after which it ends [no limit]")  # fmt: skip
+    add("--threads", type=int, metavar="N", help="[all]")
     add("--seed", type=int, default=0, metavar="N", help="[0]")
     add("--data", metavar="FOLDER", help="where MNIST is [$FASTMF_DATA]")
     add("--output", type=Path, metavar="FOLDER", help="[results/deep]")
@@ -95,7 +102,20 @@ def sizes_of(text):
     return tuple(int(part) for part in text.split(","))
 
 
-def trained(sizes, X, X_test, options):
+class Limit:
+    """A callback that ends training so many seconds after the first epoch."""
+
+    def __init__(self, seconds):
+        self.seconds, self.first = seconds, None
+
+    def __call__(self, state):
+        """Whether to end."""
+        now = time.perf_counter()
+        self.first = self.first or now
+        return now - self.first > self.seconds
+
+
+def trained(sizes, X, X_test, options, checkpoint):
     begin = time.perf_counter()
     machine = mf.DeepBoltzmannMachine(
         sizes,
@@ -103,6 +123,9 @@ def trained(sizes, X, X_test, options):
         learning_rate=options.learning_rate,
         n_epochs=options.epochs,
         n_sweeps=options.sweeps,
+        callbacks=[Limit(3600 * options.hours)],
+        checkpoint=checkpoint,
+        n_threads=options.threads,
         random_state=options.seed,
         verbose=int(not options.quiet),
     ).fit(X, validation_data=X_test)
@@ -110,7 +133,7 @@ def trained(sizes, X, X_test, options):
     print(
         f"layers {sizes}: log-likelihood per unit {history['log_likelihood'][0]:.4f} after the "
         f"first epoch, {history['log_likelihood'][-1]:.4f} after the last "
-        f"(test {history['validation_log_likelihood'][-1]:.4f}), "
+        f"of {len(history['epoch'])} (test {history['validation_log_likelihood'][-1]:.4f}), "
         f"{time.perf_counter() - begin:.0f} s",
         flush=True,
     )

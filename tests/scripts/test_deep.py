@@ -20,3 +20,20 @@ def test_a_small_run_gives_all_figures(load, mnist, capsys):
     machine = fastmf.DeepBoltzmannMachine.load(folder / "dbm-4-3.npz")
     assert [w.shape for w in machine.weights_] == [(16, 4), (4, 3)]
     assert "layers (4, 3)" in capsys.readouterr().out
+
+
+def test_training_ends_after_some_time(load, mnist):
+    script = load("experiments/deep")
+    folder = mnist / "out"
+    command = [
+        "--data", str(mnist), "--output", str(folder), "--layers", "3,2", "--epochs", "4",
+        "--pretraining", "1", "--quiet", "--hours",
+    ]  # fmt: skip
+
+    def epochs(hours):
+        script.main([*command, hours])
+        with open(folder / "likelihood.csv", newline="") as file:
+            return [row[1] for row in csv.reader(file)][1:]
+
+    assert epochs("0") == ["1", "2"]  # time is counted from the end of the first one
+    assert epochs("1") == ["1", "2", "3", "4"]  # it goes on
