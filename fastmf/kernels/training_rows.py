@@ -84,8 +84,9 @@ def _start_from_moments(data, r, tilts_kept, state):
 def read_rows(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Moments given the rows of a batch, from which solutions or samples may start.
 
-    Solutions start with zero variances or, where there are as many as rows, with the hidden moments
-    given these: then the first half of a sweep is done, and the tilts are mostly not needed.
+    Solutions start with the hidden moments given these or, where there are more of them than rows,
+    with zero variances. In the first case half of a sweep is done, and the tilts are mostly not
+    needed.
     """
     data, state, layers = statistics.data, statistics.model.state, sweep.layers
     n_batch, n = batches.rows.shape[1], layers[0, N_UNITS]
@@ -99,7 +100,7 @@ def read_rows(step, batches, parameters, sweep, settings, statistics, memory, qu
         if n_here > 0:
             moments_given(layers, 1, data, first, n_here, memory)
         for r in range(first, smaller(last, n_starts)):
-            if n_batch == n_starts:
+            if n_starts <= n_batch:
                 _start_from_moments(data, r, settings.tilts_kept, state)
             else:
                 start_from_row(batches, step, r, layers, statistics.uncoupled, state)

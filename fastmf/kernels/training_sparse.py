@@ -46,7 +46,7 @@ def _read_rows(step, batches, parameters, sweep, settings, statistics, memory, q
     (n_batch, n), n_visible, n_units = data.b.shape, layer[START], state.shape[2]
     n_starts = 0 if settings.persistent else state.shape[1]
     # Those that are read: of samples the units alone, and not the tilts after half a sweep.
-    n_planes = (2 if n_batch == n_starts else 4) if settings.solved else 1
+    n_planes = (2 if n_starts <= n_batch else 4) if settings.solved else 1
     weights, begin = weights_between(sweep.layers, 0, parameters, WEIGHTS), step * n_batch
     weights, zero = row(weights, (0, 0), weights.size), row(memory.vectors, (0, 0), n)
     task = fetch_and_increment(queue)

@@ -23,10 +23,11 @@ def states_of_model(state, X, settings, order, rng, n_threads=None, hidden=None)
     known, spare half a sweep of solutions that start from it.
     """
     model, n_starts = state.model, settings.n_starts or X.shape[0]
-    from_data = settings.starts == "data" and n_starts == X.shape[0]
+    from_data = settings.starts == "data" and n_starts <= X.shape[0]
     grouped = any(has_groups(prior) for prior in model.layers)
     if hidden is not None and from_data and settings.gradient in ORDERS and not grouped:
-        X = states(model.layers[0], X, model.dtype)
+        X = states(model.layers[0], X[:n_starts], model.dtype)
+        hidden = [part[:n_starts] for part in hidden]
         return sweeps_from_data(model, X, hidden, order, settings.n_sweeps, n_threads)
     if settings.gradient in MEAN_FIELD:
         persistent = settings.starts == "persistent"

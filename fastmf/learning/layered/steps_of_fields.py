@@ -196,7 +196,7 @@ class StepsOfFields:
     def _solvers(self):
         """The solver of the model, twice: the second one is that of deep machines."""
         from_data = self.options.starts == "data"
-        half_sweep = from_data and self.n_starts == self.n_batch
+        half_sweep = from_data and self.n_starts <= self.n_batch
         options = {"half_sweep_done": half_sweep, "zero_variance": from_data and not half_sweep}
         # Groups need the fields of single groups, which half a sweep would not leave.
         options = {} if self.layout.grouped else options

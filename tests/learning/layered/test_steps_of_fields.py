@@ -41,6 +41,7 @@ every_gradient = pytest.mark.parametrize(
         {"gradient": "mean_field", "centred": False, "l1": 0.01},
         {"gradient": "tap3", "momentum": 0.9},
         {"gradient": "tap", "n_starts": 4},
+        {"gradient": "tap", "n_starts": 9},
         {"gradient": "tap", "starts": "persistent", "n_starts": 5, "n_sweeps": 4},
         {"gradient": "cd"},
         {"gradient": "pcd", "n_starts": 9},
