@@ -98,11 +98,7 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
         offsets = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, *_ in matrices]
     else:
         offsets = centring.offsets(model, gradient, means)
-    steps = [
-        _ascend_matrix(*matrix, options, *pair, n_threads)
-        for matrix, pair in zip(matrices, offsets, strict=True)
-    ]
-    couplings, directions, step_dot, sizes = zip(*steps, strict=True)
+    couplings, directions, step_dot, sizes = _ascend_matrices(matrices, options, offsets, n_threads)
     # Written so that NaN counts as diverged.
     if not all(of_rows.max(initial=0) < MAX_WEIGHT**2 for of_rows in sizes):
         raise diverged(state.epoch)
@@ -128,14 +124,26 @@ def diverged(epoch):
     )
 
 
-def _ascend_matrix(weights, gradient, velocity, options, below, above, n_threads):
-    """One matrix of couplings after the step, the direction of the step, and sums over its rows."""
-    gradient = np.ascontiguousarray(gradient, weights.dtype)
-    out = np.empty_like(weights)
-    row_sums = np.empty((2, len(weights)), weights.dtype)
-    n_workers = workers_for(-(-len(weights) // TASK_ROWS), 2 * weights.size, n_threads)
-    queue = np.zeros(1, np.int64)
-    arguments = weights, gradient, velocity, options, (below, above), queue, row_sums, out
-    in_parallel(ascend_kernel, arguments, n_workers)
-    out.flags.writeable = False  # for a model to keep
-    return out, gradient, *row_sums
+def _ascend_matrices(matrices, options, offsets, n_threads):
+    """All couplings after the step, directions of the step, and sums over the rows of each matrix.
+
+    Threads meet once, when all matrices are done.
+    """
+    calls, n_tasks, work = [], 0, 0
+    for (weights, gradient, velocity), pair in zip(matrices, offsets, strict=True):
+        gradient = np.ascontiguousarray(gradient, weights.dtype)
+        out, row_sums = np.empty_like(weights), np.empty((2, len(weights)), weights.dtype)
+        queue = np.zeros(1, np.int64)
+        calls.append((weights, gradient, velocity, options, pair, queue, row_sums, out))
+        n_tasks += -(-len(weights) // TASK_ROWS)
+        work += 2 * weights.size
+
+    def take():
+        for arguments in calls:
+            ascend_kernel(*arguments)
+
+    in_parallel(take, (), workers_for(n_tasks, work, n_threads))
+    _, directions, *_, row_sums, couplings = zip(*calls, strict=True)
+    for weights in couplings:
+        weights.flags.writeable = False  # for a model to keep
+    return couplings, directions, *zip(*row_sums, strict=True)
