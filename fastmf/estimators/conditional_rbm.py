@@ -43,7 +43,9 @@ class ConditionalRBM(TrainedCRBM):
     validation_fraction : float
         Fraction of the data held out for that, unless `fit` is given validation data.
     weight_scale : float
-        Standard deviation of the initial `weights`; all other parameters are initially 0.
+        Standard deviation of the initial `weights`; all other parameters are initially 0. With
+        small ones hidden units are alike at first, and those of the support vector machines may
+        stay so for many epochs: 0.1 is better there.
     init : CRBM or None
         Initial model instead. Without hidden units (a logistic regression) it gives the weights and
         biases of the labels only.
