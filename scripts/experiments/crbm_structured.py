@@ -122,6 +122,7 @@ def parser():
     add("--learning-rate", type=float, nargs="+", default=[0.05], metavar="RATE",
         help="one, or those of the first and last epoch, geometric between [0.05]")  # fmt: skip
     add("--momentum", type=float, default=0.0, help="[0]")
+    add("--l2", type=float, default=0.0, help="weight decay, not of LR [0]")
     add("--weight-scale", type=float, default=0.01, help="[0.01]")
     add("--batch-size", type=int, default=20, help="[20]")
     add("--sampling-epochs", type=int, metavar="N", help="of CD and PercLoss [--epochs]")
@@ -207,6 +208,7 @@ def untrained(task, method, options, folder):
         n_epochs=options.logistic_epochs if logistic else n_epochs or options.epochs,
         learning_rate=(options.learning_rate[0], options.learning_rate[-1]),
         momentum=options.momentum,
+        l2=0.0 if logistic else options.l2,
         weight_scale=options.weight_scale,
         batch_size=options.batch_size,
         patience=options.patience,
