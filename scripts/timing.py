@@ -32,7 +32,7 @@ def positive(text):
     return number
 
 
-def interleaved(solvers, repeats=5, rest=0.05):
+def interleaved(solvers, repeats=5, rest=0.3):
     """Seconds of each solver in each of several rounds.
 
     Parameters
@@ -43,7 +43,7 @@ def interleaved(solvers, repeats=5, rest=0.05):
         Rounds. In each round every solver runs once, so that the load of the machine affects all.
     rest : float
         Seconds of pause before each run: threads of a pool spin for a while after their work, on
-        cores that the next solver needs.
+        cores that the next solver needs. Those of OpenBLAS do so for 0.05 to 0.2 seconds.
 
     Returns
     -------
