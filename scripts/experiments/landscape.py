@@ -48,6 +48,8 @@ Data are read from the folder --data, or the environment variable FASTMF_DATA.
 
 # Other options than the defaults, for images that are few.
 OPTIONS = {"binary": {}, "real": {}, "faces": {"batch_size": 20, "l2": 0.01}}
+# Smallest number of solutions whose free energies have a kernel density.
+MIN_OF_DENSITY = 10
 # Images on which the pseudo-likelihood is evaluated.
 PSEUDO_ROWS = 200
 
@@ -198,7 +200,7 @@ def densities(found, folder):
     for ax, each in zip(axes[0], found, strict=True):
         free_energy = each.landscape.free_energy
         ax.hist(free_energy, bins="auto", density=True, color="C0", alpha=0.4)
-        if np.ptp(free_energy) > 0:  # a density needs two values at least
+        if len(free_energy) >= MIN_OF_DENSITY:
             where = np.linspace(free_energy.min(), free_energy.max(), 200)
             ax.plot(where, gaussian_kde(free_energy)(where), color="C0")
         ax.axvline(free_energy.mean(), color="C1", linestyle="--")
