@@ -45,7 +45,7 @@ class ConditionalRBM(TrainedCRBM):
     weight_scale : float
         Standard deviation of the initial `weights`; all other parameters are initially 0. With
         small ones hidden units are alike at first, and those of the support vector machines may
-        stay so for many epochs: 0.1 is better there.
+        stay so for many epochs: 0.1 was better there on noisy and occluded digits.
     init : CRBM or None
         Initial model instead. Without hidden units (a logistic regression) it gives the weights and
         biases of the labels only.

@@ -37,7 +37,7 @@ class GeneralizedRBM(LayeredMachine):
     n_epochs, batch_size : int
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step (None: the batch size). Half of that is faster
-        and, with a rate that falls, as good.
+        and, with a rate that falls, as good after the same time.
     n_sweeps : int
         TAP sweeps from each start, or Gibbs sweeps, per step.
     starts : {"data", "noise", "persistent", "random"}

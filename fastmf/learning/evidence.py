@@ -23,7 +23,7 @@ from fastmf.priors._protocol import parts_of
 # Log-odds of a coefficient without a spike.
 NEVER_ZERO = 40.0
 # The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
-# then a twentieth of their standard errors from its maximum.
+# then a fortieth of their standard errors from its maximum: the gain is half of the square.
 EVIDENCE_TOL = 3e-4
 # Smallest expected square of a residual, in units of the noise variance.
 MIN_RESIDUAL = 1e-12

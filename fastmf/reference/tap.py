@@ -65,7 +65,7 @@ class ActiveRows:
 def tap(sweep, settings, tilt, workers, queue, record):
     """Iterate every row of `record` to a fixed point of the mean-field equations."""
     layers, rows = sweep.layers.of_model, ActiveRows(settings, tilt, record)
-    # In the half sweep from data these are points.
+    # Half a sweep from data takes them as points, whose third cumulants are 0.
     if settings.order == 3 and not settings.half_sweep_done:
         for layer in layers:
             units = slice(layer.start, layer.start + layer.n_units)

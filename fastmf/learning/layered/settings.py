@@ -24,8 +24,8 @@ class LayeredSettings(AscentSettings):
         at the data, or from persistent chains.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step; None for as many as rows in the batch. With
-        half as many solutions a step takes 0.6 of the time, and where the learning rate falls the
-        likelihood is the same.
+        half as many solutions a step takes 0.6 of the time; where the learning rate falls,
+        likelihoods after the same time are as good or better.
     n_sweeps : int
         TAP sweeps or iterations of adaptive TAP from each start, or Gibbs sweeps (the k of CD-k),
         per step.
