@@ -153,6 +153,10 @@ class _Watch(event.Listener):
     def _resume_collection(self):
         if self._collecting:
             self._collecting = False
+            # What Numba keeps is counted as old, or the next allocation would start a search of it.
+            if gc.get_freeze_count() == 0:
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

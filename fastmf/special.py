@@ -10,10 +10,9 @@ import math
 import numpy as np
 import scipy.special
 from numba.core import types
-from numba.extending import overload, register_jitable
 
 from fastmf._intrinsics import bits_to_float, float_to_bits, fma, larger, smaller
-from fastmf._numba import INNER, emitted
+from fastmf._numba import compilable, compiled_from, emitted, kernel
 
 # Arguments outside these bounds are clipped: the exponential would overflow or be subnormal.
 _EXP_RANGE = {np.float64: (-708.0, 709.0), np.float32: (-87.0, 88.0)}
@@ -54,14 +53,10 @@ def _converted(wanted, value, *others):
     return wanted(given, *others), generate
 
 
+@compilable
 def clip(x, lower, upper):
     """The number of [lower, upper] nearest to `x`."""
     return where(x < lower, lower, where(x > upper, upper, x))
-
-
-@overload(clip, jit_options=INNER)
-def _clip(x, lower, upper):
-    return clip
 
 
 def widen(x):
@@ -85,16 +80,12 @@ def _narrow(typing_context, x, like):
     return _converted(types.float32 if like == types.float32 else types.float64, x, like)
 
 
+@compilable
 def two_sum(x, y):
     """x + y rounded, and the rounding error: their sum is x + y exactly (Knuth)."""
     total = x + y
     x_part = total - y
     return total, (x - x_part) + (y - (total - x_part))
-
-
-@overload(two_sum, jit_options=INNER)
-def _two_sum(x, y):
-    return two_sum
 
 
 def two_product(x, y):
@@ -110,7 +101,7 @@ def two_product(x, y):
     return product, x2 * y2 - (((product - x1 * y1) - x2 * y1) - x1 * y2)
 
 
-@overload(two_product, jit_options=INNER)
+@compiled_from(two_product)
 def _two_product(x, y):
     def with_fma(x, y):
         product = x * y
@@ -125,7 +116,7 @@ def exp(x):
     return np.exp(np.clip(x, *_EXP_RANGE.get(x.dtype.type, (-708.0, 709.0))))
 
 
-@overload(exp, jit_options=INNER)
+@compiled_from(exp)
 def _exp(x):
     # x = n ln 2 + r with |r| <= ln(2) / 2. Adding `magic` rounds x / ln 2 to the integer n and
     # leaves n in the low bits, from where a shift moves it into the exponent of the result.
@@ -174,7 +165,7 @@ def exp_of_small(x):
     return np.exp(x)
 
 
-@overload(exp_of_small, jit_options=INNER)
+@compiled_from(exp_of_small)
 def _exp_of_small(x):
     inverse_ln2, magic = 1.0 / math.log(2.0), 1.5 * 2.0**52
     # Interpolation at Chebyshev's points: error 2e-15 on [-1/2, 1/2], with two terms fewer than the
@@ -207,12 +198,12 @@ def log1p(x):
     return np.log1p(x)
 
 
-@overload(log, jit_options=INNER)
+@compiled_from(log)
 def _log(x):
     return lambda x: math.log(x)
 
 
-@overload(log1p, jit_options=INNER)
+@compiled_from(log1p)
 def _log1p(x):
     return lambda x: math.log1p(x)
 
@@ -222,7 +213,7 @@ def log1p_of_fraction(x):
     return np.log1p(x)
 
 
-@overload(log1p_of_fraction, jit_options=INNER)
+@compiled_from(log1p_of_fraction)
 def _log1p_of_fraction(x):
     # 2 artanh(s) with s = x / (2 + x): 2 s + s z (2/3 + 2/5 z + 2/7 z^2 + ...), where z = s^2 is at
     # most 1/9 and the series is interpolated, to 5e-17 or 2e-8 of the whole.
@@ -260,6 +251,7 @@ def _log1p_of_fraction(x):
 # The functions below are their own compiled versions: the same text for arrays and scalars.
 
 
+@compilable
 def sigmoid_pair(t):
     """sigmoid(t) and sigmoid(-t), each to full relative precision, from one exponential."""
     e = exp(-abs(t))
@@ -269,29 +261,16 @@ def sigmoid_pair(t):
     return where(t > 0, large, small), where(t > 0, small, large)
 
 
-@overload(sigmoid_pair, jit_options=INNER)
-def _sigmoid_pair(t):
-    return sigmoid_pair
-
-
+@compilable
 def sigmoid(t):
     """1 / (1 + exp(-t))."""
     return sigmoid_pair(t)[0]
 
 
-@overload(sigmoid, jit_options=INNER)
-def _sigmoid(t):
-    return sigmoid
-
-
+@compilable
 def softplus(t):
     """log(1 + exp(t))."""
     return where(t > 0, t, constant(0.0, t)) + log1p_of_fraction(exp(-abs(t)))
-
-
-@overload(softplus, jit_options=INNER)
-def _softplus(t):
-    return softplus
 
 
 def log_of_normal(x):
@@ -302,7 +281,7 @@ def log_of_normal(x):
     return np.log(x)
 
 
-@overload(log_of_normal, jit_options=INNER)
+@compiled_from(log_of_normal)
 def _log_of_normal(x):
     log_2 = math.log(2.0)
 
@@ -315,24 +294,16 @@ def _log_of_normal(x):
     return of_parts if x == types.float64 else None
 
 
+@compilable
 def log_2_cosh(t):
     """log(2 cosh(t))."""
     return abs(t) + log1p_of_fraction(exp(constant(-2.0, t) * abs(t)))
 
 
-@overload(log_2_cosh, jit_options=INNER)
-def _log_2_cosh(t):
-    return log_2_cosh
-
-
+@compilable
 def log_cosh(t):
     """log(cosh(t))."""
     return log_2_cosh(t) - constant(math.log(2.0), t)
-
-
-@overload(log_cosh, jit_options=INNER)
-def _log_cosh(t):
-    return log_cosh
 
 
 # The quantile of the standard normal distribution by Wichura (1988), Algorithm AS 241, PPND16: the
@@ -383,7 +354,7 @@ def normal_quantile(p):
 
 
 # Too long to be inlined by itself, without which loops would not be vectorised.
-@overload(normal_quantile, jit_options={**INNER, "forceinline": True})
+@compiled_from(normal_quantile, inline=True)
 def _normal_quantile(p):
     def polynomials(coefficients):
         above, below = coefficients
@@ -395,7 +366,7 @@ def _normal_quantile(p):
                 denominator = fma(denominator, r, below[k])
             return numerator, denominator
 
-        return register_jitable(**INNER)(of)
+        return kernel(of, inner=True, name=None)
 
     middle, near, far = map(polynomials, (_MIDDLE, _NEAR, _FAR))
 

@@ -151,6 +151,34 @@ def test_the_garbage_collector_rests_while_code_is_compiled():
     assert states == [False, True]
 
 
+def test_what_compilation_leaves_is_not_searched_at_once():
+    objects, collections = [], []
+
+    def inside():
+        objects.extend([] for _ in range(100_000))
+
+    def count(phase, info):
+        collections.append(info["generation"])
+
+    gc.callbacks.append(count)
+    try:
+        compiling(0, inside=inside)
+        compiling(0)
+    finally:
+        gc.callbacks.remove(count)
+    assert collections == [] and gc.get_freeze_count() == 0
+
+
+def test_objects_that_were_frozen_stay_frozen():
+    gc.freeze()
+    try:
+        n_frozen = gc.get_freeze_count()
+        compiling(0)
+        assert gc.get_freeze_count() > n_frozen // 2  # some of them are freed meanwhile
+    finally:
+        gc.unfreeze()
+
+
 def test_a_collector_that_was_off_stays_off():
     gc.disable()
     try:

@@ -6,20 +6,21 @@ A version of Numba that lacks one of them, or gives it another meaning, fails he
 import ctypes
 import inspect
 import pickle
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numba
 import numpy as np
 import pytest
 from numba.core import cgutils, event, types
-from numba.core.compiler import CompileResult
+from numba.core.compiler import CompileResult, DefaultPassBuilder, Flags
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 from numba.core.typing.templates import infer_global, make_intrinsic_template
 from numba.np.arrayobj import populate_array
 
-from fastmf._numba import kernel
+from fastmf._numba import NOT_NEEDED, kernel
 
 PRIVATE_OPTIONS = ("no_cpython_wrapper", "no_cfunc_wrapper", "forceinline", "_nrt")
 
@@ -39,6 +40,12 @@ def compiled(**options):
 def test_jit_takes_the_option(option):
     _, result = compiled(**{option: option != "_nrt"})
     assert result.signature == types.float64(types.float64)
+
+
+def test_passes_that_are_left_out_have_these_names():
+    state = SimpleNamespace(func_ir=None, flags=Flags())
+    passes = DefaultPassBuilder.define_nopython_pipeline(state).passes
+    assert {pass_.name() for pass_, _ in passes} > NOT_NEEDED
 
 
 def test_a_library_knows_the_address_of_the_wrapper_for_c():

@@ -4,6 +4,7 @@ As a program, `python -m fastmf.cli._warmup_tasks` runs the tasks whose names it
 one a line, and answers each with a line: empty, or what went wrong.
 """
 
+import gc
 import sys
 import warnings
 from itertools import pairwise
@@ -296,6 +297,7 @@ def run(task):
 
 def main():
     """Run the tasks whose names are read from stdin, and answer each with a line."""
+    gc.disable()  # the process ends soon
     tasks = everything()
     for line in sys.stdin:
         print(run(tasks[line.rstrip("\n")]), flush=True)

@@ -13,10 +13,9 @@ from functools import cache
 import numba
 import numpy as np
 from numba.core import types
-from numba.extending import overload
 
 from fastmf._intrinsics import bits_to_float, float_to_bits, larger, row, smaller
-from fastmf._numba import INNER, REORDER, address_of, call, calls, kernel
+from fastmf._numba import REORDER, address_of, call, calls, compiled_from, kernel
 from fastmf.kernels.mean_field_types import START, Tilt
 from fastmf.kernels.tap_rows import (
     ACCELERATED,
@@ -47,7 +46,7 @@ def _magnitude_bits(x):
     return abs(x).view(np.int32 if x.dtype == np.float32 else np.int64)
 
 
-@overload(_magnitude_bits, jit_options=INNER)
+@compiled_from(_magnitude_bits)
 def _magnitude_bits_compiled(x):
     return lambda x: float_to_bits(abs(x))
 
@@ -57,7 +56,7 @@ def _of_bits(bits, like):
     return bits.astype(np.int32).view(np.float32) if like.dtype == np.float32 else bits.view(float)
 
 
-@overload(_of_bits, jit_options=INNER)
+@compiled_from(_of_bits)
 def _of_bits_compiled(bits, like):
     if like == types.float32:
         # Numba makes 64 bits of 32 on the way.

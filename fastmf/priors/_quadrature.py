@@ -19,10 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba.core import cgutils, types
-from numba.extending import register_jitable
 
 from fastmf._intrinsics import array_at, gathered, row, scatter, widest_vectors
-from fastmf._numba import INNER, REORDER, address_of, calls, emitted, kernel
+from fastmf._numba import REORDER, address_of, calls, compilable, emitted, kernel
 from fastmf.special import clip, exp, exp_of_small, log, two_product, two_sum, where
 
 # Densities below exp(-MAX_DROP) of the maximum are left out: less than 1e-11 of a variance.
@@ -34,8 +33,6 @@ MAX_DROP = 33.0
 MAX_TILT = 1e100
 MAX_BOUND = 1e50
 MIN_DECAY = 1e-50
-
-_inlined = register_jitable(**INNER, forceinline=True)
 
 
 def _panel_rule(n_nodes, linear):
@@ -55,7 +52,7 @@ NODES, WEIGHTS = _panel_rule(20, 0.6)
 FIRST_WEIGHTS, SECOND_WEIGHTS = WEIGHTS * NODES, WEIGHTS * NODES**2
 
 
-@_inlined
+@compilable(inline=True)
 def diverges(b, s, lower, upper):
     """Whether the integral of exp(b x - s x^2 / 2) over [lower, upper] is infinite.
 
@@ -68,7 +65,7 @@ def diverges(b, s, lower, upper):
     return below | above
 
 
-@_inlined
+@compilable(inline=True)
 def _derivative(b, b_low, s, s_low, x):
     """Derivative (b + b_low) - (s + s_low) x of the exponent in two parts, without cancellation."""
     product, product_low = two_product(s, x)
@@ -76,7 +73,7 @@ def _derivative(b, b_low, s, s_low, x):
     return high, low + (b_low - product_low - s_low * x)
 
 
-@_inlined
+@compilable(inline=True)
 def _window(width, descent, s):
     """Width of a panel: to where the exponent has dropped by MAX_DROP, and at most `width`.
 
@@ -122,7 +119,7 @@ class Panels(NamedTuple):
     exponent: float
 
 
-@_inlined
+@compilable(inline=True)
 def panels(field, precision, lower, upper, b, a):
     """The two panels of the exponent (field + b) x - (precision + a) x^2 / 2 on [lower, upper].
 
@@ -193,14 +190,14 @@ class Sums(NamedTuple):
     n2: float
 
 
-@_inlined
+@compilable(inline=True)
 def _add_node(k, linear, quadratic, m0, m1, m2):
     """Add node k of the integrals of (1, t, t^2) exp(-linear t - quadratic t^2) over [0, 1]."""
     e = exp_of_small(-(linear + quadratic * NODES[k]) * NODES[k])
     return m0 + WEIGHTS[k] * e, m1 + FIRST_WEIGHTS[k] * e, m2 + SECOND_WEIGHTS[k] * e
 
 
-@register_jitable(**INNER, fastmath=REORDER)
+@compilable(inner=True, fastmath=REORDER)
 def sums_over(p):
     """The sums over all nodes."""
     m0 = m1 = m2 = 0.0 * p.linear1
@@ -211,7 +208,7 @@ def sums_over(p):
     return Sums(m0, m1, m2, n0, n1, n2)
 
 
-@_inlined
+@compilable(inline=True)
 def _merge(p, sums):
     """Mass, mean and variance of the two panels together."""
     m0, m1, m2, n0, n1, n2 = sums
@@ -231,7 +228,7 @@ def _merge(p, sums):
     )
 
 
-@register_jitable(**INNER)
+@compilable
 def integrate(field, precision, lower, upper, b, a):
     """Integral and moments of exp((field + b) x - (precision + a) x^2 / 2) on [lower, upper].
 
@@ -253,7 +250,7 @@ def integrate(field, precision, lower, upper, b, a):
     return p.exponent, mass, mean, variance
 
 
-@register_jitable(**INNER)
+@compilable
 def log_integral(field, precision, lower, upper, b, a):
     """Log of the integral of `integrate`."""
     exponent, mass, _, _ = integrate(field, precision, lower, upper, b, a)
@@ -372,7 +369,7 @@ def _integrate_block(memory, n):
         scatter((p.exponent, *merged), out, i, u)
 
 
-@register_jitable(**INNER, fastmath=REORDER)
+@compilable(inner=True, fastmath=REORDER)
 def _add_nodes(first, linear, quadratic, m0, m1, m2):
     """Add NODES_PER_PASS nodes for many units."""
     widest_vectors()

@@ -7,10 +7,9 @@ once.
 """
 
 import numpy as np
-from numba.extending import register_jitable
 
 from fastmf._intrinsics import fetch_and_increment, row, smaller, widest_vectors
-from fastmf._numba import INNER, REORDER, kernel
+from fastmf._numba import REORDER, compilable, kernel
 from fastmf._threads import in_parallel, workers_for
 from fastmf.priors import _quadrature
 from fastmf.priors._quadrature import (
@@ -29,7 +28,6 @@ from fastmf.special import clip, exp, exp_of_small, log_of_normal, where, widen
 TASK_DRAWS, COST = 1024, 5_000
 # Newton's method takes a few steps; bisection alone would take 50.
 MAX_STEPS = 60
-_inlined = register_jitable(**INNER, forceinline=True)
 # Where `fill_quantiles` finds probabilities, and leaves quantiles.
 PROBABILITIES = ARGUMENTS
 
@@ -102,7 +100,7 @@ def draw_units(slab, start, b, a, u, out):
             out[first + i] = memory[PROBABILITIES + i]
 
 
-@register_jitable(**INNER, fastmath=REORDER)
+@compilable(inner=True, fastmath=REORDER)
 def _add_nodes(first, t, linear, quadratic, integral):
     """Add NODES_PER_PASS nodes of the integral of exp(-linear x - quadratic x^2) from 0 to t."""
     widest_vectors()
@@ -114,7 +112,7 @@ def _add_nodes(first, t, linear, quadratic, integral):
         integral[i] += t[i] * total
 
 
-@_inlined
+@compilable(inline=True)
 def _start(fraction, linear, quadratic):
     """The solution t of linear t + quadratic t^2 = E, for E exponentially distributed below 1."""
     drop = -log_of_normal(1.0 - fraction * (1.0 - exp(-(linear + quadratic))))
@@ -123,7 +121,7 @@ def _start(fraction, linear, quadratic):
     return clip(where(root > 1e-3, 2.0 * drop / (root + 1e-300), fraction), 0.0, 1.0)
 
 
-@_inlined
+@compilable(inline=True)
 def _step(t, low, high, excess, linear, quadratic):
     """A step of Newton's method, or of bisection, where an integral is too large, and the bracket.
 

@@ -5,11 +5,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload, register_jitable
 
 from fastmf._common.rows import column_sums, is_sparse
 from fastmf._intrinsics import row, smaller
-from fastmf._numba import INNER, kernel
+from fastmf._numba import compilable, compiled_from, kernel
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._quadrature import BLOCK_UNITS, block_memory
 from fastmf.priors._registry import floating_type, unit_prior
@@ -209,7 +208,7 @@ def _log_coefficients(n):
     return np.array([math.log(math.comb(n, x)) for x in range(n + 1)])
 
 
-@register_jitable(**INNER)
+@compilable
 def _tilt(field, b, a):
     """The field plus b, and a, clipped to MAX_TILT in absolute value."""
     return clip(field + b, -MAX_TILT, MAX_TILT), clip(a, -MAX_TILT, MAX_TILT)
@@ -220,12 +219,12 @@ def _last_term(a, n):
     return int(np.max(np.where(a == 0, 0, n)))
 
 
-@overload(_last_term, jit_options=INNER)
+@compiled_from(_last_term)
 def _last_term_compiled(a, n):
     return lambda a, n: int(n) if a != 0.0 else 0
 
 
-@register_jitable(**INNER)
+@compilable
 def _sums(t, a, n):
     """Sums over x of the weights w(x) = C(n, x) exp(t x - a x^2 / 2), in one pass.
 
@@ -243,7 +242,7 @@ def _sums(t, a, n):
     return top, total, mean, squares
 
 
-@register_jitable(**INNER)
+@compilable
 def _with_term(x, t, a, n, sums):
     """The sums, and the coefficient before them, with the term x.
 
@@ -266,7 +265,7 @@ def _with_term(x, t, a, n, sums):
     return coefficient, where(larger, exponent, top), total, mean, squares
 
 
-@register_jitable(**INNER)
+@compilable
 def _past_value(k, t, a, n, log_total, u, drawn):
     """Go on from the value `k` to the next one where the probability up to it is not above `u`.
 

@@ -9,12 +9,11 @@ log-mass at zero and a log-density elsewhere.
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from fastmf._common.remembered import remembered
 from fastmf._common.rows import column_sums, nonzero_values
 from fastmf._intrinsics import smaller
-from fastmf._numba import INNER
+from fastmf._numba import compilable
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit
 from fastmf.priors._protocol import sample_by_draw
@@ -39,7 +38,7 @@ from fastmf.special import (
 TINY = 1e-300
 
 
-@register_jitable(**INNER)
+@compilable
 def _mixture(log_odds, mean, variance):
     """Mean and variance of a slab that has these log-odds against a spike at zero."""
     p, q = sigmoid_pair(log_odds)
@@ -234,7 +233,7 @@ class GaussBernoulli(NamedTuple):
         return cls(*(p.astype(floating_type(X)) for p in (field, precision, log_odds)))
 
 
-@register_jitable(**INNER)
+@compilable
 def _tilted_gaussian(field, precision, log_odds, b, a):
     """Log-odds of the slab under the tilt, and the slab's mean and variance."""
     s = precision + a

@@ -62,6 +62,8 @@ def unwatched(package):
             "overload",
             "intrinsic",
             "emitted",
+            "compiled_from",
+            "compilable",
             "kernel",
         }:
             yield str(path.relative_to(package))
