@@ -15,6 +15,7 @@ from scipy.special import expit
 
 from fastmf._threads import one_blas_thread
 from fastmf.inference.ep.expectation_propagation import expectation_propagation
+from fastmf.inference.gaussian import order_of
 from fastmf.learning.quasi_newton import minimise
 from fastmf.models import SparseLinearModel
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
@@ -295,7 +296,7 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
         return np.append(of_noise, np.zeros(free.sum() - 1))
 
     # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
-    with one_blas_thread(min(task.X.shape)):
+    with one_blas_thread(order_of(task.X)):
         x = minimise(
             objective, whole[free], *bounds[free].T,
             first=information, curvature=curvature, tol=EVIDENCE_TOL, max_iter=max_iter,

@@ -269,7 +269,8 @@ def test_rows_are_never_all_dense(options, kind, monkeypatch, max_density):
     if kind == "int8":
         data = data.toarray().astype(np.int8)
     learn = rbm(n_starts=4, **options | {"n_epochs": 1, "batch_size": 100})
-    learn.partial_fit(data[:100])  # compiles, and loads modules
+    for use in (learn.partial_fit, learn.fit, learn.transform, learn.score_samples):
+        use(data[:100])  # compiles, and loads modules
     tracemalloc.start()
     try:
         learn.fit(data)

@@ -16,8 +16,9 @@ from fastmf.inference.gaussian.dense import Dense
 
 # Up to so many units Newton's steps are with matrices of all units.
 MAX_NEWTON_UNITS = 150
-# With more, so many of them are taken together in the curvature.
-MAX_JOINT_UNITS = 200
+# With more, those are taken together in the curvature whose squared correlations with the others
+# sum to more than this, at most so many.
+MIN_CORRELATION, MAX_JOINT_UNITS = 0.03, 600
 # Relative rise of all precisions by which the most correlated units are found.
 PRECISION_RISE = 1e-3
 # Step of the finite differences, in units of the scale of a unit.
@@ -76,19 +77,20 @@ def _higher_cumulants(problem, point, h):
 def active_units(problem, point):
     """The units that are taken together: those most correlated with all the others.
 
-    At most MAX_JOINT_UNITS. With r the correlations, sums of their squares are by how much
-    variances fall when the precisions of all units rise together: d ln v_i = -sum_j r_ij^2 v_j
-    dt2_j. (The part 1 - t2 v of a unit's precision from the others is no measure: with negative
-    sites it may cancel.)
+    With r the correlations, sums of their squares are by how much variances fall when the
+    precisions of all units rise together: d ln v_i = -sum_j r_ij^2 v_j dt2_j. (The part 1 - t2 v of
+    a unit's precision from the others is no measure: with negative sites it may cancel.)
     """
     var, n = point.gaussian[1], problem.side.n_units
-    if few_units(problem) or n <= MAX_JOINT_UNITS:
+    if few_units(problem):
         return np.arange(n)
     raised = np.stack([point.site[0], point.site[1] + PRECISION_RISE / var])
     moments = problem.side.moments(raised)
-    # Without a proper Gaussian, as rounding decides, any units do, only more slowly.
-    remaining = var if moments is None else moments.marginal[1] / var
-    return np.sort(np.argpartition(remaining, MAX_JOINT_UNITS)[:MAX_JOINT_UNITS])
+    if moments is None:  # as rounding decides; any units do, only more slowly
+        return np.arange(min(n, MAX_JOINT_UNITS))
+    correlation = (1 - moments.marginal[1] / var) / PRECISION_RISE - 1
+    n_joint = np.clip((correlation > MIN_CORRELATION).sum(), 1, MAX_JOINT_UNITS)
+    return np.sort(np.argpartition(-correlation, n_joint - 1)[:n_joint])
 
 
 def joint_curvature(problem, point, active, unit):

@@ -18,6 +18,7 @@ from fastmf.inference.ep.parallel import proper_start, run_one
 from fastmf.inference.ep.result import ExpectationPropagation, result_of
 from fastmf.inference.ep.schedules import SCHEDULES, descent
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of, state_of
+from fastmf.inference.gaussian import order_of
 from fastmf.models import SparseLinearModel
 
 
@@ -113,7 +114,7 @@ def expectation_propagation(
     at_once = schedule == "convergent" and init is not None
     at_once = at_once or (schedule == "auto" and was_convergent)
     run = descent if at_once else SCHEDULES[schedule]
-    with one_blas_thread(min(model.X.shape)):
+    with one_blas_thread(order_of(model.X)):
         problem = problem_of(model, bound, *options)
         end = run(problem, start_of(problem, init), damping, trace)
         return result_of(problem, end, trace, history)

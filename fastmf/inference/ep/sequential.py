@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import inv
 
 from fastmf.inference.ep.sites import energy, state_of
-from fastmf.inference.gaussian import Dense, LowRank
+from fastmf.inference.gaussian import Dense, Latent, LowRank
 from fastmf.kernels.product import pack, product_address
 from fastmf.kernels.sequential import BLOCK, downdate, sweep_blocks, visit_block
 from fastmf.kernels.sites import SiteSettings
@@ -16,6 +16,8 @@ from fastmf.kernels.sites import SiteSettings
 
 def sequential_sweeps(problem, state, damping, trace):
     """Sweep over the sites, each update seen by the next: the last state, and if it converged."""
+    if isinstance(problem.side, Latent):
+        problem = problem._replace(side=problem.side.low_rank())
     if not isinstance(problem.side, Dense | LowRank):
         raise ValueError("schedule 'sequential' is not available for layered models.")
     site, damping = state.site.copy(), 0.0 if damping is None else damping

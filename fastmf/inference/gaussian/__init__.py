@@ -21,6 +21,7 @@ import numpy as np
 
 from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.gaussian.dense import Dense
+from fastmf.inference.gaussian.latent import Latent, has_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.models import RBM, SparseLinearModel
 
@@ -31,11 +32,22 @@ MAX_DENSE_UNITS = 64
 def gaussian_side(model, n_threads=None):
     """The Gaussian side of a model, of the kind that suits its shape."""
     if isinstance(model, SparseLinearModel):
-        n, d = model.X.shape
-        if n < d and d > MAX_DENSE_UNITS:
-            return LowRank(model.X, model.y, model.noise_variance, n_threads)
-        return Dense.of_regression(model.X, model.y, model.noise_variance)
+        kind, arguments = _kind_of(model.X), (model.X, model.y, model.noise_variance)
+        return Dense.of_regression(*arguments) if kind is Dense else kind(*arguments, n_threads)
     if isinstance(model, RBM):
         return Bipartite(model.weights.astype(np.float64))
     couplings = model.couplings.astype(np.float64)
     return Dense(-couplings, np.zeros(len(couplings)), 0.0)
+
+
+def order_of(X):
+    """Order of the matrices that the Gaussian side of a linear model with these rows factorises."""
+    n, d = X.shape
+    return {Dense: d, LowRank: n, Latent: d - n}[_kind_of(X)]
+
+
+def _kind_of(X):
+    n, d = X.shape
+    if n >= d or d <= MAX_DENSE_UNITS:
+        return Dense
+    return Latent if has_latent_columns(X) else LowRank

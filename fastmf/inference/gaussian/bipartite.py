@@ -147,11 +147,11 @@ class Bipartite(GaussianSide):
 
 
 class BipartiteInverse(NamedTuple):
-    """A^-1 of `Bipartite`.
+    """A^-1 of `Bipartite`, and of other sides that couple units of two layers.
 
     Parameters
     ----------
-    side : Bipartite
+    side : Bipartite or Latent
     precision : array of shape (n_large,)
         Those of the units of the larger layer, tilt included.
     whiten : array of shape (n_small, n_small)
@@ -176,7 +176,7 @@ class BipartiteInverse(NamedTuple):
         var[side.large] = (1 + np.einsum("ij,ij->j", across, across) / t2) / t2
         log_partition = (t1 * t1 / t2 - np.log(t2)).sum() / 2 + whitened @ whitened / 2
         log_partition += side.n_units * np.log(2 * np.pi) / 2 - self.half_log_determinant
-        return GaussianMoments(np.stack([mean, var]), log_partition)
+        return GaussianMoments(np.stack([mean, var]), log_partition + side.constant)
 
     def solve(self, right):
         """The product with a vector."""
@@ -200,6 +200,12 @@ class BipartiteInverse(NamedTuple):
         half, diagonal = half[:, units], np.zeros(side.n_units)
         diagonal[side.large] = 1 / t2
         return half.T @ half + np.diag(diagonal[units])
+
+    def variance_along(self, rows):
+        """Variances of r'w for every row r of a matrix."""
+        side, scaled = self.side, rows[:, self.side.large] / self.precision
+        half = self.whiten @ (rows[:, side.small] + scaled @ side.weights).T
+        return (scaled * rows[:, side.large]).sum(1) + (half * half).sum(0)
 
 
 class _Products:

@@ -8,6 +8,7 @@ import fastmf as mf
 from fastmf.inference.ep import curvature, inner_loop, moment_descent
 from fastmf.inference.ep.expectation_propagation import start_of
 from fastmf.inference.ep.sites import problem_of
+from fastmf.learning.evidence import Classification, Hyperparameters
 
 
 def somewhere(model):
@@ -55,6 +56,31 @@ def test_active_units_are_those_most_correlated_with_all_others(monkeypatch):
     coupling = (covariance**2 / (var[:, None] * var)).sum(1)
     active = curvature.active_units(task, point)
     np.testing.assert_array_equal(active, np.sort(np.argsort(coupling)[-20:]))
+
+
+def test_active_units_are_all_that_are_correlated_and_no_others():
+    rng, n_free, n_tied = np.random.default_rng(0), 300, 250
+    X = rng.normal(size=(n_tied // 2, n_tied))
+    X = np.concatenate([np.zeros((len(X), n_free)), X], axis=1)
+    prior = mf.GaussBernoulli(np.zeros(n_free + n_tied), np.ones(n_free + n_tied), 0.0)
+    model = mf.SparseLinearModel(X, rng.normal(size=len(X)), 0.1, prior)
+    task, point = somewhere(model)
+    active = curvature.active_units(task, point)
+    np.testing.assert_array_equal(active, n_free + np.arange(n_tied))
+
+
+def test_classes_that_are_nearly_separable_converge_in_few_steps():
+    """More units are correlated than the 200 that were once taken together: it took hundreds."""
+    rng, n, d = np.random.default_rng(1), 150, 225
+    X, w = rng.normal(size=(n, d)), np.zeros(d)
+    w[:10] = 3 * rng.normal(size=10)
+    classes = Classification.of(X, np.sign(X @ w), np.zeros(d, int))
+    slabs = (
+        classes.model(Hyperparameters(1.0, variance, np.array([-3.6]))) for variance in (25.0, 65.0)
+    )
+    first = mf.expectation_propagation(next(slabs), schedule="auto", tol=1e-4)
+    result = mf.expectation_propagation(next(slabs), first, schedule="auto", tol=1e-8, max_iter=60)
+    assert result.converged and result.schedule == "convergent"
 
 
 def test_active_units_are_there_where_rounding_decides_on_the_gaussian(monkeypatch):

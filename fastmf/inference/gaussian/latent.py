@@ -1,0 +1,77 @@
+"""The Gaussian side of a linear model whose rows have latent variables, with fewer features.
+
+The columns are X = (F, -1), of features and of a latent variable of each row, so that y = F w - u +
+noise couples w and u like two layers, by W = F / s2. With s and t2 the site precisions of w and u,
+the Schur complement of w is
+
+    S = diag(s) + F' diag(t2 / (1 + s2 t2)) F
+"""
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from fastmf._common.linalg import cholesky
+from fastmf.inference.gaussian.bipartite import BipartiteInverse
+from fastmf.inference.gaussian.dense import Dense
+from fastmf.inference.gaussian.low_rank import LowRank
+from fastmf.inference.gaussian.side import GaussianSide
+
+
+def has_latent_columns(X):
+    """Whether the last columns are those of latent variables of the rows, after fewer others."""
+    n_rows, n_units = X.shape
+    latent = X[:, n_units - n_rows :]
+    return (
+        n_rows < n_units < 2 * n_rows
+        and latent[0, 0] == -1
+        and (latent.diagonal() == -1).all()
+        and np.count_nonzero(latent) == n_rows
+    )
+
+
+class Latent(GaussianSide):
+    """A linear model with a latent variable of each row: O(n_rows n_features^2).
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features + n_rows), float32 or float64
+        See `has_latent_columns`.
+    y : array of shape (n_rows,)
+    noise_variance : float
+    n_threads : int or None
+        Of the same side without its structure.
+    """
+
+    def __init__(self, X, y, noise_variance, n_threads=None):
+        self._model = X, y, noise_variance
+        self._n_threads = n_threads
+        n_rows, self.n_units = X.shape
+        n_features = self.n_units - n_rows
+        self.small, self.large = slice(0, n_features), slice(n_features, self.n_units)
+        self.noise_variance = noise_variance
+        self.weights = X[:, self.small].astype(np.float64) / noise_variance
+        self.tilt = np.zeros((2, self.n_units))
+        self.tilt[0, self.small] = y @ self.weights
+        self.tilt[0, self.large] = -y / noise_variance
+        self.tilt[1, self.large] = 1 / noise_variance
+        self.constant = -(y @ y / noise_variance + n_rows * np.log(2 * np.pi * noise_variance)) / 2
+
+    def dense(self):
+        """The same Gaussian side with a matrix of units."""
+        return Dense.of_regression(*self._model)
+
+    def low_rank(self):
+        """The same Gaussian side by the Woodbury identity."""
+        return LowRank(*self._model, self._n_threads)
+
+    def _inverse(self, precision):
+        t2 = precision[self.large]
+        whole = t2 + self.tilt[1, self.large]
+        if not (whole > 0).all():
+            raise LinAlgError("a precision of the latent variables is not positive.")
+        weights = self.weights * (self.noise_variance * t2 / whole)[:, None]
+        schur = np.asfortranarray(weights.T @ self.weights)
+        schur.flat[:: schur.shape[0] + 1] += precision[self.small]
+        factor = cholesky(schur, overwrite=True)
+        half_log_determinant = factor.half_log_determinant
+        return BipartiteInverse(self, whole, factor.inverse_factor(True), half_log_determinant)
