@@ -24,8 +24,8 @@ def _beliefs():
 
 def _regression(n, d):
     rng = np.random.default_rng(0)
-    X, w = rng.normal(size=(n, d)), np.zeros(d)
-    w[: n // 10] = rng.normal(size=n // 10)
+    X, w, n_relevant = rng.normal(size=(n, d)), np.zeros(d), min(n, d) // 10
+    w[:n_relevant] = rng.normal(size=n_relevant)
     return X, X @ w + 0.1 * rng.normal(size=n)
 
 
@@ -40,6 +40,11 @@ def _propagation(schedule, n=100, d=1000, **limits):
 def _spike_slab_fit(n, d):
     X, y = _regression(n, d)
     return lambda: mf.SpikeSlabRegressor(n_threads=THREADS).fit(X, y)
+
+
+def _spike_slab_classes(n, d):
+    X, y = _regression(n, d)
+    return lambda: mf.SpikeSlabClassifier(n_threads=THREADS).fit(X, y > 0)
 
 
 def _pseudo_likelihood(solver):
@@ -62,6 +67,8 @@ TASKS = {
         "sequential", 100, 10_000, max_iter=5, tol=0
     ),
     "spike_slab_regressor-200x5000": lambda: _spike_slab_fit(200, 5000),
+    "spike_slab_classifier-200x300": lambda: _spike_slab_classes(200, 300),
+    "spike_slab_classifier-3000x100": lambda: _spike_slab_classes(3000, 100),
     "pseudo_likelihood-16000x15-bslm": lambda: _pseudo_likelihood("bslm"),
     "pseudo_likelihood-16000x15-newton": lambda: _pseudo_likelihood("newton"),
 }

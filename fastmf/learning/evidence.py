@@ -28,8 +28,8 @@ NEVER_ZERO = 40.0
 EVIDENCE_TOL = 3e-4
 # Smallest expected square of a residual, in units of the noise variance.
 MIN_RESIDUAL = 1e-12
-# Iterations towards a fixed point during the search: poor hyper-parameters take more. Half and twice
-# as many make no difference to the time of a fit.
+# Iterations towards a fixed point during the search: poor hyper-parameters take more. With half or
+# twice as many a fit takes as long.
 MAX_ITER = 100
 # Prior precision of a latent variable, uniform on a half-line but for that.
 LATENT_PRECISION = 1e-10
