@@ -108,6 +108,13 @@ def compiled_from(function, **kind):
 
     Numba's `overload` would compile it once for each set of options of its callers, in each
     process.
+
+    Parameters
+    ----------
+    function : callable
+        What Python calls.
+    **kind
+        Options of `kernel`, by default inner=True.
     """
 
     def register(choose):
@@ -135,7 +142,7 @@ def compiled_from(function, **kind):
 
 
 def compilable(function=None, **kind):
-    """Decorator: kernels compile the text of the function itself, for scalars."""
+    """Decorator: kernels compile the text of the function itself; options as `compiled_from`."""
     if function is None:
         return lambda f: compilable(f, **kind)
     compiled_from(function, **kind)(lambda *arguments: function)
