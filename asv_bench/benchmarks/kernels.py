@@ -68,6 +68,7 @@ NAMES = [
     "training.train-mixed_units_pcd",
     "annealed.annealed_units-mixed",
     "training.train-groups",
+    "training.train-preconditioned_pcd",
 ]
 POOLS = ThreadpoolController()
 

@@ -21,6 +21,7 @@ from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
 from fastmf.learning.layered.family import LAYERED_FAMILY
 from fastmf.learning.layered.gradients import ORDERS
+from fastmf.learning.layered.preconditioning import preparation
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.step import step
 from fastmf.learning.training.ascent import initial_state
@@ -153,6 +154,9 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
                 self.n_iter_, self.history_ = 0, {}
                 self._remember(X, settings)
             self._state = initial_state(self.model_)
+        every, prepare = preparation(settings) or (1, None)
+        if prepare and (self.n_iter_ % every == 0 or not self._state.preconditioners):
+            prepare(self._state, X, settings, self.n_threads)
         rng = stream(self._state_seed, self.n_iter_)
         step(self._state, X, settings, learning_rate(settings, 0), rng, self.n_threads)
         self.model_, self.n_iter_ = self._state.model, self.n_iter_ + 1

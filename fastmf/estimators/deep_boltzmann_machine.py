@@ -41,8 +41,8 @@ class DeepBoltzmannMachine(LayeredMachine):
         Averages over the model, as for `GeneralizedRBM`; of "pcd" from persistent chains of all
         layers. Those over the data are of solutions of the same order, of "pcd" naive ones.
     learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
-    centred, monitor_rows, early_stopping, validation_fraction, patience, weight_scale, callbacks, \
-    checkpoint, checkpoint_every, n_threads, random_state, verbose
+    centred, preconditioning, monitor_rows, early_stopping, validation_fraction, patience, \
+    weight_scale, callbacks, checkpoint, checkpoint_every, n_threads, random_state, verbose
         As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them a machine of 784-100-50 units
         learned worse than one of 784-100. A run that resumes from a checkpoint repeats its
         pre-training.
@@ -93,6 +93,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         starts="data",
         noise=0.1,
         centred=True,
+        preconditioning=None,
         monitor_rows=100,
         early_stopping=False,
         validation_fraction=0.1,
@@ -121,6 +122,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         self.starts = starts
         self.noise = noise
         self.centred = centred
+        self.preconditioning = preconditioning
         self.monitor_rows = monitor_rows
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction

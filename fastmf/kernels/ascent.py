@@ -37,27 +37,41 @@ class AscentStep(NamedTuple):
 
 
 @kernel(merged=True)
-def ascend_row(parts, settings, below, above):
-    """Update the couplings of one unit.
+def finish_gradient(weights, gradient, settings, below, above):
+    """Subtract weight decay, and what the fields account for, from the gradient of one unit.
+
+    Parameters
+    ----------
+    weights, gradient : array of shape (n_above,)
+    settings : AscentStep
+    below : tuple of two numbers
+        Offset of the unit, and gradient by its field.
+    above : tuple of two arrays of shape (n_above,)
+        The same of the units above.
+    """
+    dtype = weights.dtype.type
+    l2, l1, one, zero = dtype(settings.l2), dtype(settings.l1), dtype(1), dtype(0)
+    (offset, field_gradient), (offsets, field_gradients) = below, above
+    for j in range(weights.shape[0]):
+        weight = weights[j]
+        sign = one if weight > 0 else (-one if weight < 0 else zero)
+        g = gradient[j] - (l2 * weight + l1 * sign)
+        gradient[j] = g - (offset * field_gradients[j] + field_gradient * offsets[j])
+
+
+@kernel(merged=True)
+def ascend_row(weights, gradient, velocity, settings, offsets):
+    """Move the couplings of one unit along their gradient.
 
     Returns the inner product of the gradient with the offsets above, and the squared norm of the
     couplings. In two loops: LLVM makes no vectors of one that would have to compare more than a few
     addresses first.
     """
-    weights, gradient, velocity = parts
     dtype = weights.dtype.type
     rate, momentum = dtype(settings.rate), dtype(settings.momentum)
-    l2, l1 = dtype(settings.l2), dtype(settings.l1)
-    one, zero = dtype(1), dtype(0)
-    (offset, field_gradient), (offsets, field_gradients) = below, above
-    gradient_dot = squared_norm = zero
+    gradient_dot = squared_norm = dtype(0)
     for j in range(weights.shape[0]):
-        weight = weights[j]
-        sign = one if weight > 0 else (-one if weight < 0 else zero)
-        g = gradient[j] - (l2 * weight + l1 * sign)
-        g -= offset * field_gradients[j] + field_gradient * offsets[j]
-        gradient[j] = g
-        gradient_dot += g * offsets[j]
+        gradient_dot += gradient[j] * offsets[j]
     for j in range(weights.shape[0]):
         step = momentum * velocity[j] + rate * gradient[j]
         velocity[j] = step
@@ -96,8 +110,9 @@ def ascend(weights, gradient, velocity, settings, centring, queue, row_sums, out
             old, new = row(weights, (i, 0), n), row(out, (i, 0), n)
             for j in range(n):
                 new[j] = old[j]
-            parts = new, row(gradient, (i, 0), n), row(velocity, (i, 0), n)
+            g, last = row(gradient, (i, 0), n), row(velocity, (i, 0), n)
             of_below = below[0, i], below[1, i]
             of_above = row(above, (0, 0), n), row(above, (1, 0), n)
-            row_sums[0, i], row_sums[1, i] = ascend_row(parts, settings, of_below, of_above)
+            finish_gradient(new, g, settings, of_below, of_above)
+            row_sums[0, i], row_sums[1, i] = ascend_row(new, g, last, settings, of_above[0])
         first = fetch_and_increment(queue) * TASK_ROWS

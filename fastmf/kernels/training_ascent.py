@@ -4,7 +4,7 @@ import numpy as np
 
 from fastmf._intrinsics import fetch_and_increment, larger, row, smaller, view
 from fastmf._numba import REORDER, kernel
-from fastmf.kernels.ascent import ascend_row
+from fastmf.kernels.ascent import ascend_row, finish_gradient
 from fastmf.kernels.mean_field_types import (
     N_UNITS,
     PRODUCT,
@@ -52,13 +52,17 @@ def add_means(mean, first, out):
 
 @kernel(merged=True)
 def subtract_means_of_model(statistics, first, n, of_model):
-    """Differences between data and model of the means of some units; `of_model` is scratch."""
+    """Differences between data and model of the means of some units; `of_model` is scratch.
+
+    They are the gradient by the fields.
+    """
     offset = row(statistics.units, (OFFSET, first), n)
     difference = row(statistics.units, (FIRST, first), n)
     set_to_zero(of_model)
     add_means(statistics.model.state[MEAN], first, of_model)
     for i in range(n):
         difference[i] = offset[i] - of_model[i]
+    copy(difference, row(statistics.units, (GRADIENT, first), n))
 
 
 @kernel(merged=True)
@@ -147,28 +151,49 @@ def sum_of_terms(layers, k, parameters, statistics, first, n, memory):
 
 
 @kernel(merged=True)
-def move_panel(layers, k, first, n_here, memory, parameters, settings, statistics):
-    """Update the couplings of a panel of units along their gradient, and packed copies."""
+def _sides(layers, k, settings, units, zero):
+    """Offsets and gradients by fields of the units above the couplings `k`, as these need them."""
+    n, first = layers[k + 1, N_UNITS], layers[k + 1, START]
+    offsets = row(units, (OFFSET, first), n) if settings.centred[k] == 1 else zero
+    gradients = row(units, (FIRST, first), n) if settings.centred[k + 1] == 1 else zero
+    return offsets, gradients
+
+
+@kernel(merged=True)
+def finish_panel(layers, k, first, n_here, memory, parameters, settings, statistics):
+    """Subtract weight decay, and what fields account for, from the gradient of a panel of units."""
     units, slab, centred = statistics.units, memory.slab, settings.centred
     weights = weights_between(layers, k, parameters, WEIGHTS)
-    velocity = weights_between(layers, k, parameters, VELOCITY)
-    (n_below, n), width, start = weights.shape, slab.shape[0], layers[k, START]
-    task, zero, dtype = first // width, row(memory.vectors, (0, 0), n), units.dtype.type
-    offsets = row(units, (OFFSET, layers[k + 1, START]), n) if centred[k] == 1 else zero
-    gradients = row(units, (FIRST, layers[k + 1, START]), n) if centred[k + 1] == 1 else zero
+    n, dtype = weights.shape[1], units.dtype.type
+    above = _sides(layers, k, settings, units, row(memory.vectors, (0, 0), n))
     has_offset, has_gradient = dtype(centred[k + 1]), dtype(centred[k])
+    for r in range(n_here):
+        i = layers[k, START] + first + r
+        below = has_offset * units[OFFSET, i], has_gradient * units[FIRST, i]
+        w, g = row(weights, (first + r, 0), n), row(slab, (r, 0), n)
+        finish_gradient(w, g, settings.ascent, below, above)
+
+
+@kernel(merged=True)
+def move_panel(layers, k, first, n_here, memory, parameters, settings, statistics):
+    """Update the couplings of a panel of units along their gradient, and packed copies."""
+    units, slab = statistics.units, memory.slab
+    weights = weights_between(layers, k, parameters, WEIGHTS)
+    velocity = weights_between(layers, k, parameters, VELOCITY)
+    (n_below, n), width = weights.shape, slab.shape[0]
+    task, has_offset = first // width, units.dtype.type(settings.centred[k + 1])
+    offsets, _ = _sides(layers, k, settings, units, row(memory.vectors, (0, 0), n))
     above = view(parameters.couplings[k, ABOVE], (-(-n_below // width), n), weights)
     moved = row(above, (task, 0), n)
     set_to_zero(moved)
     for r in range(n_here):
-        i = start + first + r
+        i = layers[k, START] + first + r
         w, g = row(weights, (first + r, 0), n), row(slab, (r, 0), n)
-        parts = w, g, row(velocity, (first + r, 0), n)
-        below = has_offset * units[OFFSET, i], has_gradient * units[FIRST, i]
-        found = ascend_row(parts, settings.ascent, below, (offsets, gradients))
+        found = ascend_row(w, g, row(velocity, (first + r, 0), n), settings.ascent, offsets)
         units[MOVED, i], units[SQUARES, i] = found
+        offset = has_offset * units[OFFSET, i]
         for j in range(n):
-            moved[j] += below[0] * g[j]
+            moved[j] += offset * g[j]
     pack_panel(weights, width, parameters.copies[k], settings.order, task)
 
 
@@ -179,6 +204,7 @@ def move_couplings(step, batches, parameters, sweep, settings, statistics, memor
     while task < tasks.shape[0]:
         k, first, n = tasks[task, 0], tasks[task, 1], tasks[task, 2]
         sum_of_terms(layers, k, parameters, statistics, first, n, memory)
+        finish_panel(layers, k, first, n, memory, parameters, settings, statistics)
         move_panel(layers, k, first, n, memory, parameters, settings, statistics)
         task = fetch_and_increment(queue)
 
@@ -192,7 +218,6 @@ def move_fields(step, batches, parameters, sweep, settings, statistics, memory, 
     n_units, dtype = units.shape[1], units.dtype.type
     rate, momentum = dtype(settings.ascent.rate), dtype(settings.ascent.momentum)
     gradient, rows = row(units, (GRADIENT, 0), n_units), parameters.fields
-    copy(row(units, (FIRST, 0), n_units), gradient)
     for k in range(layers.shape[0] - 1):
         n_below, start = layers[k, N_UNITS], layers[k, START]
         for i in range(start, start + n_below):

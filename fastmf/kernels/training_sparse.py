@@ -13,6 +13,7 @@ from fastmf.kernels.tap_rows import MEAN, VAR, B
 from fastmf.kernels.training import phases
 from fastmf.kernels.training_ascent import (
     add_means,
+    finish_panel,
     move_panel,
     pack_hidden,
     subtract_means_of_model,
@@ -169,6 +170,7 @@ def _move_couplings(step, batches, parameters, sweep, settings, statistics, memo
             _subtract_samples(statistics.model.state, first, n_visible, n_here, slab)
         sum_of_terms(layers, 0, parameters, statistics, first, n_here, memory)
         add_rows(settings.add_rows, data, first, first + n_here, hidden, n, g)
+        finish_panel(layers, 0, first, n_here, memory, parameters, settings, statistics)
         move_panel(layers, 0, first, n_here, memory, parameters, settings, statistics)
         task = fetch_and_increment(queue)
 

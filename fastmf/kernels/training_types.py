@@ -13,15 +13,18 @@ from fastmf.kernels.tap_units import no_tilt
 
 # Phases of a step, and the entries of their queues: next task, next worker of the solver, threads
 # that have entered and left.
-ROWS, POSTERIOR, COLLECTED, STATES, CUMULANTS, EFFECTS, AVERAGES, SLABS, REPACKED, FIELDS = range(
-    10
-)
-N_PHASES = 10
+(
+    ROWS, POSTERIOR, COLLECTED, STATES, CUMULANTS, EFFECTS, AVERAGES, GRADIENTS, SLABS, REPACKED,
+    FIELDS, N_PHASES,
+) = range(12)  # fmt: skip
 ENTERED, LEFT, QUEUE_SIZE = 2, 3, 4
 # The columns of a table of couplings, of which there is one row for each matrix: addresses of the
-# weights, of their last step, of inner products with the offsets below, and of what groups of
-# states add to the gradient, or 0; the first of its terms, and the one after the last.
-WEIGHTS, VELOCITY, ABOVE, EFFECT, FIRST_TERM, END_TERM, N_COUPLING_COLUMNS = range(7)
+# weights, of their last step, of inner products with the offsets below, of what groups of states
+# add to the gradient, and of the packed gradient times the preconditioner above, or 0 for the last
+# two; the first of its terms, and the one after the last.
+WEIGHTS, VELOCITY, ABOVE, EFFECT, HALF, FIRST_TERM, END_TERM, N_COUPLING_COLUMNS = range(8)
+# The columns of a table of preconditioners: addresses of the matrix and of the packed one.
+MATRIX, PANELS = range(2)
 # The columns of a table of terms after those of `fastmf.kernels.statistics`: the address of the
 # packed hidden units of all terms of the same couplings, the number of rows there, and the first
 # row of this term.
@@ -69,12 +72,15 @@ class Parameters(NamedTuple):
         given data, or zero.
     diverged : int64 array of shape (1,)
         Set to 1 where couplings exceed `Settings.max_weight`; no step is taken after that.
+    preconditioners : int64 array of shape (n_layers, 2)
+        Of each layer, those that gradients are multiplied by: see the columns above.
     """
 
     couplings: np.ndarray
     fields: np.ndarray
     copies: np.ndarray
     diverged: np.ndarray
+    preconditioners: np.ndarray
 
 
 class Settings(NamedTuple):
@@ -286,7 +292,7 @@ def no_arguments(dtype):
     units = {"units": matrix, "second": matrix}
     return (
         Batches(index, table, seeds, sparse),
-        Parameters(table, matrix, tables, index),
+        Parameters(table, matrix, tables, index, table),
         (solver, solver),
         settings,
         Statistics(data=moments, model=record, turned=sparse, **units, **tasks, **posterior),

@@ -105,6 +105,11 @@ def _ascend(couplings, parameters, settings, of_data, states, statistics, layers
     """The update of couplings; returns the gradient by the fields."""
     gradients, n_rows, n_starts = statistics.units[FIRST].copy(), of_data.shape[1], states.shape[1]
     means, second = of_data[0].mean(0), states[1]
+    matrices = [matrix for matrix, _ in parameters.preconditioners.owners]
+    for matrix, layer in zip(matrices, layers.of_model, strict=True):
+        if matrix.size:
+            here = slice(layer.start, layer.start + layer.n_units)
+            gradients[here] = matrix @ gradients[here]
     if layers.groups:
         all_units = [slice(la.start, la.start + la.n_units) for la in layers.of_model]
         second = second_moments(states, layers, all_units)
@@ -135,8 +140,14 @@ def _ascend(couplings, parameters, settings, of_data, states, statistics, layers
             tilt * statistics.units[FIRST, here] for tilt, here in zip(centred, bounds, strict=True)
         ]
         centring = [np.stack(side) for side in zip(offsets, by_fields, strict=True)]
-        row_sums = np.empty((2, len(weights)), weights.dtype)
-        ascend(weights, gradient, velocity, settings.ascent, centring, None, row_sums, weights)
+        row_sums, ascent = np.empty((2, len(weights)), weights.dtype), settings.ascent
+        if matrices[k].size:
+            gradient -= ascent.l2 * weights + ascent.l1 * np.sign(weights)
+            gradient -= np.outer(offsets[0], by_fields[1]) + np.outer(by_fields[0], offsets[1])
+            gradient = matrices[k] @ gradient @ matrices[k + 1]
+            ascent = ascent._replace(l2=0, l1=0)
+            centring = [np.stack([offset, 0 * offset]) for offset in offsets]
+        ascend(weights, gradient, velocity, ascent, centring, None, row_sums, weights)
         gradients[bounds[0]] -= row_sums[0]
         gradients[bounds[1]] -= offsets[0] @ gradient
         if not row_sums[1].max() < settings.max_weight**2:

@@ -7,6 +7,7 @@ from scipy.sparse import csr_array
 
 from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.kernels.training_types import FIRST
+from fastmf.learning.layered.preconditioning import prepare
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.starts import starts
 from fastmf.learning.layered.steps_of_deep import StepsOfDeep
@@ -22,7 +23,10 @@ from kernel_cases.machines import spiked
 # No test or benchmark has more workers.
 N_WORKERS = 16
 # Cases that are timed.
-LARGE = {"tap", "pcd", "sparse_pcd", "mixed_units", "mixed_units_pcd", "deep", "groups"}
+LARGE = {
+    "tap", "pcd", "preconditioned_pcd", "sparse_pcd", "mixed_units", "mixed_units_pcd", "deep",
+    "groups",
+}  # fmt: skip
 
 
 def training_arguments(size, dtype, *, units=Bernoulli, n_starts=None, sparse=False, **options):
@@ -52,6 +56,9 @@ def _arguments(kind, model, X, size, rng, n_starts, options):
         visible = starts("data", model, X[rows[0]], n_starts, 0.0, None)
         state.chains = (even_layers(model, visible, rng),)
     steps.load(state, rows[0])
+    if settings.preconditioning is not None:
+        prepare(state, X, settings)
+        steps.preconditioners.load(state.preconditioners)
     return steps.arguments(rows, np.arange(3), 0.05)
 
 
@@ -126,6 +133,9 @@ CASES = [
     _case("persistent", starts="persistent", n_starts=7),
     _case("cd", gradient="cd"),
     _case("pcd", gradient="pcd", n_starts=11),
+    _case("preconditioned", preconditioning=0.5, momentum=0.9),
+    _case("preconditioned_pcd", preconditioning=0.1, gradient="pcd", n_starts=11),
+    _case("preconditioned_deep", deep_arguments, binary=True, gradient="pcd", preconditioning=0.2),
     _case("mixed_units", mixed_arguments),
     _case("mixed_units_persistent", mixed_arguments, n_starts=5, starts="persistent"),
     _case("mixed_units_cd", mixed_arguments, gradient="cd"),

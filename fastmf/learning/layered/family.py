@@ -10,6 +10,7 @@ from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import merge, phases
 from fastmf.inference.mean_field.tap import tap
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
+from fastmf.learning.layered.preconditioning import preparation
 from fastmf.learning.layered.step import step
 from fastmf.learning.layered.steps import steps
 from fastmf.learning.training import trainer
@@ -79,7 +80,9 @@ def _warn_of_collapse(state, solutions):
         )
 
 
-LAYERED_FAMILY = Family(step, _metrics, "log_likelihood", "log-likelihood per unit", steps)
+LAYERED_FAMILY = Family(
+    step, _metrics, "log_likelihood", "log-likelihood per unit", steps, preparation
+)
 
 
 def train(model, X, settings, *, family=LAYERED_FAMILY, **options):

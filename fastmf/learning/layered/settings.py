@@ -36,6 +36,10 @@ class LayeredSettings(AscentSettings):
     centred : bool
         Follow the gradient in coordinates in which units are counted from their means over the
         batch; see `fastmf.learning.training.centring`.
+    preconditioning : float or None
+        Variance of units, in some direction, above which steps are shortened; None for ordinary
+        gradients. Allows ten times the rate; see `fastmf.learning.layered.preconditioning`. Of
+        centred units of which fields alone are learned, such as binary ones, and dense rows.
     """
 
     gradient: str = "tap"
@@ -44,6 +48,7 @@ class LayeredSettings(AscentSettings):
     starts: str = "data"
     noise: float = 0.1
     centred: bool = True
+    preconditioning: float | None = None
 
     def __post_init__(self):
         super().__post_init__()
@@ -55,3 +60,8 @@ class LayeredSettings(AscentSettings):
         most = 1 if self.starts == "noise" else np.inf
         check.number("noise", self.noise, 0, most, below=True)
         check.one_of("centred", self.centred, (True, False))
+        if self.preconditioning is not None:
+            if not check.number("preconditioning", self.preconditioning, 0, np.inf, below=True):
+                raise ValueError("preconditioning must be positive, or None.")
+            if not self.centred:
+                raise ValueError("preconditioning is of centred units: use centred=True.")

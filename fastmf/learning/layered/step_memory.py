@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.kernels import training_types as types
-from fastmf.kernels.product import empty_panels, panel_width
+from fastmf.kernels.product import empty_panels, fill_panels, panel_width
 from fastmf.kernels.tap_rows import MEAN, VAR, A
 from fastmf.priors._compiled import AddressTable
 
@@ -152,17 +152,24 @@ class Couplings:
         Inner products of the gradient with the offsets below, slab by slab.
     effects : list of array
         What groups of states add to the gradient, of the shapes of `weights`; empty without them.
+    halves : list of array of shape (n_panels, n_below, panel_width)
+        The packed gradient, times the preconditioner above; empty without preconditioners.
     table : AddressTable of shape (n_couplings, N_COUPLING_COLUMNS)
     """
 
-    def __init__(self, model, ends, grouped=False):
+    def __init__(self, model, ends, grouped=False, preconditioned=False):
         width = panel_width(model.dtype)
         self.weights, self.velocity = (
             [np.zeros_like(w, order="C") for w in model.couplings] for _ in range(2)
         )
         self.above = [np.zeros((-(-len(w) // width), w.shape[1]), w.dtype) for w in model.couplings]
         self.effects = [np.zeros_like(w if grouped else w[:0]) for w in self.weights]
-        arrays = list(zip(self.weights, self.velocity, self.above, self.effects, strict=True))
+        shapes = [w.shape if preconditioned else (0, 0) for w in self.weights]
+        self.halves = [empty_panels(*shape, model.dtype) for shape in shapes]
+        for half in self.halves:
+            half[:] = 0  # and the padding stays so
+        arrays = [self.weights, self.velocity, self.above, self.effects, self.halves]
+        arrays = list(zip(*arrays, strict=True))
         terms = zip([0, *ends[:-1]], ends, strict=True)
         self.table = AddressTable(
             [
@@ -183,3 +190,35 @@ class Couplings:
         for w in weights:
             w.flags.writeable = False
         return tuple(weights), tuple(v.copy() for v in self.velocity)
+
+
+class Preconditioners:
+    """The preconditioners of all layers, also packed, and the table that kernels take.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    used : bool
+        Without, they have no memory.
+
+    Attributes
+    ----------
+    table : AddressTable of shape (n_layers, 2)
+    """
+
+    def __init__(self, model, used):
+        sizes = [n if used else 0 for n in model.sizes]
+        self._matrices = [np.zeros((n, n), model.dtype) for n in sizes]
+        self._packed = [empty_panels(n, n, model.dtype) for n in sizes]
+        self._loaded = None
+        arrays = list(zip(self._matrices, self._packed, strict=True))
+        self.table = AddressTable([[a.ctypes.data for a in pair] for pair in arrays], arrays)
+
+    def load(self, given):
+        """Take over those of a state."""
+        if given is self._loaded:
+            return
+        for matrix, packed, new in zip(self._matrices, self._packed, given, strict=True):
+            matrix[:] = new
+            fill_panels(matrix, packed)
+        self._loaded = given

@@ -21,10 +21,17 @@ from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, ActiveRows, worker_sha
 from fastmf.kernels.training import kernels_of_steps, phase_addresses, phases
 from fastmf.kernels.training import train as train_kernel
 from fastmf.kernels.training_ascent import TASK_ROWS
+from fastmf.kernels.training_preconditioned import PRECONDITIONED
 from fastmf.kernels.training_sparse import sparse_phases
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
 from fastmf.learning.layered.starts import starts
-from fastmf.learning.layered.step_memory import Couplings, gradient_of, tasks_of, terms_of
+from fastmf.learning.layered.step_memory import (
+    Couplings,
+    Preconditioners,
+    gradient_of,
+    tasks_of,
+    terms_of,
+)
 from fastmf.learning.training.ascent import MAX_WEIGHT, diverged, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
@@ -65,6 +72,7 @@ class StepsOfFields:
         self.X, self.options, self.n_batch, self.n_starts = X, settings, n_batch, n_starts
         self.order = ORDERS.get(settings.gradient, 0)
         self.model, self.dtype = None, model.dtype
+        self.preconditioned = settings.preconditioning is not None
         self.n_workers, self.sparse = n_workers, is_sparse(X)
         self._prepare()
         self.layout = self.layout_class(model, max(1, self.order), "blocked")
@@ -86,16 +94,19 @@ class StepsOfFields:
             task_rows=self._task_rows(),
             task_samples=min(TASK_ROWS, max(4, -(-n_starts // n_workers))),
         )
-        self.settings.phases[:] = phase_addresses(model.dtype, self._phases())
+        self.settings.phases[:] = phase_addresses(model.dtype, self._all_phases())
 
     def _prepare(self):
         """Let kernels be compiled ahead, before functions of the units are."""
         if self.order:
             prepare_solve(self.dtype, self.order, self.layout_class.grouped)
-        compile_ahead(*kernels_of_steps(self.dtype, self._phases()))
+        compile_ahead(*kernels_of_steps(self.dtype, self._all_phases()))
+
+    def _all_phases(self):
+        return self._phases() | (PRECONDITIONED if self.preconditioned else {})
 
     def _phases(self):
-        """The compiled phases."""
+        """The compiled phases, for gradients without preconditioners."""
         return (sparse_phases if self.sparse else phases)(self.order)
 
     def _task_rows(self):
@@ -117,12 +128,15 @@ class StepsOfFields:
             for k in range(n_couplings)
         ]
         gradient = gradient_of(terms, bounds, dtype)
-        self.couplings = Couplings(model, gradient.ends, grouped=second.size > 0)
+        options = {"grouped": second.size > 0, "preconditioned": self.preconditioned}
+        self.couplings = Couplings(model, gradient.ends, **options)
+        self.preconditioners = Preconditioners(model, self.preconditioned)
         self.parameters = types.Parameters(
             couplings=self.couplings.table,
             fields=np.zeros((3, n_units), dtype),
             copies=self._copies(n_couplings),
             diverged=np.zeros(1, np.int64),
+            preconditioners=self.preconditioners.table,
         )
         self.statistics = types.Statistics(
             data=data,
@@ -281,6 +295,8 @@ class StepsOfFields:
         """
         if state.model is not self.model:
             self.load(state, rows[0])
+        if self.preconditioned:
+            self.preconditioners.load(state.preconditioners)
         self._run(rows, seeds, rate)
         if self.parameters.diverged[0]:
             raise diverged(state.epoch)

@@ -57,7 +57,9 @@ class StepsOfParameters(StepsOfFields):
     def _move_units(self, rate):
         """Move the parameters of the units along their gradient; whether these stay finite."""
         statistics, momentum = self.statistics.units, self.options.momentum
-        differences = statistics[types.FIRST : types.NONZERO + 1]
+        differences = statistics[types.FIRST : types.NONZERO + 1].copy()
+        if self.preconditioned:
+            differences[0] = statistics[types.GRADIENT]
         # What the steps of couplings between deviations do to the fields.
         shifts = [statistics[types.MOVED, units].copy() for units in self.layout.bounds]
         for shift, above in zip(shifts[1:], self.couplings.above, strict=True):

@@ -35,6 +35,8 @@ class State:
     chains : tuple of arrays
         Persistent samples (visible,) or solutions (means of all layers, then variances); empty
         until the first step needs them.
+    preconditioners : tuple of arrays of shape (n_units, n_units)
+        Matrices that gradients are multiplied by, of all layers; empty for ordinary gradients.
     solutions : tuple of arrays
         Mean-field solutions of the model after the last epoch (means of all layers, then
         variances), which are starts of the search after the next one, beside the data.
@@ -51,6 +53,7 @@ class State:
     epoch: int = 0
     batch: int = 0
     chains: tuple = ()
+    preconditioners: tuple = ()
     solutions: tuple = ()
     history: dict = field(default_factory=dict)
     best: Model | None = None
@@ -78,7 +81,7 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
     rate : float
         Learning rate.
     means : list of arrays of shape (n_units,), optional
-        Of each layer over the data.
+        Of each layer over the data; needed where the state has preconditioners.
     n_threads : int, optional
 
     Returns
@@ -98,6 +101,11 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
         offsets = [tuple(np.zeros((2, n), w.dtype) for n in w.shape) for w, *_ in matrices]
     else:
         offsets = centring.offsets(model, gradient, means)
+    if state.preconditioners:
+        gradient = _preconditioned(matrices, gradient, options, offsets, state.preconditioners)
+        matrices = [(w, g, v) for (w, _, v), g in zip(matrices, gradient.couplings, strict=True)]
+        options = options._replace(l2=0.0, l1=0.0)
+        offsets = [tuple(side * [[1], [0]] for side in pair) for pair in offsets]
     couplings, directions, step_dot, sizes = _ascend_matrices(matrices, options, offsets, n_threads)
     # Written so that NaN counts as diverged.
     if not all(of_rows.max(initial=0) < MAX_WEIGHT**2 for of_rows in sizes):
@@ -122,6 +130,20 @@ def diverged(epoch):
         f"learning diverged in epoch {epoch}: weights exceed {MAX_WEIGHT:g}, or fields are "
         "not finite; a smaller learning_rate may help."
     )
+
+
+def _preconditioned(matrices, gradient, options, offsets, preconditioners):
+    """The gradient by couplings between deviations, and by fields, times preconditioners."""
+    couplings = []
+    for k, ((w, g, _), (below, above)) in enumerate(zip(matrices, offsets, strict=True)):
+        g = g - (options.l2 * w + options.l1 * np.sign(w))
+        g -= np.outer(below[0], above[1]) + np.outer(below[1], above[0])
+        couplings.append(preconditioners[k] @ g @ preconditioners[k + 1])
+    layers = [
+        layer._replace(field=p @ layer.field)
+        for layer, p in zip(gradient.layers, preconditioners, strict=True)
+    ]
+    return ModelParameters(couplings=tuple(couplings), layers=tuple(layers))
 
 
 def _ascend_matrices(matrices, options, offsets, n_threads):

@@ -96,6 +96,7 @@ def write(path, state, run):
         **_with_prefix("model", model_to_arrays(state.model)),
         **_with_prefix("velocity", velocity),
         **_with_prefix("chains", {str(i): c for i, c in enumerate(state.chains)}),
+        **_with_prefix("preconditioners", {str(i): p for i, p in enumerate(state.preconditioners)}),
         **_with_prefix("solutions", {str(i): s for i, s in enumerate(state.solutions)}),
         **_with_prefix("history", {k: np.array(v) for k, v in state.history.items()}),
     }
@@ -161,6 +162,7 @@ def read(path, run, *, any_seed=False):
         epoch=epoch,
         batch=batch,
         chains=_numbered("chains", arrays),
+        preconditioners=_numbered("preconditioners", arrays),
         solutions=_numbered("solutions", arrays),
         history={k: v.tolist() for k, v in _without_prefix("history", arrays).items()},
         best=model_from_arrays(best) if best else None,

@@ -20,6 +20,8 @@ from fastmf.learning.training.settings import learning_rate
 # Longest time between two looks at the keyboard and the progress bar, where several steps are one
 # call of a kernel.
 PIECE_SECONDS = 0.2
+# Rows from which steps are prepared: see `Family.preparation`.
+PREPARED_ROWS = 1000
 
 
 def stream(seed, epoch, batch=None):
@@ -46,6 +48,10 @@ class Family(NamedTuple):
         batches of equal size, or None if there is none for this model and these settings. It is
         called as `take(state, rows, rngs, rate)`, with the rows of each batch, (n_steps, n_batch),
         and their random generators; the result is that of as many calls of `step`.
+    preparation : callable, optional
+        `preparation(settings)` gives a number of batches and a function, or None. The function is
+        called before the first of as many batches, and again before the next ones, as
+        `prepare(state, X, settings, n_threads)` with the rows that follow in the epoch.
     """
 
     step: Callable
@@ -53,6 +59,7 @@ class Family(NamedTuple):
     score: str
     label: str
     steps: Callable | None = None
+    preparation: Callable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,13 +204,18 @@ def _epoch(state, family, X, settings, options, seed, take):
     rng, size = stream(seed, state.epoch), settings.batch_size
     weighted = options.weights is not None
     order = weighted_rows(options.weights, rng) if weighted else rng.permutation(_length(X))
+    saved = options.checkpoint_every or len(order)
     rate, seconds = learning_rate(settings, state.epoch), np.inf
+    between, prepare = (family.preparation and family.preparation(settings)) or (len(order), None)
     while state.batch * size < len(order):
         first, n_steps = state.batch, 1
+        if prepare and first % between == 0:
+            following = np.roll(order, -first * size)
+            prepare(state, _rows(X, following[:PREPARED_ROWS]), settings, options.n_threads)
         if take:
-            every = options.checkpoint_every or len(order)
-            n_whole, n_left = len(order) // size - first, every - first % every
-            n_steps = int(max(1, min(n_whole, n_left, PIECE_SECONDS / seconds)))
+            n_left = (every - first % every for every in (saved, between))
+            n_whole = len(order) // size - first
+            n_steps = int(max(1, min(n_whole, *n_left, PIECE_SECONDS / seconds)))
         start, rows = time.perf_counter(), order[first * size : (first + n_steps) * size]
         rngs = [stream(seed, state.epoch, batch) for batch in range(first, first + n_steps)]
         if take:

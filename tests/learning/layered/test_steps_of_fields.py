@@ -50,8 +50,11 @@ every_gradient = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize("preconditioning", [None, 0.1])
 @every_gradient
-def test_they_are_those_of_the_general_path(options):
+def test_they_are_those_of_the_general_path(options, preconditioning):
+    if options.get("centred", True):
+        options = options | {"preconditioning": preconditioning}
     # The last batch of an epoch has fewer rows than the others.
     X, settings = stripes()[:33], LayeredSettings(**OPTIONS | options)
     found = train(start(), X, settings, seed=1)

@@ -36,6 +36,8 @@ def assert_same(state, other):
     assert state.history == other.history
     for chain, expected in zip(state.chains, other.chains, strict=True):
         np.testing.assert_array_equal(chain, expected)
+    for part, expected in zip(state.preconditioners, other.preconditioners, strict=True):
+        np.testing.assert_array_equal(part, expected)
     for part, expected in zip(state.solutions, other.solutions, strict=True):
         np.testing.assert_array_equal(part, expected)
 
@@ -49,6 +51,7 @@ OPTIONS = {"n_epochs": 4, "batch_size": 10, "learning_rate": (0.5, 0.05)}
     [
         {"gradient": "tap", "starts": "persistent", "early_stopping": True},
         {"gradient": "pcd", "n_sweeps": 1},
+        {"gradient": "cd", "preconditioning": 0.1},
     ],
     ids=lambda options: options["gradient"],
 )

@@ -1,0 +1,118 @@
+"""Preconditioned steps: along the gradient times an approximation of the inverse Fisher matrix.
+
+The Fisher matrix of the couplings W between two layers is the covariance of the products of their
+units, which are counted from their means. Of layers that are independent of each other, with
+covariances C and D, it is their Kronecker product: the natural gradient is C^-1 G D^-1 in the place
+of the gradient G. Steps follow P G Q, with
+
+    P = (1 + C / s)^-1,    Q = (1 + D / s)^-1
+
+and the fields of a layer P g in the place of their gradient g. Along directions in which a layer's
+variance is far below s they are those of ordinary gradients; where the variance c is larger, and
+the likelihood more curved, they are shorter by s / c. So the rate is no longer limited by a
+few directions of large variance, such as the brightness of an image. Where the gradient vanishes
+does not change.
+
+Covariances are those of rows of data, and of hidden units given these; of deep machines, of the
+mean-field solutions given these. Sources: Amari (1998) for natural gradients; Martens & Grosse
+(2015) for Kronecker factors, and the damping of each.
+"""
+
+import numpy as np
+from scipy.linalg import lapack
+
+from fastmf._common.rows import is_sparse
+from fastmf._threads import one_blas_thread
+from fastmf.inference.mean_field.posterior import posterior
+from fastmf.learning.layered.gradients import ORDERS, conditional_moments
+from fastmf.learning.layered.step import hidden_layers
+from fastmf.priors._domain import field_is_tilt
+from fastmf.priors._protocol import parameter_names
+from fastmf.priors._rows import states
+
+# Rows of data after which they are estimated anew.
+ROWS_BETWEEN = 5000
+# Weight of the new preconditioner in the mean of this one and those before.
+NEW = 0.5
+
+
+def preparation(settings):
+    """What is done before steps, and after how many again: see `Family.preparation`."""
+    if settings.preconditioning is None:
+        return None
+    return max(1, ROWS_BETWEEN // settings.batch_size), prepare
+
+
+def prepare(state, X, settings, n_threads=None):
+    """Estimate the preconditioners of a state anew.
+
+    Parameters
+    ----------
+    state : State
+        Changed in place: of the matrices (n_units, n_units) of all layers, that of the visible one
+        is estimated once.
+    X : array of shape (n_rows, n_visible)
+        Whose covariances are those of the data.
+    settings : LayeredSettings
+    n_threads : int or None
+
+    Raises
+    ------
+    ValueError
+        If the rows are sparse, or more than fields is learned of some units.
+
+    Notes
+    -----
+    O(n_rows n_units^2 + n_units^3) for each layer.
+    """
+    model = state.model
+    if is_sparse(X):
+        raise ValueError("preconditioning needs dense rows: use X.toarray(), or None.")
+    for prior in model.layers:
+        if not field_is_tilt(prior) or parameter_names(prior) != ("field",):
+            raise ValueError(
+                "preconditioning is of units of which fields alone are learned, such as binary "
+                f"ones, got {type(prior).__name__}; use None."
+            )
+    X = states(model.layers[0], X, model.dtype)
+    order = ORDERS.get(settings.gradient, 1)
+    if model.deep:
+        solutions = posterior(
+            model, X, order=order, n_threads=n_threads, **hidden_layers(model, settings)
+        ).solutions
+        hidden = list(zip(solutions.mean, solutions.var, strict=True))
+    else:
+        hidden = [conditional_moments(model, X, order, n_threads)[1:]]
+    found = list(state.preconditioners[:1]) or [preconditioner(X, 0, settings.preconditioning)]
+    for k, (mean, var) in enumerate(hidden, start=1):
+        new = preconditioner(mean, var, settings.preconditioning)
+        if state.preconditioners:
+            new = (1 - NEW) * state.preconditioners[k] + NEW * new
+        found.append(new)
+    state.preconditioners = tuple(matrix.astype(model.dtype) for matrix in found)
+
+
+def preconditioner(mean, var, scale):
+    """(1 + C / scale)^-1, with the covariance C of units of such means and variances in each row.
+
+    Parameters
+    ----------
+    mean : array of shape (n_rows, n_units)
+    var : array of shape (n_rows, n_units), or 0
+        Of units that are independent in a row.
+    scale : float
+        Variance that is halved.
+
+    Returns
+    -------
+    float64 array of shape (n_units, n_units)
+    """
+    n, x = mean.shape[1], mean - mean.mean(0, dtype=np.float64)
+    within = np.broadcast_to(var, mean.shape).mean(0, dtype=np.float64)
+    with one_blas_thread(n):
+        precision = x.T @ x / (len(x) * scale)
+        precision[np.diag_indices(n)] += 1 + within / scale
+        factor, _ = lapack.dpotrf(precision)
+        upper, _ = lapack.dpotri(factor)
+    upper = np.triu(upper)
+    return upper + np.triu(upper, 1).T

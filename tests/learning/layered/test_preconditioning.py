@@ -1,0 +1,174 @@
+"""Steps along the gradient times an approximate inverse Fisher matrix."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
+
+import fastmf as mf
+from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.learning.layered.family import LAYERED_FAMILY, train
+from fastmf.learning.layered.preconditioning import preconditioner, prepare
+from fastmf.learning.training.ascent import ascend, initial_state
+from fastmf.learning.training.parameters import ModelParameters
+from fastmf.learning.training.trainer import PREPARED_ROWS
+from fastmf.models import exact
+
+
+def prepared(model, X, settings):
+    state = initial_state(model)
+    prepare(state, X, settings)
+    return state
+
+
+def test_preconditioners_are_damped_inverse_covariances():
+    rng = np.random.default_rng(0)
+    mean, var = rng.random((50, 7)), rng.random((50, 7))
+    covariance = np.cov(mean.T, bias=True) + np.diag(var.mean(0))
+    expected = np.linalg.inv(np.eye(7) + covariance / 0.3)
+    found = preconditioner(mean, var, 0.3)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_array_equal(found, found.T)
+
+
+@pytest.mark.parametrize("unit", [mf.Bernoulli, mf.Ising])
+def test_covariances_are_those_of_the_data_and_of_hidden_units_given_these(unit):
+    model = start(unit(np.linspace(-1, 1, N_HIDDEN)))
+    state = prepared(model, stripes(), quick(preconditioning=0.2))
+    X, b = stripes(), stripes() @ model.weights
+    mean, var = model.hidden.moments(b, 0.0)
+    for found, covariance in zip(
+        state.preconditioners,
+        (np.cov(X.T, bias=True), np.cov(mean.T, bias=True) + np.diag(var.mean(0))),
+        strict=True,
+    ):
+        expected = np.linalg.inv(np.eye(len(covariance)) + covariance / 0.2)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+    # Once more: the mean of both for hidden units, and the same for visible ones.
+    before = state.preconditioners
+    prepare(state, X[:30], quick(preconditioning=0.2))
+    np.testing.assert_array_equal(state.preconditioners[0], before[0])
+    assert not np.array_equal(state.preconditioners[1], before[1])
+
+
+def test_without_couplings_directions_are_those_of_the_natural_gradient():
+    """Where layers are independent the Fisher matrix, summed over states, is a Kronecker product.
+
+    With the covariances of the model itself and a small scale s, steps are s^2 times the inverse
+    Fisher matrix times the gradient, of couplings between units counted from their means.
+    """
+    rng, scale, n, n_hidden = np.random.default_rng(0), 1e-7, 3, 2
+    layers = [mf.Bernoulli(rng.normal(size=m)) for m in (n, n_hidden)]
+    model = mf.RBM(np.zeros((n, n_hidden)), *layers)
+    states = np.array(list(np.ndindex((2,) * (n + n_hidden))), float)
+    log_p = states @ np.concatenate([layer.field for layer in layers])
+    p = np.exp(log_p - np.logaddexp.reduce(log_p))
+    deviations = states - p @ states
+    products = (deviations[:, :n, None] * deviations[:, None, n:]).reshape(len(states), -1)
+    fisher = (p * products.T) @ products
+    gradient = rng.normal(size=(n, n_hidden))
+
+    means = np.split(p @ states, [n])
+    state = initial_state(model)
+    state.preconditioners = tuple(
+        np.linalg.inv(np.eye(len(m)) + np.diag(m * (1 - m)) / scale) for m in means
+    )
+    zero = [layer._replace(field=0 * layer.field) for layer in layers]
+    direction = ModelParameters(couplings=(gradient.copy(),), layers=tuple(zero))
+    moved = ascend(state, direction, quick(momentum=0.0), 1.0, means)
+    expected = np.linalg.solve(fisher, gradient.ravel()).reshape(gradient.shape)
+    np.testing.assert_allclose(moved.couplings[0] / scale**2, expected, rtol=1e-5)
+
+
+def test_of_a_large_scale_steps_are_those_of_ordinary_gradients():
+    options = dict(gradient="pcd", n_epochs=2, momentum=0.5, l2=0.01)
+    found = train(start(), stripes(), quick(preconditioning=1e12, **options), seed=0)
+    expected = train(start(), stripes(), quick(**options), seed=0)
+    np.testing.assert_allclose(found.model.weights, expected.model.weights, rtol=1e-9)
+    np.testing.assert_allclose(found.model.hidden.field, expected.model.hidden.field, rtol=1e-9)
+
+
+def test_learning_stops_where_ordinary_learning_does():
+    """At a maximum of the penalised likelihood, gradients are zero with preconditioners, too."""
+    options = dict(gradient="tap", n_sweeps=30, batch_size=60, momentum=0.5, l2=0.05)
+    learned = train(
+        start(), stripes(), quick(n_epochs=3000, learning_rate=0.5, **options), seed=0
+    ).model
+    again = train(
+        learned, stripes(), quick(n_epochs=20, preconditioning=0.1, **options), seed=0
+    ).model
+    np.testing.assert_allclose(again.weights, learned.weights, rtol=1e-5)
+
+
+def bright(n_rows=600):
+    """Rows of pixels that are all bright or dark together, but for fine stripes."""
+    rng = np.random.default_rng(0)
+    fine = np.where(rng.random((n_rows, 1)) < 0.5, 1, -1) * np.resize([1, -1], 12)
+    fields = 3 * rng.normal(size=(n_rows, 1)) + fine
+    return (rng.random((n_rows, 12)) < 1 / (1 + np.exp(-fields))).astype(float)
+
+
+def test_details_beside_a_direction_of_large_variance_are_learned_sooner():
+    """As many steps, each at the best of several rates, by exact likelihoods."""
+
+    def best(rates, **options):
+        weights = 0.1 * np.random.default_rng(1).normal(size=(12, 6))
+        model = mf.RBM(weights, mf.Bernoulli(np.zeros(12)), mf.Bernoulli(np.zeros(6)))
+        found = []
+        for rate in rates:
+            settings = quick(
+                learning_rate=(rate, 0.0), gradient="pcd", n_sweeps=5, n_epochs=10, momentum=0.0,
+                n_starts=200, batch_size=100, **options,
+            )  # fmt: skip
+            learned = train(model, bright(), settings, seed=0).model
+            found.append(log_likelihood(learned, bright(), exact(learned).log_partition).mean())
+        return max(found)
+
+    assert best((3, 10), preconditioning=0.5) > best((0.3, 1, 3, 10)) + 0.05
+
+
+def test_rows_of_preparation_follow_in_the_epoch_and_go_round():
+    seen = []
+    family = LAYERED_FAMILY._replace(
+        preparation=lambda settings: (2, lambda state, X, *_: seen.append(X[:, 0])), steps=None
+    )
+    X = stripes()
+    X[:, 0] = np.arange(len(X)) % 2
+    train(start(), X, quick(n_epochs=1, batch_size=10), seed=0, family=family)
+    # Before batches 0, 2 and 4 of six, all rows of the epoch, of which there are few.
+    assert [len(column) for column in seen] == [min(len(X), PREPARED_ROWS)] * 3
+    np.testing.assert_array_equal(seen[1], np.roll(seen[0], -20))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_deep_machines_learn_alike_on_any_number_of_threads(threads):
+    options = dict(n_epochs=2, preconditioning=0.2, gradient="pcd", pretraining_epochs=1)
+    machines = [
+        mf.DeepBoltzmannMachine((5, 3), random_state=0, n_threads=n, **options).fit(stripes())
+        for n in (1, threads)
+    ]
+    np.testing.assert_array_equal(*(machine.weights_[0] for machine in machines))
+    assert np.isfinite(machines[0].history_["log_likelihood"]).all()
+
+
+def test_single_batches_are_preconditioned():
+    rbm = mf.GeneralizedRBM(4, preconditioning=0.1, learning_rate=1.0, random_state=0)
+    for batch in np.split(stripes(), 6):
+        rbm.partial_fit(batch)
+    assert rbm._state.preconditioners[0].shape == (N_VISIBLE, N_VISIBLE)
+    assert np.isfinite(rbm.weights_).all()
+
+
+@pytest.mark.parametrize(
+    "X, options, problem",
+    [
+        (stripes(), {"preconditioning": 0.0}, "positive"),
+        (stripes(), {"preconditioning": -1.0}, "must be in"),
+        (stripes(), {"preconditioning": 0.5, "centred": False}, "centred=True"),
+        (stripes(), {"preconditioning": 0.5, "hidden": "gaussian"}, "fields alone"),
+        (csr_array(stripes() * (np.arange(60) == 0)[:, None]), {"preconditioning": 0.5}, "dense"),
+    ],
+)
+def test_what_it_is_not_for_is_refused(X, options, problem):
+    with pytest.raises(ValueError, match=problem):
+        mf.GeneralizedRBM(3, n_epochs=1, random_state=0, **options).fit(X)
