@@ -3,7 +3,8 @@
 A solver needs several kernels. Before the first is compiled it names them all, in the order in
 which it will need them. A second process then compiles them from the last to the first, while this
 one goes on. Both keep their code in the cache, whose claims see to it that neither compiles what
-the other does: whoever needs a kernel that the other is compiling waits for it and loads it.
+the other does: whoever needs a kernel that the other is compiling waits for it and loads it. Before
+this process waits, it compiles what is left for both.
 
 There is one such process at a time for each folder of the cache. It ends with the process that
 started it, or when it has been without work for `IDLE` seconds. There is none without a cache, on a
@@ -48,6 +49,22 @@ def compile_ahead(*wanted):
         enough = 1 if _SECOND.is_there() else MIN_KERNELS
         if len(missing) >= enough and _is_wanted():
             _SECOND.send(missing)
+
+
+def compile_rest(*wanted):
+    """Compile those kernels that are missing and that no other process is about.
+
+    Called before the first of them is needed, which another process may be compiling.
+
+    Parameters
+    ----------
+    *wanted : tuple (kernel, Numba types of the arguments)
+    """
+    if numba.config.DISABLE_JIT or _cache.FOLDER is None:
+        return
+    for function, types in wanted:
+        if _is_missing(function, tuple(types)):
+            function.compile(tuple(types))
 
 
 def _is_missing(function, types):

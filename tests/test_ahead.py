@@ -114,6 +114,20 @@ def test_what_is_compiled_kept_or_claimed_is_not_sent(module, sent):
     assert sent == [named("twice", "broken")]
 
 
+def test_before_it_waits_this_process_compiles_what_nobody_is_about(module):
+    path = module.twice._cache._path(ARGUMENTS, module.twice.targetctx.codegen())
+    path.with_suffix(".claim").touch()
+    _ahead.compile_rest(*wanted(module, "twice", "once"))
+    assert ARGUMENTS in module.once.overloads
+    assert not module.twice.overloads
+
+
+def test_without_a_cache_nothing_is_compiled_before_it_is_needed(module, monkeypatch):
+    monkeypatch.setattr(_cache, "FOLDER", None)
+    _ahead.compile_rest(*wanted(module, "once"))
+    assert not module.once.overloads
+
+
 def test_what_cannot_be_found_by_its_name_is_not_sent(module, sent):
     local = kernel(lambda x: x)
     _ahead.compile_ahead(*wanted(module, "once", "twice"), (local, ARGUMENTS))

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastmf._ahead import compile_ahead
+from fastmf._ahead import compile_ahead, compile_rest
 from fastmf._common.rows import is_sparse
 from fastmf._threads import in_parallel
 from fastmf.inference.mean_field._layout import Layout, rows_per_worker
@@ -94,6 +94,7 @@ class StepsOfFields:
             task_rows=self._task_rows(),
             task_samples=min(TASK_ROWS, max(4, -(-n_starts // n_workers))),
         )
+        compile_rest(*kernels_of_steps(model.dtype, self._all_phases()))
         self.settings.phases[:] = phase_addresses(model.dtype, self._all_phases())
 
     def _prepare(self):
