@@ -32,6 +32,8 @@ examples:
       three seeds of the smaller machine, as published in record.md
   python scripts/experiments/record.py --hidden 500 1000 --seeds 1
       a deep machine
+  python scripts/experiments/record.py --ordinary --epochs 40
+      along ordinary gradients, as before there was preconditioning
 
 Data are read from the folder --data, or the environment variable FASTMF_DATA.
 """
@@ -57,15 +59,18 @@ DATA = {
 }
 RECIPE = {
     "gradient": "pcd", "n_sweeps": 1, "n_starts": 300, "batch_size": 100,
-    "learning_rate": (0.1, 0.0), "momentum": 0.0, "l2": 0.0,
-    "weight_scale": 0.01, "monitor_rows": 1,  # monitoring takes no time to speak of
+    "momentum": 0.0, "l2": 0.0, "weight_scale": 0.01,
+    "monitor_rows": 1,  # monitoring takes no time to speak of
 }  # fmt: skip
+# What is added to it: the first rate of preconditioned gradients, which falls as a parabola.
+PRECONDITIONING, FIRST_RATE = 0.5, 1.5
+ORDINARY = {"learning_rate": (0.1, 0.0)}
 # Fraction of the epochs, the last ones, that is averaged.
 AVERAGED = 0.25
-COLUMNS = "data_set", "hidden", "epochs", "rows", "seed", "from_above", "from_below", "error", \
-    "gap", "effective", "reverse_effective", "n_steps", "converged", "train", "last_iterate", \
-    "seconds", "cpu_seconds"  # fmt: skip
-RUN = COLUMNS[:5]
+COLUMNS = "data_set", "hidden", "epochs", "rows", "seed", "gradient", "from_above", "from_below", \
+    "error", "gap", "effective", "reverse_effective", "n_steps", "converged", "train", \
+    "last_iterate", "seconds", "cpu_seconds"  # fmt: skip
+RUN = COLUMNS[:6]
 
 
 def main(argv=None):
@@ -81,7 +86,9 @@ def main(argv=None):
     known = read(folder / "record.csv")
     rows = []
     for seed in range(options.seeds):
-        run = options.data_set, "-".join(map(str, options.hidden)), options.epochs, len(train), seed
+        gradient = "ordinary" if options.ordinary else "preconditioned"
+        sizes = "-".join(map(str, options.hidden))
+        run = options.data_set, sizes, options.epochs, len(train), seed, gradient
         row = known.get(tuple(map(str, run)))
         if row is None:
             row = dict(zip(RUN, run, strict=True)) | trained(train, test, run, folder, options)
@@ -98,6 +105,7 @@ def parser():
     add("--hidden", type=int, nargs="+", default=[500], metavar="N",
         help="hidden units, of each layer if there are several [500]")  # fmt: skip
     add("--epochs", type=int, default=40, metavar="N", help="[40]")
+    add("--ordinary", action="store_true", help="ordinary gradients, without preconditioning")
     add("--rows", type=int, metavar="N", help="training images [all]")
     add("--seeds", type=int, default=3, metavar="N", help="[3]")
     add("--chains", type=int, default=300, metavar="N", help="of the evaluation [300]")
@@ -131,7 +139,7 @@ def append(path, row):
 
 def trained(train, test, run, folder, options):
     """Train a machine, save its average, and give its figures."""
-    name, seed = "-".join(map(str, run)), run[-1]
+    name, seed = "-".join(map(str, run)), run[RUN.index("seed")]
     first = options.epochs - max(1, round(AVERAGED * options.epochs)) + 1
     average = IterateAverage(first, folder / f"{name}.average.npz")
     learner(1, seed, options).fit(train[:200])  # compiles
@@ -148,16 +156,30 @@ def trained(train, test, run, folder, options):
     return figures | {name: round(value, 1) for name, value in seconds.items()}
 
 
+def preconditioned(n_epochs):
+    """Options of preconditioned gradients.
+
+    At a large rate the noise of steps costs several nats, so that the last rates must be small.
+    """
+
+    def parabola(epoch):
+        return FIRST_RATE * (1 - min(epoch, n_epochs) / n_epochs) ** 2
+
+    return {"learning_rate": parabola, "preconditioning": PRECONDITIONING}
+
+
 def learner(n_epochs, seed, options, **others):
     deep = len(options.hidden) > 1
+    rates = ORDINARY if options.ordinary else preconditioned(n_epochs)
     estimator = (
         partial(mf.DeepBoltzmannMachine, tuple(options.hidden), pretraining_epochs=0)
         if deep
         else partial(mf.GeneralizedRBM, *options.hidden)
     )
     return estimator(
-        n_epochs=n_epochs, n_threads=options.threads, random_state=seed, **RECIPE, **others
-    )
+        n_epochs=n_epochs, n_threads=options.threads, random_state=seed,
+        **(RECIPE | rates | others),
+    )  # fmt: skip
 
 
 class Clock:

@@ -35,7 +35,7 @@ def test_the_figures_are_those_of_enumeration(script, mnist):
     script.main([*OPTIONS, "--data", str(mnist), "--output", str(folder), "--seeds", "1",
                  "--chains", "100", "--steps", "200"])  # fmt: skip
     (row,) = read(folder)
-    model = mf.load(folder / "mnist-3-4-60-0.npz")
+    model = mf.load(folder / "mnist-3-4-60-0-preconditioned.npz")
     log_partition = mf.exact(model).log_partition
     for name, split in (("from_above", "test"), ("from_below", "test"), ("train", "train")):
         X = script.DATA["mnist"](mnist, split)
@@ -58,7 +58,9 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(script, mnist, monkeypa
     monkeypatch.setattr(script.Clock, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         script.main([*options, str(parts)])
-    seconds = script.json.loads((parts / "mnist-3-4-60-0.seconds.json").read_text())[1]
+    seconds = script.json.loads((parts / "mnist-3-4-60-0-preconditioned.seconds.json").read_text())[
+        1
+    ]
     script.main([*options, str(parts)])
     assert epochs == [1, 2, 3, 4]
     timed = "seconds", "cpu_seconds"
@@ -70,13 +72,27 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(script, mnist, monkeypa
 def test_the_average_is_of_the_last_quarter(script, mnist):
     script.main([*OPTIONS, "--data", str(mnist), "--output", str(mnist / "record"), "--seeds", "1"])
     models, X = [], script.DATA["mnist"](mnist, "train")
+    options = script.RECIPE | script.preconditioned(4)
     mf.GeneralizedRBM(
         3, n_epochs=4, random_state=0, callbacks=[lambda state: models.append(state.model)],
-        **script.RECIPE,
+        **options,
     ).fit(X)  # fmt: skip
-    found = mf.load(mnist / "record" / "mnist-3-4-60-0.npz").weights
+    found = mf.load(mnist / "record" / "mnist-3-4-60-0-preconditioned.npz").weights
     expected = np.mean([model.weights.astype(float) for model in models[3:]], 0)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_rates_fall_as_a_parabola_and_ordinary_runs_are_other_runs(script, mnist):
+    rate = script.preconditioned(4)["learning_rate"]
+    assert [rate(epoch) / rate(0) for epoch in range(5)] == [1, 9 / 16, 1 / 4, 1 / 16, 0]
+    options = [*OPTIONS, "--data", str(mnist), "--output", str(mnist / "record"), "--seeds", "1"]
+    script.main(options)
+    script.main([*options, "--ordinary"])
+    gradients = [row["gradient"] for row in read(mnist / "record")]
+    assert gradients == ["preconditioned", "ordinary"]
+    paths = [mnist / "record" / f"mnist-3-4-60-0-{gradient}.npz" for gradient in gradients]
+    one, other = (mf.load(path).weights for path in paths)
+    assert abs(one - other).max() > 1e-4
 
 
 def test_pixels_are_drawn_with_their_grey_levels(script, monkeypatch):
