@@ -99,7 +99,12 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
     def metrics(state, monitored, *others):
         return LAYERED_FAMILY.metrics(state, monitored.compute(), *others)
 
-    family = LAYERED_FAMILY._replace(step=step, metrics=metrics, steps=None)
+    def preparation(settings):
+        every, prepare = LAYERED_FAMILY.preparation(settings) or (None, None)
+        return every and (every, lambda state, X, *others: prepare(state, X.compute(), *others))
+
+    changed = {"step": step, "metrics": metrics, "steps": None, "preparation": preparation}
+    family = LAYERED_FAMILY._replace(**changed)
     validation = validation.compute() if is_dask(validation) else validation
     validation = check.rows("validation", validation, n_visible, model.dtype)
     return trainer.train(

@@ -63,7 +63,7 @@ RECIPE = {
     "monitor_rows": 1,  # monitoring takes no time to speak of
 }  # fmt: skip
 # What is added to it: the first rate of preconditioned gradients, which falls as a parabola.
-PRECONDITIONING, FIRST_RATE = 0.5, 1.5
+PRECONDITIONING, FIRST_RATE = 0.5, 2.0
 ORDINARY = {"learning_rate": (0.1, 0.0)}
 # Fraction of the epochs, the last ones, that is averaged.
 AVERAGED = 0.25

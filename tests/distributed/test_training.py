@@ -53,10 +53,11 @@ def test_training_does_not_depend_on_how_rows_are_split(dtype):
         assert_same(results[0], other)
 
 
-def test_chunks_give_the_gradient_of_the_whole_batch():
-    X, settings = data(), LayeredSettings(**OPTIONS)
+@pytest.mark.parametrize("preconditioning", [None, 0.1])
+def test_chunks_give_the_gradient_of_the_whole_batch(preconditioning):
+    X, settings = data(), LayeredSettings(**OPTIONS, preconditioning=preconditioning)
     whole = train(start(), X, settings, seed=3)
-    chunks = learned(da.from_array(X, chunks=(70, 16)))
+    chunks = learned(da.from_array(X, chunks=(70, 16)), settings)
     np.testing.assert_allclose(chunks.model.weights, whole.model.weights, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(
         chunks.history["log_likelihood"], whole.history["log_likelihood"], rtol=1e-9

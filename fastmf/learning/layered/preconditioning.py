@@ -30,7 +30,7 @@ from fastmf.priors._domain import field_is_tilt
 from fastmf.priors._protocol import parameter_names
 from fastmf.priors._rows import states
 
-# Rows of data after which they are estimated anew.
+# Rows of data after which covariances are estimated anew.
 ROWS_BETWEEN = 5000
 # Weight of the new preconditioner in the mean of this one and those before.
 NEW = 0.5
