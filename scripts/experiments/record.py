@@ -28,12 +28,12 @@ EPILOG = """\
 examples:
   python scripts/experiments/record.py --quick
       1,000 images, 10 hidden units, four epochs: does it run?
-  python scripts/experiments/record.py --hidden 100
-      three seeds of the smaller machine, as published in record.md
-  python scripts/experiments/record.py --hidden 500 1000 --seeds 1
-      a deep machine
-  python scripts/experiments/record.py --ordinary --epochs 40
-      along ordinary gradients, as before there was preconditioning
+  python scripts/experiments/record.py --data-set mnist-redrawn --epochs 15
+      pixels drawn from grey levels
+  python scripts/experiments/record.py --ordinary --hidden 100
+      three seeds of the smaller machine, along ordinary gradients, as published in record.md
+  python scripts/experiments/record.py --ordinary --hidden 500 1000 --seeds 1
+      a deep machine, likewise
 
 Data are read from the folder --data, or the environment variable FASTMF_DATA.
 """
