@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from timing import blas_threads, interleaved, median, positive
+from timing import REST, blas_threads, interleaved, median, positive
 
 FIELDS = ("axis", "x", "task", "dtype", "size", "n_rows", "threads", "who", "seconds")
 STRONG, WEAK = "threads", "threads, work in proportion"
@@ -82,8 +82,8 @@ def product_rate(dtype, quick=False):
     n = 128 if quick else 1024
     a = np.random.default_rng(0).random((n, n)).astype(dtype)
     out = np.empty_like(a)
-    times = interleaved({"product": lambda: np.matmul(a, a, out=out)}, 5)["product"]
-    return 2 * n**3 / min(times)
+    times = interleaved({"product": lambda: np.matmul(a, a, out=out)}, 5, _rest(quick))
+    return 2 * n**3 / min(times["product"])
 
 
 def copy_rate(threads, quick=False):
@@ -91,8 +91,14 @@ def copy_rate(threads, quick=False):
     source = np.ones((threads, (1 << 20 if quick else 1 << 26) // 8))
     target = np.zeros_like(source)
     with ThreadPoolExecutor(threads) as pool:
-        times = interleaved({"copy": lambda: list(pool.map(np.copyto, target, source))}, 5)
+        copies = {"copy": lambda: list(pool.map(np.copyto, target, source))}
+        times = interleaved(copies, 5, _rest(quick))
     return 2 * source.nbytes / min(times["copy"])
+
+
+def _rest(quick):
+    """Seconds of pause before each run: none where nobody looks at the times."""
+    return 0.0 if quick else REST
 
 
 @contextmanager
@@ -188,7 +194,7 @@ def run(name, text, points, problem, options=(), argv=None):
 def _measure(point, problem, options):
     """Median seconds of each contestant, and the work."""
     with pinned(point.threads), problem(point, options) as (solvers, work):
-        times = interleaved(solvers, options.repeats)
+        times = interleaved(solvers, options.repeats, _rest(options.quick))
         found = {who: median(seconds) for who, seconds in times.items()}
         done = work()
         done.measure(point.dtype, point.threads, options.quick)

@@ -16,6 +16,10 @@ import fastmf as mf
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # for the table of kernel cases
 
+# Seconds of pause before each run: threads of a pool spin for a while after their work, on cores
+# that the next solver needs. Those of OpenBLAS do so for 0.05 to 0.2 seconds.
+REST = 0.3
+
 POOLS = ThreadpoolController()
 
 
@@ -32,7 +36,7 @@ def positive(text):
     return number
 
 
-def interleaved(solvers, repeats=5, rest=0.3):
+def interleaved(solvers, repeats=5, rest=REST):
     """Seconds of each solver in each of several rounds.
 
     Parameters
@@ -42,8 +46,7 @@ def interleaved(solvers, repeats=5, rest=0.3):
     repeats : int
         Rounds. In each round every solver runs once, so that the load of the machine affects all.
     rest : float
-        Seconds of pause before each run: threads of a pool spin for a while after their work, on
-        cores that the next solver needs. Those of OpenBLAS do so for 0.05 to 0.2 seconds.
+        Seconds of pause before each run.
 
     Returns
     -------
