@@ -48,7 +48,7 @@ def public_objects():
 def test_the_code_of_a_page_runs(page):
     if page.name in NEEDS:
         pytest.importorskip(NEEDS[page.name])
-    program = re.sub(r"n_epochs=\d+", "n_epochs=5", code(page))
+    program = re.sub(r"n_epochs=\d+", "n_epochs=8", code(page))
     exec(compile(program, page.name, "exec"), {"__name__": f"docs_{page.stem}"})
 
 

@@ -37,20 +37,21 @@ class AscentStep(NamedTuple):
 
 
 @kernel(merged=True)
-def finish_gradient(weights, gradient, settings, below, above):
+def finish_gradient(weights, gradient, decay, below, above):
     """Subtract weight decay, and what the fields account for, from the gradient of one unit.
 
     Parameters
     ----------
     weights, gradient : array of shape (n_above,)
-    settings : AscentStep
+    decay : tuple of two numbers
+        l2 and l1.
     below : tuple of two numbers
         Offset of the unit, and gradient by its field.
     above : tuple of two arrays of shape (n_above,)
         The same of the units above.
     """
     dtype = weights.dtype.type
-    l2, l1, one, zero = dtype(settings.l2), dtype(settings.l1), dtype(1), dtype(0)
+    l2, l1, one, zero = dtype(decay[0]), dtype(decay[1]), dtype(1), dtype(0)
     (offset, field_gradient), (offsets, field_gradients) = below, above
     for j in range(weights.shape[0]):
         weight = weights[j]
@@ -60,7 +61,7 @@ def finish_gradient(weights, gradient, settings, below, above):
 
 
 @kernel(merged=True)
-def ascend_row(weights, gradient, velocity, settings, offsets):
+def ascend_row(weights, gradient, velocity, rate, momentum, offsets):
     """Move the couplings of one unit along their gradient.
 
     Returns the inner product of the gradient with the offsets above, and the squared norm of the
@@ -68,7 +69,7 @@ def ascend_row(weights, gradient, velocity, settings, offsets):
     addresses first.
     """
     dtype = weights.dtype.type
-    rate, momentum = dtype(settings.rate), dtype(settings.momentum)
+    rate, momentum = dtype(rate), dtype(momentum)
     gradient_dot = squared_norm = dtype(0)
     for j in range(weights.shape[0]):
         gradient_dot += gradient[j] * offsets[j]
@@ -105,6 +106,7 @@ def ascend(weights, gradient, velocity, settings, centring, queue, row_sums, out
     """
     n_below, n = weights.shape
     (below, above), first = centring, fetch_and_increment(queue) * TASK_ROWS
+    rate, momentum, decay = settings.rate, settings.momentum, (settings.l2, settings.l1)
     while first < n_below:
         for i in range(first, smaller(first + TASK_ROWS, n_below)):
             old, new = row(weights, (i, 0), n), row(out, (i, 0), n)
@@ -113,6 +115,6 @@ def ascend(weights, gradient, velocity, settings, centring, queue, row_sums, out
             g, last = row(gradient, (i, 0), n), row(velocity, (i, 0), n)
             of_below = below[0, i], below[1, i]
             of_above = row(above, (0, 0), n), row(above, (1, 0), n)
-            finish_gradient(new, g, settings, of_below, of_above)
-            row_sums[0, i], row_sums[1, i] = ascend_row(new, g, last, settings, of_above[0])
+            finish_gradient(new, g, decay, of_below, of_above)
+            row_sums[0, i], row_sums[1, i] = ascend_row(new, g, last, rate, momentum, of_above[0])
         first = fetch_and_increment(queue) * TASK_ROWS

@@ -114,8 +114,9 @@ def weights_between(layers, k, parameters, entry):
 
 
 @kernel(merged=True)
-def sum_of_terms(layers, k, parameters, statistics, first, n, memory):
-    """The terms of the gradient by the couplings `k` of some units, in `memory.slab`."""
+def sum_of_terms(layers, panel, parameters, statistics, memory):
+    """The terms of the gradient by the couplings of a panel of units, in `memory.slab`."""
+    k, first, n = panel[0], panel[1], panel[2]
     weights, terms = weights_between(layers, k, parameters, WEIGHTS), statistics.terms
     n_hidden, left, slab, products = weights.shape[1], memory.left, memory.slab, memory.products
     width, end_term = slab.shape[0], parameters.couplings[k, END_TERM]
@@ -160,9 +161,10 @@ def _sides(layers, k, settings, units, zero):
 
 
 @kernel(merged=True)
-def finish_panel(layers, k, first, n_here, memory, parameters, settings, statistics):
+def finish_panel(layers, panel, memory, parameters, settings, statistics):
     """Subtract weight decay, and what fields account for, from the gradient of a panel of units."""
     units, slab, centred = statistics.units, memory.slab, settings.centred
+    k, first, n_here = panel[0], panel[1], panel[2]
     weights = weights_between(layers, k, parameters, WEIGHTS)
     n, dtype = weights.shape[1], units.dtype.type
     above = _sides(layers, k, settings, units, row(memory.vectors, (0, 0), n))
@@ -171,13 +173,14 @@ def finish_panel(layers, k, first, n_here, memory, parameters, settings, statist
         i = layers[k, START] + first + r
         below = has_offset * units[OFFSET, i], has_gradient * units[FIRST, i]
         w, g = row(weights, (first + r, 0), n), row(slab, (r, 0), n)
-        finish_gradient(w, g, settings.ascent, below, above)
+        finish_gradient(w, g, settings.decay, below, above)
 
 
 @kernel(merged=True)
-def move_panel(layers, k, first, n_here, memory, parameters, settings, statistics):
+def move_panel(layers, panel, rate, memory, parameters, settings, statistics):
     """Update the couplings of a panel of units along their gradient, and packed copies."""
     units, slab = statistics.units, memory.slab
+    k, first, n_here = panel[0], panel[1], panel[2]
     weights = weights_between(layers, k, parameters, WEIGHTS)
     velocity = weights_between(layers, k, parameters, VELOCITY)
     (n_below, n), width = weights.shape, slab.shape[0]
@@ -189,7 +192,8 @@ def move_panel(layers, k, first, n_here, memory, parameters, settings, statistic
     for r in range(n_here):
         i = layers[k, START] + first + r
         w, g = row(weights, (first + r, 0), n), row(slab, (r, 0), n)
-        found = ascend_row(w, g, row(velocity, (first + r, 0), n), settings.ascent, offsets)
+        v = row(velocity, (first + r, 0), n)
+        found = ascend_row(w, g, v, rate, settings.momentum, offsets)
         units[MOVED, i], units[SQUARES, i] = found
         offset = has_offset * units[OFFSET, i]
         for j in range(n):
@@ -200,12 +204,13 @@ def move_panel(layers, k, first, n_here, memory, parameters, settings, statistic
 @kernel(by_address=True, views=True, fastmath=REORDER)
 def move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Gradient and update of the couplings of a panel of units, and packed copies."""
-    layers, tasks, task = sweep.layers, statistics.slabs, fetch_and_increment(queue)
+    layers, tasks, rate = sweep.layers, statistics.slabs, batches.rates[step]
+    task = fetch_and_increment(queue)
     while task < tasks.shape[0]:
-        k, first, n = tasks[task, 0], tasks[task, 1], tasks[task, 2]
-        sum_of_terms(layers, k, parameters, statistics, first, n, memory)
-        finish_panel(layers, k, first, n, memory, parameters, settings, statistics)
-        move_panel(layers, k, first, n, memory, parameters, settings, statistics)
+        panel = tasks[task]
+        sum_of_terms(layers, panel, parameters, statistics, memory)
+        finish_panel(layers, panel, memory, parameters, settings, statistics)
+        move_panel(layers, panel, rate, memory, parameters, settings, statistics)
         task = fetch_and_increment(queue)
 
 
@@ -216,7 +221,7 @@ def move_fields(step, batches, parameters, sweep, settings, statistics, memory, 
         return
     layers, units, width = sweep.layers, statistics.units, memory.slab.shape[0]
     n_units, dtype = units.shape[1], units.dtype.type
-    rate, momentum = dtype(settings.ascent.rate), dtype(settings.ascent.momentum)
+    rate, momentum = dtype(batches.rates[step]), dtype(settings.momentum)
     gradient, rows = row(units, (GRADIENT, 0), n_units), parameters.fields
     for k in range(layers.shape[0] - 1):
         n_below, start = layers[k, N_UNITS], layers[k, START]

@@ -52,8 +52,9 @@ def _precondition_fields(layers, task, parameters, units):
 
 
 @kernel(merged=True)
-def _multiply_above(layers, k, first, n_here, memory, parameters):
+def _multiply_above(layers, panel, memory, parameters):
     """Fill in some rows of G Q, packed; those of G are in `memory.slab`."""
+    k, first, n_here = panel[0], panel[1], panel[2]
     slab, products, n = memory.slab, memory.products, layers[k + 1, N_UNITS]
     width, address = slab.shape[0], parameters.preconditioners[k + 1, PANELS]
     packed = _packed(address, n, n, width, slab)
@@ -67,8 +68,9 @@ def _multiply_above(layers, k, first, n_here, memory, parameters):
 
 
 @kernel(merged=True)
-def _multiply_below(layers, k, first, n_here, memory, parameters):
+def _multiply_below(layers, panel, memory, parameters):
     """Rows of P (G Q), in `memory.slab`."""
+    k, first, n_here = panel[0], panel[1], panel[2]
     slab, products, n = memory.slab, memory.products, layers[k + 1, N_UNITS]
     half = _packed(parameters.couplings[k, HALF], layers[k, N_UNITS], n, slab.shape[0], slab)
     rows = _matrix_of(layers, k, parameters)[first : first + n_here]
@@ -84,10 +86,9 @@ def _find_gradients(step, batches, parameters, sweep, settings, statistics, memo
     n_slabs = tasks.shape[0]
     while task < n_slabs + statistics.averages.shape[0]:
         if task < n_slabs:
-            k, first, n = tasks[task, 0], tasks[task, 1], tasks[task, 2]
-            sum_of_terms(layers, k, parameters, statistics, first, n, memory)
-            finish_panel(layers, k, first, n, memory, parameters, settings, statistics)
-            _multiply_above(layers, k, first, n, memory, parameters)
+            sum_of_terms(layers, tasks[task], parameters, statistics, memory)
+            finish_panel(layers, tasks[task], memory, parameters, settings, statistics)
+            _multiply_above(layers, tasks[task], memory, parameters)
         else:
             of_units = statistics.averages[task - n_slabs]
             _precondition_fields(layers, of_units, parameters, statistics.units)
@@ -97,11 +98,11 @@ def _find_gradients(step, batches, parameters, sweep, settings, statistics, memo
 @kernel(by_address=True, views=True, fastmath=REORDER)
 def _move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
     """Update of the couplings of a panel of units, and packed copies."""
-    layers, tasks, task = sweep.layers, statistics.slabs, fetch_and_increment(queue)
+    layers, tasks, rate = sweep.layers, statistics.slabs, batches.rates[step]
+    task = fetch_and_increment(queue)
     while task < tasks.shape[0]:
-        k, first, n = tasks[task, 0], tasks[task, 1], tasks[task, 2]
-        _multiply_below(layers, k, first, n, memory, parameters)
-        move_panel(layers, k, first, n, memory, parameters, settings, statistics)
+        _multiply_below(layers, tasks[task], memory, parameters)
+        move_panel(layers, tasks[task], rate, memory, parameters, settings, statistics)
         task = fetch_and_increment(queue)
 
 

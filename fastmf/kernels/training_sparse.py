@@ -161,17 +161,17 @@ def _move_couplings(step, batches, parameters, sweep, settings, statistics, memo
     """Gradient and update of the couplings of a panel of visible units, and packed copies."""
     layers, slab, data, mean = sweep.layers, memory.slab, statistics.turned, statistics.data.mean
     n_visible, n, hidden = layers[0, N_UNITS], slab.shape[1], row(mean, (0, 0), mean.size)
-    tasks, task = statistics.slabs, fetch_and_increment(queue)
+    tasks, rate, task = statistics.slabs, batches.rates[step], fetch_and_increment(queue)
     while task < tasks.shape[0]:
-        first, n_here = tasks[task, 1], tasks[task, 2]
+        panel, first, n_here = tasks[task], tasks[task, 1], tasks[task, 2]
         g = row(slab, (0, 0), n_here * n)
         if not settings.solved:
             set_to_zero(g)
             _subtract_samples(statistics.model.state, first, n_visible, n_here, slab)
-        sum_of_terms(layers, 0, parameters, statistics, first, n_here, memory)
+        sum_of_terms(layers, panel, parameters, statistics, memory)
         add_rows(settings.add_rows, data, first, first + n_here, hidden, n, g)
-        finish_panel(layers, 0, first, n_here, memory, parameters, settings, statistics)
-        move_panel(layers, 0, first, n_here, memory, parameters, settings, statistics)
+        finish_panel(layers, panel, memory, parameters, settings, statistics)
+        move_panel(layers, panel, rate, memory, parameters, settings, statistics)
         task = fetch_and_increment(queue)
 
 

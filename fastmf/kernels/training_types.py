@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.kernels.ascent import AscentStep
 from fastmf.kernels.mean_field_types import MeanFieldRecord, Sweep, TapSettings, Tilt
 from fastmf.kernels.sparse_rows import SparseRows
 from fastmf.kernels.statistics import POWER
@@ -47,6 +46,8 @@ class Batches(NamedTuple):
     rows : int64 array of shape (n_steps, n_batch)
     seeds : uint64 array of shape (n_steps,)
         Of Gibbs sampling.
+    rates : float64 array of shape (n_steps,)
+        Learning rates.
     sparse : SparseRows
         Those rows of sparse data, one after another.
     """
@@ -54,6 +55,7 @@ class Batches(NamedTuple):
     data: np.ndarray
     rows: np.ndarray
     seeds: np.ndarray
+    rates: np.ndarray
     sparse: SparseRows
 
 
@@ -88,7 +90,10 @@ class Settings(NamedTuple):
 
     Parameters
     ----------
-    ascent : AscentStep
+    momentum : float
+        Weight of the last step in the next.
+    decay : tuple of two floats
+        l2 and l1: l2 W + l1 sign(W) is subtracted from the gradient by couplings W.
     centred : int64 array of shape (n_layers,)
         1 for layers whose fields act as tilts, if couplings are between deviations: only units
         coupled to those have offsets.
@@ -113,7 +118,8 @@ class Settings(NamedTuple):
         Rows of data, and Gibbs samples, of one task.
     """
 
-    ascent: AscentStep
+    momentum: float
+    decay: tuple
     centred: np.ndarray
     phases: np.ndarray
     solved: bool
@@ -273,25 +279,22 @@ def no_arguments(dtype):
     """
     line, matrix, cube, wide = (np.zeros((0,) * n, dtype) for n in (1, 2, 3, 4))
     index, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
-    tables, seeds, columns = (
-        np.zeros((0, 0, 0), np.int64),
-        np.zeros(0, np.uint64),
-        np.zeros(0, np.int32),
-    )
+    tables, rates = np.zeros((0, 0, 0), np.int64), np.zeros(0)
+    seeds, columns = np.zeros(0, np.uint64), np.zeros(0, np.int32)
     sparse = SparseRows(line, columns, index, index)
     active = ActiveRows(np.zeros((0, 0, 0, 0)), wide, wide, cube, wide)
     options = TapSettings(2, 0.0, 1, 0, 0)
     solver = Solver(Sweep(table, table), options, no_tilt(dtype), active)
     record = MeanFieldRecord(cube, index, index, line, matrix)
     settings = Settings(
-        AscentStep(0.0, 0.0, 0.0, 0.0), index, index, True, 1, 1, True, True, 0.0, 0, 1, 1,
+        0.0, (0.0, 0.0), index, index, True, 1, 1, True, True, 0.0, 0, 1, 1,
     )  # fmt: skip
     moments = Moments(matrix, matrix, matrix, matrix)
     tasks = {"terms": table, "scales": line, "hidden": table, "averages": table, "slabs": table}
     posterior = {"posterior": record, "data_fields": matrix, "columns": index, "uncoupled": matrix}
     units = {"units": matrix, "second": matrix}
     return (
-        Batches(index, table, seeds, sparse),
+        Batches(index, table, seeds, rates, sparse),
         Parameters(table, matrix, tables, index, table),
         (solver, solver),
         settings,

@@ -1,5 +1,7 @@
 """NumPy twin of `fastmf.kernels.training`, where the phases are described."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from fastmf._intrinsics import view
@@ -36,9 +38,10 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
         statistics.units[FIRST] = of_data[0].mean(0) - states[0].mean(0)
         if settings.tilts_kept:
             _compare_averages(of_data, states, settings.solved, statistics, bounds, layers)
-        by_fields = _ascend(couplings, parameters, settings, of_data, states, statistics, layers)
+        rate, given = batches.rates[step], (of_data, states, statistics, layers)
+        by_fields = _ascend(couplings, parameters, rate, settings, *given)
         if not settings.tilts_kept:
-            _move_fields(by_fields, parameters, settings)
+            _move_fields(by_fields, parameters, rate, settings)
         if layers.groups:
             repack(weights[0], layers, settings.order)
         for matrix, copies in zip(weights, parameters.copies, strict=True):
@@ -101,7 +104,7 @@ def _sample(weights, layers, bounds, n_sweeps, seed, states):
         states[:3, :, bounds[k]] = *moments(layers[k].prior, b, b.dtype.type(0)), b
 
 
-def _ascend(couplings, parameters, settings, of_data, states, statistics, layers):
+def _ascend(couplings, parameters, rate, settings, of_data, states, statistics, layers):
     """The update of couplings; returns the gradient by the fields."""
     gradients, n_rows, n_starts = statistics.units[FIRST].copy(), of_data.shape[1], states.shape[1]
     means, second = of_data[0].mean(0), states[1]
@@ -140,13 +143,15 @@ def _ascend(couplings, parameters, settings, of_data, states, statistics, layers
             tilt * statistics.units[FIRST, here] for tilt, here in zip(centred, bounds, strict=True)
         ]
         centring = [np.stack(side) for side in zip(offsets, by_fields, strict=True)]
-        row_sums, ascent = np.empty((2, len(weights)), weights.dtype), settings.ascent
+        row_sums = np.empty((2, len(weights)), weights.dtype)
+        l2, l1 = settings.decay
         if matrices[k].size:
-            gradient -= ascent.l2 * weights + ascent.l1 * np.sign(weights)
+            gradient -= l2 * weights + l1 * np.sign(weights)
             gradient -= np.outer(offsets[0], by_fields[1]) + np.outer(by_fields[0], offsets[1])
             gradient = matrices[k] @ gradient @ matrices[k + 1]
-            ascent = ascent._replace(l2=0, l1=0)
+            l2 = l1 = 0
             centring = [np.stack([offset, 0 * offset]) for offset in offsets]
+        ascent = SimpleNamespace(rate=rate, momentum=settings.momentum, l2=l2, l1=l1)
         ascend(weights, gradient, velocity, ascent, centring, None, row_sums, weights)
         gradients[bounds[0]] -= row_sums[0]
         gradients[bounds[1]] -= offsets[0] @ gradient
@@ -155,11 +160,11 @@ def _ascend(couplings, parameters, settings, of_data, states, statistics, layers
     return gradients
 
 
-def _move_fields(by_fields, parameters, settings):
+def _move_fields(by_fields, parameters, rate, settings):
     """The update of fields."""
     fields, velocity, limits = parameters.fields
-    velocity *= settings.ascent.momentum
-    velocity += settings.ascent.rate * by_fields
+    velocity *= settings.momentum
+    velocity += rate * by_fields
     np.clip(fields + velocity, -limits, limits, out=fields)
 
 

@@ -59,7 +59,7 @@ def _arguments(kind, model, X, size, rng, n_starts, options):
     if settings.preconditioning is not None:
         prepare(state, X, settings)
         steps.preconditioners.load(state.preconditioners)
-    return steps.arguments(rows, np.arange(3), 0.05)
+    return steps.arguments(rows, np.arange(3), [0.05, 0.04, 0.03])
 
 
 def mixed_arguments(size, dtype, *, n_starts=None, **options):

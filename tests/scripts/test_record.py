@@ -72,7 +72,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(script, mnist, monkeypa
 def test_the_average_is_of_the_last_quarter(script, mnist):
     script.main([*OPTIONS, "--data", str(mnist), "--output", str(mnist / "record"), "--seeds", "1"])
     models, X = [], script.DATA["mnist"](mnist, "train")
-    options = script.RECIPE | script.preconditioned(4)
+    options = script.RECIPE | script.PRECONDITIONED
     mf.GeneralizedRBM(
         3, n_epochs=4, random_state=0, callbacks=[lambda state: models.append(state.model)],
         **options,
@@ -82,9 +82,7 @@ def test_the_average_is_of_the_last_quarter(script, mnist):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_rates_fall_as_a_parabola_and_ordinary_runs_are_other_runs(script, mnist):
-    rate = script.preconditioned(4)["learning_rate"]
-    assert [rate(epoch) / rate(0) for epoch in range(5)] == [1, 9 / 16, 1 / 4, 1 / 16, 0]
+def test_ordinary_runs_are_other_runs(script, mnist):
     options = [*OPTIONS, "--data", str(mnist), "--output", str(mnist / "record"), "--seeds", "1"]
     script.main(options)
     script.main([*options, "--ordinary"])
@@ -103,7 +101,7 @@ def test_pixels_are_drawn_with_their_grey_levels(script, monkeypatch):
     )
     train, test = (script.DATA["mnist-drawn"](None, split) for split in ("train", "test"))
     for X in (train, test):
-        assert X.dtype == np.float32 and np.isin(X, (0, 1)).all()
+        assert X.dtype == bool
         np.testing.assert_allclose(X.mean(0), grey[0], atol=5 * 0.5 / len(X) ** 0.5)
     assert (train[:3000] != test).any()
     np.testing.assert_array_equal(train, script.DATA["mnist-drawn"](None, "train"))
@@ -122,12 +120,12 @@ def test_pixels_are_drawn_several_times_with_their_grey_levels(script, monkeypat
     grey = np.random.default_rng(7).random((50, 16), np.float32)
     grey[:, :4], grey[:, 4:8] = 0, 1
     monkeypatch.setattr(script, "load_mnist", lambda folder, split: SimpleNamespace(X=grey))
-    once, four = (script.DATA[name](None, "train") for name in ("mnist-drawn", "mnist-redrawn"))
-    np.testing.assert_array_equal(four[:50], once)
-    draws = four.reshape(4, *grey.shape)
+    once, ten = (script.DATA[name](None, "train") for name in ("mnist-drawn", "mnist-redrawn"))
+    np.testing.assert_array_equal(ten[:50], once)
+    draws = ten.reshape(10, *grey.shape)
     assert not draws[:, :, :4].any() and draws[:, :, 4:8].all()
     assert all((draws[0] != other).any() for other in draws[1:])
-    error = np.sqrt((grey * (1 - grey)).sum() / 4)
+    error = np.sqrt((grey * (1 - grey)).sum() / 10)
     assert abs((draws.mean(0) - grey).sum()) < 5 * error
     test = script.DATA["mnist-redrawn"](None, "test")
     assert test.shape == grey.shape and (test != once).any()

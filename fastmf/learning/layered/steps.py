@@ -33,15 +33,15 @@ def steps(model, X, settings, n_threads=None):
     # Those of a row of a batch that are copied: none of an array that is used as it is.
     n_entries = X.nnz // X.shape[0] if sparse else as_given * model.sizes[0]
 
-    def take(state, rows, rngs, rate):
+    def take(state, rows, rngs, rates):
         for some in blocks(len(rows), rows.size * n_entries):
             data, here = X, rows[some]
             if as_given and not sparse:
                 data = states(model.layers[0], X[here.ravel()], model.dtype)
                 here = np.arange(here.size).reshape(here.shape)
-            take_rows(state, data, here, rngs[some], rate)
+            take_rows(state, data, here, rngs[some], rates[some])
 
-    def take_rows(state, X, rows, rngs, rate):
+    def take_rows(state, X, rows, rngs, rates):
         if settings.gradient == "pcd" and not state.chains:
             n_starts = settings.n_starts or rows.shape[1]
             visible = starts("data", state.model, X[rows[0]], n_starts, 0.0, None)
@@ -56,7 +56,7 @@ def steps(model, X, settings, n_threads=None):
         samples = settings.gradient not in MEAN_FIELD
         seeds = [rng.integers(2**64, dtype=np.uint64) if samples else 0 for rng in rngs]
         by_size[key].X = X
-        by_size[key].take(state, rows, seeds, rate)
+        by_size[key].take(state, rows, seeds, rates)
 
     return take
 

@@ -13,7 +13,6 @@ from fastmf.inference.mean_field._layouts import prepare_solve
 from fastmf.inference.mean_field._rows import record_from
 from fastmf.inference.mean_field.data import sparse_rows
 from fastmf.kernels import training_types as types
-from fastmf.kernels.ascent import AscentStep
 from fastmf.kernels.mean_field_types import Layers, TapSettings, Tilt
 from fastmf.kernels.product import panel_width
 from fastmf.kernels.sparse_rows import SparseRows, add_rows_address
@@ -81,7 +80,8 @@ class StepsOfFields:
         self.solvers = self._solvers()
         tilts = [field_is_tilt(prior) for prior in model.layers]
         self.settings = types.Settings(
-            ascent=AscentStep(0.0, *map(float, (settings.momentum, settings.l2, settings.l1))),
+            momentum=float(settings.momentum),
+            decay=(float(settings.l2), float(settings.l1)),
             centred=np.array(tilts, np.int64) * settings.centred,
             phases=np.zeros(types.N_PHASES, np.int64),
             solved=self.order > 0,
@@ -276,7 +276,7 @@ class StepsOfFields:
         for k, units in enumerate(self.layout.bounds):
             planes[MEAN][:, units], planes[VAR][:, units] = chains[k], chains[len(chains) // 2 + k]
 
-    def take(self, state, rows, seeds, rate):
+    def take(self, state, rows, seeds, rates):
         """Take the steps of some batches.
 
         Parameters
@@ -287,7 +287,8 @@ class StepsOfFields:
             Rows of the data of each batch.
         seeds : sequence of int
             Of Gibbs sampling in each.
-        rate : float
+        rates : sequence of float
+            Learning rate of each.
 
         Raises
         ------
@@ -298,37 +299,36 @@ class StepsOfFields:
             self.load(state, rows[0])
         if self.preconditioned:
             self.preconditioners.load(state.preconditioners)
-        self._run(rows, seeds, rate)
+        self._run(rows, seeds, rates)
         if self.parameters.diverged[0]:
             raise diverged(state.epoch)
         self._store(state)
 
-    def _run(self, rows, seeds, rate):
+    def _run(self, rows, seeds, rates):
         """Take the steps in one call of the kernel."""
-        in_parallel(train_kernel, self.arguments(rows, seeds, rate), self.n_workers)
+        in_parallel(train_kernel, self.arguments(rows, seeds, rates), self.n_workers)
 
-    def arguments(self, rows, seeds, rate):
+    def arguments(self, rows, seeds, rates):
         """Those of the kernel; see `take`."""
-        ascent = self.settings.ascent._replace(rate=float(rate))
         rows, seeds = np.ascontiguousarray(rows, np.int64), np.array(seeds, np.uint64)
         queues = np.zeros((len(rows), types.N_PHASES, types.QUEUE_SIZE), np.int64)
         return (
-            self._batches(rows, seeds),
-            *(self.parameters, self.solvers, self.settings._replace(ascent=ascent)),
-            *(self.statistics, self.scratch, queues, np.zeros(1, np.int64)),
+            self._batches(rows, seeds, np.array(rates, np.float64)),
+            *(self.parameters, self.solvers, self.settings, self.statistics, self.scratch),
+            *(queues, np.zeros(1, np.int64)),
         )
 
-    def _batches(self, rows, seeds):
+    def _batches(self, rows, seeds, rates):
         """The rows of batches, with memory for the transpose of the largest."""
         if not self.sparse:
             data = AddressTable([self.X.ctypes.data], self.X)
-            return types.Batches(data, rows, seeds, _no_rows(self.dtype))
+            return types.Batches(data, rows, seeds, rates, _no_rows(self.dtype))
         given = sparse_rows(self.X[rows.ravel()], self.dtype)
         n_stored = np.diff(given.ends[self.n_batch - 1 :: self.n_batch], prepend=0).max(initial=0)
         if n_stored > len(self.statistics.turned.values):
             turned = self._turned(n_stored, self.X.shape[1], self.dtype)
             self.statistics = self.statistics._replace(turned=turned)
-        return types.Batches(AddressTable([0], given), rows, seeds, given)
+        return types.Batches(AddressTable([0], given), rows, seeds, rates, given)
 
     def _store(self, state):
         """Give a state the parameters as they are."""

@@ -44,13 +44,13 @@ class StepsOfParameters(StepsOfFields):
     def _units(self, priors):
         return self.priors, self.velocities
 
-    def _run(self, rows, seeds, rate):
+    def _run(self, rows, seeds, rates):
         for k in range(len(rows)):
             self.solvers = tuple(map(_with_sweep, self.solvers, self._sweeps()))
-            super()._run(rows[k : k + 1], seeds[k : k + 1], rate)
+            super()._run(rows[k : k + 1], seeds[k : k + 1], rates[k : k + 1])
             squares = self.statistics.units[types.SQUARES]
             # Written so that NaN counts as diverged.
-            if not squares.max() < self.settings.max_weight**2 or not self._move_units(rate):
+            if not squares.max() < self.settings.max_weight**2 or not self._move_units(rates[k]):
                 self.parameters.diverged[0] = 1
                 return
 

@@ -15,7 +15,8 @@ class AscentSettings:
     ----------
     learning_rate : float, (start, end), (start, end, "linear") or callable
         Constant, geometric or linear from the first epoch to the last, or a function of the epoch
-        (counted from 0). From or to 0 it is linear.
+        (counted from 0). From or to 0 it is linear. Pairs are the rates of the first steps of those
+        epochs, between which the rate changes with every step.
     momentum : float
         Fraction of the previous step that is added to the next, in [0, 1).
     l2, l1 : float
@@ -50,10 +51,15 @@ class AscentSettings:
 
 
 def learning_rate(settings, epoch):
-    """The learning rate of an epoch, counted from 0."""
-    spec = settings.learning_rate
+    """The learning rate of the first step of an epoch, counted from 0."""
+    return float(learning_rates(settings, epoch, 1)[0])
+
+
+def learning_rates(settings, epoch, n_steps):
+    """The learning rates of all steps of an epoch, counted from 0."""
+    spec, fractions = settings.learning_rate, np.arange(n_steps) / n_steps
     if callable(spec):
-        value = spec(epoch)
+        value = _checked(spec(epoch))
     elif isinstance(spec, (tuple, list)):
         kind = spec[2] if len(spec) == 3 else "geometric"
         if len(spec) not in (2, 3) or kind not in ("geometric", "linear"):
@@ -62,13 +68,13 @@ def learning_rate(settings, epoch):
                 f"function of the epoch, got {spec!r}."
             )
         start, end = (_checked(value) for value in spec[:2])
-        fraction = min(1.0, epoch / max(1, settings.n_epochs - 1))
-        value = start + fraction * (end - start)
+        fractions = np.minimum(1.0, (epoch + fractions) / max(1, settings.n_epochs - 1))
         if kind == "geometric" and 0 not in (start, end):
-            value = start * (end / start) ** fraction
+            return start * (end / start) ** fractions
+        return start + fractions * (end - start)
     else:
-        value = spec
-    return _checked(value)
+        value = _checked(spec)
+    return np.full(n_steps, float(value))
 
 
 def _checked(value):

@@ -15,7 +15,7 @@ from fastmf._common.arguments import count
 from fastmf.learning.training import checkpoint
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.progress import progress, units_of
-from fastmf.learning.training.settings import learning_rate
+from fastmf.learning.training.settings import learning_rate, learning_rates
 
 # Longest time between two looks at the keyboard and the progress bar, where several steps are one
 # call of a kernel.
@@ -46,8 +46,8 @@ class Family(NamedTuple):
     steps : callable, optional
         `steps(model, X, settings, n_threads)` gives a function that takes the steps of several
         batches of equal size, or None if there is none for this model and these settings. It is
-        called as `take(state, rows, rngs, rate)`, with the rows of each batch, (n_steps, n_batch),
-        and their random generators; the result is that of as many calls of `step`.
+        called as `take(state, rows, rngs, rates)`, with the rows of each batch, (n_steps, n_batch),
+        their random generators and rates; the result is that of as many calls of `step`.
     preparation : callable, optional
         `preparation(settings)` gives a number of batches and a function, or None. The function is
         called before the first of as many batches, and again before the next ones, as
@@ -205,7 +205,7 @@ def _epoch(state, family, X, settings, options, seed, take):
     weighted = options.weights is not None
     order = weighted_rows(options.weights, rng) if weighted else rng.permutation(_length(X))
     saved = options.checkpoint_every or len(order)
-    rate, seconds = learning_rate(settings, state.epoch), np.inf
+    rates, seconds = learning_rates(settings, state.epoch, -(-len(order) // size)), np.inf
     between, prepare = (family.preparation and family.preparation(settings)) or (len(order), None)
     while state.batch * size < len(order):
         first, n_steps = state.batch, 1
@@ -219,9 +219,9 @@ def _epoch(state, family, X, settings, options, seed, take):
         start, rows = time.perf_counter(), order[first * size : (first + n_steps) * size]
         rngs = [stream(seed, state.epoch, batch) for batch in range(first, first + n_steps)]
         if take:
-            take(state, rows.reshape(n_steps, -1), rngs, rate)
+            take(state, rows.reshape(n_steps, -1), rngs, rates[first : first + n_steps])
         else:
-            family.step(state, _rows(X, rows), settings, rate, rngs[0], options.n_threads)
+            family.step(state, _rows(X, rows), settings, rates[first], rngs[0], options.n_threads)
         seconds = (time.perf_counter() - start) / n_steps
         state.batch += n_steps
         yield n_steps

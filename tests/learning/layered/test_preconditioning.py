@@ -153,7 +153,8 @@ def test_the_number_of_threads_does_not_matter():
     states = []
     for n_workers in (1, 2, 3):
         state = prepared(model, X, settings)
-        StepsOfFields(model, X, settings, 60, 60, n_workers).take(state, rows, range(20), 0.5)
+        taken = StepsOfFields(model, X, settings, 60, 60, n_workers)
+        taken.take(state, rows, range(20), [0.5] * 20)
         states.append(state)
     assert abs(states[0].model.weights - weights).max() > 0.01
     for other in states[1:]:

@@ -91,7 +91,7 @@ def test_the_number_of_threads_does_not_matter(gradient):
         state = initial_state(model)
         if gradient == "pcd":
             state.chains = (np.hstack([X[:30], X[:30, :40]]),)
-        StepsOfDeep(model, X, settings, 30, 30, n_workers).take(state, rows, range(4), 0.02)
+        StepsOfDeep(model, X, settings, 30, 30, n_workers).take(state, rows, range(4), [0.02] * 4)
         states.append(state)
     assert abs(states[0].model.weights[1] - model.weights[1]).max() > 1e-4
     for state in states[1:]:

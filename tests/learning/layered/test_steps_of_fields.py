@@ -14,7 +14,7 @@ from fastmf.learning.training.ascent import initial_state
 from fastmf.priors._rows import few_stored
 
 ONE_BY_ONE = LAYERED_FAMILY._replace(steps=None)
-OPTIONS = {"batch_size": 7, "n_epochs": 3, "learning_rate": 0.05, "l2": 0.01, "n_sweeps": 2}
+OPTIONS = {"batch_size": 7, "n_epochs": 3, "learning_rate": (0.1, 0.01), "l2": 0.01, "n_sweeps": 2}
 
 
 def parameters(state):
@@ -87,8 +87,8 @@ def test_batches_of_sparse_rows_may_differ_in_size():
     states = []
     for data in (X, csr_array(X)):
         state, taken = initial_state(model), StepsOfFields(model, data, settings, 6, 5)
-        taken.take(state, few, range(2), 0.1)
-        taken.take(state, rows, range(4), 0.1)
+        taken.take(state, few, range(2), [0.1] * 2)
+        taken.take(state, rows, range(4), [0.1] * 4)
         states.append(state)
     assert_equal(states[1], states[0], rtol=1e-9, atol=1e-12)
 
@@ -109,8 +109,8 @@ def test_the_number_of_threads_does_not_matter(gradient, make):
     rows = np.stack([rng.permutation(200)[:60] for _ in range(20)])
     states = []
     for n_workers in (1, 2, 3):
-        state = initial_state(model)
-        StepsOfFields(model, X, settings, 60, 60, n_workers).take(state, rows, range(20), 0.05)
+        state, taken = initial_state(model), StepsOfFields(model, X, settings, 60, 60, n_workers)
+        taken.take(state, rows, range(20), [0.05] * 20)
         states.append(state)
     assert abs(states[0].model.weights - model.weights).max() > 0.01
     for state in states[1:]:

@@ -105,7 +105,7 @@ def test_the_number_of_threads_does_not_matter(dtype):
     states = []
     for n_workers in (1, 2, 3):
         state = initial_state(model)
-        StepsOfGroups(model, X, settings, 30, 30, n_workers).take(state, rows, range(4), 0.02)
+        StepsOfGroups(model, X, settings, 30, 30, n_workers).take(state, rows, range(4), [0.02] * 4)
         states.append(state)
     assert abs(states[0].model.weights - model.weights).max() > 1e-3
     for state in states[1:]:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.training.settings import AscentSettings, learning_rate
+from fastmf.learning.training.settings import AscentSettings, learning_rate, learning_rates
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,20 @@ def test_rates(spec, expected):
 
 def test_rate_of_a_single_epoch_is_the_first():
     assert learning_rate(AscentSettings(learning_rate=(0.1, 0.01), n_epochs=1), 0) == 0.1
+
+
+@pytest.mark.parametrize("spec", [(0.1, 0.001), (0.3, 0.1, "linear"), (0.2, 0.0)])
+def test_rates_change_with_every_step_up_to_the_last_epoch(spec):
+    settings = AscentSettings(learning_rate=spec, n_epochs=3)
+    rates = np.concatenate([learning_rates(settings, epoch, 4) for epoch in range(2)])
+    steps = np.diff(rates) if spec[1] == 0 or len(spec) == 3 else np.diff(np.log(rates))
+    np.testing.assert_allclose(steps, steps[0])
+    assert rates[0] == spec[0] and abs(rates[4] - learning_rate(settings, 1)) < 1e-15
+    np.testing.assert_allclose(learning_rates(settings, 2, 4), spec[1], rtol=1e-12)
+
+
+def test_rates_that_are_functions_of_the_epoch_are_constant_in_it():
+    called = []
+    settings = AscentSettings(learning_rate=lambda epoch: called.append(epoch) or 0.1)
+    called.clear()
+    assert learning_rates(settings, 3, 5).tolist() == [0.1] * 5 and called == [3]
