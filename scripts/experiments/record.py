@@ -47,7 +47,7 @@ def drawn(folder, split, n_draws=1):
     X = load_mnist(folder, split=split).X
     rng = np.random.default_rng(["train", "test"].index(split))
     draws = [rng.random(X.shape, X.dtype) < X for _ in range(n_draws if split == "train" else 1)]
-    return np.concatenate(draws)
+    return np.concatenate(draws).astype(X.dtype)
 
 
 # In "mnist", grey levels above 1/2 are 1. An epoch of "mnist-redrawn" is as long as ten others.
