@@ -62,8 +62,8 @@ RECIPE = {
     "momentum": 0.0, "l2": 0.0, "weight_scale": 0.01,
     "monitor_rows": 1,  # monitoring takes no time to speak of
 }  # fmt: skip
-# What is added to it. At first the noise of steps costs many nats: the last rates must be small.
-PRECONDITIONED = {"preconditioning": 0.5, "learning_rate": (2.0, 0.01, "linear")}
+# What is added to it. At first rates the noise of steps costs many nats.
+PRECONDITIONED = {"preconditioning": 0.5, "learning_rate": (2.0, 0.0)}
 ORDINARY = {"learning_rate": (0.1, 0.0)}
 # Fraction of the epochs, the last ones, that is averaged.
 AVERAGED = 0.25

@@ -73,6 +73,7 @@ CHAINS = {"gradient": "pcd", "n_sweeps": 1, "n_starts": 300, "momentum": 0.0, "l
 RACE = {
     "TAP": {**FALLING, "n_starts": BATCH // 2},
     "PCD": {**CHAINS, "learning_rate": (0.1, 0.0)},
+    "PCD, preconditioned": {**CHAINS, "learning_rate": (1.5, 0.0), "preconditioning": 0.5},
     "TAP, then PCD": {**MOMENTUM, "learning_rate": (0.05, 0.02), "n_starts": BATCH // 2},
     **{f"{PCD}, rate {rate:g}": {"learning_rate": rate} for rate in (0.2, 0.1, 0.05)},
 }

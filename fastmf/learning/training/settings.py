@@ -15,8 +15,9 @@ class AscentSettings:
     ----------
     learning_rate : float, (start, end), (start, end, "linear") or callable
         Constant, geometric or linear from the first epoch to the last, or a function of the epoch
-        (counted from 0). From or to 0 it is linear. Pairs are the rates of the first steps of those
-        epochs, between which the rate changes with every step.
+        (counted from 0). Pairs are the rates of the first steps of those epochs, between which the
+        rate changes with every step. From or to 0 it is linear, and 0 is reached after the last
+        step.
     momentum : float
         Fraction of the previous step that is added to the next, in [0, 1).
     l2, l1 : float
@@ -68,7 +69,8 @@ def learning_rates(settings, epoch, n_steps):
                 f"function of the epoch, got {spec!r}."
             )
         start, end = (_checked(value) for value in spec[:2])
-        fractions = np.minimum(1.0, (epoch + fractions) / max(1, settings.n_epochs - 1))
+        until_end = settings.n_epochs - (end != 0)
+        fractions = np.minimum(1.0, (epoch + fractions) / max(1, until_end))
         if kind == "geometric" and 0 not in (start, end):
             return start * (end / start) ** fractions
         return start + fractions * (end - start)
