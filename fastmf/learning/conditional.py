@@ -185,13 +185,14 @@ def hidden_means(model, visible, field):
 
 
 def _gibbs(model, visible, fields, n_sweeps, rng):
-    """Labels after `n_sweeps` Gibbs sweeps from `visible`."""
+    """Labels after `n_sweeps` Gibbs sweeps from `visible`, and their last means."""
     b, c = fields
+    mean = visible
     for _ in range(n_sweeps):
         hidden = rng.random(c.shape, model.dtype) < hidden_means(model, visible, c)
         mean = expit(hidden.astype(model.dtype) @ model.weights.T + b)
         visible = (rng.random(b.shape, model.dtype) < mean).astype(model.dtype)
-    return visible
+    return visible, mean
 
 
 def _free_energy(model, visible, fields):
@@ -222,7 +223,8 @@ def gradient(model, Y, X, settings, *, n_sweeps=10, rng=None, n_threads=None):
     Notes
     -----
     Ping & Ihler (2017), Eqs. 5-7 and Appendix A; the perceptron loss is that of Mnih, Larochelle &
-    Hinton (2011): zero for rows whose sample is not of lower free energy than the labels.
+    Hinton (2011): zero for rows whose labels by Gibbs sampling, the most probable ones given the
+    hidden units of the last sweep, are not of lower free energy than the given labels.
     """
     fields, at_labels = _fields_and_means(model, Y, X, n_threads)
     pairs, objective = None, settings.objective
@@ -269,15 +271,20 @@ def _fields_and_means(model, Y, X, n_threads):
 
 
 def _sampled_moments(model, Y, fields, settings, rng):
-    """Labels by Gibbs sampling, and means of the hidden units given them."""
+    """Labels by Gibbs sampling, and means of the hidden units given them.
+
+    Those of "perceptron" are the most probable ones given the hidden units of the last sweep, as
+    labels drawn at random have a lower free energy than the given ones in hardly any row.
+    """
     b, c = fields
     start = Y
     if settings.objective == "perceptron" or settings.gibbs_start == "logistic":
         start = (b > 0).astype(model.dtype)
     elif settings.gibbs_start == "random":
         start = (rng.random(b.shape) < 0.5).astype(model.dtype)
-    visible = _gibbs(model, start, fields, settings.n_gibbs, rng)
+    visible, mean = _gibbs(model, start, fields, settings.n_gibbs, rng)
     if settings.objective == "perceptron":
+        visible = (mean > 0.5).astype(model.dtype)
         lower = _free_energy(model, visible, fields) < _free_energy(model, Y, fields)
         visible = np.where(lower[:, None], visible, Y)
     return visible, hidden_means(model, visible, c)

@@ -174,6 +174,15 @@ def test_the_perceptron_moves_only_where_it_finds_a_lower_free_energy():
     check(model, moved, advantage)
 
 
+def test_the_perceptron_compares_the_most_probable_labels_not_drawn_ones():
+    field = np.array([0.1, -0.1, 0.1, 0.1, -0.1])
+    model = CRBM(np.zeros((5, 3)), np.zeros((5, 2)), np.zeros((3, 2)), field, np.zeros(3))
+    settings = ConditionalSettings(objective="perceptron", n_gibbs=3)
+    labels = (field < 0).astype(float)[None]
+    moved = gradient(model, labels, X[:1], settings, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(labels - moved.visible_bias, field[None] > 0)
+
+
 def test_sparse_features_give_the_same_gradient():
     model = crbm(3)
     dense = gradient(model, Y, X, ConditionalSettings())
