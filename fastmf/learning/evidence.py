@@ -221,6 +221,78 @@ def curvature_by_noise(derivative, n_rows):
     return n_rows / 2 if abs(step) < 1e-9 else -derivative / step
 
 
+class _Search:
+    """The log-evidence by the hyper-parameters that are learned, for `minimise`.
+
+    The arguments are those of `maximise_evidence`; `options` those of `expectation_propagation`.
+
+    Attributes
+    ----------
+    free : bool array of shape (2 + n_groups,)
+        Which of ln s2, ln slab and log-odds are learned.
+    whole : array of shape (2 + n_groups,)
+        Their values at the start.
+    bounds : array of shape (2 + n_groups, 2)
+    best : ExpectationPropagation or None
+        The fixed point of largest evidence so far.
+    """
+
+    def __init__(self, task, start, fixed, **options):
+        self._task, self._options = task, options
+        n_groups = len(start.log_odds)
+        self.free = np.append(
+            [not fixed.noise_variance, not fixed.slab_variance], [not fixed.log_odds] * n_groups
+        )
+        variances = np.log(np.multiply([NOISE_BOUNDS, SLAB_BOUNDS], task.scale))
+        odds = -np.log(10.0 * len(task.groups)), MAX_LOG_ODDS
+        self.bounds = np.concatenate([variances, [odds] * n_groups])
+        whole = np.append(np.log([start.noise_variance, start.slab_variance]), start.log_odds)
+        self.whole = np.where(self.free, np.clip(whole, *self.bounds.T), whole)
+        self.best, self._best_evidence = None, -np.inf
+        self._n_rows = len(task.X) + task.n_absent
+        self._n_of_groups = np.bincount(task.groups, minlength=n_groups)
+        self._n_included = np.zeros(n_groups)
+
+    def hyperparameters(self, x):
+        """Those of values x of the learned ones."""
+        values = self.whole.copy()
+        values[self.free] = x
+        return Hyperparameters(np.exp(values[0]), np.exp(values[1]), values[2:])
+
+    def objective(self, x):
+        """Minus the log-evidence, infinite where the solver does not converge, and its gradient."""
+        task, here = self._task, self.hyperparameters(x)
+        model = task.model(here)
+        if self.best is None:
+            self.best = result = robust_solution(model, **self._options)
+        else:
+            result = solution_from(model, self.best, **self._options)
+            if not result.converged:
+                return np.inf, np.zeros(self.free.sum())
+        # There may be several fixed points: the next search starts from the best one, not from
+        # that of a trial which was rejected.
+        evidence = task.log_evidence(result, model.noise_variance)
+        if not self.best.converged or evidence > self._best_evidence:
+            self.best, self._best_evidence = result, evidence
+        n_groups = len(self._n_of_groups)
+        by_noise, by_slab, by_odds = evidence_gradient(model, result, task.groups, n_groups)
+        by_noise -= task.n_absent / 2
+        self._n_included = by_odds + self._n_of_groups * expit(here.log_odds)
+        return -evidence, -np.append([by_noise, by_slab], by_odds)[self.free]
+
+    def information(self):
+        """What the evidence would have if it were known which coefficients are zero."""
+        n = np.maximum(self._n_included, 1.0)
+        return np.append([self._n_rows / 2, n.sum() / 2], n)[self.free]
+
+    def curvature(self, gradient):
+        """Lower bounds of the curvatures, given the gradient: see `curvature_by_noise`."""
+        bounds = np.zeros(self.free.sum())
+        if self.free[0]:
+            bounds[0] = curvature_by_noise(gradient[0], self._n_rows)
+        return bounds
+
+
 def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     """Hyper-parameters of largest evidence, by quasi-Newton steps in their logarithms and log-odds.
 
@@ -242,63 +314,16 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     ExpectationPropagation or None
         The fixed point of largest evidence, theirs; None if all are fixed.
     """
-    n_groups, scale = len(start.log_odds), task.scale
-    free = np.array([not fixed.noise_variance, not fixed.slab_variance]
-                    + [not fixed.log_odds] * n_groups)  # fmt: skip
-    whole = np.concatenate(
-        [[np.log(start.noise_variance), np.log(start.slab_variance)], start.log_odds]
-    )
-    min_log_odds = -np.log(10.0 * len(task.groups))
-    variances = np.log(np.multiply([NOISE_BOUNDS, SLAB_BOUNDS], scale))
-    bounds = np.concatenate([variances, [(min_log_odds, MAX_LOG_ODDS)] * n_groups])
-    whole = np.where(free, np.clip(whole, *bounds.T), whole)
+    options = {"schedule": "auto", "tol": tol, "max_iter": MAX_ITER, "n_threads": n_threads}
+    search = _Search(task, start, fixed, **options)
+    free = search.free
     if not free.any():
         return start, None
-    best, n_included = None, np.zeros(n_groups)
-    n_rows = len(task.X) + task.n_absent
-    n_of_groups = np.bincount(task.groups, minlength=n_groups)
-
-    def hyperparameters(x):
-        values = whole.copy()
-        values[free] = x
-        return Hyperparameters(np.exp(values[0]), np.exp(values[1]), values[2:])
-
-    def objective(x):
-        nonlocal best
-        here = hyperparameters(x)
-        model = task.model(here)
-        options = dict(schedule="auto", tol=tol, max_iter=MAX_ITER, n_threads=n_threads)
-        if best is None:
-            result = robust_solution(model, **options)
-            best = result, -np.inf
-        else:
-            result = solution_from(model, best[0], **options)
-            if not result.converged:
-                return np.inf, np.zeros(free.sum())
-        # There may be several fixed points: the next search starts from the best one, not from
-        # that of a trial which was rejected.
-        evidence = task.log_evidence(result, model.noise_variance)
-        if not best[0].converged or evidence > best[1]:
-            best = result, evidence
-        by_noise, by_slab, by_odds = evidence_gradient(model, result, task.groups, n_groups)
-        by_noise -= task.n_absent / 2
-        n_included[:] = by_odds + n_of_groups * expit(here.log_odds)
-        gradient = np.concatenate([[by_noise, by_slab], by_odds])[free]
-        return -evidence, -gradient
-
-    def information():
-        """What the evidence would have if it were known which coefficients are zero."""
-        n = np.maximum(n_included, 1.0)
-        return np.concatenate([[n_rows / 2, n.sum() / 2], n])[free]
-
-    def curvature(gradient):
-        of_noise = curvature_by_noise(gradient[0], n_rows) if free[0] else 0.0
-        return np.append(of_noise, np.zeros(free.sum() - 1))
-
     # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
     with one_blas_thread(order_of(task.X)):
         x = minimise(
-            objective, whole[free], *bounds[free].T,
-            first=information, curvature=curvature, tol=EVIDENCE_TOL, max_iter=max_iter,
+            search.objective, search.whole[free], *search.bounds[free].T,
+            first=search.information, curvature=search.curvature, tol=EVIDENCE_TOL,
+            max_iter=max_iter,
         )  # fmt: skip
-    return hyperparameters(x), best[0]
+    return search.hyperparameters(x), search.best
