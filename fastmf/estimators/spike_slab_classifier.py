@@ -184,15 +184,12 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        rows = np.zeros((len(X), self._task.X.shape[1]))
-        n = X.shape[1]
-        rows[:, :n] = self._rescaled(X)
-        rows[:, n : n + len(self._task.others)] = 1  # the intercept, if there is one
         # The posterior of the coefficients follows from the sites: the prior is not used.
         start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
         inverse = gaussian_side(self._task.model(start)).inverse(self.sites_[1])
-        mean = X @ self.coef_[0] + self.intercept_[0]
-        return mean / np.sqrt(1 + inverse.variance_along(rows))
+        constant = np.ones((len(X), len(self._task.others)))  # the intercept, if there is one
+        variance = inverse.variance_along(np.concatenate([self._rescaled(X), constant], axis=1))
+        return (X @ self.coef_[0] + self.intercept_[0]) / np.sqrt(1 + variance)
 
     def predict_proba(self, X):
         """Posterior predictive probabilities of the two classes.

@@ -106,13 +106,12 @@ class Classification(NamedTuple):
 
     A class is the sign of u = X w + noise of variance 1. The latent variables u are units like the
     coefficients, nearly uniform on the half-line of the class; so 0 = X w - u + noise is a linear
-    regression of coefficients and latent variables together.
+    regression with latent variables.
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features + n_others + n_samples)
-        Features and other columns, with the signs of the classes, and the columns of the latent
-        variables: see `of`.
+    X : array of shape (n_samples, n_features + n_others)
+        Features and other columns, with the signs of the classes: see `of`.
     groups : int array of shape (n_features,)
     others : array of shape (n_others,)
         Precisions of the Gaussian priors of coefficients without a spike.
@@ -135,9 +134,7 @@ class Classification(NamedTuple):
     @classmethod
     def of(cls, X, signs, groups, others=()):
         """From features, further columns last, and classes -1 and 1."""
-        columns = -np.eye(len(X), dtype=X.dtype)
-        X = np.concatenate([X * signs[:, None].astype(X.dtype), columns], axis=1)
-        return cls(X, groups, np.asarray(others, float))
+        return cls(X * signs[:, None].astype(X.dtype), groups, np.asarray(others, float))
 
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""
@@ -176,7 +173,7 @@ def robust_solution(model, init=None, **options):
     result = solution_from(model, init, **options)
     if result.converged:
         return result
-    zero = np.zeros(model.n_features)
+    zero = np.zeros(model.n_units)
     mean, var = model.prior.moments(zero, zero)
     options |= {
         "schedule": "parallel",
@@ -196,7 +193,7 @@ def evidence_gradient(model, result, groups, n_groups):
     # Moments of the Gaussian: the differences to those of the units would be amplified by a small
     # noise variance.
     linear, precision = result.sites + [result.b, result.a]
-    residual = model.y - model.X @ (linear / precision)
+    residual = model.y - model.prediction(linear / precision)
     # tr(X A^-1 X') from A A^-1 = 1, without a matrix of features.
     trace = model.noise_variance * (1 - result.sites[1] / precision).sum()
     by_noise = ((residual @ residual + trace) / model.noise_variance - model.n_samples) / 2
@@ -320,7 +317,7 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     if not free.any():
         return start, None
     # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
-    with one_blas_thread(order_of(task.X)):
+    with one_blas_thread(order_of(task.model(start))):
         x = minimise(
             search.objective, search.whole[free], *search.bounds[free].T,
             first=search.information, curvature=search.curvature, tol=EVIDENCE_TOL,

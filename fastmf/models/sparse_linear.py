@@ -7,6 +7,7 @@ import numpy as np
 from fastmf.models import _checks
 from fastmf.models._io import Model
 from fastmf.priors._groups import refuse_groups
+from fastmf.priors._protocol import is_unit_prior, n_units
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,11 +23,15 @@ class SparseLinearModel(Model):
     noise_variance : float
         Variance of the Gaussian noise, positive.
     prior : unit prior
-        Of the coefficients, n_features units: `GaussBernoulli` is the spike and slab.
+        Of the coefficients, n_features units: `GaussBernoulli` is the spike and slab. With
+        n_features + n_samples units, those after the coefficients are a latent variable u of each
+        row, and y = X w - u + noise.
 
     Attributes
     ----------
     n_samples, n_features, n_units : int
+    has_latent : bool
+        Whether rows have latent variables.
     layers : tuple
         (prior,).
     dtype : numpy dtype
@@ -72,7 +77,10 @@ class SparseLinearModel(Model):
         y = y[0]
         y.flags.writeable = False
         refuse_groups("SparseLinearModel", (self.prior,), "its coefficients are numbers.")
-        prior = _checks.unit_prior("prior", self.prior, X.shape[1], np.dtype(np.float64))
+        n = X.shape[1]
+        if is_unit_prior(self.prior) and n_units(self.prior) == sum(X.shape):
+            n += len(X)
+        prior = _checks.unit_prior("prior", self.prior, n, np.dtype(np.float64))
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "noise_variance", float(variance))
@@ -90,8 +98,13 @@ class SparseLinearModel(Model):
 
     @property
     def n_units(self):
-        """Number of coefficients."""
-        return self.X.shape[1]
+        """Number of coefficients, and of latent variables."""
+        return n_units(self.prior)
+
+    @property
+    def has_latent(self):
+        """Whether rows have latent variables."""
+        return self.n_units > self.n_features
 
     @property
     def layers(self):
@@ -112,15 +125,29 @@ class SparseLinearModel(Model):
 
         Parameters
         ----------
-        w : array of shape (..., n_features)
+        w : array of shape (..., n_units)
 
         Returns
         -------
         array of shape (...)
             +inf outside the support.
         """
-        w = _checks.states("w", w, self.n_features)
-        error = self.y - w.astype(np.float64) @ self.X.T
+        w = _checks.states("w", w, self.n_units)
+        error = self.y - self.prediction(w.astype(np.float64))
         squares = (error * error).sum(-1) / self.noise_variance
         constant = self.n_samples * np.log(2 * np.pi * self.noise_variance)
         return (squares + constant) / 2 - _checks.log_prob("prior", self.prior, w)
+
+    def prediction(self, w):
+        """What y is but for the noise, X w or X w - u.
+
+        Parameters
+        ----------
+        w : array of shape (..., n_units)
+
+        Returns
+        -------
+        array of shape (..., n_samples)
+        """
+        of_features = w[..., : self.n_features] @ self.X.T
+        return of_features - w[..., self.n_features :] if self.has_latent else of_features

@@ -1,4 +1,5 @@
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -178,3 +179,17 @@ def test_weights_that_are_no_numbers_of_rows(weights, message):
     X, y, _ = data(30, 6)
     with pytest.raises(ValueError, match=message):
         mf.SpikeSlabClassifier().fit(X, y, sample_weight=weights)
+
+
+def test_memory_does_not_grow_with_the_square_of_the_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 5))
+    y = X[:, 0] + rng.normal(size=4000) > 0
+    mf.SpikeSlabClassifier().fit(X[:200], y[:200]).predict_proba(X[:5])  # compiles
+    tracemalloc.start()
+    try:
+        mf.SpikeSlabClassifier().fit(X, y).predict_proba(X)
+        # A matrix of rows takes eight times as much.
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()

@@ -17,6 +17,17 @@ def test_energy_is_minus_the_log_of_the_joint_density():
         assert energy == pytest.approx(-np.log(density).sum() - np.log(weight).sum(), rel=1e-12)
 
 
+def test_energy_with_a_latent_variable_of_each_row():
+    rng = np.random.default_rng(1)
+    X, y, w = rng.normal(size=(5, 3)), rng.normal(size=5), rng.normal(size=(2, 4, 8))
+    latent = mf.SparseLinearModel(X, y, 0.5, mf.Gaussian(np.zeros(8), 2.0))
+    columns = np.concatenate([X, -np.eye(5)], axis=1)
+    other = mf.SparseLinearModel(columns, y, 0.5, mf.Gaussian(np.zeros(8), 2.0))
+    assert latent.has_latent and not other.has_latent
+    assert (latent.n_features, latent.n_units) == (3, 8)
+    np.testing.assert_allclose(latent.energy(w), other.energy(w), rtol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

@@ -39,7 +39,7 @@ def expectation_propagation(
     Parameters
     ----------
     model : SparseLinearModel
-    init : None, array of shape (2, n_features) or ExpectationPropagation
+    init : None, array of shape (2, n_units) or ExpectationPropagation
         Sites to start from. None: those that match the moments of the prior.
     schedule : {"parallel", "sequential", "convergent", "auto"}, default "parallel"
         Parallel: all sites at once, then the Gaussian anew. Sequential: one site after another,
@@ -114,7 +114,7 @@ def expectation_propagation(
     at_once = schedule == "convergent" and init is not None
     at_once = at_once or (schedule == "auto" and was_convergent)
     run = descent if at_once else SCHEDULES[schedule]
-    with one_blas_thread(order_of(model.X)):
+    with one_blas_thread(order_of(model)):
         problem = problem_of(model, bound, *options)
         end = run(problem, start_of(problem, init), damping, trace)
         return result_of(problem, end, trace, history)

@@ -21,7 +21,7 @@ import numpy as np
 
 from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.gaussian.dense import Dense
-from fastmf.inference.gaussian.latent import Latent, has_latent_columns
+from fastmf.inference.gaussian.latent import Latent, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.models import RBM, SparseLinearModel
 
@@ -32,7 +32,10 @@ MAX_DENSE_UNITS = 64
 def gaussian_side(model, n_threads=None):
     """The Gaussian side of a model, of the kind that suits its shape."""
     if isinstance(model, SparseLinearModel):
-        kind, arguments = _kind_of(model.X), (model.X, model.y, model.noise_variance)
+        kind, X = _kind_of(model), model.X
+        if model.has_latent and kind is not Latent:
+            X = with_latent_columns(X)
+        arguments = X, model.y, model.noise_variance
         return Dense.of_regression(*arguments) if kind is Dense else kind(*arguments, n_threads)
     if isinstance(model, RBM):
         return Bipartite(model.weights.astype(np.float64))
@@ -40,14 +43,14 @@ def gaussian_side(model, n_threads=None):
     return Dense(-couplings, np.zeros(len(couplings)), 0.0)
 
 
-def order_of(X):
-    """Order of the matrices that the Gaussian side of a linear model with these rows factorises."""
-    n, d = X.shape
-    return {Dense: d, LowRank: n, Latent: d - n}[_kind_of(X)]
+def order_of(model):
+    """Order of the matrices that the Gaussian side of a linear model factorises."""
+    orders = {Dense: model.n_units, LowRank: model.n_samples, Latent: model.n_features}
+    return orders[_kind_of(model)]
 
 
-def _kind_of(X):
-    n, d = X.shape
-    if n >= d or d <= MAX_DENSE_UNITS:
+def _kind_of(model):
+    n = model.n_samples
+    if n >= model.n_units or model.n_units <= MAX_DENSE_UNITS:
         return Dense
-    return Latent if has_latent_columns(X) else LowRank
+    return Latent if model.has_latent and model.n_features < n else LowRank

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.linalg import Cholesky, cholesky
-from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide
+from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide, with_zeros
 
 
 class Dense(GaussianSide):
@@ -81,5 +81,6 @@ class DenseInverse(NamedTuple):
         return self.factor.inverse()[units][:, units]
 
     def variance_along(self, rows):
-        """Variances of r'w for every row r of a matrix."""
+        """Variances of r'w for every row r of a matrix, of all or of the first units."""
+        rows = with_zeros(rows, self.side.n_units)
         return np.einsum("ij,ji->i", rows, self.solve(rows.T))

@@ -1,10 +1,9 @@
 """The Gaussian side of a linear model whose rows have latent variables, with fewer features.
 
-The columns are X = (F, -1), of features and of a latent variable of each row, so that y = F w - u +
-noise couples w and u like two layers, by W = F / s2. With s and t2 the site precisions of w and u,
-the Schur complement of w is
+y = X w - u + noise, with a latent variable u of each row, couples w and u like two layers, by
+W = X / s2. With s and t2 the site precisions of w and u, the Schur complement of w is
 
-    S = diag(s) + F' diag(t2 / (1 + s2 t2)) F
+    S = diag(s) + X' diag(t2 / (1 + s2 t2)) X
 """
 
 import numpy as np
@@ -17,16 +16,9 @@ from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.inference.gaussian.side import GaussianSide
 
 
-def has_latent_columns(X):
-    """Whether the last columns are those of latent variables of the rows, after fewer others."""
-    n_rows, n_units = X.shape
-    latent = X[:, n_units - n_rows :]
-    return (
-        n_rows < n_units < 2 * n_rows
-        and latent[0, 0] == -1
-        and (latent.diagonal() == -1).all()
-        and np.count_nonzero(latent != 0) == n_rows  # faster than without the comparison
-    )
+def with_latent_columns(X):
+    """The columns of the features, and -1 of the latent variables."""
+    return np.concatenate([X, -np.eye(len(X), dtype=X.dtype)], axis=1)
 
 
 class Latent(GaussianSide):
@@ -34,8 +26,7 @@ class Latent(GaussianSide):
 
     Parameters
     ----------
-    X : array of shape (n_rows, n_features + n_rows), float32 or float64
-        See `has_latent_columns`.
+    X : array of shape (n_rows, n_features), float32 or float64
     y : array of shape (n_rows,)
     noise_variance : float
     n_threads : int or None
@@ -45,11 +36,11 @@ class Latent(GaussianSide):
     def __init__(self, X, y, noise_variance, n_threads=None):
         self._model = X, y, noise_variance
         self._n_threads = n_threads
-        n_rows, self.n_units = X.shape
-        n_features = self.n_units - n_rows
+        n_rows, n_features = X.shape
+        self.n_units = n_features + n_rows
         self.small, self.large = slice(0, n_features), slice(n_features, self.n_units)
         self.noise_variance = noise_variance
-        self.weights = X[:, self.small].astype(np.float64) / noise_variance
+        self.weights = X.astype(np.float64) / noise_variance
         self.tilt = np.zeros((2, self.n_units))
         self.tilt[0, self.small] = y @ self.weights
         self.tilt[0, self.large] = -y / noise_variance
@@ -58,11 +49,15 @@ class Latent(GaussianSide):
 
     def dense(self):
         """The same Gaussian side with a matrix of units."""
-        return Dense.of_regression(*self._model)
+        return Dense.of_regression(*self._with_columns())
 
     def low_rank(self):
         """The same Gaussian side by the Woodbury identity."""
-        return LowRank(*self._model, self._n_threads)
+        return LowRank(*self._with_columns(), self._n_threads)
+
+    def _with_columns(self):
+        X, y, noise_variance = self._model
+        return with_latent_columns(X), y, noise_variance
 
     def _inverse(self, precision):
         t2 = precision[self.large]
@@ -74,4 +69,15 @@ class Latent(GaussianSide):
         schur.flat[:: schur.shape[0] + 1] += precision[self.small]
         factor = cholesky(schur, overwrite=True)
         half_log_determinant = factor.half_log_determinant
-        return BipartiteInverse(self, whole, factor.inverse_factor(True), half_log_determinant)
+        return LatentInverse(self, whole, factor.inverse_factor(True), half_log_determinant)
+
+
+class LatentInverse(BipartiteInverse):
+    """A^-1 of `Latent`."""
+
+    def variance_along(self, rows):
+        """Variances of r'w for every row r of a matrix, of all units or of the coefficients."""
+        if rows.shape[1] == self.side.n_units:
+            return super().variance_along(rows)
+        half = self.whiten @ rows.T
+        return (half * half).sum(0)

@@ -15,7 +15,7 @@ from scipy.linalg.blas import dtrmm
 from fastmf._common.linalg import inverse_factor
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.gaussian.dense import Dense
-from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide
+from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide, with_zeros
 from fastmf.kernels.linear_model import data_covariance, whitened_columns
 from fastmf.kernels.product import product_address
 
@@ -274,7 +274,8 @@ class LowRankInverse(NamedTuple):
         return covariance
 
     def variance_along(self, rows):
-        """Variances of r'w for every row r of a matrix."""
+        """Variances of r'w for every row r of a matrix, of all or of the first units."""
+        rows = with_zeros(rows, self.side.n_units)
         scaled, low = rows / self.precision, self.correction
         whitened = self.whiten @ (self.side.X @ scaled.T)
         var = np.einsum("ij,ij->i", rows, scaled) - (whitened * whitened).sum(0)

@@ -21,6 +21,13 @@ class GaussianMoments(NamedTuple):
     log_partition: float
 
 
+def with_zeros(rows, n_units):
+    """Rows of the first units, with zeros for the others."""
+    if rows.shape[1] == n_units:
+        return rows
+    return np.concatenate([rows, np.zeros((len(rows), n_units - rows.shape[1]))], axis=1)
+
+
 class GaussianSide:
     """A quadratic form that couples units; subclasses define its inverse with sites, `_inverse`."""
 
