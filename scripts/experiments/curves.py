@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Draw the curves of the papers' figures again, from their tables in scripts/curves.
+
+Reads each CSV file of the folder --tables and writes its picture, as PNG, into the folder --output.
+The tables are the results of the other scripts, which the pages beside them describe: nothing is
+computed here.
+"""
+
+import csv
+from functools import partial
+from pathlib import Path
+
+import experiment
+import sequences
+import training_quality
+
+from fastmf import plotting
+
+TABLES = Path(__file__).parents[1] / "curves"
+EPILOG = """\
+examples:
+  python scripts/experiments/curves.py
+      all of them, in place
+  python scripts/experiments/curves.py tap_likelihood race --output /tmp
+"""
+
+
+def main(argv=None):
+    options = parser().parse_args(argv)
+    for name in options.names:
+        if name not in PICTURES:
+            raise ValueError(f"no picture {name!r}, there are: {', '.join(PICTURES)}.")
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name in options.names or PICTURES:
+        table, draw = PICTURES[name]
+        draw(read(options.tables / f"{table}.csv"), options.output / f"{name}.png")
+        print(options.output / f"{name}.png")
+
+
+def parser():
+    whole = experiment.parser(__doc__, EPILOG)
+    add = whole.add_argument
+    add("names", nargs="*", metavar="NAME", help=f"{', '.join(PICTURES)} [all]")
+    add("--tables", type=Path, default=TABLES, metavar="FOLDER", help="[scripts/curves]")
+    add("--output", type=Path, default=TABLES, metavar="FOLDER", help="[scripts/curves]")
+    return whole
+
+
+def read(path):
+    """The rows of a table, as dictionaries of numbers and names."""
+    with path.open(newline="") as file:
+        return [{key: _value(text) for key, text in row.items()} for row in csv.DictReader(file)]
+
+
+def _value(text):
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def grouped(rows, column):
+    """The rows of each value of a column, as columns."""
+    groups = {}
+    for row in rows:
+        for key, value in row.items():
+            groups.setdefault(row[column], {}).setdefault(key, []).append(value)
+    return groups
+
+
+def learning_curves(rows, path, column, what):
+    """Log-likelihood by epoch of several machines: Figs. 3 and 11 of Tramel et al."""
+    figure = None
+    for name, columns in grouped(rows, column).items():
+        history = {
+            "epoch": columns["epoch"],
+            "log_likelihood": columns["log_likelihood_per_unit"],
+            "validation_log_likelihood": columns["validation"],
+        }
+        label = f"{name:.0f}" if isinstance(name, float) else name
+        figure = plotting.learning_curve(
+            history, label=f"{label} {what}", ax=figure.axes[0] if figure else None
+        )
+    experiment.picture(figure, path)
+
+
+def denoising(rows, path):
+    """Correlation with the clean image by noise: Fig. 8 of Tramel et al."""
+    methods = grouped(rows, "method")
+    scores = {name: columns["matthews_correlation"] for name, columns in methods.items()}
+    levels = next(iter(methods.values()))["flip_probability"]
+    experiment.picture(plotting.denoising_accuracy(levels, scores), path)
+
+
+def by_epoch(rows, path, label="nats per unit", columns=None, scale="linear"):
+    """Columns of a table by its epochs: Figs. 5 and 12 of Tramel et al."""
+    curves = {key: [row[key] for row in rows] for key in columns or list(rows[0])[1:]}
+    axes = plotting.curves_by_epoch([row["epoch"] for row in rows], curves, label=label)
+    axes.set_yscale(scale)
+    experiment.picture(axes, path)
+
+
+def race(rows, path):
+    """Log-likelihood by seconds of training."""
+    columns = "method", "epoch", "seconds", "from_below", "error", "from_above"
+    training_quality.draw([tuple(row[key] for key in columns) for row in rows], path)
+
+
+def contacts(rows, path):
+    """Precision of contacts predicted by sequences."""
+    sequences.draw([tuple(row.values()) for row in rows], path)
+
+
+def occlusion(rows, path):
+    """Error by size of the patch: Fig. 3 of Ping & Ihler."""
+    start, axes = "mnist-occluded-", None
+    rows = sorted(
+        (row | {"side": int(row["task"].removeprefix(start))} for row in rows
+         if row["task"].startswith(start) and row["method"] in ("LR", "MLE-MF", "MLE-BP")),
+        key=lambda row: row["side"],
+    )  # fmt: skip
+    for method, columns in grouped(rows, "method").items():
+        axes = plotting.curves_by_epoch(
+            columns["side"], {method: columns["changed"]}, label="error (% of changed)", ax=axes
+        )
+    axes.set_xlabel("side of the patch (pixels)")
+    experiment.picture(axes, path)
+
+
+def convergence(rows, path):
+    """Fraction of rows whose inference converges, by epoch: Fig. 4 of Ping & Ihler."""
+    axes = None
+    for task, columns in grouped(rows, "task").items():
+        curve = {task: columns["fraction converged"]}
+        axes = plotting.curves_by_epoch(
+            columns["epoch"], curve, label="fraction converged (MLE-BP)", ax=axes
+        )
+    axes.set_ylim(0, 1.05)
+    experiment.picture(axes, path)
+
+
+_HIDDEN = partial(learning_curves, column="hidden_units", what="hidden units")
+_SOLUTIONS = partial(
+    by_epoch, label="distinct solutions", columns=["solutions", "converged"], scale="log"
+)
+# For each picture its table, and what draws it.
+PICTURES = {
+    "tap_likelihood": ("tap_likelihood", _HIDDEN),
+    "tap_likelihood_grey": ("tap_likelihood_grey", _HIDDEN),
+    "tap_deep": ("tap_deep", partial(learning_curves, column="layers", what="hidden units")),
+    "tap_denoising": ("tap_denoising", denoising),
+    "landscape_quality": ("landscape_quality", by_epoch),
+    "landscape_solutions": ("landscape_solutions", _SOLUTIONS),
+    "race": ("race", race),
+    "sequences": ("sequences_contacts", contacts),
+    "crbm_occlusion": ("crbm", occlusion),
+    "crbm_convergence": ("crbm_convergence", convergence),
+}
+
+
+if __name__ == "__main__":
+    experiment.run(main)
