@@ -2,10 +2,10 @@
 """Log-likelihood of test images by machines trained in some minutes on two cores, seed by seed.
 
 Trains an RBM of binary units, or a deep machine, on all training images by persistent chains, with
-the recipe of record.md, averages the models of the last epochs, and evaluates the average by
-annealed importance sampling from both ends: the log-likelihood of the test images in nats, from
-above and below; of a deep machine its variational lower bound, by naive mean field given each
-image. Each seed is a line of record.csv in the folder --output, which also has the models and a
+the recipe of record.md, and evaluates the last model, along ordinary gradients the average of those
+of the last epochs, by annealed importance sampling from both ends: the log-likelihood of the test
+images in nats, from above and below; of a deep machine its variational lower bound, by naive mean
+field given each image. Each seed is a line of record.csv in the folder --output, which also has the models and a
 checkpoint: a run that was interrupted goes on where it was. Prints a line for each seed, and the
 mean of them.
 """
@@ -65,8 +65,8 @@ RECIPE = {
 # What is added to it. At first rates the noise of steps costs many nats.
 PRECONDITIONED = {"preconditioning": 0.5, "learning_rate": (2.0, 0.0)}
 ORDINARY = {"learning_rate": (0.1, 0.0)}
-# Fraction of the epochs, the last ones, that is averaged.
-AVERAGED = 0.25
+# Fraction of the epochs, the last ones, that is averaged: 0 for the last one alone.
+AVERAGED = {"ordinary": 0.25, "preconditioned": 0}
 COLUMNS = "data_set", "hidden", "epochs", "rows", "seed", "gradient", "from_above", "from_below", \
     "error", "gap", "effective", "reverse_effective", "n_steps", "converged", "train", \
     "last_iterate", "seconds", "cpu_seconds"  # fmt: skip
@@ -138,9 +138,10 @@ def append(path, row):
 
 
 def trained(train, test, run, folder, options):
-    """Train a machine, save its average, and give its figures."""
+    """Train a machine, save it, or its average, and give its figures."""
     name, seed = "-".join(map(str, run)), run[RUN.index("seed")]
-    first = options.epochs - max(1, round(AVERAGED * options.epochs)) + 1
+    averaged = AVERAGED[run[RUN.index("gradient")]]
+    first = options.epochs - max(1, round(averaged * options.epochs)) + 1
     average = IterateAverage(first, folder / f"{name}.average.npz")
     learner(1, seed, options).fit(train[:200])  # compiles
     clock = Clock(folder / f"{name}.seconds.json")

@@ -69,16 +69,19 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(script, mnist, monkeypa
     assert float(read(parts)[0]["seconds"]) >= round(seconds, 1)
 
 
-def test_the_average_is_of_the_last_quarter(script, mnist):
-    script.main([*OPTIONS, "--data", str(mnist), "--output", str(mnist / "record"), "--seeds", "1"])
+@pytest.mark.parametrize("gradient, n_averaged", [("ordinary", 2), ("preconditioned", 1)])
+def test_the_average_is_of_the_last_epochs(script, mnist, gradient, n_averaged):
+    options = [*OPTIONS, "--epochs", "8", "--data", str(mnist), "--output", str(mnist / "record")]
+    ordinary = ["--ordinary"] if gradient == "ordinary" else []
+    script.main([*options, "--seeds", "1", *ordinary])
     models, X = [], script.DATA["mnist"](mnist, "train")
-    options = script.RECIPE | script.PRECONDITIONED
+    recipe = script.RECIPE | (script.ORDINARY if ordinary else script.PRECONDITIONED)
     mf.GeneralizedRBM(
-        3, n_epochs=4, random_state=0, callbacks=[lambda state: models.append(state.model)],
-        **options,
+        3, n_epochs=8, random_state=0, callbacks=[lambda state: models.append(state.model)],
+        **recipe,
     ).fit(X)  # fmt: skip
-    found = mf.load(mnist / "record" / "mnist-3-4-60-0-preconditioned.npz").weights
-    expected = np.mean([model.weights.astype(float) for model in models[3:]], 0)
+    found = mf.load(mnist / "record" / f"mnist-3-8-60-0-{gradient}.npz").weights
+    expected = np.mean([model.weights.astype(float) for model in models[-n_averaged:]], 0)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
