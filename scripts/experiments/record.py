@@ -150,8 +150,8 @@ def trained(train, test, run, folder, options):
         checkpoint=folder / f"{name}.checkpoint.npz",
     ).fit(train).model_  # fmt: skip
     average.model.save(folder / f"{name}.npz")
-    figures = quality(average.model, train, test, seed, options, options.max_steps)
-    of_last = quality(last, train, test, seed, options, options.steps)
+    figures = quality(average.model, train, test, seed, options)
+    of_last = quality(last, train, test, seed, options) if averaged else figures
     figures["last_iterate"] = round((of_last["from_above"] + of_last["from_below"]) / 2, 2)
     seconds = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
     return figures | {name: round(value, 1) for name, value in seconds.items()}
@@ -197,13 +197,13 @@ class Clock:
         self.path.write_text(json.dumps(self._known))
 
 
-def quality(model, train, test, seed, options, max_steps):
+def quality(model, train, test, seed, options):
     """Log-likelihoods of a model, from above and below, and how its annealing ended."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
         found = mf.annealed_importance_sampling(
             model, options.chains, options.steps, data=train[: options.chains],
-            max_steps=max(options.steps, max_steps), n_threads=options.threads, rng=seed,
+            max_steps=max(options.steps, options.max_steps), n_threads=options.threads, rng=seed,
         )  # fmt: skip
     bound = {"order": 1, "max_iter": 500, "tol": 1e-6} if model.deep else {}
     of_test, of_train = (
