@@ -5,9 +5,9 @@ Trains an RBM of binary units, or a deep machine, on all training images by pers
 the recipe of record.md, and evaluates the last model, along ordinary gradients the average of those
 of the last epochs, by annealed importance sampling from both ends: the log-likelihood of the test
 images in nats, from above and below; of a deep machine its variational lower bound, by naive mean
-field given each image. Each seed is a line of record.csv in the folder --output, which also has the models and a
-checkpoint: a run that was interrupted goes on where it was. Prints a line for each seed, and the
-mean of them.
+field given each image. Each seed is a line of record.csv in the folder --output, which also has the
+models and a checkpoint: a run that was interrupted goes on where it was. Prints a line for each
+seed, and the mean of them.
 """
 
 import csv
