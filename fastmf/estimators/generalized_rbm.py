@@ -49,8 +49,8 @@ class GeneralizedRBM(LayeredMachine):
     preconditioning : float or None
         Steps along the gradient times an approximate inverse Fisher matrix, shorter where the
         variance of units is above this; None for ordinary ones. With 0.5 binary machines of
-        hundreds of units learn at ten times the rate, at twice the time of a step; above a rate of
-        4 they diverge.
+        hundreds of units learn at ten times the rate, at twice the time of a step; rates of 4 and
+        more may let the weights grow without bound.
     monitor_rows : int
         Rows of data from which the log-partition is estimated, after each epoch and in
         `score_samples`.

@@ -300,29 +300,40 @@ def report(records, folder):
 
 def figures(records, folder):
     """Figs. 3 and 4."""
-    sides, axes = {}, None
+    errors, fractions = {}, {}
     for task, method, (_, changed, _), history, _ in records:
         data, kind, amount = task.split("-")
         if (data, kind) == ("mnist", "occluded"):
-            sides.setdefault(method, {})[int(amount)] = changed
+            errors.setdefault(method, {})[int(amount)] = changed
         if method == "MLE-BP":
-            fractions = {task: history["converged"]}
-            axes = plotting.curves_by_epoch(
-                history["epoch"], fractions, label="fraction converged (MLE-BP)", ax=axes
-            )
-    if axes is not None:
-        axes.set_ylim(0, 1.05)
-        experiment.picture(axes, folder / "convergence.png")
-    if all(len(errors) < 2 for errors in sides.values()):
-        return
+            fractions[task] = history["epoch"], history["converged"]
+    if fractions:
+        draw_convergence(fractions, folder / "convergence.png")
+    if any(len(by_side) > 1 for by_side in errors.values()):
+        draw_occlusion(errors, folder / "occlusion.png")
+
+
+def draw_convergence(fractions, path):
+    """Fig. 4, of epochs and converged fractions by task."""
     axes = None
-    for method, errors in sides.items():
-        by_side = dict(sorted(errors.items()))
+    for task, (epochs, values) in fractions.items():
+        axes = plotting.curves_by_epoch(
+            epochs, {task: values}, label="fraction converged (MLE-BP)", ax=axes
+        )
+    axes.set_ylim(0, 1.05)
+    experiment.picture(axes, path)
+
+
+def draw_occlusion(errors, path):
+    """Fig. 3, of errors by method and side of the patch."""
+    axes = None
+    for method, by_side in errors.items():
+        by_side = dict(sorted(by_side.items()))
         axes = plotting.curves_by_epoch(
             list(by_side), {method: list(by_side.values())}, label="error (% of changed)", ax=axes
         )
     axes.set_xlabel("side of the patch (pixels)")
-    experiment.picture(axes, folder / "occlusion.png")
+    experiment.picture(axes, path)
 
 
 def pictures(test, restored, shape, path, n=10):

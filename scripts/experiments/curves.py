@@ -10,6 +10,7 @@ import csv
 from functools import partial
 from pathlib import Path
 
+import crbm_structured
 import experiment
 import sequences
 import training_quality
@@ -107,36 +108,25 @@ def race(rows, path):
 
 
 def contacts(rows, path):
-    """Precision of contacts predicted by sequences."""
+    """Precision of contacts predicted from sequences."""
     sequences.draw([tuple(row.values()) for row in rows], path)
 
 
 def occlusion(rows, path):
-    """Error by size of the patch: Fig. 3 of Ping & Ihler."""
-    start, axes = "mnist-occluded-", None
-    rows = sorted(
-        (row | {"side": int(row["task"].removeprefix(start))} for row in rows
-         if row["task"].startswith(start) and row["method"] in ("LR", "MLE-MF", "MLE-BP")),
-        key=lambda row: row["side"],
-    )  # fmt: skip
-    for method, columns in grouped(rows, "method").items():
-        axes = plotting.curves_by_epoch(
-            columns["side"], {method: columns["changed"]}, label="error (% of changed)", ax=axes
-        )
-    axes.set_xlabel("side of the patch (pixels)")
-    experiment.picture(axes, path)
+    """Error by size of the patch, of the methods run at all sizes: Fig. 3 of Ping & Ihler."""
+    errors, start = {}, "mnist-occluded-"
+    for row in rows:
+        if row["task"].startswith(start) and row["method"] in ("LR", "MLE-MF", "MLE-BP"):
+            side = int(row["task"].removeprefix(start))
+            errors.setdefault(row["method"], {})[side] = row["changed"]
+    crbm_structured.draw_occlusion(errors, path)
 
 
 def convergence(rows, path):
     """Fraction of rows whose inference converges, by epoch: Fig. 4 of Ping & Ihler."""
-    axes = None
-    for task, columns in grouped(rows, "task").items():
-        curve = {task: columns["fraction converged"]}
-        axes = plotting.curves_by_epoch(
-            columns["epoch"], curve, label="fraction converged (MLE-BP)", ax=axes
-        )
-    axes.set_ylim(0, 1.05)
-    experiment.picture(axes, path)
+    tasks = grouped(rows, "task").items()
+    fractions = {task: (row["epoch"], row["fraction converged"]) for task, row in tasks}
+    crbm_structured.draw_convergence(fractions, path)
 
 
 _HIDDEN = partial(learning_curves, column="hidden_units", what="hidden units")
