@@ -29,8 +29,9 @@ from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
 from fastmf.priors._domain import independent_units
-from fastmf.priors._groups import as_labels
+from fastmf.priors._groups import as_labels, column_sizes
 from fastmf.priors._protocol import n_units, sample
+from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states
 
 
@@ -52,6 +53,8 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
     A subclass gives `_initial_model`, `_chains` and, if its hidden layers need a
     mean-field solution given data, the options of that in `_given_data`.
     """
+
+    _forgotten = (*Saved._forgotten, "init")
 
     @property
     def visible_(self):
@@ -169,6 +172,21 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         prepare_solve(dtype, self._order, self.visible == "categorical")
         model = self._initial_model(X, seed)
         return checked_values(model.layers[0], X, model.dtype), model
+
+    def _given(self, X, *kinds):
+        """Couplings, in the type of the data, and layers of `init`."""
+        init = self.init
+        if not isinstance(init, kinds):
+            known = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"init must be of type {known}, or None, got {type(init).__name__}.")
+        visible = init.layers[0]
+        n_columns = len(column_sizes(visible))  # labels, or the states of categorical units
+        if X.shape[1] not in (n_columns, n_units(visible)):
+            raise ValueError(
+                f"init must have a visible unit for each column of X, got {n_columns} units and "
+                f"{X.shape[1]} columns."
+            )
+        return tuple(weights.astype(floating_type(X)) for weights in init.couplings), init.layers
 
     def _pretrained(self, model, X, settings, seed, row_weights):
         """The model from which `fit` starts."""

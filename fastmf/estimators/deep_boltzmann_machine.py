@@ -13,7 +13,7 @@ from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import ORDERS
-from fastmf.models import RBM
+from fastmf.models import DBM, RBM
 from fastmf.models._io import check_folder
 from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import is_unit_prior, n_units, sample
@@ -32,7 +32,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         Units of each hidden layer, from the lowest up. A number, or a tuple of one, makes an RBM.
     pretraining_epochs : int
         Epochs of each layer's pre-training as the RBM of the layer below, before all layers learn
-        together; 0 for none.
+        together; 0 for none, and none with `init`.
     visible : str, class or unit prior
         As for `GeneralizedRBM`.
     hidden : str, class, unit prior, or tuple of these
@@ -46,6 +46,10 @@ class DeepBoltzmannMachine(LayeredMachine):
         As for `GeneralizedRBM`, but for 10 sweeps: with 3 of them a machine of 784-100-50 units
         learned worse than one of 784-100. A run that resumes from a checkpoint repeats its
         pre-training.
+    init : RBM, DBM or None
+        The model that learning begins with, such as the `model_` of another machine. Its units and
+        sizes count; layers of `n_components` above its own are added, coupled by small random
+        weights: the likelihood is hardly changed by them, and rises from where it was.
 
     Attributes
     ----------
@@ -72,6 +76,13 @@ class DeepBoltzmannMachine(LayeredMachine):
     >>> dbm = mf.DeepBoltzmannMachine((8, 4), n_epochs=2, random_state=0).fit(X)
     >>> dbm.transform(X).shape
     (200, 4)
+
+    An RBM first, and then a layer above it:
+
+    >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+    >>> dbm = mf.DeepBoltzmannMachine((8, 4), init=rbm.model_, n_epochs=2, random_state=0).fit(X)
+    >>> dbm.model_.sizes
+    (16, 8, 4)
     """
 
     def __init__(
@@ -99,6 +110,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         validation_fraction=0.1,
         patience=5,
         weight_scale=1e-3,
+        init=None,
         callbacks=None,
         checkpoint=None,
         checkpoint_every=None,
@@ -128,6 +140,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.weight_scale = weight_scale
+        self.init = init
         self.callbacks = callbacks
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
@@ -204,24 +217,31 @@ class DeepBoltzmannMachine(LayeredMachine):
 
     def _initial_model(self, X, seed):
         rng = np.random.default_rng([seed, 0, 3])
-        visible = visible_prior(self.visible, X)
-        sizes = n_units(visible), *self._sizes()
         several = isinstance(self.hidden, tuple | list) and not is_unit_prior(self.hidden)
-        n_layers = len(sizes) - 1
-        kinds = list(self.hidden) if several else [self.hidden] * n_layers
-        if len(kinds) != n_layers:
+        sizes, dtype = self._sizes(), floating_type(X)
+        kinds = list(self.hidden) if several else [self.hidden] * len(sizes)
+        if len(kinds) != len(sizes):
             raise ValueError(
-                f"hidden must be one prior, or one for each of {n_layers} layers, got {len(kinds)}."
+                f"hidden must be one prior, or one for each of {len(sizes)} layers, got "
+                f"{len(kinds)}."
             )
-        layers, weights, dtype = [visible], [], floating_type(X)
-        for kind, below, here in zip(kinds, sizes[:-1], sizes[1:], strict=True):
-            layers.append(hidden_prior(kind, here, dtype))
-            weights.append(rng.normal(scale=self.weight_scale, size=(below, here)).astype(dtype))
+        weights, layers = (), (visible_prior(self.visible, X),)
+        if self.init is not None:
+            weights, layers = self._given(X, RBM, DBM)
+            given = tuple(n_units(layer) for layer in layers[1:])
+            if sizes[: len(given)] != given:
+                raise ValueError(
+                    f"n_components must begin with the hidden layers of init, {given}, got {sizes}."
+                )
+        for kind, size in list(zip(kinds, sizes, strict=True))[len(weights) :]:
+            shape = n_units(layers[-1]), size
+            weights += (rng.normal(scale=self.weight_scale, size=shape).astype(dtype),)
+            layers += (hidden_prior(kind, size, dtype),)
         return machine_of(weights, layers)
 
     def _pretrained(self, model, X, settings, seed, row_weights):
         """Each layer trained as the RBM of the one below (Algorithm 4, first part)."""
-        if self.pretraining_epochs == 0 or not model.deep:
+        if self.pretraining_epochs == 0 or not model.deep or self.init is not None:
             return model
         if self.checkpoint is not None:
             check_folder(self.checkpoint)

@@ -9,7 +9,7 @@ from fastmf.estimators._units import hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.models import RBM
-from fastmf.priors._groups import column_sizes
+from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import n_units
 from fastmf.priors._registry import floating_type
 
@@ -120,8 +120,6 @@ class GeneralizedRBM(LayeredMachine):
     (16, 8)
     """
 
-    _forgotten = (*LayeredMachine._forgotten, "init")
-
     def __init__(
         self,
         n_components=256,
@@ -225,7 +223,7 @@ class GeneralizedRBM(LayeredMachine):
 
     def _initial_model(self, X, seed):
         if self.init is not None:
-            return self._given_model(X)
+            return machine_of(*self._given(X, RBM))
         count("n_components", self.n_components)
         rng = np.random.default_rng([seed, 0, 3])
         visible = visible_prior(self.visible, X)
@@ -233,19 +231,6 @@ class GeneralizedRBM(LayeredMachine):
         dtype = floating_type(X)
         hidden = hidden_prior(self.hidden, self.n_components, dtype)
         return RBM(weights.astype(dtype), visible, hidden)
-
-    def _given_model(self, X):
-        """`init`, in the type of the data."""
-        if not isinstance(self.init, RBM):
-            raise TypeError(f"init must be an RBM or None, got {type(self.init).__name__}.")
-        visible = self.init.visible
-        n_columns = len(column_sizes(visible))  # labels, or the states of categorical units
-        if X.shape[1] not in (n_columns, n_units(visible)):
-            raise ValueError(
-                f"init must have a visible unit for each column of X, got {n_columns} units and "
-                f"{X.shape[1]} columns."
-            )
-        return RBM(self.init.weights.astype(floating_type(X)), visible, self.init.hidden)
 
     def _chains(self, init, n_sweeps, rng):
         return gibbs(self.model_, init, n_sweeps, rng, self.n_threads)[0]

@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
 from fastmf.estimators import deep_boltzmann_machine
+from fastmf.evaluation import log_likelihood
 
 # Two halves that are on or off together, and know of each other: 16 pixels.
 RNG = np.random.default_rng(0)
@@ -50,6 +51,36 @@ def test_pretraining_is_a_head_start():
     ]
     without, with_ = (exact_log_likelihood(fit.model_, X[:60]).mean() for fit in fits)
     assert with_ > without + 0.2
+
+
+def test_layers_are_added_to_a_given_model(trained):
+    rbm = mf.GeneralizedRBM(6, n_epochs=15, **OPTIONS).fit(X)
+    of_rbm = log_likelihood(rbm.model_, X[:60], mf.exact(rbm.model_).log_partition).mean()
+    fits = [
+        mf.DeepBoltzmannMachine((6, 4), init=rbm.model_, n_epochs=n, **OPTIONS).fit(X)
+        for n in (0, 15)
+    ]
+    np.testing.assert_array_equal(fits[0].weights_[0], rbm.weights_)
+    added, learned = (exact_log_likelihood(fit.model_, X[:60]).mean() for fit in fits)
+    assert added == pytest.approx(of_rbm, abs=0.01)
+    assert learned > added
+    # A deep machine: all its layers are given, or the lower ones.
+    same = mf.DeepBoltzmannMachine((6, 4), init=trained.model_, n_epochs=0, **OPTIONS)
+    for here, there in zip(same.fit(X).weights_, trained.weights_, strict=True):
+        np.testing.assert_array_equal(here, there)
+    deeper = mf.DeepBoltzmannMachine((6, 4, 2), init=trained.model_, n_epochs=0, **OPTIONS)
+    assert deeper.fit(X.astype(np.float32)).model_.sizes == (16, 6, 4, 2)
+    assert deeper.model_.dtype == np.float32
+
+
+def test_a_given_model_must_fit(trained):
+    machine = mf.DeepBoltzmannMachine((6, 3), init=trained.model_)
+    with pytest.raises(ValueError, match=r"begin with the hidden layers of init, \(6, 4\), got"):
+        machine.fit(X)
+    with pytest.raises(ValueError, match="got 16 units and 5 columns"):
+        clone(machine).set_params(init=trained.model_).fit(X[:, :5])
+    with pytest.raises(TypeError, match="init must be of type RBM or DBM, or None, got int"):
+        clone(machine).set_params(init=3).fit(X)
 
 
 def test_rows_that_do_not_converge_are_told(trained, monkeypatch):

@@ -199,7 +199,7 @@ def test_learning_begins_with_a_given_model(trained, tmp_path):
 
 
 def test_a_given_model_must_fit_the_data(trained):
-    with pytest.raises(TypeError, match="init must be an RBM or None, got GeneralizedRBM"):
+    with pytest.raises(TypeError, match="init must be of type RBM, or None, got Gener"):
         small(init=trained).fit(patterns())
     with pytest.raises(ValueError, match="got 8 units and 5 columns"):
         small(init=trained.model_).fit(patterns()[:, :5])
