@@ -28,11 +28,15 @@ from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
-from fastmf.priors._domain import independent_units
+from fastmf.priors._domain import columns_of_values, independent_units
 from fastmf.priors._groups import as_labels, column_sizes
 from fastmf.priors._protocol import n_units, sample
 from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states
+
+# Learning counts as diverged at so many times the log-likelihood of uniform values, with which it
+# may begin.
+BELOW_UNIFORM = 1.1
 
 
 def warn_unless_converged(converged):
@@ -96,7 +100,13 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
             For data outside the support of the visible units, options out of range, or a
             checkpoint of another run.
         FloatingPointError
-            If learning diverges.
+            If learning diverges, and couplings grow beyond all bounds.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If in the end data of discrete units are explained worse than by values drawn uniformly
+            at random.
 
         Examples
         --------
@@ -120,6 +130,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         model = self._pretrained(model, X, settings, seed or 0, weights)
         run(self, model, X, settings, LAYERED_FAMILY, seed, validation, weights)
         self._remember(X, settings, weights)
+        self._warn_if_diverged()
         self.__dict__.pop("_state", None)
         return self
 
@@ -200,6 +211,22 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         self.pointwise_ = independent_units(self.visible_, X[rows])
         starts = monitor_rows(X, settings, 0, weights)
         self.starts_ = states(self.visible_, starts, self.model_.dtype)
+
+    def _warn_if_diverged(self):
+        """Say so if uniformly drawn values would explain the data better, of discrete units."""
+        values = columns_of_values(self.visible_)
+        if values is None or not self.history_.get("log_likelihood"):
+            return
+        found = self.history_["log_likelihood"][-1] * sum(self.model_.sizes)
+        uniform = -np.log([len(column) for column in values]).sum()
+        if found < BELOW_UNIFORM * uniform:
+            warnings.warn(
+                f"learning has diverged: the log-likelihood of the last epoch, {found:.0f} nats a "
+                f"row, is below that of values drawn uniformly at random, {uniform:.0f}. Use a "
+                "smaller learning_rate, or with chains more of them (n_starts).",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     # --- likelihoods and solutions ------------------------------------------------------------
 
