@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Log-likelihood of test images by machines trained in some minutes on two cores, seed by seed.
 
-Trains an RBM of binary units, or a deep machine, on all training images by persistent chains, with
-the recipe of record.md, and evaluates the last model, along ordinary gradients the average of those
-of the last epochs, by annealed importance sampling from both ends: the log-likelihood of the test
-images in nats, from above and below; of a deep machine its variational lower bound, by naive mean
-field given each image. Each seed is a line of record.csv in the folder --output, which also has the
-models and a checkpoint: a run that was interrupted goes on where it was. Prints a line for each
-seed, and the mean of them.
+Trains an RBM of binary units, or a deep machine, whose layers are added to an RBM, on all training
+images by persistent chains, with the recipe of record.md, and evaluates the last model, along
+ordinary gradients the average of those of the last epochs, by annealed importance sampling from
+both ends: the log-likelihood of the test images in nats, from above and below; of a deep machine
+its variational lower bound, by naive mean field given each image. Each seed is a line of record.csv
+in the folder --output, which also has the models and a checkpoint: a run that was interrupted goes
+on where it was. Prints a line for each seed, and the mean of them.
 """
 
 import csv
 import json
 import time
 import warnings
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
@@ -32,8 +33,8 @@ examples:
       pixels drawn from grey levels
   python scripts/experiments/record.py --ordinary --hidden 100
       three seeds of the smaller machine, along ordinary gradients, as published in record.md
-  python scripts/experiments/record.py --ordinary --hidden 500 1000 --seeds 1
-      a deep machine, likewise
+  python scripts/experiments/record.py --data-set mnist-redrawn --epochs 8 --hidden 500 1000
+      a deep machine, from this RBM; with --ordinary from small random couplings
 
 Data are read from the folder --data, or the environment variable FASTMF_DATA.
 """
@@ -66,6 +67,8 @@ RECIPE = {
 # rates the noise of steps costs many nats.
 PRECONDITIONED = {"preconditioning": 0.1, "n_starts": 500, "learning_rate": (8.0, 0.0)}
 ORDINARY = {"n_starts": 300, "learning_rate": (0.1, 0.0)}
+# Of layers added to an RBM that is trained already.
+ADDED = {"preconditioning": 0.1, "n_starts": 300, "learning_rate": (0.5, 0.0)}
 # Fraction of the epochs, the last ones, that is averaged: 0 for the last one alone.
 AVERAGED = {"ordinary": 0.25, "preconditioned": 0}
 COLUMNS = "data_set", "hidden", "epochs", "rows", "seed", "gradient", "from_above", "from_below", \
@@ -87,9 +90,7 @@ def main(argv=None):
     known = read(folder / "record.csv")
     rows = []
     for seed in range(options.seeds):
-        gradient = "ordinary" if options.ordinary else "preconditioned"
-        sizes = "-".join(map(str, options.hidden))
-        run = options.data_set, sizes, options.epochs, len(train), seed, gradient
+        run = run_of(options, len(train), seed)
         row = known.get(tuple(map(str, run)))
         if row is None:
             row = dict(zip(RUN, run, strict=True)) | trained(train, test, run, folder, options)
@@ -106,6 +107,8 @@ def parser():
     add("--hidden", type=int, nargs="+", default=[500], metavar="N",
         help="hidden units, of each layer if there are several [500]")  # fmt: skip
     add("--epochs", type=int, default=40, metavar="N", help="[40]")
+    add("--deep-epochs", type=int, default=1, metavar="N",
+        help="of all layers, after those of the lowest; not with --ordinary [1]")  # fmt: skip
     add("--ordinary", action="store_true", help="ordinary gradients, without preconditioning")
     add("--rows", type=int, metavar="N", help="training images [all]")
     add("--seeds", type=int, default=3, metavar="N", help="[3]")
@@ -138,34 +141,62 @@ def append(path, row):
         writer.writerow(row)
 
 
+def run_of(options, n_rows, seed):
+    """What tells a seed from others: the values of the columns `RUN`."""
+    sizes = "-".join(map(str, options.hidden))
+    epochs = f"{options.epochs}+{options.deep_epochs}" if stacked(options) else options.epochs
+    gradient = "ordinary" if options.ordinary else "preconditioned"
+    return options.data_set, sizes, epochs, n_rows, seed, gradient
+
+
+def stacked(options):
+    """Whether an RBM is trained first, and layers are added to it."""
+    return len(options.hidden) > 1 and not options.ordinary
+
+
 def trained(train, test, run, folder, options):
     """Train a machine, save it, or its average, and give its figures."""
+    seed = run[RUN.index("seed")]
+    last, average, seconds = learned(train, run, folder, options)
+    figures = quality(average, train, test, seed, options)
+    of_last = figures if last is average else quality(last, train, test, seed, options)
+    figures["last_iterate"] = round((of_last["from_above"] + of_last["from_below"]) / 2, 2)
+    times = zip(("seconds", "cpu_seconds"), seconds, strict=True)
+    return figures | {name: round(value, 1) for name, value in times}
+
+
+def learned(train, run, folder, options):
+    """The last model of a run, the one that counts, and the seconds that it took."""
     name, seed = "-".join(map(str, run)), run[RUN.index("seed")]
+    init, before, n_epochs = None, (0.0, 0.0), options.epochs
+    if stacked(options):
+        below = Namespace(**vars(options) | {"hidden": options.hidden[:1]})
+        _, init, before = learned(train, run_of(below, len(train), seed), folder, below)
+        n_epochs = options.deep_epochs
     averaged = AVERAGED[run[RUN.index("gradient")]]
-    first = options.epochs - max(1, round(averaged * options.epochs)) + 1
+    first = n_epochs - max(1, round(averaged * n_epochs)) + 1
     average = IterateAverage(first, folder / f"{name}.average.npz")
-    learner(1, seed, options).fit(train[:200])  # compiles
+    learner(1, seed, options, init).fit(train[:200])  # compiles
     clock = Clock(folder / f"{name}.seconds.json")
     last = learner(
-        options.epochs, seed, options, callbacks=[average, clock],
+        n_epochs, seed, options, init, callbacks=[average, clock],
         checkpoint=folder / f"{name}.checkpoint.npz",
     ).fit(train).model_  # fmt: skip
     average.model.save(folder / f"{name}.npz")
-    figures = quality(average.model, train, test, seed, options)
-    of_last = quality(last, train, test, seed, options) if averaged else figures
-    figures["last_iterate"] = round((of_last["from_above"] + of_last["from_below"]) / 2, 2)
-    seconds = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
-    return figures | {name: round(value, 1) for name, value in seconds.items()}
+    seconds = before[0] + clock.seconds, before[1] + clock.cpu_seconds
+    return last, average.model if averaged else last, seconds
 
 
-def learner(n_epochs, seed, options, **others):
-    deep = len(options.hidden) > 1
-    rates = ORDINARY if options.ordinary else PRECONDITIONED
-    estimator = (
-        partial(mf.DeepBoltzmannMachine, tuple(options.hidden), pretraining_epochs=0)
-        if deep
-        else partial(mf.GeneralizedRBM, *options.hidden)
-    )
+def learner(n_epochs, seed, options, init=None, **others):
+    if init is not None:
+        rates = ADDED
+    else:
+        rates = ORDINARY if options.ordinary else PRECONDITIONED
+    if len(options.hidden) > 1:
+        sizes = tuple(options.hidden)
+        estimator = partial(mf.DeepBoltzmannMachine, sizes, pretraining_epochs=0, init=init)
+    else:
+        estimator = partial(mf.GeneralizedRBM, *options.hidden)
     return estimator(
         n_epochs=n_epochs, n_threads=options.threads, random_state=seed,
         **(RECIPE | rates | others),

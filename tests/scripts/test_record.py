@@ -133,3 +133,18 @@ def test_pixels_are_drawn_several_times_with_their_grey_levels(script, monkeypat
     test = script.DATA["mnist-redrawn"](None, "test")
     assert test.shape == grey.shape and (test != once).any()
     np.testing.assert_array_equal(test, script.DATA["mnist-drawn"](None, "test"))
+
+
+def test_layers_are_added_to_the_rbm_of_the_same_run(script, mnist):
+    folder = mnist / "record"
+    options = [*OPTIONS, "--data", str(mnist), "--output", str(folder), "--seeds", "1"]
+    script.main(options)
+    rbm = mf.load(folder / "mnist-3-4-60-0-preconditioned.npz")
+    script.main([*options, "--hidden", "3", "2"])
+    (first, deep) = read(folder)
+    assert (deep["hidden"], deep["epochs"]) == ("3-2", "4+1")
+    assert float(deep["cpu_seconds"]) >= float(first["cpu_seconds"])
+    model = mf.load(folder / "mnist-3-2-4+1-60-0-preconditioned.npz")
+    assert model.sizes[1:] == (3, 2)
+    change = abs(model.weights[0] - rbm.weights).max()
+    assert 0 < change < abs(rbm.weights).max()
