@@ -35,7 +35,7 @@ def test_the_figures_are_those_of_enumeration(script, mnist):
     script.main([*OPTIONS, "--data", str(mnist), "--output", str(folder), "--seeds", "1",
                  "--chains", "100", "--steps", "200"])  # fmt: skip
     (row,) = read(folder)
-    model = mf.load(folder / "mnist-3-4-60-0-preconditioned.npz")
+    model = mf.load(folder / "mnist-3-4-60-0-preconditioned-0.0001.npz")
     log_partition = mf.exact(model).log_partition
     for name, split in (("from_above", "test"), ("from_below", "test"), ("train", "train")):
         X = script.DATA["mnist"](mnist, split)
@@ -58,9 +58,8 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(script, mnist, monkeypa
     monkeypatch.setattr(script.Clock, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         script.main([*options, str(parts)])
-    seconds = script.json.loads((parts / "mnist-3-4-60-0-preconditioned.seconds.json").read_text())[
-        1
-    ]
+    file = parts / "mnist-3-4-60-0-preconditioned-0.0001.seconds.json"
+    seconds = script.json.loads(file.read_text())[1]
     script.main([*options, str(parts)])
     assert epochs == [1, 2, 3, 4]
     timed = "seconds", "cpu_seconds"
@@ -75,25 +74,29 @@ def test_the_average_is_of_the_last_epochs(script, mnist, gradient, n_averaged):
     ordinary = ["--ordinary"] if gradient == "ordinary" else []
     script.main([*options, "--seeds", "1", *ordinary])
     models, X = [], script.DATA["mnist"](mnist, "train")
-    recipe = script.RECIPE | (script.ORDINARY if ordinary else script.PRECONDITIONED)
+    l1 = 0.0 if ordinary else script.DECAY
+    recipe = script.RECIPE | (script.ORDINARY if ordinary else script.PRECONDITIONED) | {"l1": l1}
     mf.GeneralizedRBM(
         3, n_epochs=8, random_state=0, callbacks=[lambda state: models.append(state.model)],
         **recipe,
     ).fit(X)  # fmt: skip
-    found = mf.load(mnist / "record" / f"mnist-3-8-60-0-{gradient}.npz").weights
+    found = mf.load(mnist / "record" / f"mnist-3-8-60-0-{gradient}-{l1}.npz").weights
     expected = np.mean([model.weights.astype(float) for model in models[-n_averaged:]], 0)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_ordinary_runs_are_other_runs(script, mnist):
+def test_ordinary_runs_and_those_of_other_decay_are_other_runs(script, mnist):
     options = [*OPTIONS, "--data", str(mnist), "--output", str(mnist / "record"), "--seeds", "1"]
     script.main(options)
     script.main([*options, "--ordinary"])
-    gradients = [row["gradient"] for row in read(mnist / "record")]
-    assert gradients == ["preconditioned", "ordinary"]
-    paths = [mnist / "record" / f"mnist-3-4-60-0-{gradient}.npz" for gradient in gradients]
-    one, other = (mf.load(path).weights for path in paths)
-    assert abs(one - other).max() > 1e-4
+    script.main([*options, "--l1", "0.002"])
+    runs = [(row["gradient"], row["l1"]) for row in read(mnist / "record")]
+    names = [("preconditioned", "0.0001"), ("ordinary", "0.0"), ("preconditioned", "0.002")]
+    assert runs == names
+    paths = [mnist / "record" / f"mnist-3-4-60-0-{'-'.join(run)}.npz" for run in runs]
+    first, ordinary, decayed = (mf.load(path).weights for path in paths)
+    assert abs(first - ordinary).max() > 1e-4
+    assert abs(decayed).mean() < abs(first).mean()
 
 
 def test_pixels_are_drawn_with_their_grey_levels(script, monkeypatch):
@@ -139,12 +142,12 @@ def test_layers_are_added_to_the_rbm_of_the_same_run(script, mnist):
     folder = mnist / "record"
     options = [*OPTIONS, "--data", str(mnist), "--output", str(folder), "--seeds", "1"]
     script.main(options)
-    rbm = mf.load(folder / "mnist-3-4-60-0-preconditioned.npz")
+    rbm = mf.load(folder / "mnist-3-4-60-0-preconditioned-0.0001.npz")
     script.main([*options, "--hidden", "3", "2"])
     (first, deep) = read(folder)
     assert (deep["hidden"], deep["epochs"]) == ("3-2", "4+1")
     assert float(deep["cpu_seconds"]) >= float(first["cpu_seconds"])
-    model = mf.load(folder / "mnist-3-2-4+1-60-0-preconditioned.npz")
+    model = mf.load(folder / "mnist-3-2-4+1-60-0-preconditioned-0.0001.npz")
     assert model.sizes[1:] == (3, 2)
     change = abs(model.weights[0] - rbm.weights).max()
     assert 0 < change < abs(rbm.weights).max()
