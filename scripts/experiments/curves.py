@@ -140,6 +140,7 @@ PICTURES = {
     "tap_deep": ("tap_deep", partial(learning_curves, column="layers", what="hidden units")),
     "tap_denoising": ("tap_denoising", denoising),
     "landscape_quality": ("landscape_quality", by_epoch),
+    "landscape_quality_500": ("landscape_quality_500", by_epoch),
     "landscape_solutions": ("landscape_solutions", _SOLUTIONS),
     "race": ("race", race),
     "sequences": ("sequences_contacts", contacts),
