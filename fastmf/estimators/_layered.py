@@ -1,16 +1,14 @@
 """What the estimators of RBMs and DBMs share: learning, likelihoods, sampling, restoring, files."""
 
-import warnings
-
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, number
 from fastmf._common.rows import row_blocks
 from fastmf.estimators import denoising
+from fastmf.estimators._convergence import warn_if_diverged, warn_unless_converged
 from fastmf.estimators._files import Saved
 from fastmf.estimators._rows import checked_rows, checked_values
 from fastmf.estimators._runs import run, seed_of, settings_of, split
@@ -28,27 +26,10 @@ from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
-from fastmf.priors._domain import columns_of_values, independent_units
-from fastmf.priors._groups import as_labels, column_sizes
+from fastmf.priors._domain import independent_units
+from fastmf.priors._groups import as_labels
 from fastmf.priors._protocol import n_units, sample
-from fastmf.priors._registry import floating_type
 from fastmf.priors._rows import states
-
-# Learning counts as diverged at so many times the log-likelihood of uniform values, with which it
-# may begin.
-BELOW_UNIFORM = 1.1
-
-
-def warn_unless_converged(converged):
-    """Say for how many rows means are returned that are of no solution."""
-    n = np.count_nonzero(~converged)
-    if n:
-        warnings.warn(
-            f"The mean-field solutions of {n} of {len(converged)} rows did not converge: their "
-            "means are those of the last iteration.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
 
 
 class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator):
@@ -130,7 +111,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         model = self._pretrained(model, X, settings, seed or 0, weights)
         run(self, model, X, settings, LAYERED_FAMILY, seed, validation, weights)
         self._remember(X, settings, weights)
-        self._warn_if_diverged()
+        warn_if_diverged(self.model_, self.history_)
         self.__dict__.pop("_state", None)
         return self
 
@@ -184,21 +165,6 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         model = self._initial_model(X, seed)
         return checked_values(model.layers[0], X, model.dtype), model
 
-    def _given(self, X, *kinds):
-        """Couplings, in the type of the data, and layers of `init`."""
-        init = self.init
-        if not isinstance(init, kinds):
-            known = " or ".join(kind.__name__ for kind in kinds)
-            raise TypeError(f"init must be of type {known}, or None, got {type(init).__name__}.")
-        visible = init.layers[0]
-        n_columns = len(column_sizes(visible))  # labels, or the states of categorical units
-        if X.shape[1] not in (n_columns, n_units(visible)):
-            raise ValueError(
-                f"init must have a visible unit for each column of X, got {n_columns} units and "
-                f"{X.shape[1]} columns."
-            )
-        return tuple(weights.astype(floating_type(X)) for weights in init.couplings), init.layers
-
     def _pretrained(self, model, X, settings, seed, row_weights):
         """The model from which `fit` starts."""
         return model
@@ -211,22 +177,6 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         self.pointwise_ = independent_units(self.visible_, X[rows])
         starts = monitor_rows(X, settings, 0, weights)
         self.starts_ = states(self.visible_, starts, self.model_.dtype)
-
-    def _warn_if_diverged(self):
-        """Say so if uniformly drawn values would explain the data better, of discrete units."""
-        values = columns_of_values(self.visible_)
-        if values is None or not self.history_.get("log_likelihood"):
-            return
-        found = self.history_["log_likelihood"][-1] * sum(self.model_.sizes)
-        uniform = -np.log([len(column) for column in values]).sum()
-        if found < BELOW_UNIFORM * uniform:
-            warnings.warn(
-                f"learning has diverged: the log-likelihood of the last epoch, {found:.0f} nats a "
-                f"row, is below that of values drawn uniformly at random, {uniform:.0f}. Use a "
-                "smaller learning_rate, or with chains more of them (n_starts).",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
 
     # --- likelihoods and solutions ------------------------------------------------------------
 

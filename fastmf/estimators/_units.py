@@ -12,7 +12,12 @@ from fastmf.priors._domain import (
     fitted,
     hidden_unit,
 )
-from fastmf.priors._groups import columns_by_parts, has_groups, has_groups_of_states
+from fastmf.priors._groups import (
+    column_sizes,
+    columns_by_parts,
+    has_groups,
+    has_groups_of_states,
+)
 from fastmf.priors._protocol import by_parts, is_unit_prior, n_units, repeated, take
 from fastmf.priors._registry import REGISTRY, floating_type
 from fastmf.priors._rows import states
@@ -170,3 +175,18 @@ def _refuse(prior, value, place, means, first, how=""):
         f"{describe_support(prior, column, means=means)}, got {value:g}{how} in row {row}, "
         f"column {first + column}."
     )
+
+
+def given_layers(init, X, *kinds):
+    """Couplings, in the type of the data, and layers of a model that learning begins with."""
+    if not isinstance(init, kinds):
+        known = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"init must be of type {known}, or None, got {type(init).__name__}.")
+    visible = init.layers[0]
+    n_columns = len(column_sizes(visible))  # labels, or the states of categorical units
+    if X.shape[1] not in (n_columns, n_units(visible)):
+        raise ValueError(
+            f"init must have a visible unit for each column of X, got {n_columns} units and "
+            f"{X.shape[1]} columns."
+        )
+    return tuple(weights.astype(floating_type(X)) for weights in init.couplings), init.layers

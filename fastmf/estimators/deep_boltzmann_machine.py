@@ -6,8 +6,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count
-from fastmf.estimators._layered import LayeredMachine, warn_unless_converged
-from fastmf.estimators._units import hidden_prior, visible_prior
+from fastmf.estimators._convergence import warn_unless_converged
+from fastmf.estimators._layered import LayeredMachine
+from fastmf.estimators._units import given_layers, hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
@@ -227,7 +228,7 @@ class DeepBoltzmannMachine(LayeredMachine):
             )
         weights, layers = (), (visible_prior(self.visible, X),)
         if self.init is not None:
-            weights, layers = self._given(X, RBM, DBM)
+            weights, layers = given_layers(self.init, X, RBM, DBM)
             given = tuple(n_units(layer) for layer in layers[1:])
             if sizes[: len(given)] != given:
                 raise ValueError(

@@ -5,7 +5,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count
 from fastmf.estimators._layered import LayeredMachine
-from fastmf.estimators._units import hidden_prior, visible_prior
+from fastmf.estimators._units import given_layers, hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.models import RBM
@@ -226,7 +226,7 @@ class GeneralizedRBM(LayeredMachine):
 
     def _initial_model(self, X, seed):
         if self.init is not None:
-            return machine_of(*self._given(X, RBM))
+            return machine_of(*given_layers(self.init, X, RBM))
         count("n_components", self.n_components)
         rng = np.random.default_rng([seed, 0, 3])
         visible = visible_prior(self.visible, X)

@@ -198,15 +198,6 @@ def test_learning_begins_with_a_given_model(trained, tmp_path):
     assert GeneralizedRBM.load(tmp_path / "later.npz").init is None
 
 
-@pytest.mark.parametrize("gradient", ["tap", "pcd"])
-def test_learning_that_diverges_to_finite_couplings_is_told(gradient):
-    X = patterns()
-    with pytest.warns(ConvergenceWarning, match="learning has diverged: .* Use a smaller"):
-        rbm = small(gradient=gradient, learning_rate=100.0, n_epochs=10).fit(X)
-    truth = log_likelihood(rbm.model_, X, exact(rbm.model_, averages=False).log_partition).mean()
-    assert truth < -8 * np.log(2) - 10  # worse than coins
-
-
 def test_a_given_model_must_fit_the_data(trained):
     with pytest.raises(TypeError, match="init must be of type RBM, or None, got Gener"):
         small(init=trained).fit(patterns())

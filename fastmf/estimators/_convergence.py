@@ -1,0 +1,41 @@
+"""Warnings of estimators of layered machines: solutions or learning that have not converged."""
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from fastmf.priors._domain import columns_of_values
+
+# Learning counts as diverged at so many times the log-likelihood of uniform values, with which it
+# may begin.
+BELOW_UNIFORM = 1.1
+
+
+def warn_unless_converged(converged):
+    """Say for how many rows means are returned that are of no solution."""
+    n = np.count_nonzero(~converged)
+    if n:
+        warnings.warn(
+            f"The mean-field solutions of {n} of {len(converged)} rows did not converge: their "
+            "means are those of the last iteration.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def warn_if_diverged(model, history):
+    """Say so if uniformly drawn values would explain the data better, of discrete units."""
+    values = columns_of_values(model.layers[0])
+    if values is None or not history.get("log_likelihood"):
+        return
+    found = history["log_likelihood"][-1] * sum(model.sizes)
+    uniform = -np.log([len(column) for column in values]).sum()
+    if found < BELOW_UNIFORM * uniform:
+        warnings.warn(
+            f"learning has diverged: the log-likelihood of the last epoch, {found:.0f} nats a "
+            f"row, is below that of values drawn uniformly at random, {uniform:.0f}. Use a "
+            "smaller learning_rate, or with chains more of them (n_starts).",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
