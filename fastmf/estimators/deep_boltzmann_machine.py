@@ -50,7 +50,7 @@ class DeepBoltzmannMachine(LayeredMachine):
     init : RBM, DBM or None
         The model that learning begins with, such as the `model_` of another machine. Its units and
         sizes count; layers of `n_components` above its own are added, coupled by small random
-        weights: the likelihood is hardly changed by them, and rises from where it was.
+        weights, which hardly change the likelihood.
 
     Attributes
     ----------
@@ -226,8 +226,9 @@ class DeepBoltzmannMachine(LayeredMachine):
                 f"hidden must be one prior, or one for each of {len(sizes)} layers, got "
                 f"{len(kinds)}."
             )
-        weights, layers = (), (visible_prior(self.visible, X),)
-        if self.init is not None:
+        if self.init is None:
+            weights, layers = (), (visible_prior(self.visible, X),)
+        else:
             weights, layers = given_layers(self.init, X, RBM, DBM)
             given = tuple(n_units(layer) for layer in layers[1:])
             if sizes[: len(given)] != given:

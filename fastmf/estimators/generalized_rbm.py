@@ -34,9 +34,6 @@ class GeneralizedRBM(LayeredMachine):
         to `patience` in detail.
     learning_rate : float, (start, end), (start, end, "linear") or callable
     momentum, l2, l1 : float
-        `l2` and `l1` are decays of squares and of absolute values of couplings. With
-        `preconditioning` an `l1` of 5 divided by the number of rows keeps these from getting far
-        ahead of other rows.
     n_epochs, batch_size : int
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step (None: the batch size). Half of that is faster
