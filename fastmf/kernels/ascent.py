@@ -3,14 +3,18 @@
 With the gradient G, offsets m, l of the units below and above, and gradients dv, dh by their
 fields,
 
-    G <- G - (l2 W + l1 sign(W)) - (m dh' + dv l')
+    G <- G - l2 W - l1 S - (m dh' + dv l')
     velocity <- momentum velocity + rate G
     W <- W + velocity
+
+S is a subgradient of the absolute values of the new W, between -1 and 1 where they are 0. So W is
+the soft threshold, by rate l1, of what it would be without S. Within preconditioned gradients S is
+the sign of the old W, for which W does not become 0.
 """
 
 from typing import NamedTuple
 
-from fastmf._intrinsics import fetch_and_increment, row, smaller
+from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._numba import REORDER, kernel
 
 # Rows of the matrix in one task of a worker.
@@ -27,7 +31,7 @@ class AscentStep(NamedTuple):
     momentum : float
         Weight of the last step in this one.
     l2, l1 : float
-        Weight decay: l2 W + l1 sign(W) is subtracted from the gradient.
+        Weight decay: l2 W + l1 S is subtracted from the gradient.
     """
 
     rate: float
@@ -44,7 +48,7 @@ def finish_gradient(weights, gradient, decay, below, above):
     ----------
     weights, gradient : array of shape (n_above,)
     decay : tuple of two numbers
-        l2 and l1.
+        l2, and l1 if S is the sign of the couplings before the step; otherwise 0.
     below : tuple of two numbers
         Offset of the unit, and gradient by its field.
     above : tuple of two arrays of shape (n_above,)
@@ -61,24 +65,41 @@ def finish_gradient(weights, gradient, decay, below, above):
 
 
 @kernel(merged=True)
-def ascend_row(weights, gradient, velocity, rate, momentum, offsets):
-    """Move the couplings of one unit along their gradient.
+def ascend_row(weights, gradient, velocity, step, offsets):
+    """Move the couplings of one unit along their gradient, from which l1 S is subtracted.
 
-    Returns the inner product of the gradient with the offsets above, and the squared norm of the
-    couplings. In two loops: LLVM makes no vectors of one that would have to compare more than a few
-    addresses first.
+    Parameters
+    ----------
+    weights, gradient, velocity : array of shape (n_above,)
+    step : tuple of three numbers
+        Rate, momentum and l1; 0 if it has been subtracted before.
+    offsets : array of shape (n_above,)
+
+    Returns
+    -------
+    gradient_dot, squared_norm : float
+        Inner product of the gradient with the offsets, and squared norm of the couplings.
+
+    Notes
+    -----
+    In two loops: LLVM makes no vectors of one that would have to compare more than a few addresses
+    first.
     """
     dtype = weights.dtype.type
-    rate, momentum = dtype(rate), dtype(momentum)
-    gradient_dot = squared_norm = dtype(0)
+    rate, momentum, threshold = dtype(step[0]), dtype(step[1]), dtype(step[0] * step[2])
+    zero, inverse = dtype(0), dtype(1 / step[0] if step[0] > 0 else 0)
+    gradient_dot = squared_norm = zero
+    for j in range(weights.shape[0]):
+        change = momentum * velocity[j] + rate * gradient[j]
+        weight = weights[j] + change
+        decay = larger(-threshold, smaller(threshold, weight))
+        # Selected, as a rounded difference need not be 0.
+        weight = zero if abs(weight) <= threshold else weight - decay
+        weights[j], velocity[j] = weight, change - decay
+        gradient[j] -= inverse * decay
+        squared_norm += weight * weight
     for j in range(weights.shape[0]):
         gradient_dot += gradient[j] * offsets[j]
-    for j in range(weights.shape[0]):
-        step = momentum * velocity[j] + rate * gradient[j]
-        velocity[j] = step
-        weight = weights[j] + step
-        weights[j] = weight
-        squared_norm += weight * weight
     return gradient_dot, squared_norm
 
 
@@ -106,7 +127,7 @@ def ascend(weights, gradient, velocity, settings, centring, queue, row_sums, out
     """
     n_below, n = weights.shape
     (below, above), first = centring, fetch_and_increment(queue) * TASK_ROWS
-    rate, momentum, decay = settings.rate, settings.momentum, (settings.l2, settings.l1)
+    step, decay = (settings.rate, settings.momentum, settings.l1), (settings.l2, 0.0)
     while first < n_below:
         for i in range(first, smaller(first + TASK_ROWS, n_below)):
             old, new = row(weights, (i, 0), n), row(out, (i, 0), n)
@@ -116,5 +137,5 @@ def ascend(weights, gradient, velocity, settings, centring, queue, row_sums, out
             of_below = below[0, i], below[1, i]
             of_above = row(above, (0, 0), n), row(above, (1, 0), n)
             finish_gradient(new, g, decay, of_below, of_above)
-            row_sums[0, i], row_sums[1, i] = ascend_row(new, g, last, rate, momentum, of_above[0])
+            row_sums[0, i], row_sums[1, i] = ascend_row(new, g, last, step, of_above[0])
         first = fetch_and_increment(queue) * TASK_ROWS

@@ -184,6 +184,7 @@ def move_panel(layers, panel, rate, memory, parameters, settings, statistics):
     weights = weights_between(layers, k, parameters, WEIGHTS)
     velocity = weights_between(layers, k, parameters, VELOCITY)
     (n_below, n), width = weights.shape, slab.shape[0]
+    step = rate, settings.momentum, settings.l1
     task, has_offset = first // width, units.dtype.type(settings.centred[k + 1])
     offsets, _ = _sides(layers, k, settings, units, row(memory.vectors, (0, 0), n))
     above = view(parameters.couplings[k, ABOVE], (-(-n_below // width), n), weights)
@@ -193,7 +194,7 @@ def move_panel(layers, panel, rate, memory, parameters, settings, statistics):
         i = layers[k, START] + first + r
         w, g = row(weights, (first + r, 0), n), row(slab, (r, 0), n)
         v = row(velocity, (first + r, 0), n)
-        found = ascend_row(w, g, v, rate, settings.momentum, offsets)
+        found = ascend_row(w, g, v, step, offsets)
         units[MOVED, i], units[SQUARES, i] = found
         offset = has_offset * units[OFFSET, i]
         for j in range(n):

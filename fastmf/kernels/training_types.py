@@ -93,7 +93,11 @@ class Settings(NamedTuple):
     momentum : float
         Weight of the last step in the next.
     decay : tuple of two floats
-        l2 and l1: l2 W + l1 sign(W) is subtracted from the gradient by couplings W.
+        l2, and the l1 of preconditioned gradients: l2 W + l1 sign(W) is subtracted from the
+        gradient by couplings W.
+    l1 : float
+        That of ordinary gradients, where soft thresholds take the place of the sign: see
+        `fastmf.kernels.ascent`.
     centred : int64 array of shape (n_layers,)
         1 for layers whose fields act as tilts, if couplings are between deviations: only units
         coupled to those have offsets.
@@ -120,6 +124,7 @@ class Settings(NamedTuple):
 
     momentum: float
     decay: tuple
+    l1: float
     centred: np.ndarray
     phases: np.ndarray
     solved: bool
@@ -287,7 +292,7 @@ def no_arguments(dtype):
     solver = Solver(Sweep(table, table), options, no_tilt(dtype), active)
     record = MeanFieldRecord(cube, index, index, line, matrix)
     settings = Settings(
-        0.0, (0.0, 0.0), index, index, True, 1, 1, True, True, 0.0, 0, 1, 1,
+        0.0, (0.0, 0.0), 0.0, index, index, True, 1, 1, True, True, 0.0, 0, 1, 1,
     )  # fmt: skip
     moments = Moments(matrix, matrix, matrix, matrix)
     tasks = {"terms": table, "scales": line, "hidden": table, "averages": table, "slabs": table}

@@ -144,12 +144,12 @@ def _ascend(couplings, parameters, rate, settings, of_data, states, statistics, 
         ]
         centring = [np.stack(side) for side in zip(offsets, by_fields, strict=True)]
         row_sums = np.empty((2, len(weights)), weights.dtype)
-        l2, l1 = settings.decay
+        l2, l1 = settings.decay[0], settings.l1
         if matrices[k].size:
-            gradient -= l2 * weights + l1 * np.sign(weights)
+            gradient -= l2 * weights + settings.decay[1] * np.sign(weights)
             gradient -= np.outer(offsets[0], by_fields[1]) + np.outer(by_fields[0], offsets[1])
             gradient = matrices[k] @ gradient @ matrices[k + 1]
-            l2 = l1 = 0
+            l2 = 0
             centring = [np.stack([offset, 0 * offset]) for offset in offsets]
         ascent = SimpleNamespace(rate=rate, momentum=settings.momentum, l2=l2, l1=l1)
         ascend(weights, gradient, velocity, ascent, centring, None, row_sums, weights)

@@ -81,7 +81,8 @@ class StepsOfFields:
         tilts = [field_is_tilt(prior) for prior in model.layers]
         self.settings = types.Settings(
             momentum=float(settings.momentum),
-            decay=(float(settings.l2), float(settings.l1)),
+            decay=(float(settings.l2), float(settings.l1) * self.preconditioned),
+            l1=float(settings.l1) * (not self.preconditioned),
             centred=np.array(tilts, np.int64) * settings.centred,
             phases=np.zeros(types.N_PHASES, np.int64),
             solved=self.order > 0,

@@ -2,8 +2,10 @@
 
 With learning rate r, momentum p and decay l2, l1 of couplings W,
 
-    velocity <- p velocity + r (gradient - l2 W - l1 sign(W))
+    velocity <- p velocity + r (gradient - l2 W - l1 S)
     parameters <- parameters + velocity
+
+S is a subgradient of the absolute values of the new couplings: see `fastmf.kernels.ascent`.
 """
 
 from dataclasses import dataclass, field

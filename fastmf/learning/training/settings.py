@@ -21,7 +21,8 @@ class AscentSettings:
     momentum : float
         Fraction of the previous step that is added to the next, in [0, 1).
     l2, l1 : float
-        Weight decay: the step follows the gradient minus `l2 W + l1 sign(W)`.
+        Weight decay: the step follows the gradient minus `l2 W + l1 sign(W)`. Couplings whose sign
+        `l1` would change become exactly 0, but for preconditioned gradients.
     n_epochs, batch_size : int
     monitor_rows : int
         Rows of data on which the metrics of each epoch are computed.

@@ -3,6 +3,11 @@ import pytest
 from stripes import quick, start, stripes
 
 from fastmf.learning.layered.family import train
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.learning.training.ascent import ascend, initial_state
+from fastmf.learning.training.parameters import ModelParameters
+from fastmf.models import RBM
+from fastmf.priors import Bernoulli
 
 
 def test_momentum_repeats_the_previous_step():
@@ -22,7 +27,25 @@ def test_weight_decay():
         for o in ({}, {"l2": 0.5}, {"l1": 0.5})
     )
     np.testing.assert_allclose(l2 - plain, -0.1 * 0.5 * start().weights, atol=1e-12)
-    np.testing.assert_allclose(l1 - plain, -0.1 * 0.5 * np.sign(start().weights), atol=1e-12)
+    thresholded = np.sign(plain) * np.maximum(abs(plain) - 0.1 * 0.5, 0)
+    np.testing.assert_allclose(l1, thresholded, atol=1e-12)
+    np.testing.assert_array_equal(l1 == 0, abs(plain) <= 0.1 * 0.5)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_l1_leaves_the_couplings_of_a_penalised_maximum(momentum):
+    # Of the objective -|W - T|^2 / 2, whose maximum is the soft threshold of T.
+    target = np.random.default_rng(0).normal(size=(6, 5))
+    state = initial_state(RBM(0 * target, Bernoulli(np.zeros(6)), Bernoulli(np.zeros(5))))
+    settings = LayeredSettings(l1=0.4, l2=0.0, momentum=momentum)
+    for _ in range(400):
+        gradient = ModelParameters.of(state.model).combine(np.zeros_like)
+        gradient.couplings = (target - state.model.weights,)
+        state.model = state.model.rebuilt(**vars(ascend(state, gradient, settings, 0.1)))
+    expected = np.sign(target) * np.maximum(abs(target) - 0.4, 0)
+    np.testing.assert_allclose(state.model.weights, expected, atol=1e-6)
+    np.testing.assert_array_equal(state.model.weights == 0, expected == 0)
+    assert 5 < (expected == 0).sum() < 25
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
