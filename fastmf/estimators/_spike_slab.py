@@ -13,10 +13,6 @@ from fastmf.estimators._frames import feature_names, pandas
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import maximise_evidence, robust_solution
 
-# Smallest tolerance of the fixed points during the search for hyper-parameters, whose evidence is
-# flat near its maximum.
-SEARCH_TOLERANCE = 1e-4
-
 
 class SpikeSlabEstimator(BaseEstimator):
     """Parameters, standardised features, and the search for hyper-parameters."""
@@ -107,8 +103,8 @@ class SpikeSlabEstimator(BaseEstimator):
     def _solution(self, task, start, fixed):
         """Hyper-parameters of largest evidence, their model, and its fixed point."""
         best, nearby = maximise_evidence(
-            task, start, fixed, tol=max(self.tol, SEARCH_TOLERANCE),
-            max_iter=self.max_evidence_iter, n_threads=self.n_threads,
+            task, start, fixed, tol=self.tol, max_iter=self.max_evidence_iter,
+            n_threads=self.n_threads,
         )  # fmt: skip
         model = task.model(best)
         result = robust_solution(

@@ -24,8 +24,13 @@ from fastmf.priors._protocol import parts_of
 # Log-odds of a coefficient without a spike.
 NEVER_ZERO = 40.0
 # The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
-# then a fortieth of their standard errors from its maximum: the gain is half of the square.
-EVIDENCE_TOL = 3e-4
+# then a twentieth of their standard errors from its maximum: the gain is half of the square.
+EVIDENCE_TOL = 1e-3
+# Tolerance of the fixed points during the search: at most this, and this fraction of the standard
+# error of a coefficient if all others were known. With little noise a larger one would be of the
+# order of the standard errors: a state then passes for the fixed point of the next noise variance,
+# too, and the evidence seems to grow as the noise falls, down to its bound.
+SEARCH_TOL, RELATIVE_TOL = 1e-4, 1e-2
 # Smallest expected square of a residual, in units of the noise variance.
 MIN_RESIDUAL = 1e-12
 # Iterations towards a fixed point during the search: poor hyper-parameters take more. With half or
@@ -234,8 +239,8 @@ class _Search:
         The fixed point of largest evidence so far.
     """
 
-    def __init__(self, task, start, fixed, **options):
-        self._task, self._options = task, options
+    def __init__(self, task, start, fixed, tol, **options):
+        self._task, self._options, self._tol = task, options, tol
         n_groups = len(start.log_odds)
         self.free = np.append(
             [not fixed.noise_variance, not fixed.slab_variance], [not fixed.log_odds] * n_groups
@@ -249,6 +254,7 @@ class _Search:
         self._n_rows = len(task.X) + task.n_absent
         self._n_of_groups = np.bincount(task.groups, minlength=n_groups)
         self._n_included = np.zeros(n_groups)
+        self._square = np.einsum("ij,ij->j", task.X, task.X).max()
 
     def hyperparameters(self, x):
         """Those of values x of the learned ones."""
@@ -260,10 +266,12 @@ class _Search:
         """Minus the log-evidence, infinite where the solver does not converge, and its gradient."""
         task, here = self._task, self.hyperparameters(x)
         model = task.model(here)
+        standard_error = np.sqrt(here.noise_variance / self._square)
+        tol = max(self._tol, min(SEARCH_TOL, RELATIVE_TOL * standard_error))
         if self.best is None:
-            self.best = result = robust_solution(model, **self._options)
+            self.best = result = robust_solution(model, tol=tol, **self._options)
         else:
-            result = solution_from(model, self.best, **self._options)
+            result = solution_from(model, self.best, tol=tol, **self._options)
             if not result.converged:
                 return np.inf, np.zeros(self.free.sum())
         # There may be several fixed points: the next search starts from the best one, not from
@@ -300,7 +308,7 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     fixed : Hyperparameters of bool
         Which ones are not learned.
     tol : float
-        Of the fixed points.
+        Smallest one of the fixed points; most are found to a larger one (see `SEARCH_TOL`).
     max_iter : int
         Fixed points, after the first one.
     n_threads : int, optional
@@ -311,8 +319,8 @@ def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
     ExpectationPropagation or None
         The fixed point of largest evidence, theirs; None if all are fixed.
     """
-    options = {"schedule": "auto", "tol": tol, "max_iter": MAX_ITER, "n_threads": n_threads}
-    search = _Search(task, start, fixed, **options)
+    options = {"schedule": "auto", "max_iter": MAX_ITER, "n_threads": n_threads}
+    search = _Search(task, start, fixed, tol, **options)
     free = search.free
     if not free.any():
         return start, None
