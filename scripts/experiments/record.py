@@ -29,7 +29,7 @@ EPILOG = """\
 examples:
   python scripts/experiments/record.py --quick
       1,000 images, 10 hidden units, four epochs: does it run?
-  python scripts/experiments/record.py --data-set mnist-redrawn --epochs 8
+  python scripts/experiments/record.py --data-set mnist-redrawn --epochs 16
       pixels drawn from grey levels
   python scripts/experiments/record.py --data-set silhouettes --epochs 150 --l1 0.001
       fewer images need more decay
