@@ -22,6 +22,8 @@ def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal
     _, proposal[:] = new_sites(*settings, cavity, tilted, site)
 
 
+# Units that have no such cavity diverge.
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def match_cavities(units, prior_precision, marginal, queue, cavity, log_partition):
     """Cavities under which the units have given means and variances."""
     m, v = marginal

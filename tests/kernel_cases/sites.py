@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf.kernels.sites import SiteSettings
-from fastmf.priors import GaussBernoulli
+from fastmf.priors import GaussBernoulli, TruncatedGaussian
 from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, chosen, with_options
 
@@ -54,7 +54,25 @@ def cavity_arguments(size, dtype, rows=None):
     tilt = np.stack([gaussian[0] / 2, gaussian[1] * 4])
     wanted = np.stack(prior.moments(*tilt))
     cavity = np.stack([0.5 * tilt[0], tilt[1] * 1.5])
+    cavity[1, gaussian[0] < -1] = -100  # the moments do not exist there
     return table(prior), 0.5 + 0 * site[0], wanted, np.zeros(1, np.int64), cavity, 0 * site[0]
+
+
+def bounded_cavity_arguments(size, dtype, rows=None):
+    """The same for units on an interval, of which some should have means outside of it."""
+    _, gaussian, site = machine(size, rows)
+    zero = 0 * gaussian[0]
+    prior = TruncatedGaussian(zero, zero + 1, zero - 1, zero + 1)
+    wanted = np.stack(prior.moments(gaussian[0], 4 * gaussian[1]))
+    wanted[0] += np.where(gaussian[0] > 1, 5, 0)
+    return table(prior), 1 + zero, wanted, np.zeros(1, np.int64), 0 * gaussian, zero.copy()
+
+
+def found_cavities(arguments):
+    """Cavities, those that do not match set to 0, and log-partitions."""
+    cavity, log_partition = arguments[4:]
+    return {"cavity": np.where(np.isnan(log_partition), 0, cavity).T,
+            "log_partition": log_partition}  # fmt: skip
 
 
 CASES = [
@@ -70,7 +88,8 @@ CASES = [
             ("free", match_arguments), ("bounded", with_options(match_arguments, min_precision=0.5))
         )
     ),
-    Case("sites.match_cavities", "spike_and_slab", cavity_arguments,
-         lambda arguments: {"cavity": arguments[4].T, "log_partition": arguments[5]},
+    Case("sites.match_cavities", "spike_and_slab", cavity_arguments, found_cavities,
          {"float64": 1e-7}, large=True, dtypes=("float64",)),
+    Case("sites.match_cavities", "bounded_units", bounded_cavity_arguments, found_cavities,
+         {"float64": 1e-7}, dtypes=("float64",)),
 ]  # fmt: skip
