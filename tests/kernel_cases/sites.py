@@ -60,7 +60,7 @@ def cavity_arguments(size, dtype, rows=None):
 
 def bounded_cavity_arguments(size, dtype, rows=None):
     """The same for units on an interval, of which some should have means outside of it."""
-    _, gaussian, site = machine(size, rows)
+    _, gaussian, _ = machine(size, rows)
     zero = 0 * gaussian[0]
     prior = TruncatedGaussian(zero, zero + 1, zero - 1, zero + 1)
     wanted = np.stack(prior.moments(gaussian[0], 4 * gaussian[1]))
