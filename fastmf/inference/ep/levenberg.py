@@ -15,7 +15,7 @@ LENGTHS = (1.0, 0.3), (0.3, 2), (0.1, 5)
 # The energy falls enough if it does so by this fraction of the linear prediction (Armijo).
 ARMIJO = 1e-4
 # Falls below so many times the rounding error of the energy cannot be told from rounding. Then the
-# residual must fall by this factor.
+# residual must fall by this factor: else poor steps along flat directions would go on and on.
 HIDDEN_BY_ROUNDING, RESIDUAL_FALL = 100, 0.9
 
 
@@ -68,9 +68,8 @@ def _advance(problem, point, levenberg, residual):
 def _accepted(problem, step, length, new, residual):
     """Whether the energy falls, or the residual where rounding hides the fall of the energy."""
     point = step.point
-    enough = point.value + ARMIJO * length * min(step.derivative, 0.0) + point.rounding_error
-    if new.value <= enough:
-        return True
     change = abs(step.derivative) + abs(new.value - point.value)
-    hidden = change < HIDDEN_BY_ROUNDING * point.rounding_error
-    return hidden and new.state(problem).residual() < RESIDUAL_FALL * residual
+    if change < HIDDEN_BY_ROUNDING * point.rounding_error:
+        return new.state(problem).residual() < RESIDUAL_FALL * residual
+    enough = point.value + ARMIJO * length * min(step.derivative, 0.0) + point.rounding_error
+    return new.value <= enough

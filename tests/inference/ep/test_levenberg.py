@@ -54,6 +54,22 @@ def test_steps_out_of_the_domain_are_shortened():
     assert converged and state.x == pytest.approx(1, abs=1e-12)
 
 
+def test_steps_that_rounding_hides_must_lower_the_residual():
+    class Flat(Point):
+        rounding_error = 1.0  # of any change of the energy
+
+    # Steps of the wrong length, under which the residual grows, are not repeated for ever.
+    class Overshooting(Flat):
+        def step(self, problem, parameter):
+            step = super().step(problem, 0.0)
+            step.at = lambda length: Overshooting(1 + 1.5 * (self.x - 1))
+            return step
+
+    state, converged = levenberg.descend(TASK, Overshooting(1.001), EPTrace())
+    assert not converged and state.x == 1.001
+    assert levenberg.descend(TASK, Flat(1.001), EPTrace())[1]
+
+
 def test_without_a_step_it_ends_where_it_is(monkeypatch):
     monkeypatch.setattr(Point, "moved", lambda point, change: None)
     trace = EPTrace()
