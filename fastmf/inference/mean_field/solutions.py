@@ -41,6 +41,8 @@ class Solutions(NamedTuple):
     >>> found = mf.evaluation.solutions(ferromagnet, starts)
     >>> abs(found.visible.mean(1)).round(2), found.weights.round(2)
     (array([0.99, 0.99]), array([0.5, 0.5]))
+    >>> found
+    Solutions(2 distinct ones from 20 starts, 2 converged, log-partitions 73.6422 to 73.6422)
     """
 
     visible: np.ndarray
@@ -66,6 +68,13 @@ class Solutions(NamedTuple):
             return np.zeros(len(self.log_partition))
         weights = np.exp(self.log_partition - top)
         return weights / weights.sum()
+
+    def __repr__(self):
+        low, high = self.log_partition.min(), self.log_partition.max()
+        return (
+            f"Solutions({len(self.visible)} distinct ones from {len(self.members)} starts, "
+            f"{self.converged.sum()} converged, log-partitions {low:.6g} to {high:.6g})"
+        )
 
     def _repr_html_(self):
         """What notebooks show: how many there are, and those that most starts lead to."""
