@@ -300,7 +300,7 @@ def epoch(n_hidden, repeats):
 
     def ours(options, n_threads):
         take = steps(model, X, LayeredSettings(**options), n_threads)
-        return lambda: take(initial_state(model), rows, rngs, 0.005)
+        return lambda: take(initial_state(model), rows, rngs, np.full(len(rows), 0.005))
 
     def theirs():
         BernoulliRBM(n_hidden, batch_size=100, n_iter=1, random_state=0).fit(X)

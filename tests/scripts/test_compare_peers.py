@@ -36,6 +36,13 @@ def test_the_table_goes_between_its_markers(script, tmp_path):
     assert "| a task | 200 ms | 2 s (a peer) | 10 |" in text and "old" not in text
 
 
+def test_epochs_beside_those_of_scikit_learn(load, monkeypatch):
+    script = load("speed_table")
+    monkeypatch.setattr(script, "images", lambda n: script.np.eye(200, 784, dtype="float32"))
+    rows = list(script.epoch(3, 1))
+    assert len(rows) == 4 and all("times one thread" in row for row in rows)
+
+
 @pytest.mark.parametrize("name", ["compare_peers", "speed_table"])
 def test_part_of_a_table_does_not_take_the_place_of_the_whole(name, load, tmp_path, monkeypatch):
     script, path = load(name), tmp_path / "SPEED.md"
