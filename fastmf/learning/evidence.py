@@ -266,8 +266,9 @@ class _Search:
         """Minus the log-evidence, infinite where the solver does not converge, and its gradient."""
         task, here = self._task, self.hyperparameters(x)
         model = task.model(here)
-        standard_error = np.sqrt(here.noise_variance / self._square)
-        tol = max(self._tol, min(SEARCH_TOL, RELATIVE_TOL * standard_error))
+        # No division by 0 where all features are constant.
+        square = max(self._square, here.noise_variance * (RELATIVE_TOL / SEARCH_TOL) ** 2)
+        tol = max(self._tol, RELATIVE_TOL * np.sqrt(here.noise_variance / square))
         if self.best is None:
             self.best = result = robust_solution(model, tol=tol, **self._options)
         else:

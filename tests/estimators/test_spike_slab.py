@@ -117,6 +117,13 @@ def test_little_noise_is_found(seed):
     assert (abs(fitted.coef_ - w)[w != 0] < 4 * deviations).all()
 
 
+def test_features_that_are_all_constant_say_nothing():
+    y = np.random.default_rng(0).normal(size=10)
+    fitted = mf.SpikeSlabRegressor().fit(np.ones((10, 2)), y)
+    np.testing.assert_array_equal(fitted.coef_, 0)
+    np.testing.assert_allclose(fitted.predict(np.ones((3, 2))), y.mean())
+
+
 def test_cross_validation_through_scikit_learn():
     model, _ = problem(30, 12)
     search = GridSearchCV(
