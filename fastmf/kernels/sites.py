@@ -152,13 +152,13 @@ def match_cavities(units, prior_precision, marginal, queue, cavity, log_partitio
     Notes
     -----
     The cavity maximises the concave c1 m - c2 (m^2 + v) / 2 - log Zhat(c), unit by unit: Newton's
-    method, with a line search. Third and fourth cumulants are differences of variances. Some units
-    are tilted at a time, which takes a tenth of the time of one after another; those between two
-    that still move are, too.
+    method, with a line search. Third and fourth cumulants are differences of variances. Units are
+    tilted by blocks, from the first to the last that still moves: the search then takes a quarter
+    of the time that it takes unit by unit.
     """
     n_units = cavity.shape[1]
     now, trial = np.empty((5, MATCHED_UNITS)), np.empty((5, MATCHED_UNITS))
-    search = np.empty((6, MATCHED_UNITS))
+    search = np.empty((7, MATCHED_UNITS))
     while True:
         first = fetch_and_increment(queue) * BLOCK_UNITS
         if first >= n_units:
@@ -174,9 +174,9 @@ def match_cavities(units, prior_precision, marginal, queue, cavity, log_partitio
 # Rows of what is known of some units under a tilt exp(b w - a w^2 / 2).
 B, A, MEAN, VAR, LOG_Z = range(5)
 # Rows of a search: Newton's step, the derivative of the objective along it, and the part of it that
-# is tried; the largest relative difference between the moments of a unit and those wanted; and
-# whether the unit still moves, 1 or 0.
-STEP_B, STEP_A, DERIVATIVE, LENGTH, MISMATCH, MOVING = range(6)
+# is tried; the largest relative difference between the moments of a unit and those wanted; whether
+# the unit still moves, 1 or 0; and the change of b for differences of variances.
+STEP_B, STEP_A, DERIVATIVE, LENGTH, MISMATCH, MOVING, DIFFERENCE = range(7)
 
 
 @kernel(inline=True)
@@ -242,13 +242,15 @@ def _find_steps(units, first, moving, prior_precision, wanted, memory):
     """Newton's steps of the tilts, and the derivatives of the objective along them."""
     (now, trial, search), (begin, end) = memory, moving
     up, down = trial[VAR], trial[LOG_Z]
+    for i in range(begin, end):
+        search[DIFFERENCE, i] = _difference(now, i, prior_precision[i])
     for sign, found in ((1.0, up), (-1.0, down)):
         for i in range(begin, end):
-            trial[B, i] = now[B, i] + sign * _difference(now, i, prior_precision[i])
+            trial[B, i] = now[B, i] + sign * search[DIFFERENCE, i]
         b, a = trial[B, begin:end], now[A, begin:end]
         tilted_moments(units, first + begin, b, a, trial[MEAN, begin:end], found[begin:end])
     for i in range(begin, end):
-        mean, var, h = now[MEAN, i], now[VAR, i], _difference(now, i, prior_precision[i])
+        mean, var, h = now[MEAN, i], now[VAR, i], search[DIFFERENCE, i]
         # Covariance of (w - mean, -(w - mean)^2 / 2), and the gradient likewise centred.
         mixed = -(up[i] - down[i]) / (4 * h)
         square = ((up[i] - 2 * var + down[i]) / h**2 + 2 * var**2) / 4

@@ -235,3 +235,10 @@ def test_biases_that_are_not_finite_are_told():
     with np.errstate(over="ignore"), pytest.raises(FloatingPointError, match="not finite"):
         for _ in range(3):
             conditional.step(state, (Y, np.zeros_like(X)), settings, 0.0, None)
+
+
+def test_l1_makes_weights_zero():
+    settings = ConditionalSettings(n_epochs=60, batch_size=4, learning_rate=0.05, l1=0.2)
+    trained = train(crbm(2, 0.1), (Y, X), settings, family=CRBM_FAMILY, seed=0).model
+    for weights in (trained.weights, trained.visible_weights, trained.hidden_weights):
+        assert (weights == 0).any()
