@@ -22,7 +22,7 @@ EPILOG = """\
 examples:
   python scripts/experiments/annealing.py --train 20 rbm.npz
       first train a machine of 784 x 500 units on MNIST for 20 epochs by persistent chains
-  python scripts/experiments/annealing.py rbm.npz --seeds 20
+  python scripts/experiments/annealing.py rbm.npz --seeds 20 --max-steps 8000
 """
 COLUMNS = "seed", "n_steps", "forward", "error", "reverse", "reverse_error", "effective", \
     "reverse_effective", "seconds", "cpu_seconds", "converged"  # fmt: skip
