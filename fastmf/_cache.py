@@ -124,11 +124,6 @@ class Cache:
         key = f"{arguments} {codegen.magic_tuple()}"
         return FOLDER / f"{self._stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.nbc"
 
-    def has(self, signature, target_context):
-        """Whether the compiled function is kept, or some process is about to keep it."""
-        path = self._path(signature, target_context.codegen())
-        return path.exists() or path.with_suffix(".claim").exists()
-
     def load_overload(self, signature, target_context):
         """The compiled function; None if there is none, and this process is to compile it."""
         # Loaded code needs the memory management, but not all that Numba imports for compilation.
@@ -277,20 +272,6 @@ def _release(path):
         _MINE.discard(claim)
         with suppress(OSError):
             claim.unlink()
-
-
-def claim_second_process():
-    """Whether this process is to start a second one that compiles: no other has done so."""
-    return _claim(FOLDER / _SECOND_PROCESS)
-
-
-def release_second_process():
-    """The second process has ended."""
-    _release(FOLDER / _SECOND_PROCESS)
-
-
-# Stands for the second process among the files that processes claim.
-_SECOND_PROCESS = "second_process"
 
 
 @atexit.register

@@ -249,8 +249,6 @@ def run(calls, folder, clock="perf_counter"):
     path = os.pathsep.join(filter(None, [str(folder), *_package(), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": path}
     environment["FASTMF_QUIET"] = "1"
-    if clock == "process_time":  # of one process, which is to compile all
-        environment["FASTMF_COMPILERS"] = "1"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=environment,

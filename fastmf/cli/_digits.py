@@ -2,7 +2,6 @@
 
 import time
 from contextlib import contextmanager
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,14 +92,7 @@ def experiment(*, seed=0, quick=False, quiet=False):
                 **(options | QUICK if quick else options),
             ).fit(X, validation_data=held_out)
 
-    context = get_context("spawn")
-    compiling = context.Event()
-    compilation = context.Process(target=_compile, args=(train, compiling), daemon=True)
-    compilation.start()
     binary = fit("binary", ones, test_ones, "bernoulli", BINARY)
-    if not quiet and compiling.is_set() and compilation.is_alive():
-        to_stderr("fastmf: still compiling kernels for real-valued digits, since the beginning")
-    compilation.join()
     real = fit("real-valued", train, test, "truncated_gauss_bernoulli", REAL)
 
     rng, show = np.random.default_rng(seed), None if quiet else to_stderr
@@ -137,26 +129,6 @@ def _timed(seconds, step):
     start, before = time.perf_counter(), seconds_compiling()
     yield
     seconds[step] = Seconds(time.perf_counter() - start, seconds_compiling() - before)
-
-
-def _compile(X, compiling):
-    """Compile kernels of the later steps, for Numba's cache.
-
-    This runs in another process while the binary machine is trained: first the kernels of the
-    real-valued machine, which come next, then those of sampling and annealing. The event
-    `compiling` is set if there is anything that is not in the cache.
-    """
-    from fastmf import RBM, Bernoulli, GeneralizedRBM, log_partition_report
-    from fastmf._compilation import announced
-    from fastmf.inference.sampling.gibbs import gibbs
-
-    machine = GeneralizedRBM(2, visible="truncated_gauss_bernoulli", n_epochs=1, n_threads=1)
-    with announced("real-valued digits", show=lambda _: compiling.set()):
-        machine.fit(X[:20]).denoise(X[:2], noise_variance=1)
-        zeros = np.zeros((2, 2), X.dtype)
-        model = RBM(zeros, Bernoulli(zeros[0]), Bernoulli(zeros[0]))
-        gibbs(model, zeros, 1, np.random.default_rng(0), n_threads=1)
-        log_partition_report(model, n_chains=2, n_steps=2, n_threads=1)
 
 
 def _samples(machine, ones, seed):

@@ -323,8 +323,7 @@ def _time(outcome):
     rows["sum"] = [f"{sum(column):.1f}" for column in zip(*seconds.values(), strict=True)]
     return f"""<p>On {n_cores()} cores ({escape(platform.machine())}), with Python
 {platform.python_version()} and Numba {numba.__version__}. Compiled code is kept: with it, later
-runs are faster by the second column. Kernels of later steps are compiled in a second process, which
-is not counted.</p>
+runs are faster by the second column.</p>
 {_table(rows, ["step", "time (s)", "of which compiling and loading (s)"])}"""
 
 

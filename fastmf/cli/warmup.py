@@ -158,7 +158,7 @@ _LOCK = threading.Lock()
 
 
 def _worker():
-    environment = {**os.environ, "FASTMF_QUIET": "1", "FASTMF_COMPILERS": "1"}
+    environment = {**os.environ, "FASTMF_QUIET": "1"}
     # Compilation has one thread; more of BLAS would only spin.
     environment["OPENBLAS_NUM_THREADS"] = "1"
     return subprocess.Popen(

@@ -13,7 +13,6 @@ from fastmf.estimators._files import Saved
 from fastmf.estimators._rows import checked_rows, checked_values
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._weights import checked_weights
-from fastmf.inference.mean_field._layouts import prepare_solve
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
@@ -160,8 +159,6 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
     def _first_data(self, X, seed):
         """Checked data, and the model before it has learned from them."""
         X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32])
-        dtype = X.dtype if X.dtype.kind == "f" else np.dtype(float)
-        prepare_solve(dtype, self._order, self.visible == "categorical")
         model = self._initial_model(X, seed)
         return checked_values(model.layers[0], X, model.dtype), model
 

@@ -13,11 +13,10 @@ from functools import cache
 import numba
 import numpy as np
 
-from fastmf._ahead import compile_ahead
 from fastmf._intrinsics import larger, row, smaller
 from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
-from fastmf.kernels.belief_propagation import belief_propagation, first_of_group, group_of
+from fastmf.kernels.belief_propagation import first_of_group, group_of
 from fastmf.kernels.bp_messages import (
     add,
     add_logs,
@@ -470,7 +469,7 @@ def addresses(algorithm, dtype):
     found = {}
 
     def include(name, function, *arguments):
-        found[name] = function, tuple(map(numba.typeof, arguments))
+        found[name] = address_of(function, *map(numba.typeof, arguments))
 
     include("visible_beliefs", _set_beliefs, *(none,) * 5, 0.0)
     include("hidden_beliefs", _set_beliefs, *(none, line, line, line, none, 0.0))
@@ -487,6 +486,4 @@ def addresses(algorithm, dtype):
         include("objective", _objective, *of_row, 0, 0)
     blocks = {SUM_PRODUCT: _sum_block, MAX_PRODUCT: _max_block, MIXED_PRODUCT: _mixed_block}
     include("block", blocks[algorithm], *of_tile, 0.0)
-    solve = settings, problem, cube, record, workspaces, cube, index
-    compile_ahead(*found.values(), (belief_propagation, map(numba.typeof, solve)))
-    return {name: address_of(function, *types) for name, (function, types) in found.items()}
+    return found

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from fastmf._ahead import compile_ahead
 from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
@@ -425,6 +424,4 @@ def sweep_address():
         record,
         GroupWorkspace(cube, cube, cube),
     )
-    sweep, solve = (tuple(map(numba.typeof, (*arguments, last))) for last in ((0, 0), index))
-    compile_ahead((_sweep_row, sweep), (group_propagation, solve))
-    return address_of(_sweep_row, *sweep)
+    return address_of(_sweep_row, *map(numba.typeof, (*arguments, (0, 0))))

@@ -21,7 +21,6 @@ from functools import cache
 import numba
 import numpy as np
 
-from fastmf._ahead import compile_ahead
 from fastmf._intrinsics import (
     bits_to_float,
     fetch_and_increment,
@@ -455,14 +454,10 @@ def bslm_addresses():
     field, couplings = np.zeros(0), np.zeros((0, 0))
     data = BSLMData(couplings, couplings.astype(np.int8), field, field, couplings, 0.0)
     settings = BSLMSettings(0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0)
-    workspaces, index = bslm_workspaces(1, 0, 0), np.zeros(0, np.int64)
-    state = couplings, field, workspaces, 0
-    starts = np.zeros((0, 0, 0)), couplings, couplings, index
+    state = couplings, field, bslm_workspaces(1, 0, 0), 0
 
-    def named(function, *arguments):
-        return function, tuple(map(numba.typeof, arguments))
+    def address(function, *arguments):
+        return address_of(function, *map(numba.typeof, arguments))
 
-    of_value = [named(f, data, *state) for f in (_odds_and_value, _value_from_odds)]
-    called = *of_value, named(_sweep, data, settings, *state)
-    compile_ahead(*called, named(bslm, data, settings, workspaces, index, *starts))
-    return tuple(address_of(function, *types) for function, types in called)
+    values = [address(f, data, *state) for f in (_odds_and_value, _value_from_odds)]
+    return *values, address(_sweep, data, settings, *state)

@@ -47,7 +47,7 @@ from fastmf.kernels.tap_rows import (
     ActiveRows,
     assess_row,
 )
-from fastmf.kernels.tap_units import no_rows, no_tilt, units_update, update_units
+from fastmf.kernels.tap_units import no_rows, no_tilt, update_units
 from fastmf.priors._compiled import third_cumulants
 
 # --- a block of units of all active rows --------------------------------------------------------
@@ -256,10 +256,3 @@ def update_address(dtype, update=update_block):
 def tap_address(dtype):
     """Address of the compiled `tap`, for a floating type."""
     return address_of(tap, *_solve_types(dtype))
-
-
-def kernels_of_solve(dtype, update=update_block):
-    """What a solve needs beside the functions of units, as `compile_ahead` takes it."""
-    yield update, _block_types(dtype)
-    yield units_update(dtype)
-    yield tap, _solve_types(dtype)

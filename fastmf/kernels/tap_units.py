@@ -160,18 +160,12 @@ def update_units(address, layer, active, units, order, tilt, implicit):
     call(address, (layer, active, units, order, tilt, implicit))
 
 
-def units_update(dtype):
-    """The compiled update of some units of one row, and its types, for a floating type."""
-    layer, units = np.zeros(0, np.int64), (0, 0, 0, 0)
-    arguments = layer, no_rows(dtype), units, 2, no_tilt(dtype), np.zeros(0, dtype)
-    return _update_units, tuple(map(numba.typeof, arguments))
-
-
 @cache
 def units_address(dtype):
     """Address of the compiled update of some units of one row, for a floating type."""
-    update, types = units_update(dtype)
-    return address_of(update, *types)
+    layer, units = np.zeros(0, np.int64), (0, 0, 0, 0)
+    arguments = layer, no_rows(dtype), units, 2, no_tilt(dtype), np.zeros(0, dtype)
+    return address_of(_update_units, *map(numba.typeof, arguments))
 
 
 def no_rows(dtype):

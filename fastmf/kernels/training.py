@@ -126,16 +126,6 @@ def phases(order):
     return found
 
 
-def kernels_of_steps(dtype, functions):
-    """What steps with these phases need beside a solver, as `compile_ahead` takes it."""
-    arguments = no_arguments(dtype)
-    types = _types_of_phases(arguments)
-    yield train, tuple(map(numba.typeof, arguments))
-    # The second process begins with the last one, which takes longest.
-    for phase in sorted(functions, key=lambda phase: (phase == SLABS, phase == AVERAGES)):
-        yield functions[phase], types
-
-
 def _types_of_phases(arguments):
     batches, parameters, (solver, _), settings, statistics, scratch, *_ = arguments
     queue, memory = np.zeros(QUEUE_SIZE, np.int64), no_memory(scratch)
@@ -160,7 +150,6 @@ def phase_addresses(dtype, functions):
     addresses, types = np.zeros(N_PHASES, np.int64), _types_of_phases(no_arguments(dtype))
     for phase, function in functions.items():
         addresses[phase] = address_of(function, *types)
-    # Last: a second process may be about it.
     if STATES not in functions:
         addresses[STATES] = tap_address(dtype)
     if COLLECTED in functions:

@@ -15,7 +15,6 @@ PACKAGE = Path(fastmf.__file__).parent
 ARROWS = {
     "_cache": (),
     "_compilation": ("_cache",),
-    "_ahead": ("_cache", "_common"),
     "_numba": ("_cache", "_compilation"),
     "_intrinsics": ("_numba",),
     "_waiting": ("_intrinsics",),
@@ -25,7 +24,7 @@ ARROWS = {
     "_outcomes": (),
     "special": ("_intrinsics",),
     "priors": ("special", "_threads"),
-    "kernels": ("priors", "_outcomes", "_waiting", "_ahead"),
+    "kernels": ("priors", "_outcomes", "_waiting"),
     "models": ("priors",),
     "inference": ("kernels", "models", "_common", "_threads"),
     "learning": ("inference",),

@@ -2,12 +2,9 @@
 
 import threading
 import weakref
-from functools import cache
 
-from fastmf._ahead import compile_ahead
 from fastmf.inference.mean_field._grouped_layout import GroupedLayout
 from fastmf.inference.mean_field._layout import Layout
-from fastmf.kernels.tap import kernels_of_solve
 from fastmf.priors._groups import has_groups
 
 
@@ -41,18 +38,3 @@ def layout_of(model, order, schedule):
 def is_grouped(model):
     """Whether there are groups of states among its units."""
     return any(has_groups(prior) for prior in getattr(model, "layers", ()))
-
-
-@cache
-def prepare_solve(dtype, order, grouped):
-    """Let kernels of `tap` be compiled ahead, before functions of the units are.
-
-    Parameters
-    ----------
-    dtype : NumPy dtype
-    order : {1, 2, 3}
-    grouped : bool
-        Whether there are groups of states.
-    """
-    update = (GroupedLayout if grouped else Layout).update_of(order)
-    compile_ahead(*kernels_of_solve(dtype, update))

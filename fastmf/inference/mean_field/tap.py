@@ -20,7 +20,7 @@ from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import rows_per_worker
-from fastmf.inference.mean_field._layouts import is_grouped, layout_of, prepare_solve
+from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.kernels.mean_field_types import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
@@ -222,7 +222,6 @@ def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):
 
 
 def _layout(model, order, schedule):
-    prepare_solve(model.dtype, order, is_grouped(model))
     layout = layout_of(model, order, schedule)
     if order == 3 and not all(has_third_cumulant(prior) for prior in model.layers):
         raise ValueError(

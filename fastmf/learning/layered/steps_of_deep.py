@@ -3,7 +3,6 @@
 import numpy as np
 
 from fastmf.inference.mean_field._layout import Layout
-from fastmf.inference.mean_field._layouts import prepare_solve
 from fastmf.inference.mean_field._rows import record_from
 from fastmf.kernels.mean_field_types import EARLY_RESIDUAL, LATE_RESIDUAL
 from fastmf.kernels.tap_rows import MEAN
@@ -23,10 +22,6 @@ class StepsOfDeep(StepsOfParameters):
     def __init__(self, model, X, settings, n_batch, n_starts, n_workers=1):
         self.hidden = hidden_layers(model, settings)
         super().__init__(model, X, settings, n_batch, n_starts, n_workers)
-
-    def _prepare(self):
-        prepare_solve(self.dtype, max(1, self.order), False)
-        super()._prepare()
 
     def _phases(self):
         return phases_of_deep(self.order)

@@ -5,11 +5,9 @@ from functools import cache
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastmf._ahead import compile_ahead, compile_rest
 from fastmf._common.rows import is_sparse
 from fastmf._threads import in_parallel
 from fastmf.inference.mean_field._layout import Layout, rows_per_worker
-from fastmf.inference.mean_field._layouts import prepare_solve
 from fastmf.inference.mean_field._rows import record_from
 from fastmf.inference.mean_field.data import sparse_rows
 from fastmf.kernels import training_types as types
@@ -17,7 +15,7 @@ from fastmf.kernels.mean_field_types import Layers, TapSettings, Tilt
 from fastmf.kernels.product import panel_width
 from fastmf.kernels.sparse_rows import SparseRows, add_rows_address
 from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, ActiveRows, worker_shapes
-from fastmf.kernels.training import kernels_of_steps, phase_addresses, phases
+from fastmf.kernels.training import phase_addresses, phases
 from fastmf.kernels.training import train as train_kernel
 from fastmf.kernels.training_ascent import TASK_ROWS
 from fastmf.kernels.training_preconditioned import PRECONDITIONED
@@ -73,7 +71,6 @@ class StepsOfFields:
         self.model, self.dtype = None, model.dtype
         self.preconditioned = settings.preconditioning is not None
         self.n_workers, self.sparse = n_workers, is_sparse(X)
-        self._prepare()
         self.layout = self.layout_class(model, max(1, self.order), "blocked")
         self._allocate(model)
         self._load_units(model.layers, initial_state(model).velocity.layers)
@@ -95,14 +92,7 @@ class StepsOfFields:
             task_rows=self._task_rows(),
             task_samples=min(TASK_ROWS, max(4, -(-n_starts // n_workers))),
         )
-        compile_rest(*kernels_of_steps(model.dtype, self._all_phases()))
         self.settings.phases[:] = phase_addresses(model.dtype, self._all_phases())
-
-    def _prepare(self):
-        """Let kernels be compiled ahead, before functions of the units are."""
-        if self.order:
-            prepare_solve(self.dtype, self.order, self.layout_class.grouped)
-        compile_ahead(*kernels_of_steps(self.dtype, self._all_phases()))
 
     def _all_phases(self):
         return self._phases() | (PRECONDITIONED if self.preconditioned else {})
