@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "project" / "performance.md"
 MARKERS = "<!-- first calls: begin -->", "<!-- first calls: end -->"
 
 # What calls are made of: the text of a program, in which nothing is imported but fastmf and NumPy.
@@ -307,7 +308,7 @@ def table(measured, clock):
 
 
 def main():
-    """Measure, print the table, and write it to the README if asked to."""
+    """Measure, print the table, and write it to the page if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--cpu", dest="clock", action="store_const", const="process_time", default="perf_counter",
@@ -317,8 +318,8 @@ def main():
         "--only", metavar="TEXT", help="rows whose name contains this, such as 'belief'"
     )
     parser.add_argument(
-        "--write", nargs="?", type=Path, const=ROOT / "README.md", metavar="FILE",
-        help="put the table between its markers in FILE (README.md)",
+        "--write", nargs="?", type=Path, const=PAGE, metavar="FILE",
+        help="put the table between its markers in FILE (docs/project/performance.md)",
     )  # fmt: skip
     arguments = parser.parse_args()
     if arguments.write and arguments.only:

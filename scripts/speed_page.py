@@ -1,4 +1,4 @@
-"""The page of speeds, and the eight of its rows that the README holds."""
+"""The page of speeds, and the four of its rows that the README holds."""
 
 import re
 
@@ -8,20 +8,13 @@ PAGE, README = ROOT / "scripts" / "SPEED.md", ROOT / "README.md"
 MARKERS = "<!-- speed rows: begin -->", "<!-- speed rows: end -->"
 # (task, what it is compared with) of the rows of the README.
 ROWS = [
-    ("one sweep of 100 rows, 784 x 500, float32", "NumPy in place"),
     ("one sequential sweep of 100 rows, 784 x 500, float32", "NumPy, unit by unit"),
     ("100 starts to 1e-8, trained 784 x 500, plain, float64", "NumPy of Algorithm 1, float64"),
-    (
-        "100 starts to 1e-8, trained 784 x 500, accelerated, float32",
-        "NumPy of Algorithm 1, float64",
-    ),
     ("training epoch of 10,000 rows, 784 x 500, TAP, 3 sweeps, float32", "scikit-learn, PCD-1"),
-    ("ten sweeps of sum-product, 1000 x 500, float32, one thread", "JAX in odds"),
     (
         "sparse regression, 100 x 1000, ten coefficients, parameters learned",
         "scikit-learn, LassoCV",
     ),
-    ("maximum pseudo-likelihood, 20 units, 16,000 rows", "SciPy, L-BFGS-B on distinct rows"),
 ]
 CONDITIONS = re.compile(r"Medians on (\d+) threads? \((.*)\);")
 

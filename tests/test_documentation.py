@@ -3,6 +3,7 @@
 import inspect
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -43,13 +44,30 @@ def public_objects():
             yield f"{name}.{inner}", getattr(value, inner)
 
 
+@cache
+def names_of(page):
+    """The names that the code of a page defines."""
+    program = re.sub(r"n_epochs=\d+", "n_epochs=8", code(page))
+    names = {"__name__": f"docs_{page.stem}"}
+    exec(compile(program, page.name, "exec"), names)
+    return names
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("page", [page for page in PAGES if code(page)], ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page):
     if page.name in NEEDS:
         pytest.importorskip(NEEDS[page.name])
-    program = re.sub(r"n_epochs=\d+", "n_epochs=8", code(page))
-    exec(compile(program, page.name, "exec"), {"__name__": f"docs_{page.stem}"})
+    assert names_of(page)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_examples_of_the_quickstart_find_what_they_say():
+    names = names_of(DOCS / "quickstart.md")
+    assert set(names["model"].inclusion_probability_.argsort()[-2:]) == {3, 7}
+    couplings = abs(names["machine"].couplings_)
+    neighbours = couplings.diagonal(1)
+    assert neighbours.min() > 4 * (couplings.sum() / 2 - neighbours.sum()) / 10
 
 
 def test_every_guide_has_code():

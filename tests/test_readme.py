@@ -13,14 +13,7 @@ def test_example(page, number, capsys):
 
 
 def test_there_are_examples():
-    assert [page for page, _ in BLOCKS] == ["README.md"] * 4 + ["CONTRIBUTING.md"]
-
-
-def test_the_examples_find_what_they_say():
-    assert set(example("README.md", 3)["model"].inclusion_probability_.argsort()[-2:]) == {3, 7}
-    couplings = abs(example("README.md", 2)["machine"].couplings_)
-    neighbours = couplings.diagonal(1)
-    assert neighbours.min() > 4 * (couplings.sum() / 2 - neighbours.sum()) / 10
+    assert [page for page, _ in BLOCKS] == ["README.md", "CONTRIBUTING.md"]
 
 
 @pytest.mark.parametrize("page", [*PAGES, "scripts/SPEED.md"])

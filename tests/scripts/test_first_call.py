@@ -71,7 +71,7 @@ def test_it_goes_between_its_markers(script, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(script, "ROWS", {"`a`": script.Row("1")})
     seconds = script.Seconds(5.0, None, None, 0.3, 0.6)
     monkeypatch.setattr(script, "measure", lambda row, clock: seconds)
-    path = tmp_path / "README.md"
+    path = tmp_path / "page.md"
     path.write_text("before\n" + "\nearlier\n".join(script.MARKERS) + "\nafter\n")
     monkeypatch.setattr("sys.argv", ["first_call", "--write", str(path)])
     monkeypatch.syspath_prepend(script.ROOT / "scripts")
@@ -85,8 +85,8 @@ def test_it_goes_between_its_markers(script, tmp_path, monkeypatch, capsys):
             script.main()
 
 
-def test_the_readme_has_the_table(script):
-    text = (script.ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_page_has_the_table(script):
+    text = script.PAGE.read_text(encoding="utf-8")
     part = text.partition(script.MARKERS[0])[2].partition(script.MARKERS[1])[0]
     assert [name for name in script.ROWS if f"| {name} |" not in part] == []
 
