@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.linalg import cholesky_with_ridge
+from fastmf.learning.pseudo_likelihood.objective import TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.solvers import Fit
 
 MAX_ITER = 100
@@ -65,8 +66,8 @@ class _Search:
 
     @property
     def predicted_rise(self):
-        """Rise of the value of all rows together by the quadratic model."""
-        return self.objective.total * self.derivative / 2
+        """Rise of the value of `TOLERANCE_ROWS` rows by the quadratic model."""
+        return TOLERANCE_ROWS * self.derivative / 2
 
     def _evaluated(self, parameters):
         return Evaluation(parameters, *self.objective.value_and_gradient(parameters))
@@ -144,8 +145,8 @@ class _Search:
 def newton(objective, start, *, tol=1e-5, max_iter=MAX_ITER):
     """Newton's method with a line search: quadratic convergence to machine precision.
 
-    Stops when the predicted rise of the log-pseudo-likelihood of all rows together is below tol^2,
-    after a last step, or when derivatives are rounding errors.
+    Stops when the predicted rise of the log-pseudo-likelihood of `TOLERANCE_ROWS` rows is below
+    tol^2, after a last step, or when derivatives are rounding errors.
 
     Parameters
     ----------

@@ -25,6 +25,9 @@ from fastmf.special import sigmoid, softplus
 
 # Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
 MAX_HESSIAN_PARAMETERS = 6000
+# Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
+# whatever their weights add up to: weights that differ by a factor have the same maximum.
+TOLERANCE_ROWS = 100_000
 # Numbers in a block of rows that fits in the cache.
 _BLOCK_NUMBERS = 1 << 17
 # Numbers up to which NumPy evaluates once in less time (7 ms) than compiled code is loaded.
@@ -253,8 +256,8 @@ class PseudoLikelihood:
     # --- scores ---------------------------------------------------------------------------------
 
     def score_covariance(self, parameters):
-        """Covariance of the rows' scores about their mean at a maximum, l2 * parameters."""
-        mean_score = self.l2 * parameters
+        """Covariance of the rows' scores about their mean."""
+        mean_score = self._mean_score(parameters)
         total = np.outer(-mean_score, mean_score).T
         size = max(256, 8 * _BLOCK_NUMBERS // self.n_parameters)
         for i in range(0, len(self.weights), size):
@@ -265,7 +268,7 @@ class PseudoLikelihood:
     def score_variances(self, parameters, vectors):
         """Variances of the rows' scores along each of some vectors."""
         unpacked = [self.unpacked(vector) for vector in vectors]
-        total = -np.square([self.l2 * (vector @ parameters) for vector in vectors])
+        total = -np.square(np.asarray(vectors) @ self._mean_score(parameters))
         for block in self.row_blocks():
             residuals = self._residuals_at(parameters, block)
             states, weights = self.rows.states[block], self.weights[block]
@@ -273,6 +276,10 @@ class PseudoLikelihood:
                 scores = ((states @ couplings + field) * residuals).sum(1)
                 total[v] += scores @ (scores / weights)
         return total
+
+    def _mean_score(self, parameters):
+        # At a maximum l2 * parameters; not so with Firth's penalty, or short of a maximum.
+        return self.value_and_gradient(parameters)[1] + self.l2 * parameters
 
     def _scores(self, parameters, rows):
         """Scores of rows times the square root of their weights."""

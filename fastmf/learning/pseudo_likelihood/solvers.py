@@ -9,6 +9,7 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import pseudo_likelihood as pl_kernels
 from fastmf.kernels.bslm_types import BSLMData, BSLMSettings, bslm_workspaces
 from fastmf.learning.pseudo_likelihood.coordinates import Coordinates, SeparateCoordinates
+from fastmf.learning.pseudo_likelihood.objective import TOLERANCE_ROWS
 
 MAX_ITER = {"bslm": 10_000, "gradient": 10_000, "lbfgs": 1000}
 
@@ -42,7 +43,7 @@ def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ITER["bs
     step : float, default 1.0
         In (0, 2).
     tol : float, default 1e-5
-        Stop after a sweep that raises the value of all rows together by no more.
+        Stop after a sweep that raises the value of `TOLERANCE_ROWS` rows by no more.
     max_iter : int, default 10,000
 
     Returns
@@ -59,7 +60,8 @@ def bslm(objective, starts, *, l1=0.0, step=1.0, tol=1e-5, max_iter=MAX_ITER["bs
         objective.mean, objective.second, float(objective.total),
     )  # fmt: skip
     settings = BSLMSettings(
-        float(step), float(l1), float(objective.l2), float(tol), int(max_iter),
+        float(step), float(l1), float(objective.l2),
+        float(tol) * float(objective.total) / TOLERANCE_ROWS, int(max_iter),
         *pl_kernels.bslm_addresses(),
     )  # fmt: skip
     work = len(starts) * 100 * objective.rows.states.size * objective.n_units
@@ -99,7 +101,7 @@ def gradient_ascent(objective, start, *, step=1.0, tol=1e-5, max_iter=MAX_ITER["
         parameters = parameters + rates * gradient
         new, gradient = objective.value_and_gradient(parameters)
         history.append(objective.total * new)
-        rise, value = objective.total * (new - value), new
+        rise, value = TOLERANCE_ROWS * (new - value), new
         if rise <= tol:
             return Fit(parameters, history, True)
     return Fit(parameters, history, False)
@@ -110,7 +112,7 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
 
     These are `Coordinates`; with `l1`, or where a gradient of few rows takes less time than their
     rotation, `SeparateCoordinates`. With `l1` each coupling is the difference of two non-negative
-    variables. The predicted rise of the value of all rows together is half the squared gradient.
+    variables. The predicted rise of the value of a row is half the squared gradient.
 
     Parameters
     ----------
@@ -118,9 +120,9 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
     start : array of shape (n_parameters,)
     l1 : float, default 0.0
     tol : float, default 1e-5
-        Stop when the predicted rise is below tol / 100, at once if it is so at the start. Where
-        rounding ends the line search earlier, the result counts as stopped if the predicted rise is
-        below `tol` or the rounding error of the value.
+        Stop when the predicted rise of `TOLERANCE_ROWS` rows is below tol / 100, at once if it is
+        so at the start. Where rounding ends the line search earlier, the result counts as stopped
+        if the predicted rise is below `tol` or the rounding error of the value.
     max_iter : int, default 1,000
 
     Returns
@@ -151,7 +153,7 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
         if l1:
             outward = (x[d:] <= 0) & (gradient[d:] > 0)
             gradient = np.concatenate([gradient[:d], np.where(outward, 0, gradient[d:])])
-        return objective.total * (gradient @ gradient) / 2
+        return TOLERANCE_ROWS * (gradient @ gradient) / 2
 
     def callback(intermediate_result):
         history.append(-objective.total * float(intermediate_result.fun))
@@ -173,7 +175,7 @@ def lbfgs(objective, start, *, l1=0.0, tol=1e-5, max_iter=MAX_ITER["lbfgs"]):
     if not history:
         history.append(-objective.total * float(result.fun))
     # Status 99: ended by the callback; 0 and 2: the value or line search no longer improves.
-    rounding = 1e-15 * objective.total * max(1, abs(result.fun))
+    rounding = 1e-15 * TOLERANCE_ROWS * max(1, abs(result.fun))
     enough = max(rounding, tol if result.status in (0, 2) else 0)
     stopped = result.status == 99 or predicted_rise(result.x, result.jac) < enough
     return Fit(to_parameters(result.x), history, bool(stopped))

@@ -12,6 +12,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from fastmf._common.linalg import cholesky_with_ridge
 from fastmf.learning.pseudo_likelihood import inverse_ising
 from fastmf.learning.pseudo_likelihood.coordinates import Coordinates
+from fastmf.learning.pseudo_likelihood.objective import TOLERANCE_ROWS
 from fastmf.special import log_2_cosh
 
 # Parameters up to which the minorant's maximum is found by a factorisation of its Hessian, beyond
@@ -31,7 +32,7 @@ def starting_point(objective, how):
         better of "independent" and "tap".
     """
     # Half a row of each value keeps the field finite.
-    n = objective.total
+    n = TOLERANCE_ROWS
     mean = objective.mean * n / (n + 1)
     independent = np.zeros(objective.n_parameters)
     independent[: objective.n_units] = np.arctanh(mean)

@@ -79,10 +79,11 @@ def test_scores_and_leverages_against_single_rows():
     inverse = rng.normal(size=2 * (objective.n_parameters,))
     leverages = objective.leverages(inverse)
     expected = np.zeros_like(inverse)
+    mean_score = objective.value_and_gradient(parameters)[1]
     for i, (x, weight) in enumerate(zip(*objective.rows, strict=True)):
         alone = PseudoLikelihood(distinct_rows(x[None]))
         score = alone.value_and_gradient(parameters)[1]
-        expected += weight / objective.total * np.outer(score, score)
+        expected += weight / objective.total * np.outer(score - mean_score, score - mean_score)
         eta = lambda p, x=x: x @ objective.unpacked(p)[0] + objective.unpacked(p)[1]  # noqa: E731
         features = np.array([eta(e) for e in np.eye(len(parameters))]).T
         for j in range(4):
