@@ -63,6 +63,15 @@ class ScaledCholesky(NamedTuple):
         scale = self.scale if right.ndim == 1 else self.scale[:, None]
         return scale * self.factor.solve(scale * right)
 
+    @property
+    def half_log_determinant(self):
+        """Half the log-determinant of A."""
+        return self.factor.half_log_determinant - np.log(self.scale).sum()
+
+    def inverse(self):
+        """A^-1."""
+        return self.scale[:, None] * self.factor.inverse() * self.scale
+
 
 def cholesky(matrix, overwrite=False):
     """The Cholesky factorisation of a positive definite matrix.

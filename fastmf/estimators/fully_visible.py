@@ -16,7 +16,11 @@ from fastmf.learning.pseudo_likelihood.existence import (
     existence,
     existence_with_firth,
 )
-from fastmf.learning.pseudo_likelihood.objective import MAX_HESSIAN_PARAMETERS, PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.objective import (
+    MAX_HESSIAN_PARAMETERS,
+    TOLERANCE_ROWS,
+    PseudoLikelihood,
+)
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 
@@ -47,7 +51,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     penalty : {None, "firth"}
         "firth" adds half the log-determinant of the Hessian (Firth 1993), which keeps estimates
         finite under separation, unless units depend on each other linearly, as in very few rows;
-        for up to some 50 units, by Newton's method.
+        for up to some 50 units, by scoring with quasi-Newton corrections. Where data are separated
+        the penalised function can have several maxima, of which `init` selects one.
     l1, l2 : float
         Penalty per row, ``l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2`` over pairs jk and units
         j. With `l2` the maximum always exists.
@@ -60,14 +65,19 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         Of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
         log-pseudo-likelihood never decreases; more warns, though it still does not.
     tol : float
-        "bslm" and "gradient" stop when an iteration raises the log-pseudo-likelihood of all rows
-        together by no more (the paper's tau; not a bound on the distance to the maximum).
-        "newton" stops when the predicted rise is below tol^2, "lbfgs" below tol / 100.
+        "bslm" and "gradient" stop when an iteration raises the log-pseudo-likelihood of 100,000
+        rows by no more (the paper's tau for that many; not a bound on the distance to the maximum).
+        "newton" stops when the predicted rise is below tol^2, "lbfgs" below tol / 100. How many
+        rows there are makes no difference, and neither does a factor of all weights.
     max_iter : int or None
         None: 10,000 for "bslm" and "gradient", 100 for "newton", 1,000 for "lbfgs".
     threshold : float or None
         Data above become +1, all others -1. None refuses data that do not have two values, {-1, +1}
         or {0, 1}.
+    existence_seconds : float
+        Seconds after which a search for a proof that the maximum exists, or does not, ends
+        undecided. Most fits are decided in the time of some iterations: only data near the border
+        between both, with many units, need as long. Estimates do not depend on it.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
 
@@ -121,7 +131,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
 
     def __init__(
         self, *, solver="auto", penalty=None, l1=0.0, l2=0.0, init="auto", step=1.0, tol=1e-5,
-        max_iter=None, threshold=None, n_threads=None,
+        max_iter=None, threshold=None, existence_seconds=10.0, n_threads=None,
     ):  # fmt: skip
         self.solver = solver
         self.penalty = penalty
@@ -132,6 +142,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         self.tol = tol
         self.max_iter = max_iter
         self.threshold = threshold
+        self.existence_seconds = existence_seconds
         self.n_threads = n_threads
 
     # --- fitting --------------------------------------------------------------------------------
@@ -145,7 +156,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             Of -1 and +1, or of 0 and 1.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
-            How many rows each row stands for.
+            How many rows each row stands for. A factor of all weights changes no estimate but those
+            with Firth's penalty, and divides the variances of errors.
 
         Returns
         -------
@@ -193,6 +205,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         one_of("penalty", self.penalty, (None, "firth"))
         for name in ("l1", "l2", "tol"):
             number(name, getattr(self, name), 0, np.inf, below=True)
+        number("existence_seconds", self.existence_seconds, 0, np.inf)
         if self.max_iter is not None:
             count("max_iter", self.max_iter)
         if self.threshold is not None:
@@ -249,7 +262,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         if self.penalty == "firth":
             return existence_with_firth(self._objective)
         if not self.l1:
-            return existence(self._objective, found.parameters)
+            return existence(self._objective, found.parameters, float(self.existence_seconds))
         # With penalised couplings only the fields of constant units can grow without end.
         states = self._objective.rows.states
         constant = np.flatnonzero((states == states[0]).all(0))
@@ -289,7 +302,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
             # Inversions of strong couplings saturate units, whose gradients then are small: solvers
             # other than L-BFGS take many iterations from there.
             how = "minorant" if solver != "lbfgs" and self.init == "auto" else self.init
-            return starts.starting_point(self._objective, how)
+            n_rows = self._objective.total if self.penalty == "firth" else TOLERANCE_ROWS
+            return starts.starting_point(self._objective, how, n_rows)
         if not isinstance(self.init, tuple) or len(self.init) != 2:
             raise TypeError(f"init must be a name or (couplings, field), got {self.init!r:.40}.")
         couplings, field = self.init

@@ -11,9 +11,16 @@ directional derivative of the objective, per unit length in the metric H, is at 
 lambda - (1 - e^(-C t)) / C: if lambda C < 1 it becomes negative on every ray, and the concave
 function has exactly one maximum. (Bach 2010 has theorems of this kind.)
 
-*No maximum exists* if a direction of separation is found. Newton's method diverges along one, which
-can mostly be computed from where it stopped; otherwise a linear programme decides. The separated
-units are named.
+The same follows if the gradient is small beside all residuals: along a direction v with margins
+m_ij >= 0 the derivative g'v is the sum of r_ij m_ij with r_ij = w_i (1 - x_ij tanh eta_ij) > 0, at
+least min r |m| >= min r sigma |v|, where sigma^2 is the smallest eigenvalue of [1, x]'[1, x] over
+distinct rows. If |g| < min r sigma there is no such direction.
+
+*No maximum exists* if a direction of separation is found. Some can be written down
+(`fastmf.learning.pseudo_likelihood.separation`): where units depend on each other linearly, as in
+fewer rows than units, and where two units never take some pair of values together. Solvers diverge
+along others, which can mostly be computed from where they stopped; what is left is for linear
+programmes, which end at a limit of time. The separated units are named.
 """
 
 from typing import NamedTuple
@@ -23,23 +30,34 @@ import scipy
 from scipy import linalg, sparse
 
 from fastmf._common.linalg import cholesky
+from fastmf.learning.pseudo_likelihood.coordinates import hessian_solver
 from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.objective import MAX_HESSIAN_PARAMETERS
+from fastmf.learning.pseudo_likelihood.separation import (
+    TimeLimit,
+    dependent_units,
+    diverging_units,
+    gram,
+    margins,
+    units_that_never_meet,
+)
 from fastmf.learning.pseudo_likelihood.solvers import lbfgs
 
-# Condition number beyond which eigenvalues and inverses in double precision prove nothing.
-_MAX_CONDITION = 1e12
-# Entries of the joint linear programme up to which it is solved without one programme per unit.
-_MAX_JOINT_ENTRIES = 200_000
-# Margins beyond this may be those of separated rows.
-_LARGE_MARGIN = 4.0
-# Gaps between such margins and all others that are tried.
-_MAX_GAPS = 4
-# Parameters up to which a Newton step and eigenvectors take little time.
-_MAX_EIGENVECTOR_PARAMETERS = 1300
 # Multiply-adds for a lower bound on the curvature.
-_CURVATURE_BUDGET = 2e11
-# Numbers times units up to which the linear programme is solved.
+_CURVATURE_BUDGET = 3e10
+# Rounding error of a mean derivative.
+_GRADIENT_ROUNDING = 1e-15
+# Condition number beyond which eigenvalues in double precision prove nothing.
+_MAX_CONDITION = 1e12
+# Parameters up to which solvers are continued by Newton's method, in at most so many iterations,
+# with so many between looks at the result and the clock; beyond, by L-BFGS.
+_MAX_NEWTON_PARAMETERS = 2000
+_MAX_ITER, _ITERATIONS_AT_A_TIME = {"newton": 25, "lbfgs": 100}, {"newton": 3, "lbfgs": 20}
+# Steps of Newton's method by conjugate gradients after that, and products for each.
+_MAX_STEPS, _MAX_PRODUCTS = 3, 100
+# Numbers times units up to which one programme for all units takes little time, up to which it is
+# solved without one programme per unit, and up to which programmes are solved at all.
+_MAX_SMALL_ENTRIES = 5000
+_MAX_JOINT_ENTRIES = 200_000
 _MAX_PROGRAMME_SIZE = 3e7
 
 
@@ -61,7 +79,7 @@ class Existence(NamedTuple):
 
 
 def certified(objective, parameters):
-    """Whether a maximum provably exists near `parameters`; False proves nothing.
+    """Whether a maximum provably exists, from a point near to it; False proves nothing.
 
     Parameters
     ----------
@@ -76,13 +94,19 @@ def certified(objective, parameters):
     Hessian smaller. Only where that is not enough, and parameters are not too many, is H made.
     """
     gradient = objective.value_and_gradient(parameters, once=True)[1]
-    required = 4 * np.linalg.norm(gradient) * np.sqrt(objective.n_units)
-    # Smaller groups give sharper bounds but take longer, in the end as long as H itself.
-    few = objective.n_parameters <= _MAX_EIGENVECTOR_PARAMETERS
-    sizes = (objective.n_units,) if few else (objective.n_units, 16, 1)
-    if any(required < _min_curvature(objective, parameters, size) for size in sizes):
+    norm = np.linalg.norm(gradient)
+    if _all_directions_fall(objective, parameters, norm):
         return True
-    if objective.n_parameters > MAX_HESSIAN_PARAMETERS:
+    required = 4 * norm * np.sqrt(objective.n_units)
+    # Smaller groups give sharper bounds but take longer, in the end as long as H itself.
+    few = objective.n_parameters <= _MAX_NEWTON_PARAMETERS
+    sizes = (objective.n_units,) if few else (objective.n_units, 16, 1)
+    # No curvature is larger than that of a field, at most 1.
+    if required < 1 + objective.l2 and any(
+        required < _min_curvature(objective, parameters, size) for size in sizes
+    ):
+        return True
+    if not few:
         return False
     hessian = objective.hessian(parameters)
     try:
@@ -95,6 +119,19 @@ def certified(objective, parameters):
         return False
     decrement = np.sqrt(max(gradient @ factor.solve(gradient), 0))
     return bool(2 * decrement * np.sqrt(objective.n_units * largest) < 0.5)
+
+
+def _all_directions_fall(objective, parameters, norm):
+    """Whether min r sigma is larger than the norm of the gradient, with its rounding error."""
+    norm = norm + _GRADIENT_ROUNDING * np.sqrt(objective.n_parameters)
+    residual = objective.smallest_residual(parameters)
+    # No eigenvalue is larger than the number of rows: most often that is enough to say no.
+    if norm >= residual * np.sqrt(len(objective.weights)):
+        return False
+    values = linalg.eigvalsh(gram(objective.rows.states), check_finite=False)
+    # Less the rounding error of an eigenvalue.
+    smallest = max(values[0] - values[-1] / _MAX_CONDITION, 0)
+    return bool(norm < residual * np.sqrt(smallest))
 
 
 def _min_curvature(objective, parameters, size, budget=_CURVATURE_BUDGET):
@@ -161,65 +198,33 @@ def _separated_by(units):
     )
 
 
-def diverging_units(objective, parameters):
-    """Units separated along the direction in which a solver diverges.
-
-    Where the margins x_j eta_j of some rows are far larger than all others, the parameters are
-    projected on the directions that leave those others unchanged; the result separates if no margin
-    falls along it, which is checked.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
-        Without penalty.
-    parameters : array of shape (n_parameters,)
-        Where Newton's method stopped.
-
-    Returns
-    -------
-    int array of shape (n_units_found,)
-        Empty if no direction was found, which proves nothing.
-    """
-    states = objective.rows.states
-
-    def margins(vector):
-        couplings, field = objective.unpacked(vector)
-        return states * (states @ couplings + field)
-
-    reached = margins(parameters)
-    large = np.sort(reached[reached > _LARGE_MARGIN])
-    gaps = np.flatnonzero(np.diff(large, prepend=_LARGE_MARGIN) > 0.5)
-    # The fewest unchanged margins first: then more rows, and units, can be separated.
-    for gap in gaps[:_MAX_GAPS]:
-        kept = reached < large[gap]
-        values, vectors = linalg.eigh(objective.hessian_from_sech2(kept.astype(float)))
-        free = vectors[:, values <= 1e-10 * values[-1]]
-        changes = margins(free @ (free.T @ parameters))
-        largest = abs(changes).max()
-        if changes.min() >= -1e-9 * largest and (changes > 1e-6 * largest).any():
-            return np.flatnonzero((changes > 1e-6 * largest).any(0))
-    return np.zeros(0, int)
-
-
 def _margin_matrix(states, units):
     """Sparse matrix that maps fields of `units` and couplings among them to margins x_j eta_j."""
-    n, q = len(states), len(units)
+    x, q = states[:, units], len(units)
+    with_one = np.hstack([np.ones((len(x), 1)), x])
+    # Column of the field of a unit (0), and of its coupling to another.
+    column = np.zeros((q, q + 1), np.int64)
+    column[:, 0] = np.arange(q)
     first, second = np.triu_indices(q, 1)
-    blocks = []
+    column[first, second + 1] = column[second, first + 1] = q + np.arange(len(first))
+    starts, blocks = np.arange(0, len(x) * q + 1, q), []
     for a in range(q):
-        x = states[:, units[a]]
-        columns = np.zeros((n, q + len(first)))
-        columns[:, a] = x
-        for c in np.flatnonzero((first == a) | (second == a)):
-            other = second[c] if first[c] == a else first[c]
-            columns[:, q + c] = x * states[:, units[other]]
-        blocks.append(sparse.csr_array(columns))
-    return sparse.vstack(blocks)
+        kept = np.arange(q + 1) != a + 1
+        values = (x[:, a : a + 1] * with_one[:, kept]).reshape(-1)
+        entries = values, np.tile(column[a, kept], len(x)), starts
+        blocks.append(sparse.csr_array(entries, shape=(len(x), q + len(first))))
+    return sparse.vstack(blocks, format="csr")
 
 
-def _jointly_separated(states, units):
+def _programme(limit, cost, **constraints):
+    """The result of a linear programme that ends with the limit of time."""
+    options = {"time_limit": limit.left()} if np.isfinite(limit.left()) else {}
+    return scipy.optimize.linprog(cost, method="highs", options=options, **constraints)
+
+
+def _jointly_separated(states, units, limit):
     """The `units` strictly separated along some direction; None if that could not be decided."""
-    margins = sparse.csr_array(_margin_matrix(states, units))
+    margins = _margin_matrix(states, units)
     # Maximise sum t with 0 <= t <= 1 and t <= margins: directions add up, so that the optimum has
     # t = 1 wherever any direction has a positive margin. Solved by its dual, minimise sum v with
     # margins' (1 - v + s) = 0, 0 <= v <= 1 and 0 <= s, which has far fewer constraints.
@@ -228,25 +233,25 @@ def _jointly_separated(states, units):
     cost = np.repeat([1.0, 0.0], m)
     bounds = np.transpose([np.zeros(2 * m), np.repeat([1.0, np.inf], m)])
     right = transposed @ np.ones(m)
-    found = scipy.optimize.linprog(cost, A_eq=matrix, b_eq=right, bounds=bounds, method="highs")
+    found = _programme(limit, cost, A_eq=matrix, b_eq=right, bounds=bounds)
     if found.status != 0:
         return None
     strict = margins @ found.eqlin.marginals > 0.5
     return units[strict.reshape(len(units), len(states)).any(1)]
 
 
-def _separated_alone(states, j, others):
+def _separated_alone(states, j, others, limit=TimeLimit()):
     """Whether unit j is separated by its own field and couplings to `others`, not shared."""
     x = states[:, j : j + 1]
     margins = np.unique(x * np.hstack([np.ones_like(x), states[:, others]]), axis=0)
     # Any direction with margins >= 0 and a positive sum; the box makes it a bounded programme.
-    found = scipy.optimize.linprog(
-        -margins.sum(0), -margins, np.zeros(len(margins)), bounds=(-1, 1), method="highs"
+    found = _programme(
+        limit, -margins.sum(0), A_ub=-margins, b_ub=np.zeros(len(margins)), bounds=(-1, 1)
     )
     return found.status != 0 or -found.fun > 1e-7
 
 
-def separation(objective):
+def separation(objective, limit=TimeLimit()):
     """Decide by linear programming whether the maximum exists.
 
     Large problems are first decided unit by unit: a unit that is not separated even with couplings
@@ -257,34 +262,38 @@ def separation(objective):
     ----------
     objective : PseudoLikelihood
         Without penalty.
+    limit : TimeLimit, optional
 
     Returns
     -------
     Existence
     """
     states = objective.rows.states
-    centred = states - states.mean(0)
-    min_variance = linalg.eigvalsh(centred.T @ centred / len(states))[0]
     units = np.arange(states.shape[1])
-    # Without full rank of [1, x] some unit is a combination of others, and separated with them.
-    if min_variance > 1e-10 and states.size * len(units) > _MAX_JOINT_ENTRIES:
-        while len(units):
-            remaining = [j for j in units if _separated_alone(states, j, units[units != j])]
+    # Units that depend on each other linearly are separated together.
+    if states.size * len(units) > _MAX_JOINT_ENTRIES and not len(dependent_units(states)):
+        while len(units) and limit.left():
+            others = {j: units[units != j] for j in units}
+            remaining = [j for j in units if _separated_alone(states, j, others[j], limit)]
             if len(remaining) == len(units):
                 break
             units = np.array(remaining, int)
     if len(units):
-        units = _jointly_separated(states, units)
+        units = _jointly_separated(states, units, limit) if limit.left() else None
         if units is None:
-            return Existence(None, (), "the linear programme of separation was not solved")
-    if not len(units):
-        if min_variance <= 1e-10:
-            return _NOT_UNIQUE
-        return Existence(True)
-    return _separated_by(units)
+            return _undecided(limit)
+    return _separated_by(units) if len(units) else Existence(True)
 
 
-def existence(objective, parameters):
+def _undecided(limit):
+    return Existence(
+        None, (),
+        f"whether the maximum exists was not decided within {limit.seconds:g} s: raise "
+        "existence_seconds, or give a ridge penalty l2, for which it exists",
+    )  # fmt: skip
+
+
+def existence(objective, parameters, seconds=10.0):
     """Whether the maximum exists: a proof from where the solver stopped, or by `separation`.
 
     Parameters
@@ -292,6 +301,8 @@ def existence(objective, parameters):
     objective : PseudoLikelihood
     parameters : array of shape (n_parameters,)
         Where a solver stopped.
+    seconds : float, default 10
+        Limit of what is done beyond proofs that take the time of some iterations.
 
     Returns
     -------
@@ -299,18 +310,48 @@ def existence(objective, parameters):
     """
     if objective.l2 > 0 or certified(objective, parameters):
         return Existence(True)
-    few = objective.n_parameters <= _MAX_EIGENVECTOR_PARAMETERS
+    limit, states = TimeLimit(seconds), objective.rows.states
+    if margins(objective, parameters).min() > 0:
+        return _separated_by(np.arange(objective.n_units))
+    units = np.union1d(dependent_units(states), units_that_never_meet(states))
+    # Directions add up, so that the units of several are separated together.
+    units = np.union1d(units, diverging_units(objective, parameters, limit)).astype(int)
+    if not len(units):
+        parameters, exists = _continued(objective, parameters, limit)
+        if exists:
+            return Existence(True)
+        units = diverging_units(objective, parameters, limit)
+    entries = states.size * objective.n_units
+    if entries <= (_MAX_SMALL_ENTRIES if len(units) else _MAX_PROGRAMME_SIZE) and limit.left():
+        found = separation(objective, limit)
+        if found.exists is not None:
+            return found
+    return _separated_by(units) if len(units) else _undecided(limit)
+
+
+def _continued(objective, parameters, limit):
+    """Parameters after more iterations, and whether they prove that the maximum exists."""
+    few = objective.n_parameters <= _MAX_NEWTON_PARAMETERS
+    name, solver, tol = ("newton", newton, 1e-5) if few else ("lbfgs", lbfgs, 1e-9)
+    for _ in range(0, _MAX_ITER[name], _ITERATIONS_AT_A_TIME[name]):
+        if not limit.left():
+            break
+        found = solver(objective, parameters, tol=tol, max_iter=_ITERATIONS_AT_A_TIME[name])
+        parameters = found.parameters
+        if certified(objective, parameters):
+            return parameters, True
+        if found.stopped:
+            break
     if few:
-        polished = newton(objective, parameters, max_iter=25).parameters
-    else:
-        polished = lbfgs(objective, parameters, tol=1e-9, max_iter=100).parameters
-    if certified(objective, polished):
-        return Existence(True)
-    units = diverging_units(objective, polished) if few else ()
-    if len(units):
-        return _separated_by(units)
-    if objective.rows.states.size * objective.n_units <= _MAX_PROGRAMME_SIZE:
-        return separation(objective)
-    return Existence(
-        None, (), "whether the maximum exists is undecided: the problem is too large for a proof"
-    )
+        return parameters, False
+    # Values no longer tell L-BFGS where the maximum is when gradients still do.
+    point = parameters
+    for _ in range(_MAX_STEPS):
+        if not limit.left():
+            break
+        gradient = objective.value_and_gradient(point)[1]
+        step = hessian_solver(objective, point)(gradient, tol=1e-6, max_iter=_MAX_PRODUCTS)[0]
+        point = point + step
+        if np.isfinite(point).all() and certified(objective, point):
+            return point, True
+    return parameters, False

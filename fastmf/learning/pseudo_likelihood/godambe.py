@@ -17,14 +17,13 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 from scipy import linalg
-from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import ndtr
 
 from fastmf._common import html
 from fastmf._common.linalg import cholesky
 from fastmf._common.memory import memory_of_the_machine
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
-from fastmf.learning.pseudo_likelihood.coordinates import Coordinates
+from fastmf.learning.pseudo_likelihood.coordinates import hessian_solver
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.objective import MAX_HESSIAN_PARAMETERS
 from fastmf.learning.pseudo_likelihood.starts import starting_point
@@ -247,26 +246,18 @@ class Godambe:
         ValueError
             If the Hessian is so near to singular that the equations cannot be solved.
         """
-        objective, n = self.objective, len(self.parameters)
-        coordinates, times = Coordinates(objective), objective.hessian_product(self.parameters)
-        # In coordinates z, parameters = T z, in which T'HT is nearly the identity.
-        size = len(coordinates.from_parameters(self.parameters))
-        matrix = LinearOperator(
-            (size, size), dtype=float,
-            matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
-        )  # fmt: skip
-        solutions = []
+        objective, solutions = self.objective, []
+        solve = hessian_solver(objective, self.parameters)
         for index in indices:
-            unit = np.zeros(n)
+            unit = np.zeros(len(self.parameters))
             unit[index] = 1
-            with np.errstate(all="ignore"):
-                found, failed = cg(matrix, coordinates.gradient(unit), rtol=1e-6, maxiter=1000)
-            if failed or not np.isfinite(found).all():
+            found, solved = solve(unit, tol=1e-6, max_iter=1000)
+            if not solved:
                 raise ValueError(
                     f"the standard error of parameter {index} was not found in 1000 iterations of "
                     "conjugate gradients: the Hessian is nearly singular; fit with a penalty l2."
                 )
-            solutions.append(coordinates.to_parameters(found))
+            solutions.append(found)
         return np.sqrt(objective.score_variances(self.parameters, solutions) / objective.total)
 
     # --- tests ----------------------------------------------------------------------------------

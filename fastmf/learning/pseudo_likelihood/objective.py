@@ -160,6 +160,10 @@ class PseudoLikelihood:
             return self._evaluate(parameters).residuals[rows]
         return self.residuals(*self.unpacked(parameters), rows)[0]
 
+    def smallest_residual(self, parameters):
+        """Smallest weight * |x - tanh eta| of all rows and units."""
+        return min(abs(self._residuals_at(parameters, rows)).min() for rows in self.row_blocks())
+
     # --- second derivatives ---------------------------------------------------------------------
 
     @computed_once

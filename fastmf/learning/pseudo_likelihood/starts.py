@@ -20,7 +20,7 @@ from fastmf.special import log_2_cosh
 _MAX_FACTORISED_PARAMETERS = 300
 
 
-def starting_point(objective, how):
+def starting_point(objective, how, n_rows=TOLERANCE_ROWS):
     """Parameters where a solver starts.
 
     Parameters
@@ -30,10 +30,13 @@ def starting_point(objective, how):
         Uncoupled units; the maximum of a quadratic minorant that touches there; or a mean-field
         inversion, shrunk a little towards independence so that it always exists; "auto" is the
         better of "independent" and "tap".
+    n_rows : float, default 100,000
+        Rows beside which half a row of each value is put. With the weight of all rows, uncoupled
+        units are those of Firth's penalty.
     """
     # Half a row of each value keeps the field finite.
-    n = TOLERANCE_ROWS
-    mean = objective.mean * n / (n + 1)
+    shrinkage = n_rows / (n_rows + 1)
+    mean = shrinkage * objective.mean
     independent = np.zeros(objective.n_parameters)
     independent[: objective.n_units] = np.arctanh(mean)
     if how == "independent":
@@ -41,7 +44,7 @@ def starting_point(objective, how):
     if how == "minorant":
         return independent + _step_to_minorant_maximum(objective, independent, mean)
     covariance = objective.second - np.outer(objective.mean, objective.mean)
-    covariance *= n / (n + 1)
+    covariance *= shrinkage
     np.fill_diagonal(covariance, 1 - mean**2)
     # A nearly singular covariance would give arbitrarily strong couplings.
     covariance[np.diag_indices_from(covariance)] += 0.01

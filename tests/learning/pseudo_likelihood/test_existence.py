@@ -8,12 +8,13 @@ from fastmf.learning.pseudo_likelihood import existence as module
 from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.existence import (
     certified,
-    diverging_units,
+
     existence,
     separation,
 )
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.separation import diverging_units
 from fastmf.learning.pseudo_likelihood.starts import starting_point
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
@@ -107,8 +108,7 @@ def test_certificate_of_many_parameters(monkeypatch):
     assert 0.1 * exact < bounds[2] < bounds[1] < bounds[0] <= exact
     few = module._min_curvature(objective, parameters, 5, budget=1250 + 20 * 25)
     assert 0 < few < bounds[2]
-    monkeypatch.setattr(module, "MAX_HESSIAN_PARAMETERS", 3)
-    monkeypatch.setattr(module, "_MAX_EIGENVECTOR_PARAMETERS", 3)
+    monkeypatch.setattr(module, "_MAX_NEWTON_PARAMETERS", 3)
     assert certified(objective, parameters)
     assert not certified(objective, parameters + 1)
     # Where a solver stopped too early, some more iterations of L-BFGS lead to a proof.
