@@ -221,6 +221,7 @@ class FullyVisibleBoltzmannMachine(_Saved, _Estimator):
         tol: float = 1e-05,
         max_iter: int | None = None,
         threshold: float | None = None,
+        existence_seconds: float = 10.0,
         n_threads: int | None = None,
     ) -> None: ...
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self: ...
@@ -259,6 +260,7 @@ class PottsMachine(_Saved, _Estimator):
         pseudocount: float = 0.0,
         tol: float = 0.0001,
         max_iter: int | None = None,
+        existence_seconds: float = 10.0,
         n_threads: int | None = None,
     ) -> None: ...
     @property

@@ -48,11 +48,15 @@ class PottsMachine(BasePottsMachine):
         Of "naive_mean_field" only: fraction of a uniform distribution, in [0, 1), that is mixed
         with frequencies. Morcos et al. take 0.5.
     tol : float
-        Ends when the rise of the log-pseudo-likelihood of all data, less penalties, that is
-        predicted for the next step is less, or too small to be told from rounding errors. A
-        parameter that is wrong by its standard error costs about half a unit.
+        Ends when the rise of the log-pseudo-likelihood of 100,000 rows, less penalties, that is
+        predicted for the next step is less, or too small to be told from rounding errors. With as
+        many rows a parameter that is wrong by its standard error costs about half a unit. How many
+        rows there are makes no difference, and neither does a factor of all weights.
     max_iter : int or None
         None: 1,000 for "lbfgs", 100 for "newton".
+    existence_seconds : float
+        Seconds after which a search for a proof that the maximum exists, or does not, ends
+        undecided; with `l2` there is nothing to decide. Estimates do not depend on it.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
 
@@ -109,7 +113,7 @@ class PottsMachine(BasePottsMachine):
 
     def __init__(
         self, *, n_states=None, l2=0.0, l2_field=0.0, solver="auto", symmetric=True,
-        pseudocount=0.0, tol=1e-4, max_iter=None, n_threads=None,
+        pseudocount=0.0, tol=1e-4, max_iter=None, existence_seconds=10.0, n_threads=None,
     ):  # fmt: skip
         self.n_states = n_states
         self.l2 = l2
@@ -119,6 +123,7 @@ class PottsMachine(BasePottsMachine):
         self.pseudocount = pseudocount
         self.tol = tol
         self.max_iter = max_iter
+        self.existence_seconds = existence_seconds
         self.n_threads = n_threads
 
     def fit(self, X, y=None, sample_weight=None):
@@ -166,6 +171,7 @@ class PottsMachine(BasePottsMachine):
         one_of("solver", self.solver, _SOLVERS)
         for name in ("l2", "l2_field", "tol"):
             number(name, getattr(self, name), 0, np.inf, below=True)
+        number("existence_seconds", self.existence_seconds, 0, np.inf)
         number("pseudocount", self.pseudocount, 0, 1, below=True)
         if self.max_iter is not None:
             count("max_iter", self.max_iter)
@@ -188,7 +194,9 @@ class PottsMachine(BasePottsMachine):
         self.history_ = found.history
         value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
         self.log_pseudo_likelihood_ = value / data.total
-        self.existence_ = existence(data, l2, l2_field, bool(self.symmetric))
+        self.existence_ = existence(
+            data, l2, l2_field, bool(self.symmetric), float(self.existence_seconds)
+        )
         self.converged_ = found.converged and self.existence_.exists is not False
         self._warn(found.converged)
 

@@ -10,14 +10,15 @@ seen, a ridge on both leaves nothing.
 import numpy as np
 import scipy
 
-from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.existence import Existence, undecided
+from fastmf.learning.pseudo_likelihood.separation import TimeLimit, linear_programme
 
 # Numbers in the matrix of the linear programme up to which it is solved.
 _MAX_ENTRIES = 400_000
 _TOLERANCE = 1e-6
 
 
-def existence(data, l2, l2_field, symmetric=True):
+def existence(data, l2, l2_field, symmetric=True, seconds=10.0):
     """Whether the maximum exists, and which sites are separated if it does not.
 
     Parameters
@@ -25,6 +26,8 @@ def existence(data, l2, l2_field, symmetric=True):
     data : PottsData
     l2, l2_field : float
     symmetric : bool, default True
+    seconds : float, default 10
+        Limit of the time of linear programmes.
 
     Returns
     -------
@@ -42,7 +45,7 @@ def existence(data, l2, l2_field, symmetric=True):
     if strangers.any():
         return _not("pairs of states never meet, whose couplings fall without end; give a ridge "
                     "penalty l2", np.flatnonzero(strangers.any(0)))  # fmt: skip
-    return _by_programmes(data, l2_field, symmetric)
+    return _by_programmes(data, l2_field, symmetric, TimeLimit(seconds))
 
 
 def _first(sizes):
@@ -67,7 +70,7 @@ def _never_meeting(data):
     return found
 
 
-def _by_programmes(data, l2_field, symmetric):
+def _by_programmes(data, l2_field, symmetric, limit):
     n_groups = len(data.sizes)
     n_margins = len(data.labels) * (data.n_states - n_groups)
     if 2 * n_margins * (n_groups + 1) > _MAX_ENTRIES * (1 if symmetric else n_groups):
@@ -76,9 +79,9 @@ def _by_programmes(data, l2_field, symmetric):
     separated = set()
     for sites in problems:
         margins, site = _margins(data, sites, symmetric, l2_field)
-        found = _separated(margins, site)
+        found = _separated(margins, site, limit) if limit.left() else None
         if found is None:
-            return Existence(None, (), "whether the maximum exists was not decided")
+            return undecided(limit)
         separated |= found
     if separated:
         return _not("sites are separated, as if determined by others; give a ridge penalty l2",
@@ -122,12 +125,11 @@ def _influences(data, rows, i, state, l2_field):
     return found[0], flat[found]
 
 
-def _separated(margins, site):
+def _separated(margins, site, limit):
     """Sites with a margin that rises along a direction along which none falls; None if unknown."""
-    found = scipy.optimize.linprog(
-        -margins.sum(0), A_ub=-margins, b_ub=np.zeros(margins.shape[0]), bounds=(-1, 1),
-        method="highs",
-    )  # fmt: skip
-    if found.x is None:
+    found = linear_programme(
+        limit, -margins.sum(0), A_ub=-margins, b_ub=np.zeros(margins.shape[0]), bounds=(-1, 1)
+    )
+    if found.status != 0:
         return None
     return {int(i) for i in np.unique(site[margins @ found.x > _TOLERANCE])}

@@ -13,6 +13,7 @@ from fastmf.learning.potts.couplings import Dense, OfFewRows
 from fastmf.learning.potts.few_rows import FewRows
 from fastmf.learning.potts.layout import Layout
 from fastmf.learning.potts.objective import Evaluator, SymmetricObjective
+from fastmf.learning.pseudo_likelihood.objective import TOLERANCE_ROWS
 
 MAX_ITER = {"lbfgs": 1000, "newton": 100}
 # Parameters from which L-BFGS computes in single precision.
@@ -37,7 +38,8 @@ class Options(NamedTuple):
     solver : {"auto", "lbfgs", "newton"}
     symmetric : bool
     tol : float
-        Ends when the rise of the objective that is predicted for a step is less.
+        Ends when the rise of the objective of `TOLERANCE_ROWS` rows that is predicted for a step
+        is less.
     max_iter : int or None
     single : bool or None
         Whether L-BFGS computes in single precision; None: if there are many parameters.
@@ -102,6 +104,13 @@ def fit(data, options, excluded=None):
     MemoryError
         If the machine has no room for it.
     """
+    given, data = data, data.of_mean_weight_one()
+    options = options._replace(tol=options.tol * data.total / TOLERANCE_ROWS)
+    found = _fit(data, options, excluded)
+    return found._replace(history=found.history * (given.total / data.total))
+
+
+def _fit(data, options, excluded):
     # Only the optimum of a penalised fit has the form of few rows.
     n_rows, n_states = data.labels.shape[0], data.n_states
     few = options.l2 > 0 and _STATES_PER_ROW * n_rows <= n_states

@@ -21,6 +21,8 @@ couplings J^(i) of its own and half the penalty, as each pair of sites has two o
 and J_ij is the average of J^(i)_j and the transpose of J^(j)_i.
 """
 
+import copy
+
 import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
@@ -58,6 +60,16 @@ class PottsData:
             self.counts[first : first + sizes[j]] = np.bincount(
                 self.labels[present, j], self.weights[present], sizes[j]
             )
+
+    def of_mean_weight_one(self):
+        """The same with weights that add up to the number of distinct rows.
+
+        Tolerances, pseudocounts and single precision do not suit weights of any size.
+        """
+        scaled, factor = copy.copy(self), len(self.weights) / self.total
+        scaled.weights, scaled.counts = self.weights * factor, self.counts * factor
+        scaled.total = float(len(self.weights))
+        return scaled
 
     def frequencies(self):
         """Frequencies of all states, with a pseudocount of one; never 0 or 1."""

@@ -26,7 +26,6 @@ programmes, which end at a limit of time. The separated units are named.
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from scipy import linalg, sparse
 
 from fastmf._common.linalg import cholesky
@@ -37,6 +36,7 @@ from fastmf.learning.pseudo_likelihood.separation import (
     dependent_units,
     diverging_units,
     gram,
+    linear_programme,
     margins,
     units_that_never_meet,
 )
@@ -216,12 +216,6 @@ def _margin_matrix(states, units):
     return sparse.vstack(blocks, format="csr")
 
 
-def _programme(limit, cost, **constraints):
-    """The result of a linear programme that ends with the limit of time."""
-    options = {"time_limit": limit.left()} if np.isfinite(limit.left()) else {}
-    return scipy.optimize.linprog(cost, method="highs", options=options, **constraints)
-
-
 def _jointly_separated(states, units, limit):
     """The `units` strictly separated along some direction; None if that could not be decided."""
     margins = _margin_matrix(states, units)
@@ -233,7 +227,7 @@ def _jointly_separated(states, units, limit):
     cost = np.repeat([1.0, 0.0], m)
     bounds = np.transpose([np.zeros(2 * m), np.repeat([1.0, np.inf], m)])
     right = transposed @ np.ones(m)
-    found = _programme(limit, cost, A_eq=matrix, b_eq=right, bounds=bounds)
+    found = linear_programme(limit, cost, A_eq=matrix, b_eq=right, bounds=bounds)
     if found.status != 0:
         return None
     strict = margins @ found.eqlin.marginals > 0.5
@@ -245,7 +239,7 @@ def _separated_alone(states, j, others, limit=TimeLimit()):
     x = states[:, j : j + 1]
     margins = np.unique(x * np.hstack([np.ones_like(x), states[:, others]]), axis=0)
     # Any direction with margins >= 0 and a positive sum; the box makes it a bounded programme.
-    found = _programme(
+    found = linear_programme(
         limit, -margins.sum(0), A_ub=-margins, b_ub=np.zeros(len(margins)), bounds=(-1, 1)
     )
     return found.status != 0 or -found.fun > 1e-7
@@ -281,15 +275,16 @@ def separation(objective, limit=TimeLimit()):
     if len(units):
         units = _jointly_separated(states, units, limit) if limit.left() else None
         if units is None:
-            return _undecided(limit)
+            return undecided(limit)
     return _separated_by(units) if len(units) else Existence(True)
 
 
-def _undecided(limit):
+def undecided(limit):
+    """The result where a limit of time ended the search for a proof."""
     return Existence(
         None, (),
         f"whether the maximum exists was not decided within {limit.seconds:g} s: raise "
-        "existence_seconds, or give a ridge penalty l2, for which it exists",
+        "existence_seconds, or give a ridge penalty l2, with which it exists",
     )  # fmt: skip
 
 
@@ -326,7 +321,7 @@ def existence(objective, parameters, seconds=10.0):
         found = separation(objective, limit)
         if found.exists is not None:
             return found
-    return _separated_by(units) if len(units) else _undecided(limit)
+    return _separated_by(units) if len(units) else undecided(limit)
 
 
 def _continued(objective, parameters, limit):

@@ -18,6 +18,7 @@ the projection join the others, until none does.
 import time
 
 import numpy as np
+import scipy
 from scipy import linalg
 
 from fastmf._common.linalg import LinAlgError, cholesky
@@ -49,6 +50,20 @@ class TimeLimit:
     def left(self):
         """Seconds that are left, at least 0."""
         return max(self._end - time.monotonic(), 0.0)
+
+
+def linear_programme(limit, cost, **constraints):
+    """The result of `scipy.optimize.linprog`, which ends when the time is over.
+
+    Parameters
+    ----------
+    limit : TimeLimit
+    cost : array of shape (n_variables,)
+    **constraints
+        As `linprog` takes them.
+    """
+    options = {"time_limit": limit.left()} if np.isfinite(limit.seconds) else {}
+    return scipy.optimize.linprog(cost, method="highs", options=options, **constraints)
 
 
 def gram(states):
