@@ -33,7 +33,7 @@ from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.existence import existence
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
 from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.objective import TOLERANCE_ROWS, PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.starts import starting_point
 
 PAPER = {5: 2.09e-6, 10: 5.96e-7, 15: 4.64e-7, 20: 2.89e-7}
@@ -52,7 +52,9 @@ def one_draw(d, options, rng):
     # The paper's starts: normal like the machine itself.
     starts = list(np.sqrt(0.5) * rng.normal(size=(options.starts, len(truth))))
     begin = time.perf_counter()
-    fits = solvers.bslm(objective, starts, tol=options.tol, max_iter=options.max_iter)
+    # The paper's tau is about all rows, however many.
+    tol = options.tol * TOLERANCE_ROWS / objective.total
+    fits = solvers.bslm(objective, starts, tol=tol, max_iter=options.max_iter)
     seconds = time.perf_counter() - begin
     begin = time.perf_counter()
     best = newton(objective, starting_point(objective, "minorant"))

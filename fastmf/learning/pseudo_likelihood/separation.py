@@ -130,9 +130,9 @@ def diverging_units(objective, parameters, limit=TimeLimit()):
     reached = margins(objective, parameters)
     if reached.min() > 0:
         return np.arange(objective.n_units)
-    if objective.n_parameters > MAX_HESSIAN_PARAMETERS:
-        return np.zeros(0, int)
     large = np.sort(reached[reached > _LARGE_MARGIN])
+    if not len(large) or objective.n_parameters > MAX_HESSIAN_PARAMETERS:
+        return np.zeros(0, int)
     gaps = large[np.flatnonzero(np.diff(large, prepend=_LARGE_MARGIN) > 0.5)]
     # The fewest unchanged margins first: then more rows, and units, can be separated.
     for margin in (_LARGE_MARGIN, *gaps[:_MAX_GAPS]):

@@ -1,7 +1,11 @@
 import numpy as np
 import pytest
 
-from fastmf.learning.pseudo_likelihood.coordinates import Coordinates, SeparateCoordinates
+from fastmf.learning.pseudo_likelihood.coordinates import (
+    Coordinates,
+    SeparateCoordinates,
+    hessian_solver,
+)
 from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 
@@ -43,3 +47,15 @@ def test_the_hessian_of_correlated_units_is_nearly_the_identity():
             units = objective.n_units
             assert (abs(values - 1) < 0.02).sum() >= objective.n_parameters - units
     assert 5 * spread[Coordinates] < spread[SeparateCoordinates]
+
+
+def test_equations_with_the_hessian_without_its_matrix():
+    objective = chain()
+    rng = np.random.default_rng(2)
+    parameters, right = 0.2 * rng.normal(size=(2, objective.n_parameters))
+    solve = hessian_solver(objective, parameters)
+    found, solved = solve(right, tol=1e-10, max_iter=200)
+    expected = np.linalg.solve(objective.hessian(parameters), right)
+    assert solved
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+    assert not solve(right, tol=1e-10, max_iter=2)[1]

@@ -1,7 +1,9 @@
 import itertools
+import time
 
 import numpy as np
 import pytest
+from separated_units import separated
 
 from fastmf.inference.sampling.spins import all_states, sample
 from fastmf.learning.pseudo_likelihood import existence as module
@@ -15,6 +17,7 @@ from fastmf.learning.pseudo_likelihood.existence import (
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.separation import diverging_units
+from fastmf.learning.pseudo_likelihood.solvers import lbfgs
 from fastmf.learning.pseudo_likelihood.starts import starting_point
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
@@ -114,3 +117,93 @@ def test_certificate_of_many_parameters(monkeypatch):
     # Where a solver stopped too early, some more iterations of L-BFGS lead to a proof.
     monkeypatch.setattr(module, "separation", None)
     assert existence(objective, parameters + 1).exists
+
+
+@pytest.mark.parametrize(
+    "n, d, ones", [(50, 200, 0.3), (200, 60, 0.05), (2000, 100, 0.03), (150, 40, 0.1)]
+)
+def test_few_rows_and_rare_units_take_neither_iterations_nor_programmes(n, d, ones, monkeypatch):
+    """Whatever the speed of the machine: nothing that takes long is called."""
+    states = np.where(np.random.default_rng(0).random((n, d)) < ones, 1.0, -1.0)
+    objective = PseudoLikelihood(distinct_rows(states))
+    for name in ("newton", "lbfgs", "hessian_solver", "linear_programme"):
+        monkeypatch.setattr(module, name, None)
+    found = existence(objective, starting_point(objective, "independent"))
+    assert found.exists is False and found.units == tuple(range(d))
+    # The direction of fewer rows than units needs no field.
+    if n < d:
+        P = states.T @ np.linalg.solve(states @ states.T, states)
+        vector = objective.packed(P - np.diag(P.diagonal()), np.zeros(d))
+        assert module.margins(objective, vector).min() > 0
+
+
+def test_a_point_that_separates_all_rows_is_a_proof(monkeypatch):
+    states = np.where(np.random.default_rng(0).random((250, 200)) < 0.5, 1.0, -1.0)
+    objective = PseudoLikelihood(distinct_rows(states))
+    found = lbfgs(objective, starting_point(objective, "auto"))
+    monkeypatch.setattr(module, "_continued", None)
+    assert existence(objective, found.parameters).units == tuple(range(200))
+
+
+@pytest.mark.parametrize("units", [30, 110])
+def test_residuals_prove_a_maximum(units, monkeypatch):
+    """Without any Hessian: the gradient is smaller than residuals allow where data separate."""
+    states = np.where(np.random.default_rng(1).random((4 * units, units)) < 0.4, 1.0, -1.0)
+    objective = PseudoLikelihood(distinct_rows(states))
+    parameters = lbfgs(objective, starting_point(objective, "auto"), tol=1e-9).parameters
+    monkeypatch.setattr(module, "_min_curvature", lambda *arguments: 0.0)
+    monkeypatch.setattr(PseudoLikelihood, "hessian", None)
+    monkeypatch.setattr(module, "_MAX_NEWTON_PARAMETERS", 0)
+    assert existence(objective, parameters).exists is True
+    assert not certified(objective, parameters + 0.1)
+
+
+@pytest.mark.parametrize("size", [0, module._MAX_SMALL_ENTRIES, np.inf])
+def test_verdicts_and_units_against_an_independent_programme(size, monkeypatch):
+    """Rare, constant and copied units, with and without weights."""
+    monkeypatch.setattr(module, "_MAX_SMALL_ENTRIES", size)
+    seen = []
+    for seed in range(24):
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(5, 60)), int(rng.integers(2, 6))
+        states = np.where(rng.random((n, d)) < rng.choice([0.1, 0.3, 0.5]), 1.0, -1.0)
+        if seed % 4 == 0:
+            states[:, 0] = states[:, -1]
+        if seed % 7 == 0:
+            states[:, 1] = 1
+        weights = rng.integers(0, 3, n).astype(float) if seed % 2 else None
+        objective = PseudoLikelihood(distinct_rows(states, weights))
+        parameters = newton(objective, starting_point(objective, "minorant")).parameters
+        found, expected = existence(objective, parameters), separated(objective.rows.states)
+        assert found.exists == (len(expected) == 0)
+        assert set(found.units) <= set(expected)
+        assert size == 0 or found.units == tuple(expected)
+        seen.append(found.exists)
+    assert 4 < sum(seen) < 20
+
+
+def test_out_of_time_is_undecided_and_says_so():
+    states = np.where(np.random.default_rng(3).random((60, 6)) < 0.5, 1.0, -1.0)
+    objective = PseudoLikelihood(distinct_rows(states))
+    start = np.zeros(objective.n_parameters)
+    found = existence(objective, start, seconds=0.0)
+    assert found.exists is None and found.units == ()
+    assert "not decided within 0 s" in found.message and "existence_seconds" in found.message
+    assert existence(objective, start).exists is True
+
+
+def test_work_ends_with_the_clock(monkeypatch):
+    """Each look at the clock finds a second gone: solvers and programmes stop after few calls."""
+    seconds, calls = itertools.count(), []
+    monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
+    for name in ("newton", "linear_programme"):
+
+        def counted(*arguments, function=getattr(module, name), **options):
+            calls.append(function)
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(module, name, counted)
+    states = np.where(np.random.default_rng(0).random((70, 40)) < 0.5, 1.0, -1.0)
+    objective = PseudoLikelihood(distinct_rows(states))
+    found = existence(objective, np.zeros(objective.n_parameters), seconds=3.0)
+    assert found.exists is None and 1 <= len(calls) <= 2

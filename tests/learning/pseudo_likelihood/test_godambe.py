@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 from html_tables import shown
 from scipy import stats
+from separated_units import features
 
 from fastmf.inference.sampling.spins import all_states, probabilities
 from fastmf.learning.pseudo_likelihood.distinct_rows import WeightedRows
+from fastmf.learning.pseudo_likelihood.firth import firth_scoring
 from fastmf.learning.pseudo_likelihood.godambe import (
     CouplingTests,
     Godambe,
@@ -75,6 +77,37 @@ def test_errors_of_a_few_parameters_are_those_of_the_whole_covariance(l2):
     expected = np.sqrt(godambe.covariance().diagonal()[indices])
     found = godambe.standard_errors_without_matrices(indices)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("how", ["firth", "short of the maximum", "ridge"])
+def test_errors_are_the_sandwich_about_the_mean_score(how, weighted):
+    """Where the mean score is not l2 times the parameters, too; H and J by NumPy."""
+    rng = np.random.default_rng(2)
+    states = np.cumprod(np.where(rng.random((25, 4)) < 0.8, 1.0, -1.0), axis=1)
+    weights = rng.integers(1, 4, 25).astype(float) if weighted else np.ones(25)
+    l2 = 0.1 if how == "ridge" else 0.0
+    objective = PseudoLikelihood(WeightedRows(states, weights), l2)
+    start = starting_point(objective, "independent")
+    parameters = {
+        "firth": lambda: firth_scoring(objective, start),
+        "short of the maximum": lambda: newton(objective, start, max_iter=1),
+        "ridge": lambda: newton(objective, start),
+    }[how]().parameters
+    Z = features(states) * states[:, :, None]
+    tanh = np.tanh(Z @ parameters)
+    H = np.einsum("i,ij,ijp,ijq->pq", weights, 1 - tanh**2, Z, Z) / weights.sum() + l2 * np.eye(10)
+    scores = np.einsum("ij,ijp->ip", states - tanh, Z)
+    J = np.cov(scores.T, aweights=weights, bias=True)
+    expected = np.linalg.inv(H) @ J @ np.linalg.inv(H) / weights.sum()
+    godambe = Godambe(objective, parameters)
+    np.testing.assert_allclose(godambe.covariance(), expected, rtol=1e-9, atol=1e-15)
+    some = godambe.standard_errors_without_matrices(np.arange(10))
+    np.testing.assert_allclose(some, np.sqrt(expected.diagonal()), rtol=1e-4)
+    uncentred = np.cov(scores.T, aweights=weights, bias=True) + np.outer(
+        *2 * [np.average(scores, axis=0, weights=weights)]
+    )
+    assert abs(uncentred - J).max() > 1e-3 * abs(J).max()
 
 
 def test_a_singular_hessian_is_reported():

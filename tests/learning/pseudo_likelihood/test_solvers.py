@@ -124,3 +124,20 @@ def test_out_of_iterations():
     for solver in (gradient_ascent, newton, lbfgs):
         fit = solver(objective, truth + 1, max_iter=2, tol=1e-9)
         assert not fit.stopped and len(fit.history) == 2
+
+
+@pytest.mark.parametrize("factor", [2.0**-40, 1e-12, 1 / 300, 1e12])
+@pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "firth"])
+def test_weights_that_differ_by_a_factor_have_the_same_fit(solver, factor):
+    """As many iterations, too: exactly for powers of two, else up to rounding errors."""
+    rng = np.random.default_rng(0)
+    states = np.cumprod(np.where(rng.random((300, 5)) < 0.75, 1.0, -1.0), axis=1)
+    weights, fits = rng.random(300), []
+    for c in (1.0, factor):
+        objective = PseudoLikelihood(distinct_rows(states, c * weights), l2=0.01)
+        fits.append(SOLVERS[solver](objective, starting_point(objective, "minorant")))
+    assert fits[0].stopped and fits[1].stopped
+    assert len(fits[0].history) == len(fits[1].history)
+    atol = 0 if factor == 2.0**-40 else 1e-10
+    np.testing.assert_allclose(fits[0].parameters, fits[1].parameters, rtol=0, atol=atol)
+    np.testing.assert_allclose(np.array(fits[1].history) / factor, fits[0].history, rtol=1e-10)

@@ -89,3 +89,19 @@ def test_bslm_from_the_minorant_is_not_behind_bslm_from_zero(d):
         assert ours.history[9] > zero.history[9]
         before = objective.total * objective.value_and_gradient(start)[0]
         assert (np.diff([before, *ours.history]) > -1e-11 * abs(before)).all()
+
+
+@pytest.mark.parametrize("factor", [2.0**-40, 2.0**40])
+@pytest.mark.parametrize("how", ["independent", "minorant", "naive_mean_field", "tap", "auto"])
+def test_starts_do_not_depend_on_what_weights_add_up_to(how, factor):
+    rng = np.random.default_rng(7)
+    states, weights = np.where(rng.random((200, 6)) < 0.4, 1.0, -1.0), rng.random(200)
+    states[:, 2] = 1
+    objectives = [PseudoLikelihood(distinct_rows(states, c * weights)) for c in (1, factor)]
+    first, second = (starting_point(objective, how) for objective in objectives)
+    np.testing.assert_array_equal(first, second)
+    assert np.isfinite(first).all()
+    # With the weight of all rows, half a row of each value is Firth's penalty of single units.
+    field = starting_point(objectives[0], "independent", objectives[0].total)[:6]
+    total = weights.sum()
+    np.testing.assert_allclose(np.tanh(field), objectives[0].mean * total / (total + 1))
