@@ -3,6 +3,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import fastmf as mf
@@ -401,3 +402,82 @@ def test_a_machine_of_many_units():
     assert (abs(found.impute(missing)) <= 1).all()
     with pytest.raises(ValueError, match="at most 20"):
         found.pmf()
+
+
+# Every solver with every penalty, as far as they do not depend on the total weight.
+SCALE_FREE = [
+    *((solver, options) for solver, options in PENALISED if "penalty" not in options),
+    ("naive_mean_field", {}), ("tap_inversion", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("solver, options", SCALE_FREE)
+def test_weights_count_only_relative_to_each_other(solver, options):
+    """Survey weights add up to one: the fit is that of any multiple."""
+    X, weights = rows(400), np.random.default_rng(0).random(400)
+    fit = mf.FullyVisibleBoltzmannMachine(solver=solver, **options).fit
+    first = fit(X, sample_weight=weights)
+    expected = first.couplings_, first.field_
+    for factor in (2.0**-40, 2.0**40, 1 / weights.sum(), 1e-12, 1e12):
+        found = fit(X, sample_weight=factor * weights)
+        tolerance = 0 if factor in (2.0**-40, 2.0**40) else 1e-10
+        np.testing.assert_allclose(found.couplings_, expected[0], rtol=0, atol=tolerance)
+        np.testing.assert_allclose(found.field_, expected[1], rtol=0, atol=tolerance)
+        assert found.converged_
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("total", [1.0, 1e-3, 1e-6, 1e9])
+def test_a_solver_has_converged_to_the_maximum_whatever_weights_add_up_to(solver, total):
+    X = np.cumprod(np.where(np.random.default_rng(0).random((400, 5)) < 0.75, 1, -1), axis=1)
+    exact = mf.FullyVisibleBoltzmannMachine(solver="newton").fit(X)
+    found = mf.FullyVisibleBoltzmannMachine(solver=solver)
+    found.fit(X, sample_weight=np.full(400, total / 400))
+    assert found.converged_
+    np.testing.assert_allclose(found.couplings_, exact.couplings_, atol=1e-4)
+
+
+@pytest.mark.parametrize("solver, options", PENALISED)
+def test_weights_of_zero_and_whole_numbers(solver, options):
+    """A row of weight zero is absent, and one of weight three is there three times."""
+    X, counts = rows(200), np.random.default_rng(1).integers(0, 4, 200)
+    fits = [
+        mf.FullyVisibleBoltzmannMachine(solver=solver, **options).fit(*data)
+        for data in (
+            (X, None, counts), (np.repeat(X, counts, axis=0),),
+            (X[counts > 0], None, counts[counts > 0]),
+        )
+    ]  # fmt: skip
+    for found in fits[1:]:
+        np.testing.assert_allclose(found.couplings_, fits[0].couplings_, atol=1e-10)
+        np.testing.assert_allclose(found.history_[-1], fits[0].history_[-1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("n, d, ones", [(50, 200, 0.3), (200, 60, 0.05), (150, 40, 0.1)])
+def test_fits_of_few_rows_and_rare_columns_come_back(n, d, ones, monkeypatch):
+    """Without linear programmes, which would take minutes."""
+    monkeypatch.setattr(scipy.optimize, "linprog", None)
+    X = (np.random.default_rng(0).random((n, d)) < ones).astype(float)
+    with pytest.warns(ConvergenceWarning, match="no maximum exists"):
+        found = mf.FullyVisibleBoltzmannMachine().fit(X)
+    assert found.existence_.units == tuple(range(d)) and not found.converged_
+
+
+def test_no_time_for_a_proof_is_told():
+    X = (np.random.default_rng(0).random((350, 200)) < 0.5).astype(float)
+    with pytest.warns(ConvergenceWarning, match="not decided within 0 s: raise existence_seconds"):
+        found = mf.FullyVisibleBoltzmannMachine(existence_seconds=0, max_iter=2000).fit(X)
+    assert found.existence_.exists is None
+    with pytest.raises(ValueError, match="existence_seconds"):
+        mf.FullyVisibleBoltzmannMachine(existence_seconds=-1).fit(rows())
+
+
+def test_errors_with_firth_s_penalty_are_about_the_mean_score():
+    X = np.cumprod(np.where(np.random.default_rng(2).random((25, 4)) < 0.8, 1.0, -1.0), axis=1)
+    found = mf.FullyVisibleBoltzmannMachine(penalty="firth").fit(X)
+    R = X - np.tanh(X @ found.couplings_ + found.field_)
+    pairs = np.transpose(np.triu_indices(4, 1))
+    scores = np.c_[R, np.transpose([R[:, a] * X[:, b] + R[:, b] * X[:, a] for a, b in pairs])]
+    inverse = np.linalg.inv(found._objective.hessian(found._parameters))
+    expected = inverse @ np.cov(scores.T, bias=True) @ inverse / 25
+    np.testing.assert_allclose(found.covariance(), expected, rtol=1e-9, atol=1e-15)

@@ -313,3 +313,46 @@ def test_no_warning_where_all_is_well():
         warnings.simplefilter("error")
         fitted(missing=0.1, **RIDGE)
         fitted(symmetric=False, **RIDGE)
+
+
+WAYS = [
+    {"tol": 1e-8}, {"solver": "newton"}, RIDGE, RIDGE | {"symmetric": False},
+    {"solver": "naive_mean_field", "pseudocount": 0.3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [*WAYS, RIDGE | {"n_states": 21}])
+def test_weights_count_only_relative_to_each_other(options):
+    """Sequences' weights may add up to anything; the last case has few rows and many states."""
+    few = "n_states" in options
+    X, _ = random_rows([21] * 6 if few else SIZES, 20 if few else 300)
+    weights, options = np.random.default_rng(0).random(len(X)) + 0.1, {"n_states": SIZES} | options
+    first = mf.PottsMachine(**options).fit(X, sample_weight=weights)
+    expected, field = flat(first)
+    for factor in (2.0**-40, 2.0**40, 1 / weights.sum(), 1e-12, 1e12):
+        found = mf.PottsMachine(**options).fit(X, sample_weight=factor * weights)
+        tolerance = 0 if factor in (2.0**-40, 2.0**40) else 1e-9
+        np.testing.assert_allclose(flat(found)[0], expected, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(flat(found)[1], field, rtol=0, atol=tolerance)
+        assert found.converged_ and found.n_iter_ == first.n_iter_
+        np.testing.assert_allclose(found.history_ / factor, first.history_, rtol=1e-9)
+        assert found.log_pseudo_likelihood_ == pytest.approx(first.log_pseudo_likelihood_)
+
+
+@pytest.mark.parametrize("options", WAYS)
+def test_rows_of_weight_zero_are_absent(options):
+    X, _ = random_rows(SIZES, 300)
+    weights = np.random.default_rng(1).integers(0, 3, 300).astype(float)
+    options = {"n_states": SIZES} | options
+    found = mf.PottsMachine(**options).fit(X, sample_weight=weights)
+    fewer = mf.PottsMachine(**options).fit(X[weights > 0], sample_weight=weights[weights > 0])
+    np.testing.assert_array_equal(found.couplings_, fewer.couplings_)
+
+
+def test_no_time_for_a_proof_is_told():
+    X, _ = random_rows([2] * 5, 200)
+    with pytest.warns(ConvergenceWarning, match="not decided within 0 s: raise existence_seconds"):
+        found = mf.PottsMachine(existence_seconds=0).fit(X)
+    assert found.existence_.exists is None and found.converged_
+    with pytest.raises(ValueError, match="existence_seconds"):
+        mf.PottsMachine(existence_seconds=-1).fit(X)

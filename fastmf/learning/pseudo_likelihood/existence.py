@@ -32,6 +32,7 @@ from fastmf._common.linalg import cholesky
 from fastmf.learning.pseudo_likelihood.coordinates import hessian_solver
 from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.learning.pseudo_likelihood.separation import (
+    NO_LIMIT,
     TimeLimit,
     dependent_units,
     diverging_units,
@@ -151,14 +152,14 @@ def _min_curvature(objective, parameters, size, budget=_CURVATURE_BUDGET):
     for some in np.array_split(rows, -(-n_rows // 4096)):
         sech2 = objective.weighted_sech2(parameters, some)
         with_one = np.hstack([np.ones((len(some), 1)), states[some]])
-        for gram, j in zip(grams, groups, strict=True):
+        for block, j in zip(grams, groups, strict=True):
             scaled = with_one * np.sqrt(sech2[:, j : j + size].min(1, keepdims=True))
-            gram += scaled.T @ scaled
+            block += scaled.T @ scaled
     # Less the rounding error of an eigenvalue.
     smallest = min(
-        linalg.eigvalsh(gram, subset_by_index=[0, 0], check_finite=False)[0]
-        - gram.trace() / _MAX_CONDITION
-        for gram in grams
+        linalg.eigvalsh(block, subset_by_index=[0, 0], check_finite=False)[0]
+        - block.trace() / _MAX_CONDITION
+        for block in grams
     )
     return max(smallest, 0.0) + objective.l2
 
@@ -234,7 +235,7 @@ def _jointly_separated(states, units, limit):
     return units[strict.reshape(len(units), len(states)).any(1)]
 
 
-def _separated_alone(states, j, others, limit=TimeLimit()):
+def _separated_alone(states, j, others, limit=NO_LIMIT):
     """Whether unit j is separated by its own field and couplings to `others`, not shared."""
     x = states[:, j : j + 1]
     margins = np.unique(x * np.hstack([np.ones_like(x), states[:, others]]), axis=0)
@@ -245,7 +246,7 @@ def _separated_alone(states, j, others, limit=TimeLimit()):
     return found.status != 0 or -found.fun > 1e-7
 
 
-def separation(objective, limit=TimeLimit()):
+def separation(objective, limit=NO_LIMIT):
     """Decide by linear programming whether the maximum exists.
 
     Large problems are first decided unit by unit: a unit that is not separated even with couplings

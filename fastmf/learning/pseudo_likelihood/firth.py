@@ -144,7 +144,8 @@ def firth_scoring(objective, start, *, tol=1e-5, max_iter=MAX_ITER):
     """
     point, history = _evaluated(objective, np.array(start)), []
     if point.factor is None:
-        return Fit(point.parameters, [objective.total * objective.value_and_gradient(start)[0]], False)
+        value = objective.value_and_gradient(point.parameters)[0]
+        return Fit(point.parameters, [objective.total * value], False)
     # The determinant's curvature is, where units are uncertain, H times the mean leverage.
     n_fields = objective.total * objective.n_units
     corrections = _Corrections(1 + objective.n_parameters / n_fields)

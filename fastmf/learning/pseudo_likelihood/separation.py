@@ -52,6 +52,9 @@ class TimeLimit:
         return max(self._end - time.monotonic(), 0.0)
 
 
+NO_LIMIT = TimeLimit()
+
+
 def linear_programme(limit, cost, **constraints):
     """The result of `scipy.optimize.linprog`, which ends when the time is over.
 
@@ -111,7 +114,7 @@ def units_that_never_meet(states):
     return np.flatnonzero(found)
 
 
-def diverging_units(objective, parameters, limit=TimeLimit()):
+def diverging_units(objective, parameters, limit=NO_LIMIT):
     """Units separated along the direction in which a solver diverges.
 
     Parameters

@@ -78,3 +78,12 @@ def test_the_verdict_is_what_fits_find():
 def test_too_many_rows_are_not_decided(monkeypatch):
     monkeypatch.setattr("fastmf.learning.potts.existence._MAX_ENTRIES", 10)
     assert decided(all_labels(SIZES)).exists is None
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_out_of_time_is_undecided(symmetric, monkeypatch):
+    monkeypatch.setattr("fastmf.learning.potts.existence.linear_programme", None)
+    labels = all_labels(SIZES)
+    data = PottsData(labels, np.ones(len(labels)), SIZES)
+    found = existence(data, 0.0, 0.0, symmetric, seconds=0.0)
+    assert found.exists is None and "not decided within 0 s" in found.message

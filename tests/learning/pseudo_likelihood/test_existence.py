@@ -10,7 +10,6 @@ from fastmf.learning.pseudo_likelihood import existence as module
 from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.existence import (
     certified,
-
     existence,
     separation,
 )
@@ -196,13 +195,14 @@ def test_work_ends_with_the_clock(monkeypatch):
     """Each look at the clock finds a second gone: solvers and programmes stop after few calls."""
     seconds, calls = itertools.count(), []
     monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
+
+    def counted(function):
+        return lambda *arguments, **options: (
+            calls.append(function) or function(*arguments, **options)
+        )
+
     for name in ("newton", "linear_programme"):
-
-        def counted(*arguments, function=getattr(module, name), **options):
-            calls.append(function)
-            return function(*arguments, **options)
-
-        monkeypatch.setattr(module, name, counted)
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
     states = np.where(np.random.default_rng(0).random((70, 40)) < 0.5, 1.0, -1.0)
     objective = PseudoLikelihood(distinct_rows(states))
     found = existence(objective, np.zeros(objective.n_parameters), seconds=3.0)

@@ -67,12 +67,12 @@ def test_separated_units_take_few_steps(n, d, ones):
     objective = PseudoLikelihood(distinct_rows(states))
     fit = firth_scoring(objective, starting_point(objective, "minorant"))
     assert fit.stopped and len(fit.history) < MAX_CORRECTIONS
-    gradient = objective.value_and_gradient(fit.parameters)[1] + penalty(objective, fit.parameters)[1]
-    assert abs(gradient).max() < 1e-7
+    gradient = objective.value_and_gradient(fit.parameters)[1]
+    np.testing.assert_allclose(-penalty(objective, fit.parameters)[1], gradient, atol=1e-7)
 
 
 def test_rows_that_say_nothing_end_the_iterations_at_once():
-    states = np.repeat(np.where(np.random.default_rng(0).random((9, 2)) < 0.5, 1.0, -1.0), 2, axis=1)
-    objective = PseudoLikelihood(distinct_rows(states))
+    states = np.where(np.random.default_rng(0).random((9, 2)) < 0.5, 1.0, -1.0)
+    objective = PseudoLikelihood(distinct_rows(np.repeat(states, 2, axis=1)))
     fit = firth_scoring(objective, np.zeros(10))
     assert not fit.stopped and len(fit.history) == 1 and not fit.parameters.any()
