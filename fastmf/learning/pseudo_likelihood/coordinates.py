@@ -123,8 +123,9 @@ def hessian_solver(objective, parameters):
     Returns
     -------
     callable
-        solve(right, tol, max_iter): the solution of H v = right up to a fraction `tol` of the
-        right side, and whether that was reached.
+        solve(right, tol, max_iter, stop): the solution of H v = right up to a fraction `tol` of
+        the right side, and whether that was reached; zero if `stop()`, a function that is called
+        after each iteration, was true.
     """
     coordinates, times = Coordinates(objective), objective.hessian_product(parameters)
     # In coordinates z, parameters = T z, in which T'HT is nearly the identity.
@@ -134,9 +135,17 @@ def hessian_solver(objective, parameters):
         matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
     )  # fmt: skip
 
-    def solve(right, tol, max_iter):
-        with np.errstate(all="ignore"):
-            found, failed = cg(matrix, coordinates.gradient(right), rtol=tol, maxiter=max_iter)
+    def solve(right, tol, max_iter, stop=lambda: False):
+        def callback(_):
+            if stop():
+                raise StopIteration
+
+        options = {"rtol": tol, "maxiter": max_iter, "callback": callback}
+        try:
+            with np.errstate(all="ignore"):
+                found, failed = cg(matrix, coordinates.gradient(right), **options)
+        except StopIteration:
+            return np.zeros_like(right), False
         return coordinates.to_parameters(found), not failed and bool(np.isfinite(found).all())
 
     return solve

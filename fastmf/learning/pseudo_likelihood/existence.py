@@ -102,8 +102,8 @@ def certified(objective, parameters):
     # Smaller groups give sharper bounds but take longer, in the end as long as H itself.
     few = objective.n_parameters <= _MAX_NEWTON_PARAMETERS
     sizes = (objective.n_units,) if few else (objective.n_units, 16, 1)
-    # No curvature is larger than that of a field, at most 1.
-    if required < 1 + objective.l2 and any(
+    # No bound is larger than the curvature of a field.
+    if required < objective.smallest_field_curvature(parameters) and any(
         required < _min_curvature(objective, parameters, size) for size in sizes
     ):
         return True
@@ -280,6 +280,13 @@ def separation(objective, limit=NO_LIMIT):
     return _separated_by(units) if len(units) else Existence(True)
 
 
+_TOO_LARGE = Existence(
+    None, (),
+    "whether the maximum exists was not decided: there are too many rows and units for a proof; "
+    "with a ridge penalty l2 it exists",
+)  # fmt: skip
+
+
 def undecided(limit):
     """The result where a limit of time ended the search for a proof."""
     return Existence(
@@ -322,7 +329,9 @@ def existence(objective, parameters, seconds=10.0):
         found = separation(objective, limit)
         if found.exists is not None:
             return found
-    return _separated_by(units) if len(units) else undecided(limit)
+    if len(units):
+        return _separated_by(units)
+    return undecided(limit) if entries <= _MAX_PROGRAMME_SIZE else _TOO_LARGE
 
 
 def _continued(objective, parameters, limit):
@@ -334,20 +343,15 @@ def _continued(objective, parameters, limit):
             break
         found = solver(objective, parameters, tol=tol, max_iter=_ITERATIONS_AT_A_TIME[name])
         parameters = found.parameters
-        if certified(objective, parameters):
-            return parameters, True
-        if found.stopped:
+        if found.stopped or (few and certified(objective, parameters)):
             break
-    if few:
-        return parameters, False
+    if certified(objective, parameters):
+        return parameters, True
     # Values no longer tell L-BFGS where the maximum is when gradients still do.
     point = parameters
-    for _ in range(_MAX_STEPS):
-        if not limit.left():
-            break
-        gradient = objective.value_and_gradient(point)[1]
-        step = hessian_solver(objective, point)(gradient, tol=1e-6, max_iter=_MAX_PRODUCTS)[0]
-        point = point + step
+    for _ in range(0 if few else _MAX_STEPS):
+        gradient, solve = objective.value_and_gradient(point)[1], hessian_solver(objective, point)
+        point = point + solve(gradient, 1e-6, _MAX_PRODUCTS, lambda: not limit.left())[0]
         if np.isfinite(point).all() and certified(objective, point):
             return point, True
     return parameters, False

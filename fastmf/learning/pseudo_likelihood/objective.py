@@ -164,6 +164,11 @@ class PseudoLikelihood:
         """Smallest weight * |x - tanh eta| of all rows and units."""
         return min(abs(self._residuals_at(parameters, rows)).min() for rows in self.row_blocks())
 
+    def smallest_field_curvature(self, parameters):
+        """Smallest second derivative by a field, penalty included, but for its sign."""
+        blocks = (self.weighted_sech2(parameters, rows).sum(0) for rows in self.row_blocks())
+        return sum(blocks).min() + self.l2
+
     # --- second derivatives ---------------------------------------------------------------------
 
     @computed_once

@@ -59,3 +59,5 @@ def test_equations_with_the_hessian_without_its_matrix():
     assert solved
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
     assert not solve(right, tol=1e-10, max_iter=2)[1]
+    stopped, solved = solve(right, tol=1e-10, max_iter=200, stop=lambda: True)
+    assert not solved and not stopped.any()

@@ -207,3 +207,12 @@ def test_work_ends_with_the_clock(monkeypatch):
     objective = PseudoLikelihood(distinct_rows(states))
     found = existence(objective, np.zeros(objective.n_parameters), seconds=3.0)
     assert found.exists is None and 1 <= len(calls) <= 2
+
+
+def test_too_large_for_programmes(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_PROGRAMME_SIZE", 10)
+    monkeypatch.setattr(module, "_continued", lambda objective, parameters, limit: (parameters, 0))
+    states = np.where(np.random.default_rng(3).random((60, 6)) < 0.5, 1.0, -1.0)
+    objective = PseudoLikelihood(distinct_rows(states))
+    found = existence(objective, np.zeros(objective.n_parameters))
+    assert found.exists is None and "too many rows and units" in found.message
