@@ -104,8 +104,12 @@ class _Point(NamedTuple):
 def _evaluated(objective, parameters):
     value, gradient = objective.value_and_gradient(parameters)
     try:
-        added, added_gradient, factor = penalty(objective, parameters)
+        # Far out, where units are certain, the inverse overflows.
+        with np.errstate(over="ignore", invalid="ignore"):
+            added, added_gradient, factor = penalty(objective, parameters)
     except LinAlgError:
+        return _Point(parameters, -np.inf, gradient, None)
+    if not np.isfinite(added_gradient).all():
         return _Point(parameters, -np.inf, gradient, None)
     return _Point(parameters, value + added, gradient + added_gradient, factor)
 

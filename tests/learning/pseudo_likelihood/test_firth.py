@@ -76,3 +76,12 @@ def test_rows_that_say_nothing_end_the_iterations_at_once():
     objective = PseudoLikelihood(distinct_rows(np.repeat(states, 2, axis=1)))
     fit = firth_scoring(objective, np.zeros(10))
     assert not fit.stopped and len(fit.history) == 1 and not fit.parameters.any()
+
+
+def test_a_start_where_units_are_certain_is_no_answer():
+    """So far out the Hessian is zero in double precision, and its inverse overflows."""
+    objective = PseudoLikelihood(distinct_rows(np.where(np.eye(4) > 0, 1.0, -1.0)[:, :3]))
+    for size in (20.0, 180.0, 1e4):
+        fit = firth_scoring(objective, np.full(objective.n_parameters, size))
+        assert np.isfinite(fit.parameters).all() and np.isfinite(fit.history).all()
+        assert not fit.stopped or abs(fit.parameters).max() < 10
