@@ -77,7 +77,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     existence_seconds : float
         Seconds after which a search for a proof that the maximum exists, or does not, ends
         undecided. Most fits are decided in the time of some iterations: only data near the border
-        between both, with many units, need as long. Estimates do not depend on it.
+        between both, with many units, need as long, and then the logger "fastmf" reports progress
+        at level INFO. Estimates do not depend on it.
     n_threads : int or None
         Threads of the compiled kernels; results do not depend on it.
 

@@ -66,9 +66,11 @@ class PottsData:
 
         Tolerances, pseudocounts and single precision do not suit weights of any size.
         """
-        scaled, factor = copy.copy(self), len(self.weights) / self.total
-        scaled.weights, scaled.counts = self.weights * factor, self.counts * factor
-        scaled.total = float(len(self.weights))
+        scaled, n_rows = copy.copy(self), float(len(self.weights))
+        # In this order nothing overflows, however small weights are.
+        scaled.weights = self.weights / self.total * n_rows
+        scaled.counts = self.counts / self.total * n_rows
+        scaled.total = n_rows
         return scaled
 
     def frequencies(self):

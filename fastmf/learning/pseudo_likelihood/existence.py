@@ -23,6 +23,7 @@ along others, which can mostly be computed from where they stopped; what is left
 programmes, which end at a limit of time. The separated units are named.
 """
 
+import logging
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +61,9 @@ _MAX_STEPS, _MAX_PRODUCTS = 3, 100
 _MAX_SMALL_ENTRIES = 5000
 _MAX_JOINT_ENTRIES = 200_000
 _MAX_PROGRAMME_SIZE = 3e7
+
+
+LOGGER = logging.getLogger("fastmf")
 
 
 class Existence(NamedTuple):
@@ -236,7 +240,12 @@ def _jointly_separated(states, units, limit):
 
 
 def _separated_alone(states, j, others, limit=NO_LIMIT):
-    """Whether unit j is separated by its own field and couplings to `others`, not shared."""
+    """Whether unit j is separated by its own field and couplings to `others`, not shared.
+
+    True, too, if there is no time to decide.
+    """
+    if not limit.left():
+        return True
     x = states[:, j : j + 1]
     margins = np.unique(x * np.hstack([np.ones_like(x), states[:, others]]), axis=0)
     # Any direction with margins >= 0 and a positive sum; the box makes it a bounded programme.
@@ -268,6 +277,10 @@ def separation(objective, limit=NO_LIMIT):
     # Units that depend on each other linearly are separated together.
     if states.size * len(units) > _MAX_JOINT_ENTRIES and not len(dependent_units(states)):
         while len(units) and limit.left():
+            LOGGER.info(
+                "linear programmes decide whether the maximum exists: %d of %d units left, %.3g s",
+                len(units), states.shape[1], limit.left(),
+            )  # fmt: skip
             others = {j: units[units != j] for j in units}
             remaining = [j for j in units if _separated_alone(states, j, others[j], limit)]
             if len(remaining) == len(units):

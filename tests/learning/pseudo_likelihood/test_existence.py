@@ -216,3 +216,11 @@ def test_too_large_for_programmes(monkeypatch):
     objective = PseudoLikelihood(distinct_rows(states))
     found = existence(objective, np.zeros(objective.n_parameters))
     assert found.exists is None and "too many rows and units" in found.message
+
+
+def test_progress_of_programmes_is_logged(caplog, monkeypatch):
+    monkeypatch.setattr(module, "_MAX_JOINT_ENTRIES", 0)
+    caplog.set_level("INFO", "fastmf")
+    states = np.where(np.random.default_rng(3).random((80, 5)) < 0.5, 1.0, -1.0)
+    assert separation(PseudoLikelihood(distinct_rows(states))).exists is True
+    assert "5 of 5 units left" in caplog.text
