@@ -195,8 +195,9 @@ class PottsMachine(BasePottsMachine):
         value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
         self.log_pseudo_likelihood_ = value / data.total
         self.existence_ = existence(
-            data, l2, l2_field, bool(self.symmetric), float(self.existence_seconds)
-        )
+            data, l2, l2_field, bool(self.symmetric), float(self.existence_seconds),
+            (self._couplings, self._field),
+        )  # fmt: skip
         self.converged_ = found.converged and self.existence_.exists is not False
         self._warn(found.converged)
 

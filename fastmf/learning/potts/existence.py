@@ -5,20 +5,37 @@ parameters no row's margin eta_{x_i} - eta_b, of any site and any other state b,
 rise. Two states of two sites that never meet suffice, and real alignments always have such; in
 general a linear programme decides. A ridge on couplings leaves only fields of states that are never
 seen, a ridge on both leaves nothing.
+
+Where there are too many rows for a programme, estimates can be a proof. Along a direction D of
+separation the derivative g'D of the log-pseudo-likelihood is the sum of residuals r = w p_b > 0
+times margins, at least min r |margins| >= min r sigma |D|, where sigma^2 is the smallest eigenvalue
+of [1, X]'[1, X] over distinct one-hot rows, restricted to vectors that add up to zero over the
+states of each site: every direction is one of them in the zero-sum gauge. If |g| < min r sigma
+there is no such direction. If all margins at the estimates are positive, they are one themselves.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 import scipy
 
+from fastmf.learning.potts.couplings import one_hot
+from fastmf.learning.potts.fitting import Options, fit
 from fastmf.learning.pseudo_likelihood.existence import Existence, undecided
 from fastmf.learning.pseudo_likelihood.separation import TimeLimit, linear_programme
 
 # Numbers in the matrix of the linear programme up to which it is solved.
 _MAX_ENTRIES = 400_000
 _TOLERANCE = 1e-6
+# States up to which eigenvalues of their matrices take little time.
+_MAX_STATES = 1000
+# Rows whose fields are made together.
+_BLOCK_ROWS = 1024
+# Rounding errors of mean derivatives, and of eigenvalues beside the largest.
+_GRADIENT_ROUNDING, _EIGENVALUE_ROUNDING = 1e-15, 1e-12
 
 
-def existence(data, l2, l2_field, symmetric=True, seconds=10.0):
+def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
     """Whether the maximum exists, and which sites are separated if it does not.
 
     Parameters
@@ -28,6 +45,8 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0):
     symmetric : bool, default True
     seconds : float, default 10
         Limit of the time of linear programmes.
+    estimate : tuple of Dense or OfFewRows, and array of shape (n_states,), optional
+        Couplings and field where a solver stopped.
 
     Returns
     -------
@@ -45,7 +64,15 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0):
     if strangers.any():
         return _not("pairs of states never meet, whose couplings fall without end; give a ridge "
                     "penalty l2", np.flatnonzero(strangers.any(0)))  # fmt: skip
-    return _by_programmes(data, l2_field, symmetric, TimeLimit(seconds))
+    limit = TimeLimit(seconds)
+    if estimate is not None and not l2_field and data.n_states <= _MAX_STATES:
+        found = _by_estimate(data, symmetric, *estimate)
+        if found is None and symmetric and limit.left():
+            better = fit(data, _REFINED)
+            found = _by_estimate(data, symmetric, better.couplings, better.field)
+        if found is not None:
+            return found
+    return _by_programmes(data, l2_field, symmetric, limit)
 
 
 def _first(sizes):
@@ -70,6 +97,68 @@ def _never_meeting(data):
     return found
 
 
+_SEPARATED = "sites are separated, as if determined by others; give a ridge penalty l2"
+
+
+# How estimates are refined that are too far from the maximum to prove that it exists.
+_REFINED = Options(0.0, 0.0, "newton", tol=1e-9, max_iter=8)
+
+
+def _by_estimate(data, symmetric, couplings, field):
+    """Existence if an estimate is a proof, else None."""
+    at = _looked_at(data, couplings, field)
+    if at.margin > 0:
+        return _not(_SEPARATED, np.arange(len(data.sizes)))
+    if symmetric and at.gradient < at.residual * _smallest_singular_value(data):
+        return Existence(True)
+    return None
+
+
+class _Estimate(NamedTuple):
+    """Smallest margin, norm of the mean gradient, and smallest residual at an estimate."""
+
+    margin: float
+    gradient: float
+    residual: float
+
+
+def _looked_at(data, couplings, field):
+    first, n = _first(data.sizes), data.n_states
+    site, shares = np.repeat(np.arange(len(first)), data.sizes), data.weights / data.total
+    of_couplings, of_field, margin, residual = np.zeros((n, n)), np.zeros(n), np.inf, np.inf
+    for start in range(0, len(data.labels), _BLOCK_ROWS):
+        labels = data.labels[start : start + _BLOCK_ROWS]
+        share, X = shares[start : start + _BLOCK_ROWS, None], one_hot(labels, data.sizes)
+        own, present = X.toarray() > 0, (labels >= 0)[:, site]
+        eta = couplings.fields(labels) + field
+        eta -= np.maximum.reduceat(eta, first, axis=1)[:, site]
+        p = np.exp(eta)
+        p /= np.add.reduceat(p, first, axis=1)[:, site]
+        others = np.maximum.reduceat(np.where(own, -np.inf, eta), first, axis=1)[:, site]
+        margin = min(margin, (eta - others)[own].min())
+        residual = min(residual, (share * p)[present & ~own].min(initial=np.inf))
+        r = np.where(present, share * (own - p), 0)
+        of_couplings += X.T @ r
+        of_field += r.sum(0)
+    of_couplings = (of_couplings + of_couplings.T)[site[:, None] < site]
+    gradient = np.sqrt(of_couplings @ of_couplings + of_field @ of_field)
+    rounding = _GRADIENT_ROUNDING * np.sqrt(len(of_couplings) + n)
+    return _Estimate(margin, gradient + rounding, residual)
+
+
+def _smallest_singular_value(data):
+    """sigma: the smallest of those of the rows in which some site is present."""
+    bases = [scipy.linalg.helmert(q).T for q in data.sizes]
+    basis, X = scipy.linalg.block_diag(*bases), one_hot(data.labels, data.sizes)
+    with_one = np.hstack([np.ones((len(data.labels), 1)), X @ basis])
+    smallest = np.inf
+    for present in np.unique(data.labels >= 0, axis=1).T:
+        some = with_one[present]
+        values = scipy.linalg.eigvalsh(some.T @ some)
+        smallest = min(smallest, values[0] - _EIGENVALUE_ROUNDING * values[-1])
+    return np.sqrt(max(smallest, 0))
+
+
 def _by_programmes(data, l2_field, symmetric, limit):
     n_groups = len(data.sizes)
     n_margins = len(data.labels) * (data.n_states - n_groups)
@@ -84,8 +173,7 @@ def _by_programmes(data, l2_field, symmetric, limit):
             return undecided(limit)
         separated |= found
     if separated:
-        return _not("sites are separated, as if determined by others; give a ridge penalty l2",
-                    sorted(separated))  # fmt: skip
+        return _not(_SEPARATED, sorted(separated))
     return Existence(True)
 
 
