@@ -94,7 +94,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     layered = rbm.sample(3), rbm.denoise(X, flip_probability=0.1), rbm.impute(X)
     dbm = mf.DeepBoltzmannMachine((8, 4), hidden=("bernoulli", "ising")).fit(X)
     crbm = mf.ConditionalRBM(8, callbacks=[lambda state: None]).fit(X, Y)
-    table = mf.FullyVisibleBoltzmannMachine(penalty="firth").fit(X)
+    table = mf.FullyVisibleBoltzmannMachine(penalty="firth", existence_seconds=5.0).fit(X)
     couplings, field = table.confint(0.9)
     regressor = mf.SpikeSlabRegressor(noise_variance=0.1).fit(X, Y[:, 0])
     classifier = mf.SpikeSlabClassifier().fit(X, Y[:, 0])
