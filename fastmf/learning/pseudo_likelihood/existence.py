@@ -330,6 +330,8 @@ def existence(objective, parameters, seconds=10.0):
     if margins(objective, parameters).min() > 0:
         return _separated_by(np.arange(objective.n_units))
     units = np.union1d(dependent_units(states), units_that_never_meet(states))
+    if len(units) == objective.n_units:
+        return _separated_by(units.astype(int))
     # Directions add up, so that the units of several are separated together.
     units = np.union1d(units, diverging_units(objective, parameters, limit)).astype(int)
     if not len(units):
