@@ -133,6 +133,7 @@ class DeepBoltzmannMachine(_LayeredMachine):
         validation_fraction: float = 0.1,
         patience: int = 5,
         weight_scale: float = 0.001,
+        init: DBM | RBM | None = None,
         callbacks: Sequence[Callable[[Any], Any]] | None = None,
         checkpoint: Path | None = None,
         checkpoint_every: int | None = None,
