@@ -1,6 +1,7 @@
 """Checks of what users pass to solvers."""
 
 from collections.abc import Hashable
+from contextlib import suppress
 from numbers import Integral, Real
 
 import numpy as np
@@ -8,9 +9,12 @@ import numpy as np
 
 def number(name, value, low, high, *, below=False):
     """`value` as a float in [low, high], or in [low, high) if `below`."""
-    if isinstance(value, bool) or not isinstance(value, Real | np.number):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}.")
-    value = float(value)
+    try:
+        value = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be below 1.8e308 in size, got a larger number.") from None
     if not (low <= value <= high) or (below and value == high):
         raise ValueError(
             f"{name} must be in [{low:g}, {high:g}{')' if below else ']'}, got {value:g}."
@@ -18,8 +22,10 @@ def number(name, value, low, high, *, below=False):
     return value
 
 
-def count(name, value, low=1):
-    """`value` as an integer of at least `low`."""
+def count(name, value, low=1, *, optional=False):
+    """`value` as an integer of at least `low`; None stays None if `optional`."""
+    if value is None and optional:
+        return None
     if isinstance(value, bool) or not isinstance(value, Integral | np.integer):
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}.")
     if value < low:
@@ -31,10 +37,12 @@ def count(name, value, low=1):
 
 def one_of(name, value, choices):
     """The one among the choices that `value` equals."""
-    if not isinstance(value, Hashable) or value not in choices:
-        listed = ", ".join(map(repr, choices))
-        raise ValueError(f"{name} must be one of {listed}, got {value!r:.60}.")
-    return choices[choices.index(value)]
+    if isinstance(value, Hashable):
+        # What is not found is a ValueError; pandas' NA, which compares with nothing, a TypeError.
+        with suppress(TypeError, ValueError):
+            return choices[choices.index(value)]
+    listed = ", ".join(map(repr, choices))
+    raise ValueError(f"{name} must be one of {listed}, got {value!r:.60}.")
 
 
 def per_layer(name, value, sizes):
@@ -51,13 +59,101 @@ def per_layer(name, value, sizes):
     return list(value)
 
 
+def real_array(name, value, *, missing=False):
+    """`value` as an array of real numbers or booleans.
+
+    Parameters
+    ----------
+    name : str
+    value : array_like
+    missing : bool
+        Whether masked entries are allowed, which become NaN.
+
+    Returns
+    -------
+    array
+
+    Raises
+    ------
+    TypeError
+        If it is not an array of real numbers.
+    ValueError
+        If entries are masked, unless `missing`: their values must not be used.
+    """
+    if np.ma.isMaskedArray(value):
+        value = unmasked(name, value, missing=missing)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # lists of unequal lengths
+        raise TypeError(
+            f"{name} must be an array of real numbers, got {type(value).__name__}."
+        ) from None
+    if array.dtype.kind not in "fiub":
+        what = f"dtype {array.dtype}" if array.ndim else type(value).__name__
+        raise TypeError(f"{name} must be an array of real numbers, got {what}.")
+    return array
+
+
+def unmasked(name, array, *, missing=False):
+    """A masked array as an ordinary one, with NaN for masked entries if `missing` allows them."""
+    mask = np.ma.getmaskarray(array)
+    if not mask.any():
+        return np.asarray(array.data)
+    if not missing:
+        place = ", ".join(map(str, np.argwhere(mask)[0]))
+        raise ValueError(
+            f"{name} must have no masked entries here, got {np.count_nonzero(mask)}, the first at "
+            f"[{place}]: fill them or leave them out."
+        )
+    if array.dtype.kind in "iub":
+        array = array.astype(np.float64)
+    return array.filled(None if array.dtype.kind in "OSU" else np.nan)
+
+
+def row_weights(value, n_rows, name="sample_weight"):
+    """Weights of rows as a float64 array of shape (n_rows,), or None if none are given.
+
+    Parameters
+    ----------
+    value : float, array_like of shape (n_rows,) or None
+        A number is the weight of every row.
+    n_rows : int
+    name : str
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are not one number for each row, one is negative or not finite, or all are zero.
+    """
+    if value is None:
+        return None
+    weights = real_array(name, value).astype(np.float64)
+    if weights.ndim == 0:
+        weights = np.full(n_rows, weights)
+    if weights.shape != (n_rows,):
+        raise ValueError(
+            f"{name} must be a number or have shape ({n_rows},), one for each row, got "
+            f"{name}.shape == {weights.shape}."
+        )
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{name} must be finite and at least 0, got {weights[row]:g} in row {row}."
+        )
+    if not weights.any():
+        raise ValueError(f"{name} must be positive for some row, got zeros only.")
+    with np.errstate(over="ignore"):
+        if np.isinf(weights.sum()):
+            raise ValueError(f"{name} must have a finite sum: divide it by a constant.")
+    return weights
+
+
 def rows(name, value, n_units, dtype, *, missing=False):
     """`value` as an array (n_units,) or (n_rows, n_units) of `dtype`, finite unless `missing`."""
     if value is None:
         return None
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}.")
+    array = real_array(name, value, missing=missing)
     if array.ndim not in (1, 2) or array.shape[-1] != n_units:
         raise ValueError(
             f"{name} must have shape ({n_units},) or (n_rows, {n_units}), got {array.shape}."
@@ -88,14 +184,13 @@ def iteration(damping, tol, max_iter, n_threads):
         damping = number("damping", damping, 0, 1, below=True)
     tol = number("tol", tol, 0, np.inf)
     max_iter = count("max_iter", max_iter)
-    if n_threads is not None:
-        n_threads = count("n_threads", n_threads)
+    n_threads = count("n_threads", n_threads, optional=True)
     return damping, tol, max_iter, n_threads
 
 
-def generator(rng):
-    """The generator that random starts are drawn from."""
-    if rng is None:
+def generator(rng, *, optional=False):
+    """The generator of random numbers; None gives one with a seed of its own if `optional`."""
+    if rng is None and not optional:
         raise ValueError("random starts need rng, a numpy.random.Generator or a seed.")
     try:
         return np.random.default_rng(rng)

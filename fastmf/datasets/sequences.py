@@ -55,8 +55,7 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
     codes = _codes(X)
     n_rows, n_columns = codes.shape
     identity = number("identity", identity, 0, 1)
-    if n_threads is not None:
-        n_threads = count("n_threads", n_threads)
+    n_threads = count("n_threads", n_threads, optional=True)
     most = n_columns - math.ceil(identity * n_columns - _ROUNDING)
     labels = hamming.padded(codes)
     n_tasks = -(-n_rows // hamming.TASK_ROWS)

@@ -148,6 +148,7 @@ class DeepBoltzmannMachine(_LayeredMachine):
 
 class ConditionalRBM(_Saved, _Estimator):
     model_: CRBM
+    values_: Array
     history_: dict[str, list[float]]
     n_iter_: int
     n_sweeps_: int
@@ -184,7 +185,7 @@ class ConditionalRBM(_Saved, _Estimator):
     def fit(
         self,
         X: Any,
-        Y: ArrayLike,
+        y: Any,
         validation_data: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self: ...
@@ -197,19 +198,21 @@ class ConditionalRBM(_Saved, _Estimator):
         n_restarts: int | None = None,
     ) -> Array: ...
     def predict_proba(self, X: Any) -> Array: ...
-    def score_samples(self, X: Any, Y: ArrayLike | None = None) -> Array: ...
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float: ...
+    def score_samples(self, X: Any, y: Any = None) -> Array: ...
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float: ...
 
 class FullyVisibleBoltzmannMachine(_Saved, _Estimator):
     couplings_: Array
     field_: Array
     model_: BoltzmannMachine
-    values_: tuple[float, float]
+    categories_: list[Array]
     history_: Array
     n_iter_: int
     converged_: bool
     existence_: Any
     gradient_norm_: float
+    @property
+    def values_(self) -> tuple[Any, Any] | None: ...
     def __init__(
         self,
         *,
@@ -236,7 +239,7 @@ class FullyVisibleBoltzmannMachine(_Saved, _Estimator):
     def sample(
         self, n_samples: int = 1, *, n_sweeps: int = 100, random_state: RandomState = None
     ) -> Array: ...
-    def impute(self, X: ArrayLike) -> Array: ...
+    def impute(self, X: Any) -> Any: ...
     def covariance(self) -> Array: ...
     def standard_errors(self, pairs: ArrayLike | None = None, *, as_frame: bool = False) -> Any: ...
     def confint(self, level: float = 0.95) -> tuple[Array, Array]: ...
@@ -244,6 +247,7 @@ class FullyVisibleBoltzmannMachine(_Saved, _Estimator):
     def likelihood_ratio_test(self, pairs: ArrayLike | None = None) -> Any: ...
 
 class PottsMachine(_Saved, _Estimator):
+    categories_: list[Array]
     sizes_: Array
     history_: Array
     n_iter_: int
@@ -288,7 +292,7 @@ class PottsMachine(_Saved, _Estimator):
     def sample(
         self, n_samples: int = 1, *, n_sweeps: int = 100, random_state: RandomState = None
     ) -> Array: ...
-    def impute(self, X: ArrayLike) -> Array: ...
+    def impute(self, X: Any) -> Any: ...
     def standard_errors(self, gauge: str = "zero-sum") -> tuple[Array, Array]: ...
     def likelihood_ratio_test(self, pairs: ArrayLike | None = None) -> Any: ...
 

@@ -2,9 +2,11 @@
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
-from fastmf._common.arguments import count
+from fastmf._common.arguments import count, row_weights
+from fastmf._common.rows import canonical, is_sparse
+from fastmf.estimators._data import complete_target
 from fastmf.estimators._files import Saved
 from fastmf.estimators._runs import seed_of
 from fastmf.learning.conditional import infer
@@ -20,8 +22,10 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
 
     @property
     def classes_(self):
-        """The two values of the labels, or a list of them for each label."""
-        return self._values if self._one_column else [self._values] * self.model_.n_visible
+        """The two values of the labels, or one row of them for each label."""
+        return (
+            self.values_ if self._one_column else np.tile(self.values_, (self.model_.n_visible, 1))
+        )
 
     def predict(self, X, decode=None, *, polish=None, n_restarts=None):
         """Labels of each row.
@@ -82,7 +86,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
             inference = known[decode]
         search = self._search(inference, polish, n_restarts)
         found = self._infer(self._features(X), inference, **search)
-        predicted = self._values[(found.visible > 0.5).astype(int)]
+        predicted = self.values_[(found.visible > 0.5).astype(int)]
         return predicted[:, 0] if self._one_column else predicted
 
     def _search(self, inference, polish, n_restarts):
@@ -115,7 +119,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_samples, n_labels)
-            Or (n_samples, 2), the probabilities of both values, if `Y` had one axis.
+            Or (n_samples, 2), the probabilities of both values, if `y` had one axis.
 
         Examples
         --------
@@ -133,13 +137,13 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         mean = self._infer(self._features(X), inference).visible
         return np.column_stack([1 - mean, mean]) if self._one_column else mean
 
-    def score_samples(self, X, Y=None):
+    def score_samples(self, X, y=None):
         """Approximate log p(y | x) of each row, in nats.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-        Y : array of shape (n_samples, n_labels) or (n_samples,), or None
+        y : array of shape (n_samples, n_labels) or (n_samples,), or None
             None for the labels that `predict` gives.
 
         Returns
@@ -160,7 +164,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         """
         check_is_fitted(self)
         X = self._features(X)
-        Y = self._labels(self.predict(X) if Y is None else Y, X, self.model_.n_visible)
+        Y = self._labels(self.predict(X) if y is None else y, X, self.model_.n_visible)
         inference = "mean_field" if self._prediction_inference == "mean_field" else "bp"
         found = self._infer(X, inference, log_partition=True)
         return -self.model_.free_energy(Y, X) - found.log_partition
@@ -171,8 +175,8 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-        y : array of shape (n_samples, n_labels) or (n_samples,)
-        sample_weight : array of shape (n_samples,) or None
+        y : array or sparse matrix of shape (n_samples, n_labels), or array of shape (n_samples,)
+        sample_weight : array of shape (n_samples,), float or None
 
         Returns
         -------
@@ -188,20 +192,20 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         >>> np.isclose(crbm.score(X, Y), (crbm.predict(X) == Y).mean())
         np.True_
         """
-        predicted, y = self.predict(X), np.asarray(y)
+        predicted, y = self.predict(X), checked_labels(y)
         if y.shape != predicted.shape:
             raise ValueError(f"y must have shape {predicted.shape}, got {y.shape}.")
         correct = (predicted == y).reshape(len(y), -1).mean(1)
-        return float(np.average(correct, weights=_check_sample_weight(sample_weight, correct)))
+        return float(np.average(correct, weights=row_weights(sample_weight, len(correct))))
 
     def _saved(self):
         names = "n_iter_", "n_sweeps_", "n_features_in_", "history_", "_one_column"
         # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
-        classes = np.array(self._values.tolist()) if self._values.dtype.hasobject else self._values
+        classes = np.array(self.values_.tolist()) if self.values_.dtype.hasobject else self.values_
         return {name: getattr(self, name) for name in names}, {"classes": classes}
 
     def _restore(self, arrays):
-        self._values = arrays["classes"]
+        self.values_ = arrays["classes"]
 
     @property
     def _prediction_inference(self):
@@ -239,3 +243,26 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         tags.classifier_tags.multi_label = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def checked_labels(y):
+    """Labels of any type, dense and complete.
+
+    Parameters
+    ----------
+    y : array_like or sparse matrix of shape (n_samples, n_labels) or (n_samples,)
+
+    Returns
+    -------
+    array
+
+    Raises
+    ------
+    ValueError
+        If there are none, or some are missing or masked.
+    """
+    if y is None:
+        raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
+    if is_sparse(y):
+        return canonical(y).toarray() if y.ndim == 2 else canonical(y.reshape(1, -1)).toarray()[0]
+    return check_array(complete_target(y), ensure_2d=False, dtype=None, input_name="y")

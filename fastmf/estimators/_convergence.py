@@ -1,10 +1,9 @@
 """Warnings of estimators of layered machines: solutions or learning that have not converged."""
 
-import warnings
-
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from fastmf._common.warning import warn_user
 from fastmf.priors._domain import columns_of_values
 
 # Learning counts as diverged at so many times the log-likelihood of uniform values, with which it
@@ -16,11 +15,10 @@ def warn_unless_converged(converged):
     """Say for how many rows means are returned that are of no solution."""
     n = np.count_nonzero(~converged)
     if n:
-        warnings.warn(
+        warn_user(
             f"The mean-field solutions of {n} of {len(converged)} rows did not converge: their "
             "means are those of the last iteration.",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 
@@ -32,10 +30,9 @@ def warn_if_diverged(model, history):
     found = history["log_likelihood"][-1] * sum(model.sizes)
     uniform = -np.log([len(column) for column in values]).sum()
     if found < BELOW_UNIFORM * uniform:
-        warnings.warn(
+        warn_user(
             f"learning has diverged: the log-likelihood of the last epoch, {found:.0f} nats a "
             f"row, is below that of values drawn uniformly at random, {uniform:.0f}. Use a "
             "smaller learning_rate, or with chains more of them (n_starts).",
             ConvergenceWarning,
-            stacklevel=3,
         )

@@ -51,3 +51,10 @@ def pairs_frame(estimator, tests):
     names, columns = feature_names(estimator), tests._asdict()
     columns |= {which: names[columns[which]] for which in ("first", "second")}
     return pandas().DataFrame(columns)
+
+
+def like_frame(X, values):
+    """Values as a data frame with the names of one, or as they are if `X` is no data frame."""
+    if not (hasattr(X, "iloc") and hasattr(X, "columns")):
+        return values
+    return pandas().DataFrame(values, index=X.index, columns=X.columns).infer_objects()

@@ -4,12 +4,13 @@ import numpy as np
 from scipy.special import expit, ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, number, one_of
+from fastmf._common.arguments import count, number, one_of, row_weights
+from fastmf.estimators._categories import as_array, checked_table
 from fastmf.estimators._files import Saved
-from fastmf.estimators._frames import pair_series, pairs_frame, series, square_frame
-from fastmf.estimators._spins import to_spins
+from fastmf.estimators._frames import like_frame, pair_series, pairs_frame, series, square_frame
+from fastmf.estimators._spins import from_spins, to_spins
 from fastmf.inference.sampling import spins
 from fastmf.learning.pseudo_likelihood import inverse_ising
 from fastmf.learning.pseudo_likelihood.distinct_rows import WeightedRows
@@ -31,18 +32,16 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
 
     def _rows(self, X, missing=False):
         check_is_fitted(self)
-        finite = "allow-nan" if missing else True
-        X = validate_data(
-            self, X, reset=False, dtype=np.float64, order="C", ensure_all_finite=finite
-        )
-        return self._spins(X)
+        X = checked_table(self, X, reset=False, missing=missing)
+        return to_spins(self, X, self.categories_, self.threshold)
 
-    def _spins(self, X):
-        return to_spins(X, self.values_, self.threshold)
-
-    def _original(self, states):
-        low, high = self.values_
-        return low + (high - low) * (states + 1) / 2
+    @property
+    def values_(self):
+        """The two values of the data, a tuple, or None if columns have different ones."""
+        check_is_fitted(self)
+        values = self.categories_[0]
+        same = all(np.array_equal(values, other) for other in self.categories_)
+        return tuple(values.tolist()) if same else None
 
     def score_samples(self, X):
         """Log-pseudo-likelihood of each row.
@@ -108,9 +107,8 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         np.True_
         """
         values = self.score_samples(X)
-        if sample_weight is None:
-            return float(values.sum())
-        return float(values @ _check_sample_weight(sample_weight, values, dtype=np.float64))
+        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(values))
+        return float(values @ weights)
 
     def conditional_proba(self, X):
         """Probability of the higher value of each unit given all others.
@@ -194,21 +192,23 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         check_is_fitted(self)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
-        return self._original(spins.sample(self.model_, n_samples, rng, n_sweeps))
+        states = spins.sample(self.model_, n_samples, rng, n_sweeps)
+        return from_spins(states, self.categories_)
 
     def impute(self, X):
         """Fill in missing values by their means given the others.
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_features)
-            With NaN for missing values. Rows with up to 14 of them are summed exactly, others
-            solved by `fastmf.tap`.
+        X : array or data frame of shape (n_samples, n_features)
+            With NaN for missing values, or None. Rows with up to 14 of them are summed exactly,
+            others solved by `fastmf.tap`.
 
         Returns
         -------
-        array of shape (n_samples, n_features)
-            In the values of the data.
+        array or data frame of shape (n_samples, n_features)
+            Means between the two values of the data if these are numbers, else the more probable
+            values. A data frame if `X` is one.
 
         Examples
         --------
@@ -223,20 +223,21 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         """
         states = self._rows(X, missing=True)
         means = spins.conditional_means(self.model_, states, n_threads=self.n_threads)
-        return self._original(means)
+        return like_frame(X, from_spins(means, self.categories_))
 
     # --- files ----------------------------------------------------------------------------------
 
     def _saved(self):
-        names = ("values_", "n_iter_", "converged_", "gradient_norm_", "n_features_in_")
+        names = ("n_iter_", "converged_", "gradient_norm_", "n_features_in_")
         fitted = {name: getattr(self, name) for name in (*names, "existence_")}
+        fitted["categories_"] = [values.tolist() for values in self.categories_]
         rows = self._objective.rows
         # For standard errors.
         bits = np.packbits(rows.states > 0, axis=1)
         return fitted, {"history_": self.history_, "rows": bits, "weights": rows.weights}
 
     def _restore(self, arrays):
-        self.values_ = tuple(self.values_)
+        self.categories_ = [as_array(values) for values in self.categories_]
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
         self.history_ = arrays["history_"]
@@ -445,3 +446,9 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
                 "likelihood ratios need maxima without penalties: fit without l2 and penalty."
             )
         return godambe.likelihood_ratio_test(pairs)
+
+    def __sklearn_tags__(self):
+        """Tags for scikit-learn: two strings are values, too."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = True
+        return tags

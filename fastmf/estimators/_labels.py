@@ -1,53 +1,120 @@
-"""Integer labels as data of estimators."""
+"""Labels of categorical sites as data of estimators."""
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+
+from fastmf.estimators._categories import codes, is_numeric, learned_categories
 
 # States of a site that fit into a byte, beside the code of absent ones.
 MAX_STATES = 254
 
 
-def checked_labels(estimator, X, reset):
-    """Labels as int64, -1 where missing: negative, or NaN.
+def site_categories(estimator, X, n_states, declared):
+    """The values that the states of each site stand for.
 
-    Raises
-    ------
-    ValueError
-        If `X` holds numbers that are not integers, or infinity.
-    """
-    X = validate_data(estimator, X, reset=reset, ensure_all_finite="allow-nan")
-    if X.dtype.kind not in "iufb":
-        raise TypeError(f"X must be an array of integer labels, got dtype {X.dtype}.")
-    if X.dtype.kind == "f":
-        missing = np.isnan(X)
-        if np.isinf(X).any():
-            raise ValueError("X must hold integer labels, got infinity.")
-        X = np.where(missing, -1, X)
-        if (X != np.rint(X)).any():
-            wrong = X[np.rint(X) != X][0]
-            raise ValueError(
-                f"X must hold integer labels (negative or NaN: missing), got {wrong:g}; encode "
-                "values first, as by sklearn.preprocessing.OrdinalEncoder."
-            )
-    elif X.dtype.kind == "u" and X.size and X.max() > MAX_STATES:
-        raise ValueError(f"labels must be at most {MAX_STATES - 1}, got {X.max()}.")
-    return np.clip(X, -1, MAX_STATES + 1).astype(np.int64)
+    Parameters
+    ----------
+    estimator : estimator
+    X : array of shape (n_samples, n_groups)
+    n_states : int, sequence of int of length n_groups, or None
+        Labels are then 0, 1, ... up to these numbers. None: they are found in the data.
+    declared : dict of int to array
+        Categories of sites that need not be found.
 
-
-def checked_sizes(n_states, labels):
-    """States of each site, from the option `n_states` and the labels.
+    Returns
+    -------
+    list of arrays
+        Without `n_states`, all labels from 0, or 1, to the largest of all sites if the smallest is
+        0, or 1; else the values in the data (`learned_categories`).
 
     Raises
     ------
     ValueError, TypeError
-        If there are labels beyond, or sites with fewer than two states or too many.
+        If there are sites with fewer than two states or too many, or `n_states` for strings.
     """
-    n_groups, largest = labels.shape[1], labels.max(0)
-    if n_states is None:
-        sizes = np.full(n_groups, max(2, int(largest.max()) + 1))
-        if sizes[0] > MAX_STATES:
-            raise ValueError(f"labels must be at most {MAX_STATES - 1}, got larger ones.")
-        return sizes
+    n_groups = X.shape[1]
+    if n_states is not None:
+        if not is_numeric(X):
+            raise TypeError(
+                "n_states is the number of labels 0, 1, ...: give None for strings, whose states "
+                "are found in the data, or declared by a pandas categorical."
+            )
+        return [np.arange(size) for size in checked_sizes(n_states, n_groups)]
+    if is_numeric(X) and not declared:
+        X = whole_labels(X)
+        present = X[X >= 0]
+        first, last = (int(present.min()), int(present.max())) if present.size else (0, 1)
+        if first in (0, 1):
+            if last - first >= MAX_STATES:
+                raise ValueError(f"labels must be at most {MAX_STATES - 1 + first}, got {last}.")
+            return [np.arange(first, max(last, first + 1) + 1)] * n_groups
+        X = np.where(X < 0, np.nan, X)
+    categories = learned_categories(estimator, X, declared)
+    for site, known in enumerate(categories):
+        if len(known) < 2:
+            raise ValueError(
+                f"site {site} has the single value {known.tolist()[0]!r}: leave it out, or declare "
+                "its categories by a pandas categorical."
+            )
+        if len(known) > MAX_STATES:
+            raise ValueError(f"sites must have at most {MAX_STATES} states, got {len(known)}.")
+    return [whole_labels(known) if known.dtype.kind == "f" else known for known in categories]
+
+
+def whole_labels(X):
+    """Numbers as int64 labels, -1 where missing: negative, or NaN.
+
+    Raises
+    ------
+    ValueError
+        If they are not integers.
+    """
+    if X.dtype.kind == "f":
+        X = np.where(np.isnan(X), -1, X)
+        if (X != np.rint(X)).any():
+            wrong = X[np.rint(X) != X][0]
+            raise ValueError(
+                f"X must hold integer labels (negative or NaN: missing) or strings, got {wrong:g}: "
+                "encode values first, as by sklearn.preprocessing.KBinsDiscretizer."
+            )
+    # Beyond, integers are not told apart by every type.
+    return np.clip(X, -1, 2**53).astype(np.int64)
+
+
+def coded_labels(estimator, X, categories):
+    """Numbers of the states of a table of `checked_table`, int64, -1 where missing.
+
+    Raises
+    ------
+    ValueError
+        For values that a site does not have.
+    """
+    first = [known[0] for known in categories]
+    sizes = np.array([len(known) for known in categories])
+    ranges = all(is_numeric(known) and np.ptp(known) == len(known) - 1 for known in categories)
+    if not is_numeric(X) or not ranges:
+        X = np.where(X < 0, np.nan, X) if is_numeric(X) else X
+        return codes(estimator, X, categories)
+    X = whole_labels(X)
+    labels = np.where(X < 0, -1, X - np.array(first))
+    wrong = (X >= 0) & ((labels < 0) | (labels >= sizes))
+    if wrong.any():
+        i = int(np.argmax(wrong.any(0)))
+        limits = f"from {first[i]} to {first[i] + sizes[i] - 1}"
+        if first[i] == 0:
+            limits = f"below its number of states, {sizes[i]}"
+        value = X[wrong[:, i], i][0]
+        raise ValueError(f"labels of site {i} must be {limits}, got {value}.")
+    return labels
+
+
+def checked_sizes(n_states, n_groups):
+    """States of each site, from the option `n_states`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there are sites with fewer than two states or too many.
+    """
     sizes = np.asarray(n_states)
     if sizes.dtype.kind not in "iu" or sizes.ndim > 1:
         raise TypeError(f"n_states must be None, an integer or one per site, got {n_states!r:.40}.")
@@ -56,16 +123,4 @@ def checked_sizes(n_states, labels):
     sizes = np.broadcast_to(sizes, n_groups).astype(np.int64)
     if sizes.min() < 2 or sizes.max() > MAX_STATES:
         raise ValueError(f"n_states must be in [2, {MAX_STATES}], got {n_states!r:.40}.")
-    check_range(labels, sizes)
     return sizes
-
-
-def check_range(labels, sizes):
-    """Raise for labels that a site does not have."""
-    wrong = np.flatnonzero((labels >= sizes).any(0))
-    if len(wrong):
-        i = int(wrong[0])
-        raise ValueError(
-            f"labels of site {i} must be below its number of states, {sizes[i]}, got "
-            f"{labels[:, i].max()}."
-        )

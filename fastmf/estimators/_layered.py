@@ -5,14 +5,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, number
+from fastmf._common.arguments import count, number, row_weights
 from fastmf._common.rows import row_blocks
 from fastmf.estimators import denoising
 from fastmf.estimators._convergence import warn_if_diverged, warn_unless_converged
 from fastmf.estimators._files import Saved
 from fastmf.estimators._rows import checked_rows, checked_values
 from fastmf.estimators._runs import run, seed_of, settings_of, split
-from fastmf.estimators._weights import checked_weights
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
@@ -100,7 +99,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         settings = self._settings()
         seed, validation = seed_of(self.random_state), None
         X, model = self._first_data(X, seed or 0)
-        weights = checked_weights(sample_weight, X)
+        weights = row_weights(sample_weight, X.shape[0])
         if validation_data is not None:
             validation = self._data(validation_data, model=model)
         elif self.early_stopping:

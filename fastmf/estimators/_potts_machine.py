@@ -6,9 +6,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, one_of
+from fastmf.estimators._categories import as_array, checked_table, decoded
 from fastmf.estimators._files import Saved
-from fastmf.estimators._frames import square_frame
-from fastmf.estimators._labels import check_range, checked_labels
+from fastmf.estimators._frames import like_frame, square_frame
+from fastmf.estimators._labels import coded_labels
 from fastmf.inference.sampling import categories
 from fastmf.learning.potts import contacts, fitting
 from fastmf.learning.potts.couplings import Dense, OfFewRows
@@ -63,7 +64,7 @@ class BasePottsMachine(Saved, BaseEstimator):
         gauge : {"zero-sum", "lattice"}
             Means over the states of a site are zero, or all parameters of one state are.
         reference : int, default 0
-            That state.
+            That state, as a number: its place in `categories_`.
 
         Returns
         -------
@@ -95,7 +96,7 @@ class BasePottsMachine(Saved, BaseEstimator):
         gauge : {"zero-sum", None}, default "zero-sum"
             None: couplings as estimated, as plmc scores them.
         ignore : int, optional
-            State that is left out of the norms: that of gaps.
+            Number of the state that is left out of the norms: that of gaps.
         apc : bool, default True
             Average product correction: less ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008).
         as_frame : bool, default False
@@ -131,8 +132,8 @@ class BasePottsMachine(Saved, BaseEstimator):
 
     def _rows(self, X, missing=True):
         check_is_fitted(self)
-        labels = checked_labels(self, X, reset=False)
-        check_range(labels, self.sizes_)
+        X = checked_table(self, X, reset=False, missing=True)
+        labels = coded_labels(self, X, self.categories_)
         if not missing and (labels < 0).any():
             raise ValueError("X must have no missing labels here: `impute` them first.")
         return labels
@@ -255,13 +256,13 @@ class BasePottsMachine(Saved, BaseEstimator):
         >>> machine.mutants(X[0]).shape
         (4, 3)
         """
-        X = np.asarray(X)
-        labels = self._rows(X[None] if X.ndim == 1 else X, missing=False)
+        single = np.ndim(X) == 1
+        labels = self._rows(np.asarray(X)[None] if single else X, missing=False)
         fields = self._local_fields(labels)
         change = fields - np.repeat(self._own(fields, labels), self.sizes_, axis=1)
         if (self.sizes_ == self.sizes_[0]).all():
             change = change.reshape(len(labels), len(self.sizes_), -1)
-        return change[0] if X.ndim == 1 else change
+        return change[0] if single else change
 
     def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
         """Draw rows: exactly if there are few states, beyond by Gibbs sampling, one chain a row.
@@ -275,8 +276,8 @@ class BasePottsMachine(Saved, BaseEstimator):
 
         Returns
         -------
-        int array of shape (n_samples, n_groups)
-            Labels.
+        array of shape (n_samples, n_groups)
+            Values of `categories_`.
 
         Examples
         --------
@@ -289,20 +290,22 @@ class BasePottsMachine(Saved, BaseEstimator):
         check_is_fitted(self)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
-        return categories.sample(self.model_, n_samples, rng, n_sweeps)
+        labels = categories.sample(self.model_, n_samples, rng, n_sweeps)
+        return decoded(labels, self.categories_)
 
     def impute(self, X):
         """Fill in missing labels by the most probable state of each, given the others.
 
         Parameters
         ----------
-        X : int array of shape (n_samples, n_groups)
-            Negative or NaN where missing. Rows whose missing sites have up to 4,096 states together
-            are summed exactly, others solved by `fastmf.tap`.
+        X : array or data frame of shape (n_samples, n_groups)
+            Negative, NaN or None where missing. Rows whose missing sites have up to 4,096 states
+            together are summed exactly, others solved by `fastmf.tap`.
 
         Returns
         -------
-        int array of shape (n_samples, n_groups)
+        array of shape (n_samples, n_groups)
+            Values of `categories_`; a data frame if `X` is one.
 
         Examples
         --------
@@ -315,7 +318,8 @@ class BasePottsMachine(Saved, BaseEstimator):
         """
         labels = self._rows(X)
         means = categories.conditional_means(self.model_, labels, n_threads=self.n_threads)
-        return np.where(labels < 0, self.model_.prior.labels(means), labels)
+        filled = np.where(labels < 0, self.model_.prior.labels(means), labels)
+        return like_frame(X, decoded(filled, self.categories_))
 
     # --- files ----------------------------------------------------------------------------------
 
@@ -329,6 +333,7 @@ class BasePottsMachine(Saved, BaseEstimator):
     def _saved(self):
         names = ("n_iter_", "converged_", "log_pseudo_likelihood_", "n_features_in_")
         fitted = {name: getattr(self, name) for name in (*names, "existence_")}
+        fitted["categories_"] = [known.tolist() for known in self.categories_]
         arrays = {
             "history_": self.history_,
             "labels": self._labels.astype(np.int16),
@@ -344,6 +349,7 @@ class BasePottsMachine(Saved, BaseEstimator):
     def _restore(self, arrays):
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
+        self.categories_ = [as_array(known) for known in self.categories_]
         self.history_, self.sizes_ = arrays["history_"], arrays["sizes"]
         self._first = np.cumsum(self.sizes_) - self.sizes_
         self._labels, self._weights = arrays["labels"].astype(np.int64), arrays["weights"]
@@ -467,4 +473,5 @@ class BasePottsMachine(Saved, BaseEstimator):
         """Tags for scikit-learn: missing labels are allowed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.string = tags.input_tags.categorical = True
         return tags

@@ -2,9 +2,9 @@
 
 import numpy as np
 from scipy.sparse import csr_array
-from sklearn.utils.validation import validate_data
 
 from fastmf._common.rows import canonical, is_sparse, row_blocks
+from fastmf.estimators._data import checked_data, with_nan
 from fastmf.estimators._units import check_support
 from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import n_units
@@ -44,16 +44,10 @@ def checked_rows(estimator, X, *, reset, dtype, missing=False):
                 "zeros that are not stored are values: use X.toarray(), and set NaN."
             )
         X = canonical(X)
-    elif isinstance(X, np.ndarray) and X.dtype.kind in "iub":
+    elif isinstance(X := with_nan(X), np.ndarray) and X.dtype.kind in "iub":
         dtype = None
-    X = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype=dtype,
-        order="C",
-        accept_sparse="csr",
-        ensure_all_finite="allow-nan" if missing else True,
+    X = checked_data(
+        estimator, X, reset=reset, missing=missing, dtype=dtype, order="C", accept_sparse="csr"
     )
     return csr_array(X) if is_sparse(X) else X
 

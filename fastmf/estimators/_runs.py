@@ -37,8 +37,7 @@ def settings_of(estimator, class_):
     names = class_.__dataclass_fields__
     settings = class_(**{name: getattr(estimator, name) for name in names})
     number("weight_scale", estimator.weight_scale, 0, np.inf, below=True)
-    if estimator.n_threads is not None:
-        count("n_threads", estimator.n_threads)
+    count("n_threads", estimator.n_threads, optional=True)
     return settings
 
 

@@ -1,14 +1,13 @@
 """The base class of spike-and-slab regression and classification."""
 
-import warnings
-from numbers import Real
-
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, iteration, one_of
+from fastmf._common.arguments import count, iteration, number, one_of
+from fastmf._common.warning import warn_user
+from fastmf.estimators._data import checked_data
 from fastmf.estimators._frames import feature_names, pandas
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import maximise_evidence, robust_solution
@@ -16,6 +15,9 @@ from fastmf.learning.evidence import maximise_evidence, robust_solution
 
 class SpikeSlabEstimator(BaseEstimator):
     """Parameters, standardised features, and the search for hyper-parameters."""
+
+    # What to do if the fixed point of the last hyper-parameters is not found.
+    _advice: str
 
     def __init__(
         self,
@@ -84,6 +86,11 @@ class SpikeSlabEstimator(BaseEstimator):
         }
         return pandas().DataFrame({name: np.ravel(v) for name, v in columns.items()}, index)
 
+    def _training_data(self, X, y, **options):
+        """Checked features, in their own precision, and targets."""
+        dtypes = [np.float64, np.float32]
+        return checked_data(self, X, y, reset=True, dtype=dtypes, ensure_min_samples=2, **options)
+
     def _standardised(self, X, weights=None):
         """Centred and scaled features, in their own precision; sets the offsets and scales."""
         self._offset, deviation = mean_and_deviation(X, self.fit_intercept, weights)
@@ -112,10 +119,12 @@ class SpikeSlabEstimator(BaseEstimator):
             max_iter=self.max_iter, n_threads=self.n_threads,
         )  # fmt: skip
         if not result.converged:
-            warnings.warn(
-                f"Expectation propagation has {result.message} (residual {result.residual:.2g}).",
+            # What follows is advice by the solver's arguments, of which the estimator has others.
+            reason = result.message.partition(";")[0]
+            warn_user(
+                f"Expectation propagation has {reason} (residual {result.residual:.2g}): "
+                f"{self._advice}.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         return best, model, result
 
@@ -131,9 +140,7 @@ class SpikeSlabEstimator(BaseEstimator):
             value = getattr(self, name)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, Real):
-                raise TypeError(f"{name} must be a number or None, got {value!r:.40}.")
-            if not 0 < value < high:
+            if not 0 < number(name, value, -np.inf, np.inf) < high:
                 raise ValueError(f"{name} must be positive and below {high:g}, got {value:g}.")
         for name in ("fit_intercept", "standardize"):
             one_of(name, getattr(self, name), (True, False))

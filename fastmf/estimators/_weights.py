@@ -1,25 +1,9 @@
 """Weights of rows, as estimators take them."""
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight
 
+from fastmf._common.arguments import row_weights
 from fastmf._common.memory import memory_of_the_machine
-
-
-def checked_weights(sample_weight, X):
-    """Weights of the rows of X as float64, or None if none are given.
-
-    Raises
-    ------
-    ValueError
-        If they are not one for each row, one is negative or not finite, or all are zero.
-    """
-    if sample_weight is None:
-        return None
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    if (weights < 0).any() or not weights.any():
-        raise ValueError("sample_weight must be at least 0, and positive for some row.")
-    return weights
 
 
 def whole_weights(sample_weight, X):
@@ -28,10 +12,10 @@ def whole_weights(sample_weight, X):
     Raises
     ------
     ValueError
-        As `checked_weights`, if they are not whole numbers, or if the machine has no room for so
+        As `row_weights`, if they are not whole numbers, or if the machine has no room for so
         many rows.
     """
-    weights = checked_weights(sample_weight, X)
+    weights = row_weights(sample_weight, X.shape[0])
     n_bytes = weights.sum() * X.shape[1] * X.itemsize
     if n_bytes > memory_of_the_machine():
         raise ValueError(

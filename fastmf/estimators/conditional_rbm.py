@@ -3,12 +3,11 @@
 import numpy as np
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, validate_data
 
-from fastmf._common.arguments import count
-from fastmf.estimators._conditional_rbm import TrainedCRBM
+from fastmf._common.arguments import count, row_weights
+from fastmf.estimators._conditional_rbm import TrainedCRBM, checked_labels
+from fastmf.estimators._data import checked_data
 from fastmf.estimators._runs import run, seed_of, settings_of, split
-from fastmf.estimators._weights import checked_weights
 from fastmf.learning.conditional import CRBM_FAMILY, ConditionalSettings, sweeps
 from fastmf.models import CRBM
 
@@ -55,9 +54,10 @@ class ConditionalRBM(TrainedCRBM):
     Attributes
     ----------
     model_ : CRBM
-    classes_ : array of shape (2,), or list of n_labels such arrays
-        The two values of the labels; a list if `Y` had two axes, as in scikit-learn's other
-        multi-label classifiers.
+    values_ : array of shape (2,)
+        The two values of the labels.
+    classes_ : array of shape (2,) or (n_labels, 2)
+        The same, and for each label if `y` had two axes: `predict_proba` is one array then.
     history_ : dict of lists
         By epoch: "accuracy" (fraction of correct labels), "converged" (fraction of rows for which
         the residual of inference is below 1e-3), both of `monitor_rows` rows of data, and
@@ -145,17 +145,19 @@ class ConditionalRBM(TrainedCRBM):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, Y, validation_data=None, sample_weight=None):
+    def fit(self, X, y, validation_data=None, sample_weight=None):
         """Learn from features and labels.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-        Y : array of shape (n_samples, n_labels) or (n_samples,)
-            Labels of two values, the same two in all columns.
-        validation_data : tuple (X, Y) or None
+        y : array or sparse matrix of shape (n_samples, n_labels), or array of shape (n_samples,)
+            Labels of two values, the same two in all columns: 0 and 1, -1 and 1, booleans or two
+            strings, of which the second, in their order, is the positive one. Sparse labels are
+            made dense, and predictions are.
+        validation_data : tuple (X, y) or None
             Decides on early stopping.
-        sample_weight : array of shape (n_samples,) or None
+        sample_weight : array of shape (n_samples,), float or None
             An epoch has each row as often as its weight says, on average, and as many rows in all
             as there are of positive weight; the others are left out, of early stopping, too.
 
@@ -183,8 +185,8 @@ class ConditionalRBM(TrainedCRBM):
         """
         settings = self._settings()
         X = self._features(X, reset=True)
-        Y = self._labels(Y, X)
-        weights = checked_weights(sample_weight, X)
+        Y = self._labels(y, X)
+        weights = row_weights(sample_weight, X.shape[0])
         if weights is not None:
             present = weights > 0
             X, Y, weights = X[present], Y[present], weights[present]
@@ -210,7 +212,7 @@ class ConditionalRBM(TrainedCRBM):
 
     def _features(self, X, reset=False):
         dtype = [np.float64, np.float32] if reset else self._dtype
-        X = validate_data(self, X, reset=reset, dtype=dtype, order="C", accept_sparse="csr")
+        X = checked_data(self, X, reset=reset, dtype=dtype, order="C", accept_sparse="csr")
         if reset:
             self._dtype = X.dtype
         return X
@@ -226,9 +228,7 @@ class ConditionalRBM(TrainedCRBM):
 
     def _labels(self, Y, X, n_labels=None):
         """Labels as 0 and 1, one row each; those of `fit` determine their number and values."""
-        if Y is None:
-            raise ValueError("ConditionalRBM requires y to be passed, but the target y is None.")
-        Y = check_array(Y, ensure_2d=False, dtype=None, input_name="y")
+        Y = checked_labels(Y)
         if len(Y) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows and y has {len(Y)}.")
         if Y.ndim == 1 or Y.shape[1] == 1:
@@ -245,13 +245,13 @@ class ConditionalRBM(TrainedCRBM):
                 values = np.array([0, 1], values.dtype)
             if len(values) < 2:
                 raise ValueError(f"labels must have two values, got one class: {values[0]!r}.")
-            self._values, self._one_column = values, Y.ndim == 1
-        elif not np.isin(Y, self._values).all():
-            raise ValueError(f"labels must be among {self._values}.")
+            self.values_, self._one_column = values, Y.ndim == 1
+        elif not np.isin(Y, self.values_).all():
+            raise ValueError(f"labels must be among {self.values_}.")
         Y = column_or_1d(Y)[:, None] if Y.ndim == 1 else Y
         if n_labels not in (None, Y.shape[1]):
             raise ValueError(f"y must have {n_labels} columns, got {Y.shape[1]}.")
-        return (Y == self._values[1]).astype(self._dtype)
+        return (Y == self.values_[1]).astype(self._dtype)
 
     def _initial_model(self, X, Y, seed):
         n, f, dtype = Y.shape[1], X.shape[1], Y.dtype

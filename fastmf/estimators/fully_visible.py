@@ -1,14 +1,13 @@
 """Fully visible Boltzmann machines by maximum pseudo-likelihood, as a scikit-learn estimator."""
 
-import warnings
-
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from fastmf._common.arguments import count, number, one_of
+from fastmf._common.arguments import count, number, one_of, row_weights
+from fastmf._common.warning import warn_user
+from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._fully_visible import INVERSIONS, BaseFullyVisibleBoltzmannMachine
-from fastmf.estimators._spins import binary_values, encoded
+from fastmf.estimators._spins import to_spins, two_categories
 from fastmf.learning.pseudo_likelihood import firth, newton, solvers, starts
 from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.existence import (
@@ -72,8 +71,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     max_iter : int or None
         None: 10,000 for "bslm" and "gradient", 100 for "newton", 1,000 for "lbfgs".
     threshold : float or None
-        Data above become +1, all others -1. None refuses data that do not have two values, {-1, +1}
-        or {0, 1}.
+        Numbers above become +1, all others -1. None refuses data that have more than two values.
     existence_seconds : float
         Seconds after which a search for a proof that the maximum exists, or does not, ends
         undecided. Most fits are decided in the time of some iterations: only data near the border
@@ -89,8 +87,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
     field_ : array of shape (n_features,)
     model_ : BoltzmannMachine
         The same with Ising units, for `fastmf.tap` and other solvers.
-    values_ : tuple of two floats
-        The values of the data: (0, 1) data are converted to (-1, +1), and results back.
+    categories_ : list of arrays of shape (2,)
+        The two values of each column, of which the second is +1: data are converted, and results
+        back.
     history_ : array of shape (n_iterations,)
         Log-pseudo-likelihood of all rows together, less penalties, after each iteration.
     n_iter_ : int
@@ -154,7 +153,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            Of -1 and +1, or of 0 and 1.
+            Two values in each column: -1 and +1, 0 and 1, two other numbers, booleans, two strings
+            or pandas' categories, in their order (others are sorted). Columns that have a value in
+            common have both, so that a column may lack one of them.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             How many rows each row stands for. A factor of all weights changes no estimate but those
@@ -174,22 +175,15 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         (True, np.True_)
         """
         solver = self._checked_solver()
-        X = validate_data(self, X, dtype=np.float64, order="C")
+        declared = declared_categories(X)
+        X = checked_table(self, X, reset=True)
         if self.threshold is None:
-            self.values_ = binary_values(X)
-            states = encoded(X, self.values_)
+            self.categories_ = two_categories(self, X, declared)
         else:
-            self.values_ = (-1.0, 1.0)
-            states = self._spins(X)
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-            if not sample_weight.any():
-                raise ValueError("sample_weight must have a positive entry, got zeros only.")
-        self._objective = PseudoLikelihood(
-            distinct_rows(states, sample_weight), float(self.l2), self.n_threads
-        )
+            self.categories_ = [np.array([-1.0, 1.0])] * X.shape[1]
+        states = to_spins(self, X, self.categories_, self.threshold)
+        rows = distinct_rows(states, row_weights(sample_weight, len(states)))
+        self._objective = PseudoLikelihood(rows, float(self.l2), self.n_threads)
         if solver in INVERSIONS:
             self._invert(solver)
         else:
@@ -207,12 +201,10 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         for name in ("l1", "l2", "tol"):
             number(name, getattr(self, name), 0, np.inf, below=True)
         number("existence_seconds", self.existence_seconds, 0, np.inf)
-        if self.max_iter is not None:
-            count("max_iter", self.max_iter)
+        count("max_iter", self.max_iter, optional=True)
         if self.threshold is not None:
             number("threshold", self.threshold, -np.inf, np.inf)
-        if self.n_threads is not None:
-            count("n_threads", self.n_threads)
+        count("n_threads", self.n_threads, optional=True)
         if number("step", self.step, 0, 2, below=True) == 0:
             raise ValueError("step must be positive, got 0.")
         if isinstance(self.init, str):
@@ -222,11 +214,9 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         if self.l1 and solver not in ("auto", "bslm", "lbfgs"):
             raise ValueError(f"l1 needs solver 'auto', 'bslm' or 'lbfgs', got {solver!r}.")
         if self.step > 1 and solver in ("bslm", "gradient"):
-            warnings.warn(
+            warn_user(
                 f"step {self.step:g} is above 1, where the paper's theorem ends: the "
                 "log-pseudo-likelihood still does not decrease below 2.",
-                UserWarning,
-                stacklevel=3,
             )
         return solver
 
@@ -286,7 +276,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
                 f"{remedy} or take another solver" + (f"; {message}" if message else "")
             )
         if message:
-            warnings.warn(f"{message}.", ConvergenceWarning, stacklevel=4)
+            warn_user(f"{message}.", ConvergenceWarning)
 
     def _invert(self, solver):
         objective = self._objective

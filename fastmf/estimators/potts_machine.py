@@ -1,13 +1,12 @@
 """Potts machines by maximum pseudo-likelihood (direct coupling analysis)."""
 
-import warnings
-
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight
 
-from fastmf._common.arguments import count, number, one_of
-from fastmf.estimators._labels import checked_labels, checked_sizes
+from fastmf._common.arguments import count, number, one_of, row_weights
+from fastmf._common.warning import warn_user
+from fastmf.estimators._categories import checked_table, declared_categories
+from fastmf.estimators._labels import coded_labels, site_categories
 from fastmf.estimators._potts_machine import BasePottsMachine
 from fastmf.learning.potts import fitting
 from fastmf.learning.potts.couplings import Dense
@@ -28,7 +27,10 @@ class PottsMachine(BasePottsMachine):
     Parameters
     ----------
     n_states : int, sequence of int of length n_groups, or None
-        States of all or of each site, 0, 1, ...; None: one more than the largest label.
+        States of all or of each site, whose labels are 0, 1, ... None: labels up to the largest one
+        of all sites, from 0, or from 1 if no label is 0; of other numbers and of strings, the
+        values in the data (see `categories_`). Of an alignment give the number of its letters, as
+        one may not occur.
     l2, l2_field : float
         Penalty per unit of weight, ``(l2 sum_{i<j} |J_ij|^2 + l2_field sum_i |h_i|^2) / 2``. plmc
         penalises the whole data without the half: for its lambda_e (``-le``) and lambda_h (``-lh``)
@@ -66,6 +68,11 @@ class PottsMachine(BasePottsMachine):
         J as estimated, symmetric, zero within sites; (n_states, n_states) if sites have different
         numbers of states. Made at each access where there are few rows.
     field_ : array of shape (n_groups, q), or (n_states,)
+    categories_ : list of arrays
+        The values that the states of each site stand for. Of strings, and of numbers that begin
+        neither with 0 nor with 1, the sorted values in the data, together of all sites that have
+        one in common, such as the letters of sequences; of columns of pandas' categorical type, its
+        categories.
     sizes_ : int array of shape (n_groups,)
         States of each site.
     model_ : BoltzmannMachine
@@ -131,8 +138,9 @@ class PottsMachine(BasePottsMachine):
 
         Parameters
         ----------
-        X : int array of shape (n_samples, n_groups)
-            Labels 0, 1, ...; negative ones, or NaN, are missing.
+        X : array or data frame of shape (n_samples, n_groups)
+            Labels, of which negative ones, or NaN, are missing, or strings, with None where they
+            are.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             Such as `fastmf.datasets.sequence_weights` gives.
@@ -150,13 +158,12 @@ class PottsMachine(BasePottsMachine):
         ((4, 3, 4, 3), True)
         """
         self._check_options()
-        labels = checked_labels(self, X, reset=True)
-        weights = _check_sample_weight(
-            sample_weight, labels, dtype=np.float64, ensure_non_negative=True
-        )
-        if not weights.any():
-            raise ValueError("sample_weight must have a positive entry, got zeros only.")
-        self.sizes_ = checked_sizes(self.n_states, labels)
+        declared = declared_categories(X)
+        X = checked_table(self, X, reset=True, missing=True)
+        self.categories_ = site_categories(self, X, self.n_states, declared)
+        labels = coded_labels(self, X, self.categories_)
+        weights = row_weights(1.0 if sample_weight is None else sample_weight, len(labels))
+        self.sizes_ = np.array([len(known) for known in self.categories_])
         self._first = np.cumsum(self.sizes_) - self.sizes_
         self._labels, self._weights, self._model = labels, weights, None
         data = PottsData(labels, weights, self.sizes_, self.n_threads)
@@ -173,10 +180,8 @@ class PottsMachine(BasePottsMachine):
             number(name, getattr(self, name), 0, np.inf, below=True)
         number("existence_seconds", self.existence_seconds, 0, np.inf)
         number("pseudocount", self.pseudocount, 0, 1, below=True)
-        if self.max_iter is not None:
-            count("max_iter", self.max_iter)
-        if self.n_threads is not None:
-            count("n_threads", self.n_threads)
+        count("max_iter", self.max_iter, optional=True)
+        count("n_threads", self.n_threads, optional=True)
         if not isinstance(self.symmetric, bool | np.bool_):
             raise TypeError(f"symmetric must be True or False, got {self.symmetric!r:.40}.")
         if self.pseudocount and self.solver != "naive_mean_field":
@@ -212,7 +217,7 @@ class PottsMachine(BasePottsMachine):
                 "max_iter or give a larger tol" + (f"; {message}" if message else "")
             )
         if message:
-            warnings.warn(f"{message}.", ConvergenceWarning, stacklevel=4)
+            warn_user(f"{message}.", ConvergenceWarning)
 
     def _invert(self, data):
         couplings, self._field = naive_mean_field(

@@ -2,10 +2,11 @@
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from fastmf._common.arguments import row_weights
+from fastmf.estimators._data import checked_data
 from fastmf.estimators._spike_slab import SpikeSlabEstimator, mean_and_deviation
-from fastmf.estimators._weights import checked_weights
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.learning.evidence import Hyperparameters, Regression
 from fastmf.special import sigmoid
@@ -84,6 +85,11 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     array([3, 7])
     """
 
+    _advice = (
+        "raise max_iter, take solver='convergent', or give noise_variance, slab_variance or "
+        "expected_model_size, of which one may have gone to its bound"
+    )
+
     def __init__(
         self,
         *,
@@ -148,15 +154,12 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         >>> model.coef_[[3, 7]].round(1)
         array([ 2., -1.])
         """
-        X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True,
-            ensure_min_samples=2,
-        )  # fmt: skip
+        X, y = self._training_data(X, y, multi_output=True, y_numeric=True)
         self._check("noise_variance", "slab_variance")
         groups = self._groups(X.shape[1])
-        targets, weights = np.asarray(y, np.float64).reshape(len(y), -1), None
-        if sample_weight is not None:
-            weights = checked_weights(sample_weight, X)
+        targets = np.asarray(y, np.float64).reshape(len(y), -1)
+        weights = row_weights(sample_weight, len(X))
+        if weights is not None:
             present = weights > 0
             X, targets, weights = X[present], targets[present], weights[present]
         n_rows = len(X) if weights is None else float(weights.sum())
@@ -228,7 +231,7 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         ((40,), True)
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = checked_data(self, X, dtype=[np.float64, np.float32], reset=False)
         mean = X @ self.coef_.T + self.intercept_
         if not return_std:
             return mean

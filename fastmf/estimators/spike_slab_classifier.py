@@ -4,8 +4,9 @@ import numpy as np
 from scipy.special import ndtr
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from fastmf.estimators._data import checked_data
 from fastmf.estimators._spike_slab import SpikeSlabEstimator
 from fastmf.estimators._weights import whole_weights
 from fastmf.inference.gaussian import gaussian_side
@@ -76,6 +77,11 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
     array([3, 7])
     """
 
+    _advice = (
+        "give slab_variance (1, say), which may have gone to its bound, or expected_model_size; or "
+        "raise max_iter, or take solver='convergent'"
+    )
+
     def __sklearn_tags__(self):
         """Tags: two classes."""
         tags = super().__sklearn_tags__()
@@ -112,7 +118,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         >>> np.sort(np.argsort(-model.inclusion_probability_)[:2])
         array([3, 7])
         """
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        X, y = self._training_data(X, y)
         self._check("slab_variance")
         if sample_weight is not None:
             copies = whole_weights(sample_weight, X)
@@ -183,7 +189,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         (40,)
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = checked_data(self, X, dtype=[np.float64, np.float32], reset=False)
         # The posterior of the coefficients follows from the sites: the prior is not used.
         start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
         inverse = gaussian_side(self._task.model(start)).inverse(self.sites_[1])

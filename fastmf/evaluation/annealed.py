@@ -1,12 +1,12 @@
 """Log-partitions by annealed importance sampling, forward and reverse."""
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmf._common import html
 from fastmf._common.arguments import count, number, rows
+from fastmf._common.warning import warn_user
 from fastmf.evaluation._annealing import (
     Path,
     annealed_model,
@@ -239,7 +239,7 @@ def annealed_importance_sampling(
     """
     estimate = _estimate(model, n_chains, n_steps, data, tolerance, max_steps, n_threads, rng)
     if not estimate.converged:
-        warnings.warn(f"annealed importance sampling: {estimate.message}.", stacklevel=2)
+        warn_user(f"annealed importance sampling: {estimate.message}.")
     return estimate
 
 
@@ -249,8 +249,7 @@ def _estimate(model, n_chains, n_steps, data, tolerance, max_steps, n_threads, r
     n_chains, n_steps = count("n_chains", n_chains, 2), count("n_steps", n_steps)
     max_steps = n_steps if max_steps is None else count("max_steps", max_steps, n_steps)
     tolerance = number("tolerance", tolerance, 0, np.inf)
-    if n_threads is not None:
-        n_threads = count("n_threads", n_threads)
+    n_threads = count("n_threads", n_threads, optional=True)
     rng = np.random.default_rng(rng)
     n_visible = n_units(model.layers[0])
     starts = None if data is None else _starts(model, data, n_chains)

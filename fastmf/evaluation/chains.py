@@ -70,8 +70,7 @@ def gibbs_chains(
     """
     n_chains, n_draws = count("n_chains", n_chains), count("n_draws", n_draws)
     n_warmup, thin = count("n_warmup", n_warmup, 0), count("thin", thin)
-    if n_threads is not None:
-        n_threads = count("n_threads", n_threads)
+    n_threads = count("n_threads", n_threads, optional=True)
     rng = np.random.default_rng(rng)
     if isinstance(model, Layered):
         chains = _LayeredChains(model, n_threads)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._common.arguments import count, rows
+from fastmf._common.arguments import count, generator, row_weights, rows
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels.effective_couplings import effective_couplings as fill
 from fastmf.models import RBM
@@ -54,16 +54,14 @@ def effective_couplings(model, X, *, n_background=50, sample_weight=None, n_thre
     """
     if not isinstance(model, RBM) or not column_is_group(model.visible).all():
         raise TypeError("model must be an RBM whose visible units are all categorical.")
-    visible, rng = model.visible, np.random.default_rng(rng)
+    visible, rng = model.visible, generator(rng, optional=True)
+    n_threads = count("n_threads", n_threads, optional=True)
     flat = rows("X", as_states("X", visible, X), model.n_visible, model.dtype)
     flat = np.atleast_2d(flat)
-    if sample_weight is not None:
-        sample_weight = np.asarray(sample_weight, dtype=float)
-        if sample_weight.shape != (len(flat),) or not (sample_weight >= 0).all():
-            raise ValueError("sample_weight must hold one number of at least 0 for each row of X.")
-        sample_weight = sample_weight / sample_weight.sum()
-    n = min(count("n_background", n_background), len(flat))
-    chosen = rng.choice(len(flat), n, replace=False, p=sample_weight)
+    weights = row_weights(1.0 if sample_weight is None else sample_weight, len(flat))
+    n = min(count("n_background", n_background), np.count_nonzero(weights))
+    probabilities = None if sample_weight is None else weights / weights.sum()
+    chosen = rng.choice(len(flat), n, replace=False, p=probabilities)
     starts = np.append(visible.starts, model.n_visible).astype(np.int64)
     states = starts[:-1] + as_labels(visible, flat[chosen])
     out, weights = np.zeros((model.n_visible, model.n_visible)), model.weights

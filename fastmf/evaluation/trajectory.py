@@ -1,11 +1,11 @@
 """The log-partition by epoch, by annealing along the trajectory of learning."""
 
 import time
-import warnings
 
 import numpy as np
 
 from fastmf._common.arguments import count, rows
+from fastmf._common.warning import warn_user
 from fastmf.evaluation._annealing import (
     Path,
     Population,
@@ -174,15 +174,14 @@ class TrajectoryAnnealing:
         self.effective_size.append(float(size))
         self.seconds.append(time.perf_counter() - start)
         if size < min(MIN_EFFECTIVE_SIZE, self.n_chains / 2):
-            warnings.warn(
+            warn_user(
                 f"annealing along the trajectory: effectively {size:.1f} of {self.n_chains} chains "
                 f"contribute to the log-partition of epoch {epoch}; pass "
                 + (
                     f"n_first_steps={4 * self.n_first_steps}."
                     if first
                     else f"n_steps={4 * self.n_steps}."
-                ),
-                stacklevel=3,
+                )
             )
 
     def _anneal_from_units(self, model):

@@ -4,42 +4,105 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from fastmf.estimators._labels import MAX_STATES, check_range, checked_labels, checked_sizes
+from fastmf.estimators._labels import (
+    MAX_STATES,
+    checked_sizes,
+    coded_labels,
+    site_categories,
+    whole_labels,
+)
+
+ANY = BaseEstimator()
 
 
-def labels(X, reset=True):
-    return checked_labels(BaseEstimator(), X, reset)
+def categories(X, n_states=None, **declared):
+    return site_categories(ANY, np.array(X), n_states, declared)
+
+
+def labels(X, X_fit=None, n_states=None):
+    found = categories(X if X_fit is None else X_fit, n_states)
+    return coded_labels(ANY, np.array(X), found).tolist()
 
 
 def test_missing_labels_are_minus_one():
     expected = [[0, -1], [2, -1]]
-    assert labels([[0, -1], [2, -5]]).tolist() == expected
-    assert labels([[0.0, np.nan], [2.0, -3.0]]).tolist() == expected
-    assert labels(np.array([[True, False]])).dtype == np.int64
+    assert labels([[0, -1], [2, -5]]) == expected
+    assert labels([[0.0, np.nan], [2.0, -3.0]]) == expected
+    assert (
+        labels(np.array([["a", None], ["c", np.nan]], object), [["a", "b"], ["c", "c"]]) == expected
+    )
+    assert whole_labels(np.array([[True, False]])).dtype == np.int64
 
 
 @pytest.mark.parametrize(
     "X, message",
-    [([[0.5, 1.0]], "integer labels .*0.5"), ([[np.inf, 1.0]], "infinity"),
-     (np.array([[1000]], np.uint16), "at most 253")],
+    [([[0.5, 1.0]], "integer labels .*0.5"), (np.array([[0, 1000]], np.uint16), "at most 253"),
+     ([[1, 255]], "at most 254")],
 )  # fmt: skip
 def test_other_numbers_are_refused(X, message):
     with pytest.raises(ValueError, match=message):
-        labels(X)
+        categories(X)
+
+
+@pytest.mark.parametrize(
+    "X, expected",
+    [
+        ([[0, 1, 2], [0, -1, 0]], [[0, 1, 2]] * 3),  # states that do not occur are possible
+        ([[0], [0]], [[0, 1]]),
+        ([[1, 1, 3], [2, -1, np.nan]], [[1, 2, 3]] * 3),
+        ([[1], [1]], [[1, 2]]),
+        ([[10, 30], [20, 10]], [[10, 20, 30]] * 2),
+        ([[10, 300], [20, 100]], [[10, 20], [100, 300]]),
+        ([["A", "C"], ["-", "A"]], [["-", "A", "C"]] * 2),  # letters of one alphabet
+        ([["m", "no"], ["f", "yes"]], [["f", "m"], ["no", "yes"]]),
+        ([[-1, np.nan]], [[0, 1]] * 2),
+    ],
+)
+def test_categories_follow_from_the_data(X, expected):
+    assert [known.tolist() for known in categories(X)] == expected
+
+
+def test_given_numbers_of_states_are_of_labels_from_zero():
+    X = [[1, 2], [2, 2]]
+    assert [known.tolist() for known in categories(X, 3)] == [[0, 1, 2]] * 2
+    assert labels(X, n_states=[3, 4]) == X
+    with pytest.raises(TypeError, match="n_states is the number of labels"):
+        categories([["a", "b"]], 3)
+
+
+def test_labels_are_places_in_the_categories():
+    X = [[1, 6], [3, 2]]
+    assert labels(X) == [[0, 5], [2, 1]]
+    assert labels([[30.0, np.nan]], [[10, 30], [20, 10]]) == [[2, -1]]
+    with pytest.raises(ValueError, match="labels of site 1 must be from 1 to 6, got 0"):
+        labels([[1, 0]], X)
+    with pytest.raises(ValueError, match=r"labels of site 0 must be below .* states, 3, got 7"):
+        labels([[7, 0]], [[0, 2]])
+    with pytest.raises(ValueError, match="one of 10, 20, 30: got 15"):
+        labels([[10, 15]], [[10, 30], [20, 10]])
+
+
+@pytest.mark.parametrize(
+    "X, error, message",
+    [
+        ([["x", "a"], ["x", "b"]], ValueError, "site 0 has the single value 'x'"),
+        (np.array([[1, "a"], ["b", "a"]], object), TypeError, "strings and numbers in column 0"),
+        (np.array([[None, "a"], [None, "b"]], object), ValueError, "none in column 0"),
+    ],
+)
+def test_odd_columns_are_named(X, error, message):
+    with pytest.raises(error, match=message):
+        categories(X)
 
 
 def test_sizes():
-    X = np.array([[0, 1, 2], [0, -1, 0]])
-    assert checked_sizes(None, X).tolist() == [3, 3, 3]
-    assert checked_sizes(None, X[:, :1]).tolist() == [2]
-    assert checked_sizes(5, X).tolist() == [5, 5, 5]
-    assert checked_sizes([2, 4, 3], X).tolist() == [2, 4, 3]
+    assert checked_sizes(5, 3).tolist() == [5, 5, 5]
+    assert checked_sizes([2, 4, 3], 3).tolist() == [2, 4, 3]
 
 
 @pytest.mark.parametrize(
     "n_states, error, message",
     [
-        (2, ValueError, "labels of site 2 must be below"),
         ([2, 2], ValueError, "one entry per site"),
         ([2, 2, 1], ValueError, r"in \[2, "),
         (MAX_STATES + 1, ValueError, r"in \[2, "),
@@ -49,11 +112,12 @@ def test_sizes():
 )
 def test_bad_sizes(n_states, error, message):
     with pytest.raises(error, match=message):
-        checked_sizes(n_states, np.array([[0, 1, 2], [0, -1, 0]]))
+        checked_sizes(n_states, 3)
 
 
 def test_too_many_states():
     with pytest.raises(ValueError, match="at most"):
-        checked_sizes(None, np.array([[MAX_STATES]]))
-    assert checked_sizes(None, np.array([[MAX_STATES - 1]])).tolist() == [MAX_STATES]
-    check_range(np.array([[1]]), np.array([2]))
+        categories([[0, MAX_STATES]])
+    assert len(categories([[0, MAX_STATES - 1]])[0]) == MAX_STATES
+    with pytest.raises(ValueError, match="at most 254 states"):
+        categories(1000 + 2 * np.arange(300)[:, None])

@@ -1,10 +1,9 @@
 """What the training loop needs to know of RBMs and DBMs: their step and their metrics."""
 
-import warnings
-
 import numpy as np
 
 from fastmf._common.rows import row_blocks
+from fastmf._common.warning import warn_user
 from fastmf.inference.fixed_point import stacked
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import merge, phases
@@ -72,11 +71,10 @@ def _warn_of_collapse(state, solutions):
     alive = len(merge(state.chains[0], merge_tol=0.05)[0])
     reached = len(merge(solutions.mean[0], merge_tol=0.05)[0])
     if alive <= len(state.chains[0]) / 10 and alive <= reached / 10:
-        warnings.warn(
+        warn_user(
             f"after epoch {state.epoch} the {len(state.chains[0])} persistent solutions have "
             f"collapsed to {alive}, where data lead to {reached}: they no longer represent the "
             "model. Unlike samples they are not driven apart by noise; use starts='noise'.",
-            stacklevel=5,
         )
 
 

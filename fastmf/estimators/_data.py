@@ -1,0 +1,171 @@
+"""Data as users pass them: masked arrays, data frames with missing values, strings, NaN."""
+
+import numpy as np
+from sklearn.utils import assert_all_finite
+from sklearn.utils.validation import validate_data
+
+from fastmf._common.arguments import unmasked
+from fastmf._common.rows import is_sparse
+
+# What to do about missing values, for estimators that can fill them in and for those that cannot.
+_IMPUTE = "fit to complete rows, and fill in the others by `impute`; PottsMachine takes NaN in fit"
+_NO_IMPUTE = (
+    "leave such rows out, or fill them in first, as by the `impute` of a machine of fastmf or by "
+    "sklearn.impute.SimpleImputer"
+)
+
+
+def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **options):
+    """Rows of data as scikit-learn checks them, with errors that say where and what to do.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X : array_like of shape (n_samples, n_features)
+        Masked entries, None and pandas' NA count as NaN.
+    y : array_like or "no_validation"
+    reset : bool
+        Whether the estimator takes the number and the names of the features from `X`.
+    missing : bool
+        Whether NaN is allowed, as a missing value.
+    **options
+        See `sklearn.utils.validation.validate_data`.
+
+    Returns
+    -------
+    X : array or sparse matrix
+    y : array, if given
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    options |= {"reset": reset, "ensure_all_finite": False}
+    X, alone = with_nan(X), isinstance(y, str)
+    try:
+        checked = validate_data(estimator, X, y if alone else complete_target(y), **options)
+    except ValueError as error:
+        if "could not convert string" in str(error):
+            _refuse_strings(X, error)
+        raise
+    X = checked if alone else checked[0]
+    if X.dtype.kind == "f":
+        check_finite(estimator, X, missing)
+    return checked
+
+
+def with_nan(X):
+    """Data in which NaN stands for what is masked, None or pandas' NA."""
+    if np.ma.isMaskedArray(X):
+        return unmasked("X", X, missing=True)
+    if hasattr(X, "isna") and hasattr(X, "iloc"):
+        if any(getattr(dtype, "kind", "O") not in "fiub" or not isinstance(dtype, np.dtype)
+               for dtype in np.atleast_1d(X.dtypes)):  # fmt: skip
+            absent = X.isna()
+            return X.astype(object).where(~absent, np.nan) if absent.to_numpy().any() else X
+        return X
+    if isinstance(X, list | tuple) and _holds_objects(X):
+        X = np.asarray(X, object)
+    if isinstance(X, np.ndarray) and X.dtype == object:
+        absent = missing_entries(X)
+        if absent.any():
+            X = np.where(absent, np.nan, X)
+    return X
+
+
+def _holds_objects(rows):
+    """Whether lists hold other things than numbers and strings, as None and NA are."""
+    try:
+        return np.asarray(rows).dtype == object
+    except ValueError:  # rows of unequal lengths: scikit-learn says so
+        return False
+
+
+def missing_entries(X):
+    """Which entries of an array of any type are NaN, None or pandas' NA."""
+    if X.dtype.kind == "f":
+        return np.isnan(X)
+    if X.dtype != object:
+        return np.zeros(X.shape, bool)
+    return np.frompyfunc(_is_missing, 1, 1)(X).astype(bool)
+
+
+def _is_missing(value):
+    if isinstance(value, str):
+        return False
+    if value is None or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant"):
+        return True
+    return isinstance(value, float | np.floating) and value != value
+
+
+def check_finite(estimator, X, missing=False):
+    """Raise for infinity, and for NaN unless values may be missing."""
+    values = X.data if is_sparse(X) else X
+    if values.dtype.kind == "f":
+        try:
+            return assert_all_finite(values, allow_nan=missing)
+        except ValueError:  # with the place, below
+            infinite = np.isinf(values)
+    else:
+        infinite = np.zeros(values.shape, bool)
+    absent = missing_entries(values)
+    wrong = infinite if missing else infinite | absent
+    if not wrong.any():
+        return None
+    k = np.argwhere(wrong)[0]
+    if is_sparse(X):
+        coordinates = X.tocoo()
+        row, column = coordinates.row[k[0]], coordinates.col[k[0]]
+    else:
+        row, column = k
+    place = f"in row {row}, column {column_name(estimator, column)}"
+    if infinite[tuple(k)]:
+        raise ValueError(f"X must be finite, got infinity {place}.")
+    advice = _IMPUTE if hasattr(estimator, "impute") else _NO_IMPUTE
+    raise ValueError(
+        f"X has missing values (NaN), {np.count_nonzero(absent)} in all, the first {place}: "
+        f"{advice}."
+    )
+
+
+def column_name(estimator, column):
+    """The number of a column, and its name if there is one."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return f"{column}" if names is None else f"{column} ({names[column]!r})"
+
+
+def _refuse_strings(X, error):
+    """Raise for data that are not numbers."""
+    values = np.asarray(X, object)
+    words = np.frompyfunc(lambda value: isinstance(value, str), 1, 1)(values).astype(bool)
+    place = ""
+    if values.ndim == 2 and words.any():
+        row, column = np.argwhere(words)[0]
+        place = f", got {values[row, column]!r:.40} in row {row}, column {column}"
+    raise ValueError(
+        f"X must hold numbers{place}: encode strings first, as by "
+        "sklearn.preprocessing.OrdinalEncoder (FullyVisibleBoltzmannMachine and PottsMachine take "
+        "them as they are)."
+    ) from error
+
+
+def complete_target(y, name="y"):
+    """Targets as they are given, provided that none is missing or masked.
+
+    Raises
+    ------
+    ValueError
+    """
+    if is_sparse(y) or y is None:
+        return y
+    if np.ma.isMaskedArray(y):
+        y = unmasked(name, y)
+    values = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+    absent = missing_entries(values)
+    if absent.any():
+        row = int(np.argwhere(absent)[0][0])
+        raise ValueError(
+            f"{name} contains missing values (NaN or None), the first in row {row}: leave such "
+            "rows out, or give them labels."
+        )
+    return y
