@@ -89,10 +89,10 @@ def learned_categories(estimator, X, declared):
     found = {}
     for j in range(X.shape[1]):
         if j not in declared:
-            found[j] = _values(estimator, X[:, j], j)
+            found[j] = column_values(estimator, X[:, j], j)
     alphabets = []  # pairs of the columns and the values that they have together
     for j, values in found.items():
-        columns, values = [j], set(values)
+        columns, values = [j], {(isinstance(value, bool), value) for value in values}
         apart = []
         for other in alphabets:
             if values.isdisjoint(other[1]):
@@ -102,11 +102,11 @@ def learned_categories(estimator, X, declared):
         alphabets = [*apart, (columns, values)]
     out = dict(declared)
     for columns, values in alphabets:
-        out |= dict.fromkeys(columns, as_array(sorted(values)))
+        out |= dict.fromkeys(columns, as_array(value for _, value in sorted(values)))
     return [out[j] for j in range(X.shape[1])]
 
 
-def _values(estimator, column, j):
+def column_values(estimator, column, j):
     """Sorted distinct values of a column, as Python's own."""
     present = column[~missing_entries(column)]
     name = column_name(estimator, j)

@@ -450,5 +450,5 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
     def __sklearn_tags__(self):
         """Tags for scikit-learn: two strings are values, too."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.string = tags.input_tags.categorical = True
+        tags.input_tags.string = True
         return tags

@@ -473,5 +473,5 @@ class BasePottsMachine(Saved, BaseEstimator):
         """Tags for scikit-learn: missing labels are allowed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.input_tags.string = tags.input_tags.categorical = True
+        tags.input_tags.string = True
         return tags

@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from fastmf.estimators._categories import codes, decoded, is_numeric, learned_categories
+from fastmf.estimators._categories import (
+    as_array,
+    codes,
+    column_values,
+    decoded,
+    is_numeric,
+    learned_categories,
+)
 from fastmf.estimators._data import column_name, missing_entries
 
 _SPINS, _BITS = (-1.0, 1.0), (0.0, 1.0)
@@ -21,48 +28,48 @@ def two_categories(estimator, X, declared):
     Returns
     -------
     list of arrays of shape (2,)
-        Columns that have a value in common have both. Where there is a single value, -1, 0 or 1, it
-        is one of {-1, 1} or of {0, 1}.
+        A column with a single value has both values of columns in which it occurs; -1, 0 and 1 are
+        of {-1, 1} or of {0, 1}.
 
     Raises
     ------
     ValueError
-        If there are more values, or one that is none of these.
+        If there are more values, or one whose other is not known.
     """
     if is_numeric(X) and not declared:
         for values in (_SPINS, _BITS):
             if (np.isin(X, values) | missing_entries(X)).all():
                 return [np.array(values)] * X.shape[1]
-    categories = learned_categories(estimator, X, declared)
-    return [_pair(estimator, X, known, j) for j, known in enumerate(categories)]
+    shared = learned_categories(estimator, X, declared)
+    return [_pair(estimator, X, known, j, j in declared) for j, known in enumerate(shared)]
 
 
-def _pair(estimator, X, known, j):
-    """The two values of column j, of which these are known."""
+def _pair(estimator, X, known, j, declared):
+    """The two values of column j, which with those of other columns has these."""
     if len(known) == 1 and known[0] in (-1, 0, 1):
         known = np.array(_SPINS if known[0] else _BITS)
-    if len(known) == 2:
-        return known.astype(float) if is_numeric(known) else known
-    advice = "give the estimator a threshold, or transform data (sklearn's Binarizer)"
-    others = np.ones(X.shape, bool)
+    # Data with -1, 0 and 1 are spins and zeros of another meaning, whatever column has them.
+    if len(known) > 2 and not declared and not {-1, 0, 1}.issuperset(known.tolist()):
+        own = as_array(column_values(estimator, X[:, j], j))
+        known = own if len(own) == 2 else known
+    if len(known) != 2:
+        _refuse(estimator, X, known, j)
+    return known.astype(float) if is_numeric(known) else known
+
+
+def _refuse(estimator, X, known, j):
+    """Raise for a column that has not two values."""
+    column, advice = X[:, j].tolist(), "or transform data (sklearn's Binarizer)"
+    kept = _SPINS if -1 in known.tolist() else known[:2].tolist()
+    row = next((i for i, x in enumerate(column) if x in known and x not in kept), 0)
     if len(known) == 1:
-        advice = f"column {column_name(estimator, j)} is constant: leave it out, or {advice}"
-        others = X == known[0]
-    elif is_numeric(X):
-        others = ~np.isin(X, _BITS if 0 <= np.nanmin(X) < 1 else _SPINS)
-    else:
-        values, numbers = np.unique(X[:, j], return_counts=True)
-        others[:, j] = np.isin(
-            X[:, j], values[np.argsort(-numbers, kind="stable")[:2]], invert=True
-        )
-        others[:, :j] = others[:, j + 1 :] = False
-    row, column = np.argwhere(others & ~missing_entries(X))[0]
-    value = X[row].tolist()[column]
-    shown = f"{value:g}" if is_numeric(X) else repr(value)
+        advice = f"{advice}; column {column_name(estimator, j)} is constant: leave it out"
+        row = column.index(known[0])
+    shown = f"{column[row]:g}" if is_numeric(X) else repr(column[row])
     raise ValueError(
-        "X must be binary, with values in {-1, 1}, or all in {0, 1}, or two other values that are "
-        f"the same in columns with one in common, got {shown} in row {row}, column "
-        f"{column_name(estimator, column)}: {advice}."
+        "X must be binary, with values in {-1, 1}, or all in {0, 1}, or two other values in each "
+        f"column, got {shown} in row {row}, column {column_name(estimator, j)}: give the estimator "
+        f"a threshold, {advice}."
     )
 
 

@@ -154,8 +154,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         ----------
         X : array of shape (n_samples, n_features)
             Two values in each column: -1 and +1, 0 and 1, two other numbers, booleans, two strings
-            or pandas' categories, in their order (others are sorted). Columns that have a value in
-            common have both, so that a column may lack one of them.
+            or pandas' categories, in their order (others are sorted). A column of a single value
+            has both values of other columns in which it occurs.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             How many rows each row stands for. A factor of all weights changes no estimate but those

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.datasets import make_multilabel_classification
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier
 from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 
 from fastmf.estimators import ConditionalRBM
 from fastmf.models import CRBM, exact
@@ -130,7 +133,7 @@ def test_labels_of_any_two_values(learned):
 
 def test_scorers_of_scikit_learn_know_many_labels(learned):
     X, Y = copies()
-    assert len(learned.classes_) == 6 and list(learned.classes_[0]) == [0, 1]
+    assert learned.classes_.tolist() == [[0, 1]] * 6 and learned.values_.tolist() == [0, 1]
     expected = roc_auc_score(Y, learned.predict_proba(X))
     assert get_scorer("roc_auc")(learned, X, Y) == pytest.approx(expected, abs=1e-12)
     one = quick(n_epochs=2).fit(X, np.where(Y[:, 0] == 1, "yes", "no"))
@@ -138,6 +141,50 @@ def test_scorers_of_scikit_learn_know_many_labels(learned):
     expected = roc_auc_score(Y[:, 0], one.predict_proba(X)[:, 1])
     words = np.where(Y[:, 0] == 1, "yes", "no")
     assert get_scorer("roc_auc")(one, X, words) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("n_labels", [1, 2, 3])
+@pytest.mark.parametrize("values", [(0, 1), (-1, 1), (False, True)])
+def test_meta_estimators_of_scikit_learn_take_many_labels(n_labels, values):
+    X, Y = copies(60)
+    Y = np.array(values)[Y[:, :n_labels]]
+    crbm = quick(n_epochs=1)
+    found = cross_val_predict(crbm, X, Y, method="predict_proba", cv=KFold(2))
+    halves = [np.arange(60) >= 30, np.arange(60) < 30]
+    for fitted, others in zip(halves, halves[::-1], strict=True):
+        expected = crbm.fit(X[fitted], Y[fitted]).predict_proba(X[others])
+        np.testing.assert_array_equal(found[others], expected)
+    assert cross_val_predict(crbm, X, Y, cv=2).shape == Y.shape
+    auc = get_scorer("roc_auc")(crbm.fit(X, Y), X, Y)
+    assert auc == pytest.approx(roc_auc_score(Y, crbm.predict_proba(X)), abs=1e-12)
+    assert np.isfinite(cross_val_score(crbm, X, Y, cv=2, error_score="raise")).all()
+    chain = ClassifierChain(crbm).fit(X, Y == values[1])
+    assert chain.predict_proba(X).shape == Y.shape
+    several = MultiOutputClassifier(crbm).fit(X, Y).predict_proba(X)
+    assert [part.shape for part in several] == [(60, 2)] * n_labels
+    stack = StackingClassifier([("crbm", crbm)], RandomForestClassifier(5), cv=2)
+    assert stack.fit(X, np.squeeze(Y)).predict(X).shape == np.squeeze(Y).shape
+
+
+@pytest.mark.parametrize("convert", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array])
+def test_sparse_labels(convert):
+    X, Y = copies(60)
+    dense, machine = quick(n_epochs=2).fit(X, Y), quick(n_epochs=2)
+    machine.fit(X, convert(Y), validation_data=(X, convert(Y)))
+    np.testing.assert_array_equal(machine.model_.weights, dense.model_.weights)
+    assert machine.score(X, convert(Y)) == dense.score(X, Y)
+    scores = machine.score_samples(X, convert(Y))
+    np.testing.assert_array_equal(scores, dense.score_samples(X, Y))
+    assert isinstance(machine.predict(X), np.ndarray)
+
+
+def test_labels_are_named_y():
+    X, Y = copies(60)
+    machine = quick(n_epochs=1).fit(X=X, y=Y)
+    assert machine.score(X=X, y=Y) == machine.score(X, Y)
+    assert (machine.score_samples(X=X, y=Y) == machine.score_samples(X, Y)).all()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'Y'"):
+        machine.fit(X, Y=Y)
 
 
 def test_early_stopping_and_start_from_a_logistic_regression():

@@ -1,9 +1,11 @@
 """scikit-learn's own checks of an estimator."""
 
 import pytest
-import sklearn
+from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Binarizer, KBinsDiscretizer, MinMaxScaler
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmf.estimators import (
@@ -14,7 +16,6 @@ from fastmf.estimators import (
     PottsMachine,
 )
 
-SKLEARN = tuple(map(int, sklearn.__version__.split(".")[:2]))
 SMALL = {"n_components": 3, "n_epochs": 2, "batch_size": 10, "random_state": 0}
 # The checks are of the interface: one hidden layer has the kernels of an RBM, compiled already.
 DEEP = SMALL | {"n_components": (3,), "visible": "gaussian", "pretraining_epochs": 1}
@@ -36,20 +37,20 @@ ESTIMATORS = [
 ]
 
 
+# Reasons of failures that are expected, and what the checks say in them.
+DRAWN = "rows are drawn in proportion to their weights"
+COPIED = "Pipeline.fit itself replaces the parameter `steps` by a copy"
+DRAWN_CHECKS = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+COPIED_CHECKS = ["check_estimators_overwrite_params", "check_dont_overwrite_parameters"]
+
+
 def expected_failures(estimator):
     """Two failures of every Pipeline, and one of estimators that draw rows by their weights."""
     if isinstance(estimator, GeneralizedRBM | DeepBoltzmannMachine | ConditionalRBM):
-        reason = "rows are drawn in proportion to their weights"
-        # scikit-learn 1.6 leaves estimators out of it that take no sparse rows.
-        in_check = SKLEARN >= (1, 7) or not isinstance(estimator, ConditionalRBM)
-        kinds = ("dense", "sparse") if in_check else ("dense",)
-        return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
-    if not isinstance(estimator, Pipeline):
-        return {}
-    reason = "Pipeline.fit itself replaces the parameter `steps` by a copy"
-    return dict.fromkeys(
-        ("check_estimators_overwrite_params", "check_dont_overwrite_parameters"), reason
-    )
+        return dict.fromkeys(DRAWN_CHECKS, DRAWN)
+    if isinstance(estimator, Pipeline):
+        return dict.fromkeys(COPIED_CHECKS, COPIED)
+    return {}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
@@ -58,3 +59,18 @@ def expected_failures(estimator):
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_conformance(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("check", DRAWN_CHECKS)
+@pytest.mark.parametrize("estimator", [ESTIMATORS[0], ESTIMATORS[2], ESTIMATORS[-1]], ids=str)
+def test_weights_are_taken_though_they_are_not_repetitions(estimator, check):
+    """A failure of another kind, such as a TypeError, must not pass for the expected one."""
+    with pytest.raises(AssertionError, match="fitting with removed or repeated data points"):
+        getattr(estimator_checks, check)(type(estimator).__name__, clone(estimator))
+
+
+@pytest.mark.parametrize("check", COPIED_CHECKS)
+def test_pipelines_of_scikit_learn_alone_replace_their_steps(check):
+    pipeline = make_pipeline(MinMaxScaler(clip=True), PCA(1))
+    with pytest.raises(AssertionError, match="steps"):
+        getattr(estimator_checks, check)("Pipeline", pipeline)

@@ -31,6 +31,7 @@ def test_data_of_one_value(value, expected):
 def test_columns_with_a_value_in_common_have_both():
     found = categories([["no", "m"], ["yes", "f"], ["no", "f"]])
     assert [known.tolist() for known in found] == [["no", "yes"], ["f", "m"]]
+    assert [known.tolist() for known in categories([[0, 1], [1, 2]])] == [[0, 1], [1, 2]]
     found = categories([["no", "no"], ["yes", "no"]])
     assert [known.tolist() for known in found] == [["no", "yes"]] * 2
     found = two_categories(ANY, np.array([["no", "a"]]), {0: np.array(["yes", "no"]), 1: found[0]})
@@ -43,7 +44,7 @@ def test_columns_with_a_value_in_common_have_both():
         ([[1.0, 0.5]], r"in \{-1, 1\}, or all in \{0, 1\}, .* got 0.5 in row 0, column 1"),
         ([[1.0, 1.0], [0.0, -1.0]], r"got 0 in row 1, column 0.*threshold"),
         ([[2.0, 2.0]], "got 2 .*column 0 is constant"),
-        ([[0, 1], [1, 2], [0, 2]], "got 2 in row 1, column 1"),
+        ([[0, 1], [1, 2], [2, 2]], "got 2 in row 2, column 0"),
         ([["a"], ["b"], ["c"], ["a"], ["b"]], "got 'c' in row 2, column 0"),
         ([["a", "x"], ["b", "x"]], "got 'x' in row 0, column 1.*column 1 is constant"),
     ],
