@@ -6,11 +6,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, iteration, number, one_of
+from fastmf._common.rows import blocks, row_blocks
 from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data
 from fastmf.estimators._frames import feature_names, pandas
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import maximise_evidence, robust_solution
+
+# Largest standard deviation of a column, and of a ratio of them: their squares are finite.
+MAX_DEVIATION = 1e150
 
 
 class SpikeSlabEstimator(BaseEstimator):
@@ -93,7 +97,7 @@ class SpikeSlabEstimator(BaseEstimator):
 
     def _standardised(self, X, weights=None):
         """Centred and scaled features, in their own precision; sets the offsets and scales."""
-        self._offset, deviation = mean_and_deviation(X, self.fit_intercept, weights)
+        self._offset, deviation = mean_and_deviation("X", X, self.fit_intercept, weights)
         self._scale = np.ones(X.shape[1])
         dtype = np.float32 if X.dtype == np.float32 else np.float64
         if self.standardize:
@@ -175,7 +179,7 @@ class SpikeSlabEstimator(BaseEstimator):
         return min(0.5, max(1.0, n / 10) / d) if given is None else given
 
 
-def mean_and_deviation(columns, centred, weights=None):
+def mean_and_deviation(name, columns, centred, weights=None):
     """Mean and standard deviation of columns, or of one; around 0 if not centred.
 
     `weights` say how many rows each row stands for.
@@ -186,15 +190,46 @@ def mean_and_deviation(columns, centred, weights=None):
     Raises
     ------
     ValueError
-        If squares of the values overflow.
+        If variances overflow or underflow.
     """
-    mean = np.zeros(columns.shape[1:])
-    if centred:
-        differences = np.subtract(columns, columns[0], dtype=np.float64)
-        mean = columns[0] + np.average(differences, 0, weights)
-    with np.errstate(over="ignore"):  # an error below
-        deviation = np.sqrt(np.average((columns - mean) ** 2, 0, weights))
-    if not np.isfinite(deviation).all():
-        raise ValueError("X and y must have values whose squares are finite: divide by a constant.")
+    shape = columns.shape[1:]
+    columns = columns.reshape(len(columns), -1)
+    mean, deviation = np.zeros((2, columns.shape[1]))
+    for part in blocks(columns.shape[1], columns.size):
+        mean[part], deviation[part] = _of_columns(columns[:, part], centred, weights)
     rounding = 10 * np.finfo(columns.dtype).eps * abs(mean)
-    return mean, np.where(deviation <= rounding, 0.0, deviation)
+    deviation[deviation <= rounding] = 0
+    check_variances(name, deviation)
+    return mean.reshape(shape)[()], deviation.reshape(shape)[()]
+
+
+def _of_columns(columns, centred, weights):
+    """Mean and deviation of a block of columns, of values of any size."""
+    differences = np.subtract(columns, columns[0] if centred else 0, dtype=np.float64)
+    mean = np.average(differences, 0, weights) if centred else 0.0
+    differences -= mean
+    size = abs(differences).max(0)
+    size[size == 0] = 1.0
+    differences /= size  # squares of very small and large values would underflow and overflow
+    deviation = size * np.sqrt(np.average(differences**2, 0, weights))
+    return (columns[0] + mean if centred else 0.0), deviation
+
+
+def check_variances(name, deviations):
+    """Raise unless squares of these standard deviations are finite, and 0 only if they are."""
+    for wrong, what, remedy in (
+        (~(deviations <= MAX_DEVIATION), "finite", "divide"),
+        ((deviations > 0) & (deviations < 1 / MAX_DEVIATION), "not rounded to 0", "multiply"),
+    ):
+        if wrong.any():
+            column = int(np.argmax(wrong))
+            raise ValueError(
+                f"{name} must have values whose squares are {what}, got a standard deviation of "
+                f"{deviations[column]:.1e} in column {column}: {remedy} by a constant."
+            )
+
+
+def by_blocks(function, X):
+    """A function of rows, in float64, of some rows at a time, joined along the last axis."""
+    parts = [function(X[rows].astype(np.float64, copy=False)) for rows in row_blocks(X)]
+    return np.concatenate(parts, axis=-1)

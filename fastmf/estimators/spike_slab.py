@@ -5,8 +5,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
+from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data
-from fastmf.estimators._spike_slab import SpikeSlabEstimator, mean_and_deviation
+from fastmf.estimators._spike_slab import (
+    SpikeSlabEstimator,
+    by_blocks,
+    check_variances,
+    mean_and_deviation,
+)
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.learning.evidence import Hyperparameters, Regression
 from fastmf.special import sigmoid
@@ -162,6 +168,11 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         if weights is not None:
             present = weights > 0
             X, targets, weights = X[present], targets[present], weights[present]
+        if self.noise_variance is None and len(X) < 2 + self.fit_intercept:
+            warn_user(
+                f"the noise of {len(X)} rows cannot be told from what coefficients explain: give "
+                "noise_variance, or more rows."
+            )
         n_rows = len(X) if weights is None else float(weights.sum())
         X = self._standardised(X, weights)
         if weights is not None:
@@ -179,8 +190,9 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     def _fit_one(self, X, y, groups, weights):
         """The fitted attributes for one target; X is multiplied by the roots of the weights."""
         groups, n_groups = groups
-        center, deviation = mean_and_deviation(y, self.fit_intercept, weights)
+        center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
         unit = float(deviation) or 1.0
+        check_variances("y over X", unit / self._scale)
         y = (y - center) / unit if deviation else 0 * y
         task = Regression(X, y, groups)
         if weights is not None:
@@ -232,21 +244,21 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         """
         check_is_fitted(self)
         X = checked_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        mean = X @ self.coef_.T + self.intercept_
+        mean = by_blocks(lambda rows: self.coef_ @ rows.T, X).T + self.intercept_
         if not return_std:
             return mean
-        rows = self._rescaled(X)
         if self.coef_.ndim == 1:
-            return mean, self._deviation(rows, self.noise_variance_, self.sites_, self._unit)
+            return mean, self._deviation(X, self.noise_variance_, self.sites_, self._unit)
         each = zip(self.noise_variance_, self.sites_, self._unit, strict=True)
-        return mean, np.stack([self._deviation(rows, *values) for values in each], axis=1)
+        return mean, np.stack([self._deviation(X, *values) for values in each], axis=1)
 
-    def _deviation(self, rows, noise_variance, sites, unit):
-        """Predictive standard deviations of standardised rows, for one target."""
+    def _deviation(self, X, noise_variance, sites, unit):
+        """Predictive standard deviations of rows, for one target."""
         start = Hyperparameters(noise_variance / unit**2, 1.0, np.zeros(1))
         zeros = np.zeros(len(self._rows)), np.zeros(len(sites[0]), int)
         model = Regression(self._rows, *zeros).model(start)
-        variance = gaussian_side(model).inverse(sites[1]).variance_along(rows)
+        inverse = gaussian_side(model).inverse(sites[1])
+        variance = by_blocks(lambda rows: inverse.variance_along(self._rescaled(rows)), X)
         return np.sqrt(noise_variance * self._n_noises + variance * unit**2)
 
     def _hyperparameters(self, shape, unit, n_groups):

@@ -7,7 +7,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf.estimators._data import checked_data
-from fastmf.estimators._spike_slab import SpikeSlabEstimator
+from fastmf.estimators._spike_slab import SpikeSlabEstimator, by_blocks
 from fastmf.estimators._weights import whole_weights
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.learning.evidence import Classification, Hyperparameters
@@ -193,9 +193,14 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         # The posterior of the coefficients follows from the sites: the prior is not used.
         start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
         inverse = gaussian_side(self._task.model(start)).inverse(self.sites_[1])
-        constant = np.ones((len(X), len(self._task.others)))  # the intercept, if there is one
-        variance = inverse.variance_along(np.concatenate([self._rescaled(X), constant], axis=1))
-        return (X @ self.coef_[0] + self.intercept_[0]) / np.sqrt(1 + variance)
+
+        def scores(rows):
+            constant = np.ones((len(rows), len(self._task.others)))  # the intercept, if any
+            standardised = np.concatenate([self._rescaled(rows), constant], axis=1)
+            mean = rows @ self.coef_[0] + self.intercept_[0]
+            return mean / np.sqrt(1 + inverse.variance_along(standardised))
+
+        return by_blocks(scores, X)
 
     def predict_proba(self, X):
         """Posterior predictive probabilities of the two classes.

@@ -1,3 +1,6 @@
+import re
+import tracemalloc
+
 import numpy as np
 import pytest
 from kernel_cases.regression import exact, problem
@@ -269,3 +272,70 @@ def test_a_model_size_is_an_inclusion_probability(groups):
     by_odds = mf.SpikeSlabRegressor(inclusion_probability=0.25, **options).fit(model.X, model.y)
     np.testing.assert_array_equal(by_size.coef_, by_odds.coef_)
     np.testing.assert_allclose(by_size.prior_inclusion_, 0.25)
+
+
+# --- units, memory and few rows -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e140])
+@pytest.mark.parametrize("what", ["X", "y"])
+def test_units_of_any_size_do_not_matter(unit, what):
+    model, _ = problem(40, 15)
+    plain = mf.SpikeSlabRegressor().fit(model.X, model.y)
+    units = {"X": 1.0, "y": 1.0} | {what: unit}
+    other = mf.SpikeSlabRegressor().fit(model.X * units["X"], model.y * units["y"])
+    np.testing.assert_allclose(other.coef_ * units["X"] / units["y"], plain.coef_, rtol=1e-9)
+    np.testing.assert_allclose(other.inclusion_probability_, plain.inclusion_probability_)
+
+
+@pytest.mark.parametrize("unit, remedy", [(1e-170, "multiply"), (1e-310, "multiply"),
+                                          (1e160, "divide")])  # fmt: skip
+@pytest.mark.parametrize("what", ["X", "y"])
+def test_units_whose_squares_are_no_numbers_are_refused(unit, remedy, what):
+    model, _ = problem(20, 5)
+    units = {"X": 1.0, "y": 1.0} | {what: unit}
+    X, y = model.X * units["X"], model.y * units["y"]
+    with pytest.raises(ValueError, match=rf"^{what} must have .* in column 0: {remedy} by a const"):
+        mf.SpikeSlabRegressor().fit(X, y)
+    if what == "X":
+        with pytest.raises(ValueError, match=f"{remedy} by a constant"):
+            mf.SpikeSlabClassifier().fit(X, model.y > 0)
+    with pytest.raises(ValueError, match="y over X"):
+        mf.SpikeSlabRegressor().fit(model.X * 1e-100, model.y * 1e100)
+
+
+def test_predictions_take_rows_by_blocks(monkeypatch):
+    model, _ = problem(20, 400)
+    fitted = mf.SpikeSlabRegressor(max_evidence_iter=2).fit(model.X, np.c_[model.y, -model.y])
+    classes = mf.SpikeSlabClassifier(max_evidence_iter=2).fit(model.X, model.y > 0)
+    rows = np.random.default_rng(1).normal(size=(2000, 400)).astype(np.float32)
+    whole = *fitted.predict(rows, return_std=True), classes.decision_function(rows)
+    monkeypatch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 40_000)
+    tracemalloc.start()
+    parts = *fitted.predict(rows, return_std=True), classes.decision_function(rows)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < rows.nbytes  # a copy in double precision takes twice as much
+    for found, expected in zip(parts, whole, strict=True):
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_noise_of_two_rows_is_not_known():
+    X, y = np.random.default_rng(41).normal(size=(2, 5)), np.array([-2.7, -0.8])
+    with pytest.warns(UserWarning, match="noise of 2 rows cannot be told .* noise_variance"):
+        mf.SpikeSlabRegressor().fit(X, y)
+    mf.SpikeSlabRegressor(noise_variance=1.0).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", [mf.SpikeSlabRegressor, mf.SpikeSlabClassifier])
+def test_advice_is_of_arguments_that_exist(estimator):
+    model, _ = problem(30, 20)
+    y = model.y + 3 * np.random.default_rng(1).normal(size=30)
+    with pytest.warns(ConvergenceWarning, match="Expectation propagation has not conv") as caught:
+        estimator(solver="parallel", max_iter=1, damping=0.99).fit(model.X, y if "R" in
+                  estimator.__name__ else y > 0)  # fmt: skip
+    advice = str(caught[0].message).partition("): ")[2]
+    named = set(re.findall(r"\b[a-z]+_[a-z_]+\b", advice)) | {"solver"}
+    assert named >= {"max_iter", "slab_variance", "expected_model_size"}
+    assert named <= set(estimator().get_params())
