@@ -1,8 +1,10 @@
 """Checks of what users pass to solvers."""
 
+import os
 from collections.abc import Hashable
 from contextlib import suppress
 from numbers import Integral, Real
+from pathlib import Path
 
 import numpy as np
 
@@ -31,8 +33,29 @@ def count(name, value, low=1, *, optional=False):
     if value < low:
         raise ValueError(f"{name} must be at least {low}, got {value}.")
     if value >= 2**63:
-        raise ValueError(f"{name} must be below 2^63, got {value}.")
+        raise ValueError(f"{name} must be below 2^63, got {value!s:.40}.")
     return int(value)
+
+
+def flag(name, value):
+    """`value` as True or False; 0 and 1 stand for them."""
+    if isinstance(value, bool | np.bool_ | Integral) and value in (0, 1):
+        return bool(value)
+    raise TypeError(f"{name} must be True or False, got {value!r:.60}.")
+
+
+def file_path(name, value):
+    """`value` as a path, provided that it can be the name of a file."""
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} must be a str or a path, got {type(value).__name__}.")
+    try:
+        if "\0" in os.fsdecode(os.fsencode(value)):
+            raise ValueError("a null character")
+    except ValueError as error:  # characters that the file system cannot encode, too
+        raise ValueError(
+            f"{name} must be the name of a file, got {value!a:.60}: {error}."
+        ) from None
+    return Path(value)
 
 
 def one_of(name, value, choices):
@@ -194,7 +217,8 @@ def generator(rng, *, optional=False):
         raise ValueError("random starts need rng, a numpy.random.Generator or a seed.")
     try:
         return np.random.default_rng(rng)
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"rng must be a numpy.random.Generator or a seed, got {rng!r}: {error}."
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
+            f"rng must be a numpy.random.Generator or a seed, got {rng!r:.60}: {error!s:.80}."
         ) from error

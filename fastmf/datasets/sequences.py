@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fastmf._common.arguments import count, number
+from fastmf._common.arguments import count, number, real_array
 from fastmf._threads import in_parallel, workers_for
 from fastmf.kernels import hamming
 
@@ -70,7 +70,7 @@ def sequence_weights(X, identity=0.8, *, n_threads=None):
 
 def _codes(X):
     """Labels as numbers from 0 to 255, all negative ones as one of them."""
-    X = np.asarray(X)
+    X = real_array("X", X)
     if X.dtype.kind not in "iub":
         raise TypeError(f"X must be an array of integer labels, got dtype {X.dtype}.")
     if X.ndim != 2 or 0 in X.shape:

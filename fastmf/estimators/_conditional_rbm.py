@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from fastmf._common.arguments import count, row_weights
+from fastmf._common.arguments import count, flag, one_of, row_weights
 from fastmf._common.rows import canonical, is_sparse
 from fastmf.estimators._data import complete_target
 from fastmf.estimators._files import Saved
@@ -81,9 +81,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
                 "joint_map": "max_product",
                 "marginal_map": "mixed_product",
             }
-            if decode not in known:
-                raise ValueError(f"decode must be one of {tuple(known)}, got {decode!r}.")
-            inference = known[decode]
+            inference = known[one_of("decode", decode, tuple(known))]
         search = self._search(inference, polish, n_restarts)
         found = self._infer(self._features(X), inference, **search)
         predicted = self.values_[(found.visible > 0.5).astype(int)]
@@ -91,6 +89,8 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
 
     def _search(self, inference, polish, n_restarts):
         """Options of the search for labels; its random labels are the same for each row."""
+        polish = None if polish is None else flag("polish", polish)
+        n_restarts = count("n_restarts", n_restarts, 0, optional=True)
         if inference in ("bp", "mean_field"):
             if polish or n_restarts:
                 raise ValueError(
@@ -100,7 +100,6 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
             return {}
         if n_restarts is None:
             n_restarts = DEFAULT_N_RESTARTS
-        n_restarts = count("n_restarts", n_restarts, 0)
         search = {"polish": polish is None or bool(polish)}
         if n_restarts:
             rng = np.random.default_rng(seed_of(self.random_state) or 0)

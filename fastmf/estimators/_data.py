@@ -1,5 +1,7 @@
 """Data as users pass them: masked arrays, data frames with missing values, strings, NaN."""
 
+import re
+
 import numpy as np
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
@@ -44,10 +46,14 @@ def checked_data(estimator, X, y="no_validation", *, reset, missing=False, **opt
     X, alone = with_nan(X), isinstance(y, str)
     try:
         checked = validate_data(estimator, X, y if alone else complete_target(y), **options)
-    except ValueError as error:
+    except (TypeError, ValueError, OverflowError) as error:
         if "could not convert string" in str(error):
             _refuse_strings(X, error)
-        raise
+        if re.search(r"\b[Xy]\b", str(error)):
+            raise
+        # scikit-learn's messages of several lines, without the name of the argument.
+        text = " ".join(str(error).split())
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(f"X: {text}") from error
     X = checked if alone else checked[0]
     if X.dtype.kind == "f":
         check_finite(estimator, X, missing)
@@ -87,7 +93,7 @@ def missing_entries(X):
         return np.isnan(X)
     if X.dtype != object:
         return np.zeros(X.shape, bool)
-    return np.frompyfunc(_is_missing, 1, 1)(X).astype(bool)
+    return np.asarray(np.frompyfunc(_is_missing, 1, 1)(X), bool)
 
 
 def _is_missing(value):
@@ -137,7 +143,7 @@ def column_name(estimator, column):
 def _refuse_strings(X, error):
     """Raise for data that are not numbers."""
     values = np.asarray(X, object)
-    words = np.frompyfunc(lambda value: isinstance(value, str), 1, 1)(values).astype(bool)
+    words = np.asarray(np.frompyfunc(lambda value: isinstance(value, str), 1, 1)(values), bool)
     place = ""
     if values.ndim == 2 and words.any():
         row, column = np.argwhere(words)[0]
@@ -160,7 +166,10 @@ def complete_target(y, name="y"):
         return y
     if np.ma.isMaskedArray(y):
         y = unmasked(name, y)
-    values = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+    try:
+        values = np.atleast_1d(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    except ValueError:  # rows of unequal lengths
+        raise ValueError(f"{name} must be an array, got {type(y).__name__}.") from None
     absent = missing_entries(values)
     if absent.any():
         row = int(np.argwhere(absent)[0][0])

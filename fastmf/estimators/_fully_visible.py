@@ -3,13 +3,13 @@
 import numpy as np
 from scipy.special import expit, ndtri
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, number, one_of, row_weights
+from fastmf._common.arguments import count, flag, number, one_of, real_array, row_weights
 from fastmf.estimators._categories import as_array, checked_table
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import like_frame, pair_series, pairs_frame, series, square_frame
+from fastmf.estimators._runs import generator_of
 from fastmf.estimators._spins import from_spins, to_spins
 from fastmf.inference.sampling import spins
 from fastmf.learning.pseudo_likelihood import inverse_ising
@@ -190,7 +190,7 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         array([-1.,  1.])
         """
         check_is_fitted(self)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        rng = generator_of(random_state)
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
         states = spins.sample(self.model_, n_samples, rng, n_sweeps)
         return from_spins(states, self.categories_)
@@ -328,6 +328,8 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         >>> np.isclose(machine.standard_errors([(0, 1)])[0], couplings[0, 1])
         np.True_
         """
+        flag("as_frame", as_frame)
+        pairs = None if pairs is None else real_array("pairs", pairs)
         errors = self._godambe().standard_errors(pairs)
         name = "standard_error"
         if pairs is not None:
@@ -402,6 +404,7 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         >>> bool((tests.adjusted[neighbours] < 0.05).all())
         True
         """
+        flag("as_frame", as_frame)
         tests = self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
         return pairs_frame(self, tests) if as_frame else tests
 

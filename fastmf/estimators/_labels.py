@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._common.arguments import real_array
 from fastmf.estimators._categories import codes, is_numeric, learned_categories
 
 # States of a site that fit into a byte, beside the code of absent ones.
@@ -115,7 +116,7 @@ def checked_sizes(n_states, n_groups):
     ValueError, TypeError
         If there are sites with fewer than two states or too many.
     """
-    sizes = np.asarray(n_states)
+    sizes = real_array("n_states", n_states)
     if sizes.dtype.kind not in "iu" or sizes.ndim > 1:
         raise TypeError(f"n_states must be None, an integer or one per site, got {n_states!r:.40}.")
     if sizes.ndim and len(sizes) != n_groups:

@@ -2,7 +2,6 @@
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, number, row_weights
@@ -11,7 +10,7 @@ from fastmf.estimators import denoising
 from fastmf.estimators._convergence import warn_if_diverged, warn_unless_converged
 from fastmf.estimators._files import Saved
 from fastmf.estimators._rows import checked_rows, checked_values
-from fastmf.estimators._runs import run, seed_of, settings_of, split
+from fastmf.estimators._runs import generator_of, run, seed_of, settings_of, split
 from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
@@ -328,7 +327,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         """
         check_is_fitted(self)
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps, 0)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        rng = generator_of(random_state)
         if init is None:
             zero = np.zeros((n_samples, n_units(self.visible_)), self.model_.dtype)
             init = sample(self.pointwise_, zero, zero, rng)

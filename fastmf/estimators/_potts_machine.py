@@ -2,14 +2,14 @@
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, one_of
+from fastmf._common.arguments import count, flag, one_of, real_array
 from fastmf.estimators._categories import as_array, checked_table, decoded
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import like_frame, square_frame
 from fastmf.estimators._labels import coded_labels
+from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
 from fastmf.learning.potts import contacts, fitting
 from fastmf.learning.potts.couplings import Dense, OfFewRows
@@ -124,6 +124,7 @@ class BasePottsMachine(Saved, BaseEstimator):
         one_of("gauge", gauge, ("zero-sum", None))
         if ignore is not None and count("ignore", ignore, 0) >= self.sizes_.max():
             raise ValueError(f"ignore must be a state, below {self.sizes_.max()}, got {ignore}.")
+        apc, as_frame = flag("apc", apc), flag("as_frame", as_frame)
         scores = contacts.norms(self._couplings, gauge, ignore)
         scores = contacts.average_product_corrected(scores) if apc else scores
         return square_frame(self, scores) if as_frame else scores
@@ -288,7 +289,7 @@ class BasePottsMachine(Saved, BaseEstimator):
         (3, 4)
         """
         check_is_fitted(self)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+        rng = generator_of(random_state)
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
         labels = categories.sample(self.model_, n_samples, rng, n_sweeps)
         return decoded(labels, self.categories_)
@@ -455,7 +456,7 @@ class BasePottsMachine(Saved, BaseEstimator):
             raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
         if pairs is None:
             pairs = np.stack(np.triu_indices(n_groups, 1), 1)
-        pairs = np.asarray(pairs)
+        pairs = real_array("pairs", pairs)
         if pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
             raise ValueError(f"pairs must have shape (n_pairs, 2), got {pairs.shape}.")
         if pairs.min() < 0 or pairs.max() >= n_groups or (pairs[:, 0] == pairs[:, 1]).any():

@@ -1,18 +1,40 @@
 """What estimators that learn by the training loop have in common."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from sklearn.utils import check_random_state
 
-from fastmf._common.arguments import count, number
+from fastmf._common.arguments import count, file_path, number
 from fastmf._threads import one_blas_thread
 from fastmf.learning.training.trainer import train
 
 
 def seed_of(random_state):
     """The seed of a run, or None to draw one."""
-    if random_state is None:
-        return None
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    return None if random_state is None else drawn_seed(random_state)
+
+
+def drawn_seed(random_state):
+    """A seed that an int, a RandomState or None gives.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"random_state must be None, an int or a numpy.random.RandomState, got "
+            f"{random_state!r:.60}: {error!s:.80}."
+        ) from error
+
+
+def generator_of(random_state):
+    """The generator of random numbers of `random_state`."""
+    return np.random.default_rng(drawn_seed(random_state))
 
 
 def split(n_rows, fraction, seed):
@@ -37,6 +59,14 @@ def settings_of(estimator, class_):
     names = class_.__dataclass_fields__
     settings = class_(**{name: getattr(estimator, name) for name in names})
     number("weight_scale", estimator.weight_scale, 0, np.inf, below=True)
+    number("validation_fraction", estimator.validation_fraction, 0, 1)
+    if not isinstance(estimator.verbose, bool | np.bool_):
+        count("verbose", estimator.verbose, 0)
+    if estimator.checkpoint is not None:
+        file_path("checkpoint", estimator.checkpoint)
+    callbacks = () if estimator.callbacks is None else estimator.callbacks
+    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+        raise TypeError(f"callbacks must be a sequence of callables, got {callbacks!r:.60}.")
     count("n_threads", estimator.n_threads, optional=True)
     return settings
 

@@ -193,6 +193,9 @@ class ConditionalRBM(TrainedCRBM):
         seed = seed_of(self.random_state)
         validation = None
         if validation_data is not None:
+            if not isinstance(validation_data, tuple | list) or len(validation_data) != 2:
+                got = type(validation_data).__name__
+                raise TypeError(f"validation_data must be a tuple (X, y), got {got}.")
             X_v = self._features(validation_data[0])
             validation = self._labels(validation_data[1], X_v, Y.shape[1]), X_v
         elif self.early_stopping:

@@ -12,9 +12,9 @@ of the visible units of the tilted model.
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils import check_random_state
 
-from fastmf._common.arguments import count, number
+from fastmf._common.arguments import count, number, real_array
+from fastmf.estimators._runs import generator_of
 from fastmf.learning.layered.starts import nearest_rows
 from fastmf.priors._domain import two_values
 from fastmf.priors._protocol import sample
@@ -134,8 +134,8 @@ def denoise(estimator, Y, channel, *, n_starts, anneal, random_state):
     candidates, ten solutions with such weights have a Matthews correlation of 0.69, alike 0.71.
     """
     n_starts = count("n_starts", n_starts)
-    levels = () if anneal is None else np.atleast_1d(anneal).tolist()
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    levels = () if anneal is None else np.atleast_1d(real_array("anneal", anneal)).tolist()
+    rng = generator_of(random_state)
     prior, tilt = estimator.prior, channel.tilt(Y, estimator.prior)
     state = _starts(Y, estimator.pointwise, estimator.candidates, n_starts, *tilt, rng)
 

@@ -230,7 +230,10 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
                 f"Newton's method is for up to {MAX_HESSIAN_PARAMETERS} parameters (109 units), "
                 f"got {objective.n_parameters}: take solver 'lbfgs'."
             )
-        options = {"tol": self.tol, "max_iter": self.max_iter or _MAX_ITER[solver]}
+        options = {
+            "tol": min(float(self.tol), 1e100),  # whose square is a number
+            "max_iter": self.max_iter or _MAX_ITER[solver],
+        }
         start = self._start(solver)
         if solver == "bslm":
             (found,) = solvers.bslm(objective, [start], l1=self.l1, step=self.step, **options)

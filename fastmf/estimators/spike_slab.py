@@ -6,7 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
 from fastmf._common.warning import warn_user
-from fastmf.estimators._data import checked_data
+from fastmf.estimators._data import checked_data, complete_target
 from fastmf.estimators._spike_slab import (
     SpikeSlabEstimator,
     by_blocks,
@@ -251,6 +251,33 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
             return mean, self._deviation(X, self.noise_variance_, self.sites_, self._unit)
         each = zip(self.noise_variance_, self.sites_, self._unit, strict=True)
         return mean, np.stack([self._deviation(X, *values) for values in each], axis=1)
+
+    def score(self, X, y, sample_weight=None):
+        """Coefficient of determination, R^2, of the predictions.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array of shape (n_samples,), float or None
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+        >>> model = mf.SpikeSlabRegressor().fit(X, y)
+        >>> model.score(X, y) > 0.99
+        True
+        """
+        check_is_fitted(self)
+        y = complete_target(y)
+        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))
 
     def _deviation(self, X, noise_variance, sites, unit):
         """Predictive standard deviations of rows, for one target."""

@@ -6,7 +6,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf.estimators._data import checked_data
+from fastmf._common.arguments import row_weights
+from fastmf.estimators._data import checked_data, complete_target
 from fastmf.estimators._spike_slab import SpikeSlabEstimator, by_blocks
 from fastmf.estimators._weights import whole_weights
 from fastmf.inference.gaussian import gaussian_side
@@ -250,3 +251,30 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         """
         check_is_fitted(self)
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
+
+    def score(self, X, y, sample_weight=None):
+        """Fraction of rows whose class is predicted.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+        sample_weight : array of shape (n_samples,), float or None
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = X[:, 3] - X[:, 7] > 0
+        >>> model = mf.SpikeSlabClassifier(slab_variance=1, inclusion_probability=0.05).fit(X, y)
+        >>> model.score(X, y) > 0.9
+        True
+        """
+        check_is_fitted(self)
+        y = complete_target(y)
+        return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))

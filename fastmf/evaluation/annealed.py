@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import html
-from fastmf._common.arguments import count, number, rows
+from fastmf._common.arguments import count, generator, number, rows
 from fastmf._common.warning import warn_user
 from fastmf.evaluation._annealing import (
     Path,
@@ -250,7 +250,7 @@ def _estimate(model, n_chains, n_steps, data, tolerance, max_steps, n_threads, r
     max_steps = n_steps if max_steps is None else count("max_steps", max_steps, n_steps)
     tolerance = number("tolerance", tolerance, 0, np.inf)
     n_threads = count("n_threads", n_threads, optional=True)
-    rng = np.random.default_rng(rng)
+    rng = generator(rng, optional=True)
     n_visible = n_units(model.layers[0])
     starts = None if data is None else _starts(model, data, n_chains)
     problem, starts, values = annealed_model(model, starts, rng)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._common.arguments import count, rows
+from fastmf._common.arguments import count, generator, rows
 from fastmf.inference.sampling import categories, spins
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.models import BoltzmannMachine
@@ -71,7 +71,7 @@ def gibbs_chains(
     n_chains, n_draws = count("n_chains", n_chains), count("n_draws", n_draws)
     n_warmup, thin = count("n_warmup", n_warmup, 0), count("thin", thin)
     n_threads = count("n_threads", n_threads, optional=True)
-    rng = np.random.default_rng(rng)
+    rng = generator(rng, optional=True)
     if isinstance(model, Layered):
         chains = _LayeredChains(model, n_threads)
     elif isinstance(model, BoltzmannMachine):

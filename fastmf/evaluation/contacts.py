@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._common.arguments import count, one_of
+from fastmf._common.arguments import count, flag, number, one_of, real_array
 from fastmf.learning.potts.contacts import average_product_corrected, norms
 from fastmf.learning.potts.couplings import Dense
 
@@ -43,7 +43,11 @@ def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=
     [0.0, 0.0, 2.0]
     """
     one_of("gauge", gauge, ("zero-sum", None))
-    couplings = np.asarray(couplings)
+    couplings, apc = real_array("couplings", couplings), flag("apc", apc)
+    if sizes is not None:
+        sizes = real_array("sizes", sizes)
+        if sizes.dtype.kind not in "iu" or sizes.ndim != 1:
+            raise TypeError(f"sizes must be an integer for each group, got {sizes!r:.60}.")
     if couplings.ndim == 4 and sizes is None:
         sizes = np.full(couplings.shape[0], couplings.shape[1])
         couplings = couplings.reshape(int(sizes.sum()), -1)
@@ -106,10 +110,9 @@ def contact_precision(scores, distances, n_top, separation=5, cutoff=8.0):
         raise ValueError(
             f"scores and distances must have one shape, got {scores.shape} and {distances.shape}."
         )
-    if np.isnan(cutoff):
-        raise ValueError("cutoff must be a number, got NaN.")
+    cutoff = number("cutoff", cutoff, -np.inf, np.inf)
     first, second = ranked_pairs(scores, separation, ~np.isnan(distances))
-    n_top = np.asarray(n_top)
+    n_top = real_array("n_top", n_top)
     if n_top.dtype.kind not in "iu" or n_top.size == 0:
         raise TypeError(f"n_top must be an int or an array of them, got {n_top!r:.60}.")
     if n_top.min() < 1 or n_top.max() > len(first):
@@ -154,7 +157,10 @@ def ranked_pairs(scores, separation=5, allowed=None):
     scores = _square("scores", scores)
     first, second = np.triu_indices(len(scores), count("separation", separation))
     if allowed is not None:
-        keep = np.asarray(allowed, bool)[first, second]
+        allowed = real_array("allowed", allowed)
+        if allowed.shape != scores.shape:
+            raise ValueError(f"allowed must have shape {scores.shape}, got {allowed.shape}.")
+        keep = allowed.astype(bool)[first, second]
         first, second = first[keep], second[keep]
     values = scores[first, second]
     if np.isnan(values).any():
@@ -164,9 +170,7 @@ def ranked_pairs(scores, separation=5, allowed=None):
 
 
 def _square(name, values):
-    values = np.asarray(values)
-    if values.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be an array of real numbers, got dtype {values.dtype}.")
+    values = real_array(name, values, missing=True)
     if values.ndim != 2 or values.shape[0] != values.shape[1]:
         raise ValueError(f"{name} must have shape (n_columns, n_columns), got {values.shape}.")
     values = values.astype(np.float64)

@@ -5,7 +5,9 @@ al. (2018), section VII.4; Eqs. 43, 44 and 46 are used with their errors correct
 """
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
+from fastmf._common.arguments import generator, real_array
 from fastmf.learning.layered.starts import nearest_rows
 
 
@@ -42,7 +44,7 @@ def flip(X, p, rng):
     0.1
     """
     X = _binary(X, "X")
-    rng = np.random.default_rng(rng)
+    rng = generator(rng, optional=True)
     return (X != (rng.random(X.shape) < _probability(p, "p"))).astype(X.dtype)
 
 
@@ -83,6 +85,11 @@ def pointwise_estimate(Y, means, flip_probability):
     Y = _binary(Y, "Y")
     means = _probability(means, "means")
     p = _probability(flip_probability, "flip_probability").astype(means.dtype)
+    if Y.ndim == 0 or means.ndim > 1 or p.ndim or (means.ndim and Y.shape[-1:] != means.shape):
+        raise ValueError(
+            "Y, means and flip_probability must have shapes (n_samples, n_features), (n_features,) "
+            f"and (), got {Y.shape}, {means.shape} and {p.shape}."
+        )
     seen = Y == 1
     one = means * np.where(seen, 1 - p, p)
     total = one + (1 - means) * np.where(seen, p, 1 - p)
@@ -161,10 +168,24 @@ def matthews_correlation(truth, estimate, axis=-1):
     >>> mf.evaluation.matthews_correlation(truth, [[1, 1, 0, 0], [0, 0, 1, 1]])
     array([ 1., -1.])
     """
-    truth, estimate = np.broadcast_arrays(truth, estimate)
+    truth, estimate = real_array("truth", truth), real_array("estimate", estimate)
+    try:
+        truth, estimate = np.broadcast_arrays(truth, estimate)
+    except ValueError:
+        raise ValueError(
+            "matthews_correlation: truth and estimate must have shapes that broadcast, got "
+            f"{truth.shape} and {estimate.shape}."
+        ) from None
     for name, values in (("truth", truth), ("estimate", estimate)):
         if np.isnan(values).any():
             raise ValueError(f"matthews_correlation: {name} contains NaN.")
+    try:
+        axis = axis if axis is None else normalize_axis_tuple(axis, truth.ndim)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
+            f"axis must be None, or one or several of {truth.ndim} axes, got {axis!r:.60}."
+        ) from None
     truth, estimate = truth > 0.5, estimate > 0.5
     if truth.size == 0:
         raise ValueError(f"matthews_correlation: no entries in arrays of shape {truth.shape}.")
@@ -180,14 +201,14 @@ def matthews_correlation(truth, estimate, axis=-1):
 
 
 def _binary(values, name):
-    values = np.asarray(values)
+    values = real_array(name, values)
     if not ((values == 0) | (values == 1)).all():
         raise ValueError(f"{name} must have entries 0 and 1 only.")
     return values
 
 
 def _probability(values, name):
-    values = np.asarray(values)
+    values = real_array(name, values)
     if values.dtype != np.float32:
         values = values.astype(np.float64)
     if not ((values >= 0) & (values <= 1)).all():

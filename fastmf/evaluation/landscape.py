@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from fastmf._common.arguments import count
+from fastmf._common.arguments import count, real_array
 
 
 class Tracker:
@@ -96,10 +96,15 @@ def isomap(points, *, n_neighbors=10, n_components=2):
     >>> mf.evaluation.isomap(points, n_neighbors=5).shape
     (30, 2)
     """
-    points = np.asarray(points)
-    if points.ndim != 2 or len(points) <= n_components:
+    points = real_array("points", points)
+    n_neighbors, n_components = (
+        count("n_neighbors", n_neighbors),
+        count("n_components", n_components),
+    )
+    if points.ndim != 2 or len(points) <= n_components or not np.isfinite(points).all():
         raise ValueError(
-            f"points must be an array of more than {n_components} rows, got shape {points.shape}."
+            f"points must be an array of finite numbers, of more rows than n_components, "
+            f"{n_components}, got shape {points.shape}."
         )
     try:
         from sklearn.manifold import Isomap

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import html
-from fastmf._common.arguments import rows
+from fastmf._common.arguments import flag, generator, rows
 from fastmf.evaluation.annealed import annealed_importance_sampling
 from fastmf.inference.ep.adaptive_tap import adaptive_tap
 from fastmf.inference.mean_field.corrections import log_partition_correction
@@ -16,6 +16,7 @@ from fastmf.inference.mean_field.likelihood import log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import exact
+from fastmf.models._layered import check_layered
 from fastmf.models.exact import MAX_UNITS
 from fastmf.priors._domain import number_of_states
 from fastmf.priors._groups import as_states, has_groups
@@ -165,7 +166,13 @@ def log_partition_report(
     >>> abs(report["AIS"].log_partition - exact) < 0.1
     True
     """
-    rng = np.random.default_rng(rng)
+    check_layered(model)
+    rng = generator(rng, optional=True)
+    if X is not None:
+        X = as_states("X", model.layers[0], X)
+        X = rows("X", X, n_units(model.layers[0]), model.dtype)
+    include_exact = None if include_exact is None else flag("include_exact", include_exact)
+    include_adaptive = flag("include_adaptive", include_adaptive)
     entries, clock = [], time.perf_counter
 
     start = clock()
@@ -188,8 +195,7 @@ def log_partition_report(
 
     starts = ais.samples
     if X is not None:
-        X = as_states("X", model.layers[0], X)
-        starts = np.vstack([rows("X", X, n_units(model.layers[0]), model.dtype), starts])
+        starts = np.vstack([X, starts])
     solvers = {name: partial(tap, order=order) for order, name in ORDERS.items()}
     if not all(has_third_cumulant(prior) for prior in model.layers):
         del solvers[ORDERS[3]]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._common.arguments import rows
+from fastmf._common.arguments import real_array, rows
 from fastmf.models import RBM
 from fastmf.priors._domain import columns_of_values, describe_support, support
 from fastmf.priors._groups import as_states, has_groups
@@ -55,7 +55,7 @@ def pseudo_log_likelihood(model, X):
             "model must be an RBM with discrete visible units, got "
             f"{model if isinstance(model, RBM) else type(model).__name__}."
         )
-    X = as_states("X", model.visible, X)
+    X = as_states("X", model.visible, real_array("X", X))
     X = np.atleast_2d(rows("X", X, model.n_visible, model.dtype))
     if has_groups(model.visible):
         return _sums_of_columns(model, columns, X)

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from fastmf._common.arguments import count, rows
+from fastmf._common.arguments import count, generator, rows
 from fastmf._common.warning import warn_user
 from fastmf.evaluation._annealing import (
     Path,
@@ -137,7 +137,7 @@ class TrajectoryAnnealing:
         self.n_first_steps = count("n_first_steps", n_first_steps)
         self.every = count("every", every)
         self.n_threads = None if n_threads is None else count("n_threads", n_threads)
-        self._rng = np.random.default_rng(rng)
+        self._rng = generator(rng, optional=True)
         self.epoch, self.log_partition, self.error = [], [], []
         self.log_likelihood, self.effective_size, self.seconds = [], [], []
         self.difference = []

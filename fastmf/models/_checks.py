@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from fastmf._common.arguments import count, one_of, real_array
+from fastmf.models._gauge import GAUGES
 from fastmf.priors._groups import as_states
 from fastmf.priors._protocol import (
     as_dtype,
@@ -16,10 +18,8 @@ from fastmf.priors._registry import built_in
 def shared_matrix(name, value):
     """A finite read-only matrix: a view of a float32 or float64 array, otherwise in float64."""
     try:
-        array = np.asarray(value)
-        if array.dtype.kind not in "fiub":
-            raise TypeError
-    except (TypeError, ValueError):
+        array = real_array(name, value)
+    except TypeError:
         raise TypeError(
             f"{name} must be a matrix of real numbers, got {type(value).__name__}."
         ) from None
@@ -89,9 +89,7 @@ def _try_methods(name, prior, n):
 
 def states(name, x, n):
     """`x` as an array of floats whose last axis has length `n`."""
-    x = np.asarray(x)
-    if x.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be an array of real numbers, got dtype {x.dtype}.")
+    x = real_array(name, x)
     if x.ndim == 0 or x.shape[-1] != n:
         raise ValueError(f"{name} must have shape (..., {n}), got {x.shape}.")
     if not np.isfinite(x).all():
@@ -104,10 +102,10 @@ def states_of(name, prior, x):
     return states(name, as_states(name, prior, x), n_units(prior))
 
 
-def one_of_gauges(gauge):
-    """Raise a ValueError for the name of no gauge."""
-    if gauge not in ("zero-sum", "lattice"):
-        raise ValueError(f"gauge must be 'zero-sum' or 'lattice', got {gauge!r:.40}.")
+def gauge_and_reference(gauge, reference):
+    """Raise unless they are the name of a gauge and the number of a state."""
+    one_of("gauge", gauge, GAUGES)
+    count("reference", reference, 0)
 
 
 def log_prob(name, prior, x):

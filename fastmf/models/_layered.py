@@ -75,7 +75,7 @@ class Layered(Model):
         >>> machine.in_gauge().weights.ravel().tolist(), machine.in_gauge().hidden.field.tolist()
         ([-1.0, 1.0], [2.0])
         """
-        _checks.one_of_gauges(gauge)
+        _checks.gauge_and_reference(gauge, reference)
         return self.rebuilt(*layered_in_gauge(self, gauge, reference))
 
     def _layer_names(self):

@@ -119,7 +119,7 @@ class BoltzmannMachine(Model):
         >>> machine.in_gauge().couplings[:2, 2:].tolist()
         [[1.0, -1.0], [-1.0, 1.0]]
         """
-        _checks.one_of_gauges(gauge)
+        _checks.gauge_and_reference(gauge, reference)
         if not only_groups(self.prior):
             raise ValueError("a gauge needs categorical units alone.")
         sizes = column_sizes(self.prior)

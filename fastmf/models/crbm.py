@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from fastmf._common.arguments import real_array
 from fastmf.models import _checks
 from fastmf.models._io import Model
 from fastmf.models.rbm import RBM
@@ -12,9 +13,7 @@ from fastmf.priors import Bernoulli
 
 def _parameter(name, value, dtype):
     """A read-only array of one or two axes; unlike other models a CRBM may lack hidden units."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be an array of real numbers, got dtype {array.dtype}.")
+    array = real_array(name, value)
     if array.ndim != (1 if name.endswith("bias") else 2):
         raise ValueError(f"{name} has the wrong number of axes: got shape {array.shape}.")
     with np.errstate(over="ignore"):  # overflow is checked below
@@ -170,7 +169,10 @@ class CRBM(Model):
         -------
         RBM
         """
-        visible, hidden = self.fields(np.asarray(x)[None])
+        x = _checks.states("x", x, self.n_features)
+        if x.ndim != 1:
+            raise ValueError(f"x must have shape ({self.n_features},), got {x.shape}.")
+        visible, hidden = self.fields(x[None])
         return RBM(self.weights, Bernoulli(visible[0]), Bernoulli(hidden[0]))
 
     def energy(self, visible, hidden, X):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.arguments import flag
 from fastmf._common.html import extent, section, table
 from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import BoltzmannMachine
@@ -93,6 +94,7 @@ def exact(model, *, averages=True):
     >>> np.isclose(found.pairwise[0, 1], np.tanh(1))
     np.True_
     """
+    flag("averages", averages)
     if isinstance(model, Layered):
         return _exact_layered(model, averages)
     if isinstance(model, BoltzmannMachine):

@@ -1,4 +1,8 @@
-"""Axes and their style."""
+"""Axes and their style, and checks of what is drawn."""
+
+from collections.abc import Mapping
+
+from fastmf._common.arguments import count
 
 
 def axes(ax, size):
@@ -6,15 +10,20 @@ def axes(ax, size):
 
     Raises
     ------
+    TypeError
+        If `ax` is something else.
     ImportError
         If matplotlib is not installed.
     """
-    if ax is not None:
-        return ax
     try:
+        from matplotlib.axes import Axes
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ImportError("plotting needs matplotlib: pip install 'fastmf[plot]'") from error
+    if isinstance(ax, Axes):
+        return ax
+    if ax is not None:
+        raise TypeError(f"ax must be matplotlib's Axes or None, got {type(ax).__name__}.")
     return Figure(figsize=size, layout="constrained").add_subplot()
 
 
@@ -41,6 +50,31 @@ def names_of(names, n, what):
     """
     if names is None:
         return [str(k) for k in range(n)]
+    if isinstance(names, str) or not hasattr(names, "__len__"):
+        raise TypeError(f"names must be a sequence of str, got {names!r:.60}.")
     if len(names) != n:
         raise ValueError(f"names must name all {n} {what}, got {len(names)}.")
     return [str(name) for name in names]
+
+
+def with_attributes(name, value, class_name, *attributes):
+    """`value`, provided that it has what an object of a class has."""
+    if isinstance(value, type) or not all(hasattr(value, attribute) for attribute in attributes):
+        raise TypeError(f"{name} must be a {class_name}, got {type(value).__name__}.")
+    return value
+
+
+def mapping(name, value):
+    """`value`, provided that it is a dict with entries."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict, got {type(value).__name__}.")
+    if not value:
+        raise ValueError(f"{name} must have at least one entry.")
+    return value
+
+
+def image_shape(shape):
+    """Height and width of images, two integers of at least 1."""
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        raise TypeError(f"shape must be (height, width), got {shape!r:.60}.")
+    return tuple(count("shape", size) for size in shape)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fastmf._common.arguments import count, real_array
 from fastmf.plotting._axes import axes, names_of, tidy
 
 # Area of a dot of probability 1, in square points.
@@ -58,8 +59,7 @@ def coefficient_forest(
     weight = abs(values)
     if shown:
         weight = _one_axis("inclusion_probability", inclusion_probability, values.shape)
-    if n_top < 1:
-        raise ValueError(f"n_top must be at least 1, got {n_top}.")
+    n_top = count("n_top", n_top)
     names = names_of(names, len(values), "coefficients")
     top = np.lexsort((-abs(values), -weight))[:n_top]
     rows = np.arange(len(top))
@@ -140,7 +140,7 @@ def coefficient_paths(
     ['3', '7', 'inclusion probability 1']
     """
     parameter = _one_axis("parameter", parameter)
-    paths = np.asarray(coefficients, float)
+    paths, n_named = real_array("coefficients", coefficients), count("n_named", n_named, 0)
     if paths.ndim != 2 or len(paths) != len(parameter) or not paths.size:
         raise ValueError(
             f"coefficients must have shape ({len(parameter)}, n_features), got {paths.shape}."
@@ -149,7 +149,7 @@ def coefficient_paths(
     size, shown = abs(paths).max(0), inclusion_probability is not None
     order = np.argsort(-size, kind="stable")
     if shown:
-        probability = np.asarray(inclusion_probability, float)
+        probability = real_array("inclusion_probability", inclusion_probability)
         if probability.shape != paths.shape or not ((probability >= 0) & (probability <= 1)).all():
             raise ValueError(
                 f"inclusion_probability must have shape {paths.shape} and values in [0, 1], got "
@@ -179,7 +179,7 @@ def coefficient_paths(
 
 
 def _one_axis(name, values, shape=None):
-    values = np.asarray(values, float)
+    values = real_array(name, values)
     if values.ndim != 1 or not values.size or (shape is not None and values.shape != shape):
         raise ValueError(f"{name} must be one-dimensional, one entry each, got {values.shape}.")
-    return values
+    return values.astype(float)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fastmf.plotting._axes import axes, bare, names_of
+from fastmf._common.arguments import number
+from fastmf.plotting._axes import axes, bare, names_of, with_attributes
 
 # Width of the line of the strongest coupling, in points.
 MAX_WIDTH = 4.0
@@ -44,10 +45,12 @@ def coupling_network(tests, *, level=0.05, names=None, ax=None):
     >>> len(figure.axes[0].lines)  # of neighbours
     3
     """
+    with_attributes("tests", tests, "CouplingTests", "first", "second", "coupling", "adjusted")
     first, second = (np.asarray(units, int) for units in (tests.first, tests.second))
     if not len(first):
         raise ValueError("tests must hold at least one coupling.")
-    if not 0 < level <= 1:
+    level = number("level", level, 0, 1)
+    if level == 0:
         raise ValueError(f"level must be in (0, 1], got {level}.")
     n_units = int(max(first.max(), second.max())) + 1
     names = names_of(names, n_units, "units")

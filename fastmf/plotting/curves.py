@@ -4,7 +4,8 @@ from itertools import cycle
 
 import numpy as np
 
-from fastmf.plotting._axes import axes, tidy
+from fastmf._common.arguments import real_array
+from fastmf.plotting._axes import axes, mapping, tidy
 
 
 def learning_curve(history, *, label=None, ax=None):
@@ -39,7 +40,7 @@ def learning_curve(history, *, label=None, ax=None):
     >>> figure.axes[0].get_xlabel()
     'epoch'
     """
-    missing = {"epoch", "log_likelihood"} - set(history)
+    missing = {"epoch", "log_likelihood"} - set(mapping("history", history))
     if missing:
         raise ValueError(
             f"history must have 'epoch' and 'log_likelihood', lacks {sorted(missing)}."
@@ -91,9 +92,7 @@ def denoising_accuracy(flip_probability, scores, *, ax=None):
     >>> len(figure.axes[0].lines)
     2
     """
-    if not scores:
-        raise ValueError("scores must hold at least one method.")
-    for name, values in scores.items():
+    for name, values in mapping("scores", scores).items():
         _check_length(f"scores[{name!r}]", values, "flip_probability", flip_probability)
     ax = axes(ax, (6, 4))
     for (name, values), marker in zip(scores.items(), cycle("os^Dvx"), strict=False):
@@ -107,8 +106,9 @@ def denoising_accuracy(flip_probability, scores, *, ax=None):
 
 
 def _check_length(name, values, other, reference):
-    if np.shape(values) != np.shape(reference) or np.ndim(values) != 1:
+    values, reference = real_array(name, values), real_array(other, reference)
+    if values.shape != reference.shape or values.ndim != 1:
         raise ValueError(
             f"{name} must be one-dimensional and as long as {other}, got shapes "
-            f"{np.shape(values)} and {np.shape(reference)}."
+            f"{values.shape} and {reference.shape}."
         )

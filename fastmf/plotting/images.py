@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 
-from fastmf.plotting._axes import axes, bare
+from fastmf._common.arguments import count, real_array
+from fastmf.plotting._axes import axes, bare, image_shape, mapping
 
 
 def mosaic(images, shape, columns, *, gap=1):
@@ -36,8 +37,8 @@ def mosaic(images, shape, columns, *, gap=1):
     >>> mf.plotting.mosaic(np.ones((6, 4)), (2, 2), columns=3).shape
     (5, 8)
     """
-    images = np.asarray(images)
-    height, width = shape
+    images, (height, width) = real_array("images", images), image_shape(shape)
+    columns, gap = count("columns", columns), count("gap", gap, 0)
     if images.ndim != 2 or images.shape[1] != height * width or len(images) == 0:
         raise ValueError(
             f"images must have shape (n_images, {height * width}) for images of {height} x {width} "
@@ -87,12 +88,16 @@ def receptive_fields(weights, shape, *, n_fields=100, columns=None, order=None, 
     >>> figure.axes[0].images[0].get_array().shape
     (26, 26)
     """
-    weights = np.asarray(weights)
+    weights, n_fields = real_array("weights", weights), count("n_fields", n_fields)
+    if weights.ndim != 2 or weights.size == 0:
+        raise ValueError(f"weights must have shape (n_visible, n_hidden), got {weights.shape}.")
+    columns = count("columns", columns, optional=True)
     if order is None:
         order = np.argsort(-np.linalg.norm(weights, axis=0), kind="stable")
-    elif not np.isin(order, np.arange(weights.shape[1])).all():
+    order = real_array("order", order)
+    if order.ndim != 1 or not order.size or not np.isin(order, np.arange(weights.shape[1])).all():
         raise ValueError(f"order must be of hidden units, from 0 to {weights.shape[1] - 1}.")
-    shown = np.asarray(order)[:n_fields]
+    shown = order[:n_fields].astype(int)
     columns = columns or math.ceil(math.sqrt(len(shown)))
     whole = mosaic(weights.T[shown], shape, columns)
     # A quantile: scaled by a single large weight all others would be pale.
@@ -139,11 +144,15 @@ def image_rows(rows, shape, *, limits=(0, 1), ax=None):
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
     ['clean', 'noisy']
     """
-    lengths = {len(images) for images in rows.values()}
+    rows = {name: real_array("rows", images) for name, images in mapping("rows", rows).items()}
+    lengths = {len(images) for images in rows.values() if images.ndim == 2}
     if len(lengths) != 1:
         raise ValueError(f"rows must be of one length, got lengths {sorted(lengths)}.")
-    (n,) = lengths
-    whole = mosaic(np.concatenate([np.asarray(images) for images in rows.values()]), shape, n)
+    (n,), shape = lengths, image_shape(shape)
+    limits = real_array("limits", limits)
+    if limits.shape != (2,):
+        raise ValueError(f"limits must be two numbers, got shape {limits.shape}.")
+    whole = mosaic(np.concatenate(list(rows.values())), shape, n)
     ax = axes(ax, (9, 9 * whole.shape[0] / whole.shape[1]))
     ax.imshow(whole, cmap="gray", vmin=limits[0], vmax=limits[1], interpolation="nearest")
     bare(ax)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fastmf.plotting._axes import axes, bare, tidy
+from fastmf._common.arguments import count, real_array
+from fastmf.plotting._axes import axes, bare, image_shape, mapping, tidy, with_attributes
 from fastmf.plotting.images import mosaic
 
 # Height or width of an image on a map, the larger of both, if it has fewer pixels.
@@ -39,14 +40,16 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
     >>> axes.get_ylabel()
     'nats per unit'
     """
-    ax = axes(ax, (6, 4))
-    for name, values in curves.items():
+    ax, epoch = axes(ax, (6, 4)), real_array("epoch", epoch)
+    errors = {} if errors is None else mapping("errors", errors)
+    for name, values in mapping("curves", curves).items():
+        values = real_array(f"curves[{name!r}]", values)
         if np.shape(values) != np.shape(epoch):
             raise ValueError(
                 f"curves[{name!r}] must have one value an epoch, got shapes {np.shape(values)} "
                 f"and {np.shape(epoch)}."
             )
-        ax.errorbar(epoch, values, (errors or {}).get(name), label=name, marker=".", capsize=2)
+        ax.errorbar(epoch, values, errors.get(name), label=name, marker=".", capsize=2)
     ax.set_xlabel("epoch")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_ylabel(label)
@@ -91,6 +94,9 @@ def free_energy_by_epoch(epoch, solutions, *, ax=None):
     >>> axes.get_ylabel()
     'free energy per unit (nats)'
     """
+    epoch = np.atleast_1d(real_array("epoch", epoch))
+    for found in with_attributes("solutions", solutions, "sequence", "__len__", "__iter__"):
+        with_attributes("solutions", found, "sequence of Solutions", "free_energy", "visible")
     if len(epoch) != len(solutions) or not len(epoch):
         raise ValueError(
             f"solutions must have one entry an epoch, got {len(solutions)} for {len(epoch)} epochs."
@@ -149,7 +155,8 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
     >>> len(axes.figure.axes)  # and the bar of colours
     2
     """
-    points = np.asarray(points)
+    with_attributes("solutions", solutions, "Solutions", "free_energy", "visible", "counts")
+    points = real_array("points", points)
     if points.shape != (len(solutions.free_energy), 2):
         raise ValueError(
             f"points must have shape ({len(solutions.free_energy)}, 2), got {points.shape}."
@@ -160,7 +167,9 @@ def solution_map(points, solutions, *, shape=None, n_images=12, ax=None):
         cmap="viridis",
     )  # fmt: skip
     ax.figure.colorbar(dots, ax=ax, label="free energy per unit (nats)", shrink=0.8)
+    n_images = count("n_images", n_images)
     if shape is not None:
+        shape = image_shape(shape)
         from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
         zoom = max(1.0, MIN_IMAGE_POINTS / max(shape))
@@ -206,7 +215,9 @@ def solutions_and_data(solutions, X, shape, *, n_solutions=10, n_data=12, ax=Non
     >>> len(axes.get_yticklabels()) == len(found.free_energy)
     True
     """
-    X = np.asarray(X)
+    with_attributes("solutions", solutions, "Solutions", "members", "visible", "counts")
+    X, shape = np.atleast_1d(real_array("X", X)), image_shape(shape)
+    n_solutions, n_data = count("n_solutions", n_solutions), count("n_data", n_data)
     if len(X) != len(solutions.members):
         raise ValueError(f"X must have {len(solutions.members)} rows, got {len(X)}.")
     most = np.argsort(-solutions.counts, kind="stable")[:n_solutions]

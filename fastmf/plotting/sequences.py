@@ -4,8 +4,9 @@ from itertools import cycle
 
 import numpy as np
 
+from fastmf._common.arguments import count, number, real_array
 from fastmf.evaluation.contacts import ranked_pairs
-from fastmf.plotting._axes import axes, tidy
+from fastmf.plotting._axes import axes, mapping, tidy
 
 # Amino acids by their chemistry, nucleotides by convention; letters elsewhere take turns.
 _GROUPS = {
@@ -56,10 +57,13 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
     >>> figure.axes[0].get_xlabel()
     'column'
     """
-    scores = np.asarray(scores)
-    known = None
+    scores, cutoff = (
+        real_array("scores", scores, missing=True),
+        number("cutoff", cutoff, -np.inf, np.inf),
+    )
+    known, n_top = None, count("n_top", n_top, optional=True)
     if distances is not None:
-        distances = np.asarray(distances, float)
+        distances = real_array("distances", distances, missing=True)
         if distances.shape != scores.shape:
             raise ValueError(
                 f"distances must have the shape of scores, {scores.shape}, got {distances.shape}."
@@ -121,9 +125,8 @@ def precision_curve(precision, *, n_columns=None, ax=None):
     >>> len(figure.axes[0].lines)
     2
     """
-    if not precision:
-        raise ValueError("precision must hold at least one method.")
-    for name, values in precision.items():
+    n_columns = count("n_columns", n_columns, optional=True)
+    for name, values in mapping("precision", precision).items():
         if np.ndim(values) != 1 or np.size(values) == 0:
             raise ValueError(
                 f"precision[{name!r}] must have shape (n_pairs,), got {np.shape(values)}."
@@ -296,7 +299,7 @@ def mutation_matrix(effects, alphabet, *, sequence=None, label=None, positions=N
     )
     bar.outline.set_visible(False)
     if sequence is not None:
-        states = np.asarray(sequence)
+        states = real_array("sequence", sequence)
         if states.shape != (n_columns,) or states.dtype.kind not in "iu":
             raise ValueError(f"sequence must be {n_columns} integer states, got {states!r:.60}.")
         if states.max(initial=-1) >= n_states:
@@ -330,7 +333,7 @@ def letter_colours(alphabet):
     >>> len(set(colours.values()))
     5
     """
-    letters = set(alphabet) - set("-.")
+    letters = set(_letters(alphabet)) - set("-.")
     if letters <= set(_NUCLEOTIDES):
         known = _NUCLEOTIDES
     elif letters <= set("".join(_GROUPS.values())):
@@ -341,11 +344,18 @@ def letter_colours(alphabet):
     return {letter: known.get(letter, "0.6") for letter in alphabet}
 
 
+def _letters(alphabet):
+    """The letters of an alphabet, provided that it is one."""
+    if not isinstance(alphabet, str):
+        raise TypeError(f"alphabet must be a str, got {type(alphabet).__name__}.")
+    return alphabet
+
+
 def _by_column(name, values, alphabet=None, *, missing=False):
-    values = np.asarray(values, float)
+    values = real_array(name, values, missing=missing)
     if values.ndim != 2 or values.size == 0:
         raise ValueError(f"{name} must have shape (n_columns, n_states), got {values.shape}.")
-    if alphabet is not None and len(alphabet) != values.shape[1]:
+    if alphabet is not None and len(_letters(alphabet)) != values.shape[1]:
         raise ValueError(
             f"{name} has {values.shape[1]} states, but the alphabet {alphabet} {len(alphabet)} "
             "letters."
@@ -389,7 +399,8 @@ def _placed(path, column, bottom, height):
 
 def _number_columns(ax, n_columns, positions):
     """Ticks of at most some twenty columns, named by their positions."""
-    positions = np.arange(1, n_columns + 1) if positions is None else np.asarray(positions)
+    positions = np.arange(1, n_columns + 1) if positions is None else positions
+    positions = real_array("positions", positions)
     if positions.shape != (n_columns,):
         raise ValueError(f"positions must have shape ({n_columns},), got {positions.shape}.")
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, n_columns) if n_columns <= 20 * s)

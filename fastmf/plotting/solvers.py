@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fastmf.plotting._axes import axes, tidy
+from fastmf._common.arguments import number
+from fastmf.plotting._axes import axes, tidy, with_attributes
 
 
 def convergence_history(result, *, tol=None, ax=None):
@@ -37,6 +38,8 @@ def convergence_history(result, *, tol=None, ax=None):
     >>> figure.axes[0].get_title()
     '3 of 3 rows converged'
     """
+    with_attributes("result", result, "FixedPoint", "history", "n_iter", "converged")
+    tol = None if tol is None else number("tol", tol, 0, np.inf)
     if result.history is None:
         raise ValueError("the result has no history: call the solver with history=True.")
     residuals = np.atleast_2d(result.history)
@@ -89,6 +92,9 @@ def log_partitions(report, *, ax=None):
     >>> figure.axes[0].get_yticklabels()[0].get_text()
     'exact'
     """
+    with_attributes("report", report, "LogPartitionReport", "__len__", "__getitem__")
+    for entry in report:
+        with_attributes("report", entry, "LogPartitionReport", "log_partition", "error", "name")
     if not len(report):
         raise ValueError("the report is empty.")
     rows = np.arange(len(report))

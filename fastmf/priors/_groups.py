@@ -6,6 +6,7 @@ alone. A column of data is a group or such a unit.
 
 import numpy as np
 
+from fastmf._common.arguments import real_array, unmasked
 from fastmf.priors._protocol import by_parts, n_units, parts_of
 
 # Why solvers whose messages have one variance for each unit take no groups.
@@ -87,9 +88,11 @@ def as_states(name, prior, X):
     array of shape (..., n_units)
         The states of missing groups are NaN.
     """
+    if np.ma.isMaskedArray(X):
+        X = unmasked(name, X, missing=True)
     if X is None or not has_groups(prior):
         return X
-    X, n_columns = np.asarray(X), len(column_sizes(prior))
+    X, n_columns = real_array(name, X), len(column_sizes(prior))
     if X.ndim == 0 or X.shape[-1] not in (n_columns, n_units(prior)):
         raise ValueError(
             f"{name} must have one column for each group or unit, shape (n_rows, {n_columns}), or "

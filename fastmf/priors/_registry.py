@@ -1,9 +1,13 @@
 """The priors of this package and users' own by their names; what all of the package share."""
 
 import functools
+import inspect
 
 import numpy as np
+from scipy.sparse import issparse
 
+from fastmf._common.arguments import generator, real_array
+from fastmf._common.rows import row_blocks
 from fastmf.priors._compiled import compiled_if_large
 
 # The priors of this package by their names, and users' own by the names of their classes.
@@ -27,6 +31,7 @@ def unit_prior(name):
 
         class_.__new__ = checked_new
         class_.sample = accepts_seeds(class_.sample)
+        class_.from_data = accepts_tables(class_.from_data.__func__)
         for method in ("log_partition", "moments"):
             setattr(class_, method, compiled_if_large(class_, method))
         for method in ("log_partition", "moments", "log_prob", "sample", "draw"):
@@ -83,16 +88,53 @@ def register(class_):
 
 
 def accepts_lists(method):
-    """Decorator: the method takes lists of numbers too."""
-
-    def array(x):
-        return np.asarray(x) if isinstance(x, list | tuple) else x
+    """Decorator: the method takes numbers, arrays and lists of them, and nothing else."""
+    names = list(inspect.signature(method).parameters)[1:]
 
     @functools.wraps(method)  # kernels compile the wrapped method
     def checked(self, *args, **kwargs):
-        return method(self, *map(array, args), **{k: array(x) for k, x in kwargs.items()})
+        args = map(_real, names, args) if len(args) <= len(names) else args
+        return method(self, *args, **{k: _real(k, x) for k, x in kwargs.items()})
 
     return checked
+
+
+def _real(name, x):
+    """A number, or an array of numbers; seeds and generators as they are."""
+    if name == "rng" or (type(x) is np.ndarray and x.dtype.kind in "fiub"):
+        return x
+    if isinstance(x, float | np.floating | np.integer | bool | np.bool_):
+        return x
+    # Other integers than these are no numbers to NumPy.
+    if isinstance(x, int) and -(2**63) <= x < 2**64:
+        return x
+    return real_array(name, x)
+
+
+def accepts_tables(from_data, *, missing=False):
+    """Decorator: the class method takes lists and data frames too, and refuses other data.
+
+    Parameters
+    ----------
+    from_data : function
+        Of a class, data, and options that are None or numbers.
+    missing : bool
+        Whether values may be missing.
+    """
+
+    @functools.wraps(from_data)
+    def checked(cls, X, *args, **kwargs):
+        if not issparse(X):
+            X = real_array("X", X, missing=missing)
+            if X.ndim != 2 or X.size == 0:
+                raise ValueError(f"X must have shape (n_samples, n_units), got {X.shape}.")
+            if X.dtype.kind == "f" and not missing:
+                if not all(np.isfinite(X[rows]).all() for rows in row_blocks(X)):
+                    raise ValueError("X must be finite, got NaN or infinity.")
+        options = {k: x if x is None else _real(k, x) for k, x in kwargs.items()}
+        return from_data(cls, X, *args, **options)
+
+    return classmethod(checked)
 
 
 def accepts_seeds(sample):
@@ -100,7 +142,7 @@ def accepts_seeds(sample):
 
     @functools.wraps(sample)
     def seeded(self, b, a, rng):
-        return sample(self, b, a, np.random.default_rng(rng))
+        return sample(self, b, a, generator(rng, optional=True))
 
     return seeded
 
@@ -110,10 +152,8 @@ def _per_unit(class_name, fields):
     arrays = {}
     for name, value in fields.items():
         try:
-            array = np.asarray(value)
-            if array.dtype.kind not in "fiub":
-                raise TypeError
-        except (TypeError, ValueError):
+            array = real_array(name, value)
+        except TypeError:
             raise TypeError(
                 f"{class_name}: {name} must be a number or an array of numbers, "
                 f"got {type(value).__name__}."
@@ -132,7 +172,8 @@ def _per_unit(class_name, fields):
         shapes = ", ".join(f"{k} {v.shape}" for k, v in arrays.items())
         raise ValueError(f"{class_name}: the parameters differ in length: {shapes}.") from None
     if shape == (0,):
-        raise ValueError(f"{class_name}: a prior needs at least one unit.")
+        empty = next(k for k, v in arrays.items() if v.shape == (0,))
+        raise ValueError(f"{class_name}: a prior needs at least one unit, got {empty} of none.")
     for name, array in arrays.items():
         if np.isnan(array).any():
             raise ValueError(f"{class_name}: {name} contains NaN.")

@@ -10,21 +10,31 @@ The states of a group are correlated: C = diag(mean) - mean mean'. Solvers ask f
 layer (`_domain.groups_of`) and multiply with C themselves.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.arguments import number, real_array
 from fastmf._common.remembered import remembered
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._intrinsics import larger, row
 from fastmf._numba import kernel
 from fastmf.priors._group_loops import normalise
-from fastmf.priors._registry import REGISTRY, accepts_lists, accepts_seeds, floating_type
+from fastmf.priors._registry import (
+    REGISTRY,
+    accepts_lists,
+    accepts_seeds,
+    accepts_tables,
+    floating_type,
+)
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import constant, exp, log
 
 # Exponentials of smaller numbers can be summed without a shift.
 MAX_EXPONENT = 60.0
+# Labels beyond are taken for a mistake in the data.
+MAX_STATES = 2**16
 
 
 class _Fields(NamedTuple):
@@ -340,7 +350,7 @@ class Categorical(_Fields):
         field = self.field - np.repeat(mean, self.sizes)
         return self._replace(field=np.clip(field, -MAX_FIELD, MAX_FIELD))
 
-    @classmethod
+    @partial(accepts_tables, missing=True)
     def from_data(cls, X, sizes=None, *, pseudocount=1.0):
         """Fields of independent groups with the frequencies of data.
 
@@ -358,11 +368,14 @@ class Categorical(_Fields):
         Categorical
             The fields have mean zero in each group.
         """
-        X = np.asarray(X)
-        if X.ndim != 2 or X.size == 0:
-            raise ValueError(f"X must have shape (n_samples, n_groups), got {X.shape}.")
         if sizes is None:
-            sizes = max(int(np.nanmax(X)) + 1, 2)
+            largest = np.nanmax(X, initial=1)
+            if not largest < MAX_STATES:
+                raise ValueError(f"X must hold labels below {MAX_STATES}, got {largest:g}.")
+            sizes = int(largest) + 1
+        sizes = real_array("sizes", sizes)
+        if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (X.shape[1],)):
+            raise TypeError(f"sizes must be an integer or one for each group, got {sizes!r:.60}.")
         sizes = np.broadcast_to(sizes, X.shape[1])
         dtype = np.float32 if X.dtype == np.float32 else np.float64
         return cls([np.zeros(size, dtype) for size in sizes]).refit(X, pseudocount=pseudocount)
@@ -370,7 +383,7 @@ class Categorical(_Fields):
     def refit(self, X, *, pseudocount=1.0):
         """The same groups with the frequencies of data, labels or flat values."""
         X = X if is_sparse(X) else np.asarray(X)
-        counts = np.full(len(self.state), float(pseudocount))
+        counts = np.full(len(self.state), number("pseudocount", pseudocount, 0, np.inf, below=True))
         for block in row_blocks(X):
             x = X[block].toarray() if is_sparse(X) else X[block]
             x = x if x.shape[-1] == len(self.state) else self.one_hot(x)
@@ -461,10 +474,7 @@ def _described(field):
 
 
 def _array(value):
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"Categorical: field must be numbers, got dtype {array.dtype}.")
-    return array
+    return real_array("Categorical: field", value)
 
 
 def _check_states(field, state):
@@ -479,6 +489,6 @@ def _check_states(field, state):
         raise ValueError("Categorical: state must begin with 0, the first state of a group.")
     sizes = np.diff(starts, append=len(state))
     if (sizes < 2).any():
-        raise ValueError("Categorical: each group needs two states at least.")
+        raise ValueError("Categorical: field must have two states at least in each group.")
     if (state != np.concatenate([np.arange(size) for size in sizes])).any():
         raise ValueError("Categorical: state must count 0, 1, 2, ... in each group.")

@@ -23,8 +23,10 @@ TAKERS = {
     "ConditionalRBM.score": lambda X, **w: CRBM.score(X, Y, **w),
     "SpikeSlabRegressor": lambda X, **w: mf.SpikeSlabRegressor().fit(X, X[:, 0], **w),
     "SpikeSlabClassifier": lambda X, **w: mf.SpikeSlabClassifier().fit(X, X[:, 0], **w),
+    "SpikeSlabRegressor.score": lambda X, **w: REGRESSOR.score(X, X[:, 0], **w),
     "effective_couplings": lambda X, **w: mf.evaluation.effective_couplings(SITES, X, **w),
 }
+REGRESSOR = mf.SpikeSlabRegressor(max_evidence_iter=1).fit(X, X[:, 0])
 CRBM = mf.ConditionalRBM(2, **SMALL).fit(X, Y)
 SITES = mf.RBM(np.ones((8, 1)), mf.Categorical(np.zeros((4, 2))), mf.Bernoulli([0.0]))
 

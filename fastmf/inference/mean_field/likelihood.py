@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._common.arguments import number, rows
+from fastmf._common.arguments import number, real_array, rows
 from fastmf._common.rows import canonical, is_sparse
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.posterior import posterior
@@ -70,7 +70,7 @@ def _checked_rows(model, X):
     """Rows of data, sparse ones as a CSR array, all others as values of all units."""
     n_visible = n_units(model.layers[0])
     if not is_sparse(X):
-        X = as_states("X", model.layers[0], X)
+        X = as_states("X", model.layers[0], real_array("X", X))
         X = np.atleast_2d(rows("X", X, n_visible, model.dtype))
         return X.astype(model.dtype, copy=False)
     X = canonical(X)

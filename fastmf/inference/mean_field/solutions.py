@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 
 from fastmf._common import html
-from fastmf._common.arguments import number
+from fastmf._common.arguments import count, number, real_array
 from fastmf.inference.mean_field._grouped_free_energy import second_moments, second_order
 from fastmf.inference.mean_field.tap import tap
 
@@ -126,8 +126,10 @@ def solutions(model, starts=1000, *, merge_tol=1e-2, **options):
     """
     if isinstance(starts, int | np.integer) and "rng" not in options:
         options["rng"] = 0
-    if not isinstance(starts, int | np.integer):
-        starts = np.atleast_2d(starts)
+    if isinstance(starts, bool) or not isinstance(starts, int | np.integer):
+        starts = np.atleast_2d(real_array("starts", starts))
+    else:
+        starts = count("starts", starts)
     return distinct_solutions(tap(model, starts, **options), merge_tol)
 
 
