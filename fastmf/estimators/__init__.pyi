@@ -172,6 +172,7 @@ class ConditionalRBM(_Saved, _Estimator):
         validation_fraction: float = 0.1,
         patience: int = 5,
         weight_scale: float = 0.01,
+        standardize: bool = True,
         init: CRBM | None = None,
         callbacks: Sequence[Callable[[Any], Any]] | None = None,
         checkpoint: Path | None = None,

@@ -164,6 +164,10 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         check_is_fitted(self)
         X = self._features(X)
         Y = self._labels(self.predict(X) if y is None else y, X, self.model_.n_visible)
+        return self._log_likelihood(X, Y)
+
+    def _log_likelihood(self, X, Y):
+        """Log-probabilities of rows of labels 0 and 1."""
         inference = "mean_field" if self._prediction_inference == "mean_field" else "bp"
         found = self._infer(X, inference, log_partition=True)
         return -self.model_.free_energy(Y, X) - found.log_partition

@@ -36,3 +36,15 @@ def warn_if_diverged(model, history):
             "smaller learning_rate, or with chains more of them (n_starts).",
             ConvergenceWarning,
         )
+
+
+def warn_if_below_uniform(found, n_labels):
+    """Say so if the log-likelihood of a row of labels is below that of labels drawn at random."""
+    uniform = -n_labels * np.log(2)
+    if not found >= BELOW_UNIFORM * uniform:
+        warn_user(
+            f"learning has diverged: the log-likelihood of the labels, {found:.3g} nats a row, is "
+            f"below that of values drawn uniformly at random, {uniform:.3g}. Use a smaller "
+            "learning_rate, or standardize=True.",
+            ConvergenceWarning,
+        )

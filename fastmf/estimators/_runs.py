@@ -1,7 +1,5 @@
 """What estimators that learn by the training loop have in common."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -64,15 +62,13 @@ def settings_of(estimator, class_):
         count("verbose", estimator.verbose, 0)
     if estimator.checkpoint is not None:
         file_path("checkpoint", estimator.checkpoint)
-    callbacks = () if estimator.callbacks is None else estimator.callbacks
-    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
-        raise TypeError(f"callbacks must be a sequence of callables, got {callbacks!r:.60}.")
     count("n_threads", estimator.n_threads, optional=True)
     return settings
 
 
 def run(estimator, model, data, settings, family, seed, validation, weights=None):
     """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state."""
+    callbacks = () if estimator.callbacks is None else estimator.callbacks
     with one_blas_thread():  # the products of one batch are small
         state = train(
             model,
@@ -81,7 +77,7 @@ def run(estimator, model, data, settings, family, seed, validation, weights=None
             family,
             seed=seed,
             validation=validation,
-            callbacks=estimator.callbacks or (),
+            callbacks=estimator._told(callbacks) if hasattr(estimator, "_told") else callbacks,
             checkpoint=estimator.checkpoint,
             checkpoint_every=estimator.checkpoint_every,
             n_threads=estimator.n_threads,

@@ -1,15 +1,22 @@
 """Conditional restricted Boltzmann machine, a multi-label classifier."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from fastmf._common.arguments import count, row_weights
+from fastmf._common.arguments import count, flag, row_weights
 from fastmf.estimators._conditional_rbm import TrainedCRBM, checked_labels
+from fastmf.estimators._convergence import warn_if_below_uniform
 from fastmf.estimators._data import checked_data
+from fastmf.estimators._features import FeatureScale
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.learning.conditional import CRBM_FAMILY, ConditionalSettings, sweeps
 from fastmf.models import CRBM
+
+# Objectives whose models are to give probabilities of labels.
+PROBABILISTIC = ("likelihood", "logistic", "cd")
 
 
 class ConditionalRBM(TrainedCRBM):
@@ -45,6 +52,11 @@ class ConditionalRBM(TrainedCRBM):
         Standard deviation of the initial `weights`; all other parameters are initially 0. With
         small ones hidden units are alike at first, and those of the support vector machines may
         stay so for many epochs: 0.1 was better there on noisy and occluded digits.
+    standardize : bool
+        Learn from features less their means and over their standard deviations (of sparse ones over
+        their root mean squares), so that rates, `weight_scale` and weight decay suit features of
+        any unit; constant ones count as 0. The weights of `model_`, of `init` and of the models
+        that `callbacks` see are of the features as they are given; a checkpoint's are not.
     init : CRBM or None
         Initial model instead. Without hidden units (a logistic regression) it gives the weights and
         biases of the labels only.
@@ -112,6 +124,7 @@ class ConditionalRBM(TrainedCRBM):
         validation_fraction=0.1,
         patience=5,
         weight_scale=0.01,
+        standardize=True,
         init=None,
         callbacks=None,
         checkpoint=None,
@@ -137,6 +150,7 @@ class ConditionalRBM(TrainedCRBM):
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.weight_scale = weight_scale
+        self.standardize = standardize
         self.init = init
         self.callbacks = callbacks
         self.checkpoint = checkpoint
@@ -173,6 +187,12 @@ class ConditionalRBM(TrainedCRBM):
         FloatingPointError
             If learning diverges.
 
+        Warns
+        -----
+        ConvergenceWarning
+            If labels are in the end less probable than if they were drawn uniformly at random:
+            learning has diverged (objectives "likelihood", "logistic" and "cd").
+
         Examples
         --------
         >>> import numpy as np, fastmf as mf
@@ -203,10 +223,35 @@ class ConditionalRBM(TrainedCRBM):
             X, Y, validation = X[rows], Y[rows], (Y[others], X[others])
             weights = weights if weights is None else weights[rows]
         model = self._initial_model(X, Y, seed or 0)
-        state = run(self, model, (Y, X), settings, CRBM_FAMILY, seed, validation, weights)
+        state = self._run(model, Y, X, settings, seed, validation, weights)
         from_epoch = state.epoch - (state.waited if self.early_stopping else 0)
         self.n_sweeps_ = sweeps(settings, max(from_epoch - 1, 0))
+        if self.objective in PROBABILISTIC and self.history_:
+            rows = np.linspace(0, len(Y) - 1, min(self.monitor_rows, len(Y))).astype(int)
+            values = self._log_likelihood(X[rows], Y[rows])
+            weights = None if weights is None else weights[rows]
+            warn_if_below_uniform(np.average(values, weights=weights), Y.shape[1])
         return self
+
+    def _run(self, model, Y, X, settings, seed, validation, weights):
+        """The last state of learning, in units of the features' deviations if so asked for."""
+        self._scale, start = None, model
+        if flag("standardize", self.standardize):
+            self._scale = FeatureScale.of(X, weights)
+            start, X = self._scale.of_standardised(model), self._scale.standardised(X)
+            if validation is not None:
+                validation = validation[0], self._scale.standardised(validation[1])
+        state = run(self, start, (Y, X), settings, CRBM_FAMILY, seed, validation, weights)
+        if self._scale is not None:
+            # A model that has not learned keeps its bits.
+            self.model_ = model if self.model_ is start else self._scale.of_raw(self.model_)
+        return state
+
+    def _told(self, callbacks):
+        """Callbacks that see the model in the features' own units."""
+        if self._scale is None or not isinstance(callbacks, Iterable):
+            return callbacks
+        return self._scale.told(callbacks)
 
     def _settings(self):
         settings = settings_of(self, ConditionalSettings)

@@ -210,6 +210,7 @@ def untrained(task, method, options, folder):
         momentum=options.momentum,
         l2=0.0 if logistic else options.l2,
         weight_scale=options.weight_scale,
+        standardize=False,
         batch_size=options.batch_size,
         patience=options.patience,
         early_stopping=True,

@@ -47,7 +47,8 @@ def data(n_images=None):
 def crbm(options):
     return mf.ConditionalRBM(
         options.hidden, n_epochs=options.epochs, learning_rate=options.learning_rate, momentum=0.9,
-        weight_scale=0.1, early_stopping=True, patience=10, random_state=options.seed,
+        weight_scale=0.1, standardize=False, early_stopping=True, patience=10,
+        random_state=options.seed,
     )  # fmt: skip
 
 

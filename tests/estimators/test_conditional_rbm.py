@@ -33,7 +33,9 @@ def copies(n=300, dtype=float):
 
 
 def quick(**options):
+    """Features are zeros and ones here; `test_features.py` is about others."""
     options = {"n_epochs": 30, "batch_size": 10, "learning_rate": 0.1, "random_state": 0} | options
+    options = {"standardize": False} | options
     return ConditionalRBM(4, **options)
 
 

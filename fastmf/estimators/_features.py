@@ -1,0 +1,107 @@
+"""Features in units of their deviations, and models of such features in their own units."""
+
+import copy
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._common.rows import blocks, column_sums, is_sparse, row_blocks
+
+# Standard deviations beyond, and below one over it, are not divided by: weights would be no numbers
+# in single precision.
+MAX_SCALE = 1e30
+
+
+class FeatureScale(NamedTuple):
+    """Units of features: x becomes (x - offset) / scale.
+
+    Parameters
+    ----------
+    offset, scale : float64 array of shape (n_features,)
+    """
+
+    offset: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, X, weights=None):
+        """Means and standard deviations of columns; those of sparse rows are taken about 0.
+
+        Constant columns have the scale 1, or in sparse rows their absolute value, so that they are
+        of the same size as others.
+
+        Raises
+        ------
+        ValueError
+            If squares of the values are no numbers.
+        """
+        n_features = X.shape[1]
+        if is_sparse(X):
+            size = abs(X).max(0).toarray().ravel().astype(np.float64)
+            size[size == 0] = 1.0
+            squares = column_sums(X, lambda x, columns: (x / size[columns]) ** 2)
+            return cls(np.zeros(n_features), _positive(size * np.sqrt(squares / X.shape[0])))
+        offset, scale = np.zeros((2, n_features))
+        for part in blocks(n_features, X.size):
+            differences = np.subtract(X[:, part], X[0, part], dtype=np.float64)
+            mean = np.average(differences, 0, weights)
+            size = abs(differences).max(0)
+            size[size == 0] = 1.0
+            square = np.average(((differences - mean) / size) ** 2, 0, weights)
+            offset[part], scale[part] = X[0, part] + mean, size * np.sqrt(square)
+        scale[scale <= 10 * np.finfo(X.dtype).eps * abs(offset)] = 0
+        return cls(offset, _positive(scale))
+
+    def standardised(self, X):
+        """Rows in these units, of the same type."""
+        if is_sparse(X):
+            out = X.copy()
+            out.data /= self.scale[X.indices].astype(X.dtype)
+            return out
+        out = np.empty_like(X)
+        for rows in row_blocks(X):
+            out[rows] = (X[rows] - self.offset) / self.scale
+        return out
+
+    def of_raw(self, model):
+        """The same model of features in their own units, given one of standardised features."""
+        return self._rescaled(model, 1 / self.scale, -self.offset)
+
+    def of_standardised(self, model):
+        """The same model of standardised features, given one of features in their own units."""
+        return self._rescaled(model, self.scale, self.offset / self.scale)
+
+    def _rescaled(self, model, factor, shift):
+        """The model whose weights are multiplied by a factor, and then by a shift for biases."""
+        parameters = {}
+        for layer in ("visible", "hidden"):
+            weights = getattr(model, f"{layer}_weights") * factor
+            bias = getattr(model, f"{layer}_bias") + weights @ shift
+            parameters |= {f"{layer}_weights": weights, f"{layer}_bias": bias}
+        cast = {name: value.astype(model.dtype) for name, value in parameters.items()}
+        return replace(model, **cast)
+
+    def told(self, callbacks):
+        """The same callbacks, told of the model of features in their own units."""
+
+        def with_raw(callback):
+            def told(state):
+                seen = copy.copy(state)
+                seen.model = self.of_raw(state.model)
+                return callback(seen)
+
+            return told
+
+        return [with_raw(callback) for callback in callbacks]
+
+
+def _positive(scale):
+    """Standard deviations, with 1 for those that are 0."""
+    if not np.isfinite(scale).all() or (scale > MAX_SCALE).any():
+        column = int(np.argmax(~(scale <= MAX_SCALE)))
+        raise ValueError(
+            f"X must have values below {MAX_SCALE:.0e}, got larger ones in column {column}: divide "
+            "it by a constant."
+        )
+    return np.where(scale < 1 / MAX_SCALE, 1.0, scale)
