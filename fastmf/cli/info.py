@@ -104,7 +104,8 @@ def _values(values):
 
 def log_likelihoods(machine):
     """Log-likelihoods of a machine's model, by their names in its history."""
-    history = machine.history_ if isinstance(machine.history_, dict) else {}
+    history = getattr(machine, "history_", {})
+    history = history if isinstance(history, dict) else {}
     found = {name: values for name, values in history.items() if name.endswith("log_likelihood")}
     if not found:
         return {}
@@ -114,9 +115,27 @@ def log_likelihoods(machine):
     return {name: values[kept] for name, values in found.items()}
 
 
+def _regression(machine):
+    """What a sparse regression or classification has learned."""
+    included = np.atleast_2d(machine.inclusion_probability_) > 0.5
+    counts = ", ".join(map(str, included.sum(1)))
+    properties = {
+        "features": f"{machine.n_features_in_}, of which {counts} with probability above 1/2"
+    }
+    for name in ("noise_variance_", "slab_variance_", "prior_inclusion_", "log_evidence_"):
+        if hasattr(machine, name):
+            values = ", ".join(f"{value:.4g}" for value in np.ravel(getattr(machine, name))[:5])
+            properties[name.strip("_").replace("_", " ")] = values
+    return properties
+
+
 def _machine(machine):
-    properties = {"machine": type(machine).__name__} | _model(machine.model_)
-    properties["trained for"] = f"{machine.n_iter_} epochs or steps"
+    properties = {"machine": type(machine).__name__}
+    if hasattr(machine, "coef_"):
+        properties |= _regression(machine)
+    else:
+        properties |= _model(machine.model_)
+        properties["trained for"] = f"{machine.n_iter_} epochs or steps"
     for name, value in log_likelihoods(machine).items():
         properties[name.replace("_", " ")] = f"{value:.5f} nats per unit"
     default = type(machine)().get_params()

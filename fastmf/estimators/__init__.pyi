@@ -297,7 +297,7 @@ class PottsMachine(_Saved, _Estimator):
     def standard_errors(self, gauge: str = "zero-sum") -> tuple[Array, Array]: ...
     def likelihood_ratio_test(self, pairs: ArrayLike | None = None) -> Any: ...
 
-class SpikeSlabRegressor(_Estimator):
+class SpikeSlabRegressor(_Saved, _Estimator):
     coef_: Array
     coef_var_: Array
     intercept_: Any
@@ -332,7 +332,7 @@ class SpikeSlabRegressor(_Estimator):
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float: ...
 
-class SpikeSlabClassifier(_Estimator):
+class SpikeSlabClassifier(_Saved, _Estimator):
     coef_: Array
     coef_var_: Array
     intercept_: Any

@@ -167,7 +167,8 @@ def complete_target(y, name="y"):
     if np.ma.isMaskedArray(y):
         y = unmasked(name, y)
     try:
-        values = np.atleast_1d(y.to_numpy() if hasattr(y, "to_numpy") else y)
+        values = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+        values = values.reshape(1) if values.ndim == 0 else values
     except ValueError:  # rows of unequal lengths
         raise ValueError(f"{name} must be an array, got {type(y).__name__}.") from None
     absent = missing_entries(values)

@@ -1,6 +1,7 @@
 """Fitted estimators in .npz files."""
 
 import json
+from numbers import Integral
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -22,12 +23,14 @@ def _options(estimator):
     for name, value in estimator.get_params(deep=False).items():
         if name in estimator._forgotten:
             continue
+        if name == "random_state" and not isinstance(value, Integral):
+            continue  # the state of a generator is no option of a fit to come
         if name in ("visible", "hidden") and not isinstance(value, str):
             # A class or an instance: the fitted prior stands for it.
             arrays |= field_to_arrays(f"option.{name}", getattr(estimator, f"{name}_"))
             continue
         try:
-            options[name] = json.loads(json.dumps(value, default=plain))
+            options[name] = json.loads(json.dumps(value, default=_plain_or_list))
         except TypeError:
             raise TypeError(
                 f"{name}={value!r} cannot be saved; set it to None or a plain value first."
@@ -35,11 +38,18 @@ def _options(estimator):
     return options, arrays
 
 
+def _plain_or_list(value):
+    """Numbers and arrays as JSON knows them."""
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()
+    return value.tolist() if isinstance(value, np.ndarray) else plain(value)
+
+
 class Saved:
     """Estimators that go to a file and back: what they have learned, and their options."""
 
     # Options that say how to train rather than what was learned, and may hold anything.
-    _forgotten: tuple = ("callbacks", "checkpoint", "random_state")
+    _forgotten: tuple = ("callbacks", "checkpoint")
 
     # Subclasses say what more there is: plain values (attributes), and arrays to make others of.
     def _saved(self):
@@ -57,6 +67,9 @@ class Saved:
 
     def save(self, path):
         """Write the fitted estimator to `path` (.npz, without pickles, atomically).
+
+        Its options are kept, but for `callbacks`, `checkpoint`, `init` of machines that are
+        trained, and a `random_state` that is no integer.
 
         Parameters
         ----------

@@ -9,6 +9,7 @@ from fastmf._common.arguments import count, iteration, number, one_of
 from fastmf._common.rows import blocks, row_blocks
 from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data
+from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import feature_names, pandas
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import maximise_evidence, robust_solution
@@ -17,8 +18,11 @@ from fastmf.learning.evidence import maximise_evidence, robust_solution
 MAX_DEVIATION = 1e150
 
 
-class SpikeSlabEstimator(BaseEstimator):
-    """Parameters, standardised features, and the search for hyper-parameters."""
+class SpikeSlabEstimator(Saved, BaseEstimator):
+    """Parameters, standardised features, the search for hyper-parameters, and files."""
+
+    # What is learned, numbers and arrays, in files.
+    _learned: tuple
 
     # What to do if the fixed point of the last hyper-parameters is not found.
     _advice: str
@@ -89,6 +93,30 @@ class SpikeSlabEstimator(BaseEstimator):
             "inclusion_probability": self.inclusion_probability_,
         }
         return pandas().DataFrame({name: np.ravel(v) for name, v in columns.items()}, index)
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _model_arrays(self):
+        return {}
+
+    def _restore_model(self, arrays):
+        """Nothing: what was learned are attributes."""
+
+    def _saved(self):
+        values = {name: np.asarray(getattr(self, name)) for name in self._learned}
+        # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
+        arrays = {
+            f"learned.{name}": np.array(value.tolist()) if value.dtype.hasobject else value
+            for name, value in values.items()
+        }
+        return {"n_features_in_": self.n_features_in_}, arrays
+
+    def _restore(self, arrays):
+        for name in self._learned:
+            value = arrays[f"learned.{name}"]
+            setattr(self, name, value if value.ndim else value.item())
+
+    # --- fitting --------------------------------------------------------------------------------
 
     def _training_data(self, X, y, **options):
         """Checked features, in their own precision, and targets."""

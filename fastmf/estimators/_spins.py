@@ -48,8 +48,7 @@ def _pair(estimator, X, known, j, declared):
     """The two values of column j, which with those of other columns has these."""
     if len(known) == 1 and known[0] in (-1, 0, 1):
         known = np.array(_SPINS if known[0] else _BITS)
-    # Data with -1, 0 and 1 are spins and zeros of another meaning, whatever column has them.
-    if len(known) > 2 and not declared and not {-1, 0, 1}.issuperset(known.tolist()):
+    if len(known) > 2 and not declared and _are_codes(known):
         own = as_array(column_values(estimator, X[:, j], j))
         known = own if len(own) == 2 else known
     if len(known) != 2:
@@ -57,19 +56,31 @@ def _pair(estimator, X, known, j, declared):
     return known.astype(float) if is_numeric(known) else known
 
 
+def _are_codes(values):
+    """Whether columns may each have two of these values: strings, or integers.
+
+    Not of -1, 0 and 1, which are spins and zeros of another meaning, whatever column has them.
+    """
+    if not is_numeric(values):
+        return True
+    return not {-1, 0, 1}.issuperset(values.tolist()) and (values == np.rint(values)).all()
+
+
 def _refuse(estimator, X, known, j):
-    """Raise for a column that has not two values."""
-    column, advice = X[:, j].tolist(), "or transform data (sklearn's Binarizer)"
-    kept = _SPINS if -1 in known.tolist() else known[:2].tolist()
-    row = next((i for i, x in enumerate(column) if x in known and x not in kept), 0)
-    if len(known) == 1:
-        advice = f"{advice}; column {column_name(estimator, j)} is constant: leave it out"
-        row = column.index(known[0])
-    shown = f"{column[row]:g}" if is_numeric(X) else repr(column[row])
+    """Raise for the first entry that is none of two values, with which it shares a column."""
+    values, advice = known.tolist(), "or transform data (sklearn's Binarizer)"
+    kept = _SPINS if -1 in values else _BITS if 0 in values else values[:2]
+    if len(values) == 1:
+        kept, advice = (), f"{advice}; column {column_name(estimator, j)} is constant: leave it out"
+    wrong = set(values) - set(kept)
+    row, column = next(
+        (i, k) for i, entries in enumerate(X.tolist()) for k, x in enumerate(entries) if x in wrong
+    )
+    value = X[row].tolist()[column]
     raise ValueError(
         "X must be binary, with values in {-1, 1}, or all in {0, 1}, or two other values in each "
-        f"column, got {shown} in row {row}, column {column_name(estimator, j)}: give the estimator "
-        f"a threshold, {advice}."
+        f"column, got {f'{value:g}' if is_numeric(X) else repr(value)} in row {row}, column "
+        f"{column_name(estimator, column)}: give the estimator a threshold, {advice}."
     )
 
 

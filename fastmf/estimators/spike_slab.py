@@ -91,6 +91,11 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     array([3, 7])
     """
 
+    _learned = (
+        "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
+        "noise_variance_", "slab_variance_", "prior_inclusion_", "sites_", "n_iter_", "_unit",
+        "_rows", "_offset", "_scale", "_n_noises",
+    )  # fmt: skip
     _advice = (
         "raise max_iter, take solver='convergent', or give noise_variance, slab_variance or "
         "expected_model_size, of which one may have gone to its bound"

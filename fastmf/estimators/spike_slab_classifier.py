@@ -78,6 +78,11 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
     array([3, 7])
     """
 
+    _learned = (
+        "classes_", "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
+        "slab_variance_", "prior_inclusion_", "sites_", "n_iter_", "_rows", "_group_of", "_others",
+        "_offset", "_scale",
+    )  # fmt: skip
     _advice = (
         "give slab_variance (1, say), which may have gone to its bound, or expected_model_size; or "
         "raise max_iter, or take solver='convergent'"
@@ -151,7 +156,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         self.slab_variance_ = float(best.slab_variance)
         self.prior_inclusion_ = sigmoid(np.asarray(best.log_odds))
         self.sites_, self.n_iter_ = result.sites, max(1, result.n_iter)
-        self._task = task
+        self._rows, self._group_of, self._others = task
         return self
 
     def _signs(self, y):
@@ -193,10 +198,11 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         X = checked_data(self, X, dtype=[np.float64, np.float32], reset=False)
         # The posterior of the coefficients follows from the sites: the prior is not used.
         start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
-        inverse = gaussian_side(self._task.model(start)).inverse(self.sites_[1])
+        task = Classification(self._rows, self._group_of, self._others)
+        inverse = gaussian_side(task.model(start)).inverse(self.sites_[1])
 
         def scores(rows):
-            constant = np.ones((len(rows), len(self._task.others)))  # the intercept, if any
+            constant = np.ones((len(rows), len(self._others)))  # the intercept, if any
             standardised = np.concatenate([self._rescaled(rows), constant], axis=1)
             mean = rows @ self.coef_[0] + self.intercept_[0]
             return mean / np.sqrt(1 + inverse.variance_along(standardised))

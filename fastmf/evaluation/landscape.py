@@ -103,8 +103,8 @@ def isomap(points, *, n_neighbors=10, n_components=2):
     )
     if points.ndim != 2 or len(points) <= n_components or not np.isfinite(points).all():
         raise ValueError(
-            f"points must be an array of finite numbers, of more rows than n_components, "
-            f"{n_components}, got shape {points.shape}."
+            f"points must be an array of finite numbers of more than {n_components} rows, got "
+            f"shape {points.shape}."
         )
     try:
         from sklearn.manifold import Isomap

@@ -166,11 +166,7 @@ def log_partition_report(
     >>> abs(report["AIS"].log_partition - exact) < 0.1
     True
     """
-    check_layered(model)
-    rng = generator(rng, optional=True)
-    if X is not None:
-        X = as_states("X", model.layers[0], X)
-        X = rows("X", X, n_units(model.layers[0]), model.dtype)
+    X, rng = _checked_data(model, X), generator(rng, optional=True)
     include_exact = None if include_exact is None else flag("include_exact", include_exact)
     include_adaptive = flag("include_adaptive", include_adaptive)
     entries, clock = [], time.perf_counter
@@ -230,6 +226,13 @@ def log_partition_report(
             seconds = clock() - start
             entries.append(LogPartitionEntry("TAP2, corrected", value, None, seconds, remark))
     return LogPartitionReport(entries)
+
+
+def _checked_data(model, X):
+    """Data as values of the visible units of a layered model, or None."""
+    check_layered(model)
+    n_visible = n_units(model.layers[0])
+    return rows("X", as_states("X", model.layers[0], X), n_visible, model.dtype)
 
 
 def _annealed(model, n_chains, n_steps, **options):

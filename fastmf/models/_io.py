@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastmf._common.arguments import file_path
 from fastmf.models._summary import model_html
 from fastmf.priors import Concatenated
 from fastmf.priors._protocol import field_names, is_concatenated, parts_of
@@ -22,6 +23,7 @@ class UnknownPrior(LookupError):
 
 def check_folder(path):
     """Raise unless there is a folder for a file."""
+    file_path("path", path)
     if not Path(path).parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {Path(path).parent}.")
 
@@ -70,7 +72,7 @@ def read_arrays(path):
     ValueError
         If the file is damaged or of another kind.
     """
-    with open(path, "rb") as file:
+    with open(file_path("path", path), "rb") as file:
         try:
             # NumPy takes anything else for a pickle, and its message would be about pickles.
             if file.read(2) != b"PK":

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastmf._common.arguments import real_array
+from fastmf._common.arguments import number
 from fastmf.models import _checks
 from fastmf.models._io import Model
 from fastmf.priors._groups import refuse_groups
@@ -70,9 +70,10 @@ class SparseLinearModel(Model):
         y = np.atleast_2d(_checks.matrix("y", np.atleast_2d(self.y)).astype(np.float64))
         if y.shape != (1, len(X)):
             raise ValueError(f"y must have shape ({len(X)},), got {np.shape(self.y)}.")
-        variance = real_array("noise_variance", self.noise_variance)
-        if variance.ndim or variance.dtype == bool:
-            raise TypeError(f"noise_variance must be a number, got {self.noise_variance!r:.40}.")
+        value = self.noise_variance
+        if np.ndim(value) == 0 and isinstance(value, np.ndarray):
+            value = value[()]
+        variance = number("noise_variance", value, -np.inf, np.inf)
         if not 0 < variance < np.inf:
             raise ValueError(f"noise_variance must be positive and finite, got {variance:g}.")
         y = y[0]

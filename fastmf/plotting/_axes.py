@@ -64,12 +64,12 @@ def with_attributes(name, value, class_name, *attributes):
     return value
 
 
-def mapping(name, value):
-    """`value`, provided that it is a dict with entries."""
+def mapping(name, value, what=None):
+    """`value`, provided that it is a dict, and if `what` it holds is said, not an empty one."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a dict, got {type(value).__name__}.")
-    if not value:
-        raise ValueError(f"{name} must have at least one entry.")
+    if what and not value:
+        raise ValueError(f"{name} must hold at least one {what}.")
     return value
 
 

@@ -92,7 +92,7 @@ def denoising_accuracy(flip_probability, scores, *, ax=None):
     >>> len(figure.axes[0].lines)
     2
     """
-    for name, values in mapping("scores", scores).items():
+    for name, values in mapping("scores", scores, "method").items():
         _check_length(f"scores[{name!r}]", values, "flip_probability", flip_probability)
     ax = axes(ax, (6, 4))
     for (name, values), marker in zip(scores.items(), cycle("os^Dvx"), strict=False):

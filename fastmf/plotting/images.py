@@ -144,7 +144,9 @@ def image_rows(rows, shape, *, limits=(0, 1), ax=None):
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
     ['clean', 'noisy']
     """
-    rows = {name: real_array("rows", images) for name, images in mapping("rows", rows).items()}
+    rows = {
+        name: real_array("rows", images) for name, images in mapping("rows", rows, "row").items()
+    }
     lengths = {len(images) for images in rows.values() if images.ndim == 2}
     if len(lengths) != 1:
         raise ValueError(f"rows must be of one length, got lengths {sorted(lengths)}.")

@@ -126,7 +126,7 @@ def precision_curve(precision, *, n_columns=None, ax=None):
     2
     """
     n_columns = count("n_columns", n_columns, optional=True)
-    for name, values in mapping("precision", precision).items():
+    for name, values in mapping("precision", precision, "method").items():
         if np.ndim(values) != 1 or np.size(values) == 0:
             raise ValueError(
                 f"precision[{name!r}] must have shape (n_pairs,), got {np.shape(values)}."

@@ -38,7 +38,7 @@ def convergence_history(result, *, tol=None, ax=None):
     >>> figure.axes[0].get_title()
     '3 of 3 rows converged'
     """
-    with_attributes("result", result, "FixedPoint", "history", "n_iter", "converged")
+    with_attributes("result", result, "FixedPoint", "history")
     tol = None if tol is None else number("tol", tol, 0, np.inf)
     if result.history is None:
         raise ValueError("the result has no history: call the solver with history=True.")

@@ -93,7 +93,7 @@ def accepts_lists(method):
 
     @functools.wraps(method)  # kernels compile the wrapped method
     def checked(self, *args, **kwargs):
-        args = map(_real, names, args) if len(args) <= len(names) else args
+        args = [_real(names[min(k, len(names) - 1)], x) for k, x in enumerate(args)]
         return method(self, *args, **{k: _real(k, x) for k, x in kwargs.items()})
 
     return checked

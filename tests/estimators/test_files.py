@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 import fastmf as mf
@@ -13,6 +14,55 @@ ESTIMATORS = {
 @pytest.fixture(scope="module", params=ESTIMATORS)
 def fitted(request):
     return ESTIMATORS[request.param]()
+
+
+REGRESSIONS = {
+    "regressor": (mf.SpikeSlabRegressor, lambda y: y),
+    "several targets": (mf.SpikeSlabRegressor, lambda y: np.c_[y, -y, y**2]),
+    "classifier": (mf.SpikeSlabClassifier, lambda y: np.where(y > 0, "yes", "no").astype(object)),
+}
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(6) % 2, ["a"] * 3 + ["b"] * 3])
+@pytest.mark.parametrize("kind", REGRESSIONS)
+def test_sparse_regressions_come_back(tmp_path, kind, groups):
+    class_, target = REGRESSIONS[kind]
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(rng.normal(size=(30, 6)), columns=list("abcdef"))
+    y = data["a"].to_numpy() - data["c"].to_numpy() + rng.normal(size=30)
+    fitted = class_(groups=groups, max_evidence_iter=3).fit(data, target(y))
+    fitted.save(tmp_path / "file.npz")
+    again = class_.load(tmp_path / "file.npz")
+    np.testing.assert_array_equal(again.predict(data), fitted.predict(data))
+    if kind != "classifier":
+        for found, expected in zip(again.predict(data, return_std=True),
+                                   fitted.predict(data, return_std=True), strict=True):  # fmt: skip
+            np.testing.assert_array_equal(found, expected)
+    else:
+        np.testing.assert_array_equal(again.predict_proba(data), fitted.predict_proba(data))
+        assert again.classes_.tolist() == ["no", "yes"]
+    pd.testing.assert_frame_equal(again.as_frame(), fitted.as_frame())
+    assert again.n_iter_ == pytest.approx(fitted.n_iter_)
+    refitted = again.fit(data, target(y))
+    np.testing.assert_array_equal(refitted.coef_, fitted.coef_)
+
+
+def test_the_random_state_comes_back(tmp_path):
+    fitted = mf.GeneralizedRBM(2, n_epochs=1, random_state=7).fit(X)
+    fitted.save(tmp_path / "file.npz")
+    again = mf.GeneralizedRBM.load(tmp_path / "file.npz")
+    assert again.random_state == 7
+    np.testing.assert_array_equal(again.fit(X).weights_, fitted.weights_)
+    fitted.set_params(random_state=np.random.RandomState(0)).save(tmp_path / "file.npz")
+    assert mf.GeneralizedRBM.load(tmp_path / "file.npz").random_state is None
+
+
+def test_arrays_among_the_options_come_back(tmp_path):
+    start = np.zeros((5, 5)), np.zeros(5)
+    fitted = mf.FullyVisibleBoltzmannMachine(l2=0.1, init=start).fit(X)
+    fitted.save(tmp_path / "file.npz")
+    again = mf.FullyVisibleBoltzmannMachine.load(tmp_path / "file.npz").fit(X)
+    np.testing.assert_array_equal(again.couplings_, fitted.couplings_)
 
 
 def test_options_and_what_was_learned_come_back(tmp_path, fitted):
