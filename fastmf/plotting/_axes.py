@@ -50,7 +50,7 @@ def names_of(names, n, what):
     """
     if names is None:
         return [str(k) for k in range(n)]
-    if isinstance(names, str) or not hasattr(names, "__len__"):
+    if not hasattr(names, "__len__"):
         raise TypeError(f"names must be a sequence of str, got {names!r:.60}.")
     if len(names) != n:
         raise ValueError(f"names must name all {n} {what}, got {len(names)}.")
