@@ -1,5 +1,7 @@
 """Conversion of two-valued data to spins -1 and +1, and back."""
 
+from collections import Counter
+
 import numpy as np
 
 from fastmf.estimators._categories import (
@@ -69,7 +71,10 @@ def _are_codes(values):
 def _refuse(estimator, X, known, j):
     """Raise for the first entry that is none of two values, with which it shares a column."""
     values, advice = known.tolist(), "or transform data (sklearn's Binarizer)"
-    kept = _SPINS if -1 in values else _BITS if 0 in values else values[:2]
+    entries = Counter(x for row in X.tolist() for x in row if x in set(values))
+    kept = [value for value, _ in entries.most_common(2)]
+    if is_numeric(known) and (-1 in values or 0 in values):
+        kept = _SPINS if -1 in values else _BITS
     if len(values) == 1:
         kept, advice = (), f"{advice}; column {column_name(estimator, j)} is constant: leave it out"
     wrong = set(values) - set(kept)

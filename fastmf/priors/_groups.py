@@ -11,8 +11,8 @@ from fastmf.priors._protocol import by_parts, n_units, parts_of
 
 # Why solvers whose messages have one variance for each unit take no groups.
 NO_COVARIANCE = (
-    "its messages have a variance for each unit, but the states of a group are correlated; use tap, "
-    "or belief_propagation of an RBM."
+    "its messages have a variance for each unit, but the states of a group are correlated; use "
+    "tap, or belief_propagation of an RBM."
 )
 
 
