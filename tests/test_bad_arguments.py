@@ -39,6 +39,8 @@ CALLS = {
     "exact": (mf.exact, {"model": RBM}, "model averages"),
     "RBM": (mf.RBM, dict(weights=np.ones((2, 1)), visible=mf.Ising([0.0, 0.0]),
                          hidden=mf.Ising([0.0])), "visible hidden"),
+    "load": (mf.load, {}, "path"),
+    "save": (RBM.save, {}, "path"),
     "in_gauge": (SITES.in_gauge, {"gauge": "lattice"}, "gauge reference"),
     "given": (CRBM.given, {"x": X[0]}, "x"),
     "energy": (RBM.energy, {"visible": X, "hidden": np.zeros((12, 3))}, "visible hidden"),
@@ -114,7 +116,7 @@ def refused(call, name, value):
 def accepted(name, kind):
     """Values that are seeds, or NaN where it means a missing value or gives NaN."""
     seeds, passed_on = ("huge", "lists"), ("clamp", "starts", "b", "a", "x")
-    if name == "clamp" and kind == "masked":
+    if (name, kind) in (("clamp", "masked"), ("path", "str")):
         return True
     return (name == "rng" and kind in seeds) or (kind == "nan" and name in passed_on)
 

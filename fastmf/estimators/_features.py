@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.rows import blocks, column_sums, is_sparse, row_blocks
+from fastmf._common.rows import blocks, is_sparse, row_blocks
 
 # Standard deviations beyond, and below one over it, are not divided by: weights would be no numbers
 # in single precision.
@@ -40,8 +40,11 @@ class FeatureScale(NamedTuple):
         if is_sparse(X):
             size = abs(X).max(0).toarray().ravel().astype(np.float64)
             size[size == 0] = 1.0
-            squares = column_sums(X, lambda x, columns: (x / size[columns]) ** 2)
-            return cls(np.zeros(n_features), _positive(size * np.sqrt(squares / X.shape[0])))
+            squares = X.astype(np.float64)
+            squares.data = (squares.data / size[X.indices]) ** 2
+            of_rows = np.ones(X.shape[0]) if weights is None else weights
+            square = of_rows @ squares / of_rows.sum()
+            return cls(np.zeros(n_features), _positive(size * np.sqrt(square)))
         offset, scale = np.zeros((2, n_features))
         for part in blocks(n_features, X.size):
             differences = np.subtract(X[:, part], X[0, part], dtype=np.float64)

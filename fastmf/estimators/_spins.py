@@ -71,7 +71,7 @@ def _are_codes(values):
 def _refuse(estimator, X, known, j):
     """Raise for the first entry that is none of two values, with which it shares a column."""
     values, advice = known.tolist(), "or transform data (sklearn's Binarizer)"
-    entries = Counter(x for row in X.tolist() for x in row if x in set(values))
+    entries = Counter(x for row in X.tolist() for x in row if x in values)
     kept = [value for value, _ in entries.most_common(2)]
     if is_numeric(known) and (-1 in values or 0 in values):
         kept = _SPINS if -1 in values else _BITS

@@ -1,11 +1,15 @@
 """Whatever arrays come, `tap` either solves or says what is wrong."""
 
+from pathlib import Path
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import fastmf as mf
+from fastmf._common import arguments as check
 
 MODEL = mf.RBM(np.full((3, 2), 0.5), mf.Bernoulli(np.zeros(3)), mf.Bernoulli(np.zeros(2)))
 
@@ -67,3 +71,37 @@ class Frame:
 def test_a_frame_of_data_is_an_array():
     expected = mf.tap(MODEL, np.full((2, 3), 0.25), max_iter=3).mean[0]
     np.testing.assert_array_equal(mf.tap(MODEL, Frame(), max_iter=3).mean[0], expected)
+
+
+def test_weights_of_rows():
+    assert check.row_weights(None, 3) is None
+    assert check.row_weights(2, 3).tolist() == [2.0, 2.0, 2.0]
+    assert check.row_weights([0, 1, 2], 3).dtype == np.float64
+    for bad, message in (
+        ([1, np.nan, 1], "got nan in row 1"), ([1, 1, -1], "got -1 in row 2"),
+        ([0, 0, 0], "zeros only"), ([1, 1], r"shape \(3,\)"), ([1e308] * 3, "finite sum"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"^sample_weight must .*{message}"):
+            check.row_weights(bad, 3)
+
+
+def test_masked_arrays():
+    masked = np.ma.masked_array([1, 2], [False, True])
+    np.testing.assert_array_equal(check.real_array("x", masked, missing=True), [1, np.nan])
+    with pytest.raises(ValueError, match=r"x must have no masked entries .* first at \[1\]"):
+        check.real_array("x", masked)
+    assert check.real_array("x", np.ma.masked_array([1, 2])).dtype.kind == "i"
+
+
+def test_flags_paths_and_seeds():
+    assert check.flag("x", np.True_) is True and check.flag("x", 0) is False
+    assert check.file_path("x", "name") == Path("name")
+    for bad in (0, True, None, 1.0, b"name"):
+        with pytest.raises(TypeError, match="x must be a str or a path"):
+            check.file_path("x", bad)
+    for bad in ("\ud800", "a\0b"):
+        with pytest.raises(ValueError, match="x must be the name of a file"):
+            check.file_path("x", bad)
+    assert isinstance(check.generator(None, optional=True), np.random.Generator)
+    with pytest.raises(ValueError, match=r"rng must be .* or a seed"):
+        check.generator(-1)

@@ -80,6 +80,9 @@ def test_moments():
     rows.data *= np.array([1, 1e3, 1e-3, 1, 1, 1])[rows.indices]
     scale = FeatureScale.of(rows)
     assert not scale.offset.any()
+    repeated = FeatureScale.of(sparse.csr_array(np.repeat(rows.toarray(), [1, 3] * 25, axis=0)))
+    weighted = FeatureScale.of(rows, np.array([1, 3] * 25))
+    np.testing.assert_allclose(weighted.scale, repeated.scale)
     dense = rows.toarray()
     np.testing.assert_allclose(scale.scale, np.sqrt((dense**2).mean(0)))
     made = scale.standardised(rows)
