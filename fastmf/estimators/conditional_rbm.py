@@ -249,9 +249,8 @@ class ConditionalRBM(TrainedCRBM):
 
     def _told(self, callbacks):
         """Callbacks that see the model in the features' own units."""
-        if self._scale is None or not isinstance(callbacks, Iterable):
-            return callbacks
-        return self._scale.told(callbacks)
+        known = isinstance(callbacks, Iterable) and all(map(callable, callbacks))
+        return self._scale.told(callbacks) if known and self._scale is not None else callbacks
 
     def _settings(self):
         settings = settings_of(self, ConditionalSettings)

@@ -31,7 +31,7 @@ def check_folder(path):
 @contextmanager
 def replacing(path):
     """A temporary binary file that replaces `path` atomically once it is written."""
-    path = Path(path)
+    path = file_path("path", path)
     check_folder(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     try:
