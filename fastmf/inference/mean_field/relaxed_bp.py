@@ -52,8 +52,8 @@ def relaxed_bp(
         Weight of the old tilts b and a. None: undamped until the residual of a row stops decreasing
         over 16 sweeps; then that row is damped by 1/2, 3/4, ...
     tol : float, default 1e-8
-        A row has converged when no marginal mean changes by more in a sweep, or by no more than
-        four times the rounding error of its largest mean.
+        Largest change of a mean or variance in one more sweep of a row that has converged, messages
+        included: see the notes of `FixedPoint`.
     max_iter : int, default 1000
     history : bool, default False
         Keep the residual of every sweep.
