@@ -9,6 +9,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from fastmf._common.arguments import count, number, one_of
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import pair_series, pairs_frame, series, square_frame
+from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._spins import to_spins
 from fastmf.inference.sampling import spins
 from fastmf.learning.pseudo_likelihood import inverse_ising
@@ -196,19 +197,39 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
         return self._original(spins.sample(self.model_, n_samples, rng, n_sweeps))
 
-    def impute(self, X):
+    def impute(self, X, *, method="auto", random_state=0):
         """Fill in missing values by their means given the others.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            With NaN for missing values. Rows with up to 14 of them are summed exactly, others
-            solved by `fastmf.tap`.
+            With NaN for missing values.
+        method : {"auto", "exact", "annealing", "tap"}, default "auto"
+            - "exact": the sum over all states of a row's missing values, which are at most 2^20.
+            - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
+              (`fastmf.kernels.tree_annealing`), with standard errors of about 0.003 of a
+              probability; exact where couplings are a tree. Of several phases each has its weight.
+            - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
+              fast for hundreds of missing values, but wrong for strong couplings, and of several
+              phases only one.
+            - "auto": "exact" for rows that it takes, "annealing" for all others.
+        random_state : int, RandomState or None, default 0
+            Of annealing. Equal rows have equal results, in any company.
 
         Returns
         -------
         array of shape (n_samples, n_features)
             In the values of the data.
+
+        Raises
+        ------
+        ValueError
+            With "exact", if a row has more than 20 missing values.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If standard errors of some rows are above 0.01, or their solutions have not converged.
 
         Examples
         --------
@@ -222,8 +243,7 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         (2, 4)
         """
         states = self._rows(X, missing=True)
-        means = spins.conditional_means(self.model_, states, n_threads=self.n_threads)
-        return self._original(means)
+        return self._original(means_of_missing(self, states, method, random_state))
 
     # --- files ----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import count, one_of
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import square_frame
+from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._labels import check_range, checked_labels
 from fastmf.inference.sampling import categories
 from fastmf.learning.potts import contacts, fitting
@@ -291,18 +292,32 @@ class BasePottsMachine(Saved, BaseEstimator):
         n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
         return categories.sample(self.model_, n_samples, rng, n_sweeps)
 
-    def impute(self, X):
+    def impute(self, X, *, method="auto", random_state=0):
         """Fill in missing labels by the most probable state of each, given the others.
 
         Parameters
         ----------
         X : int array of shape (n_samples, n_groups)
-            Negative or NaN where missing. Rows whose missing sites have up to 4,096 states together
-            are summed exactly, others solved by `fastmf.tap`.
+            Negative or NaN where missing.
+        method : {"auto", "exact", "annealing", "tap"}, default "auto"
+            As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
+            rows whose missing sites have up to 2^20 states together, and anneals others.
+        random_state : int, RandomState or None, default 0
+            Of annealing.
 
         Returns
         -------
         int array of shape (n_samples, n_groups)
+
+        Raises
+        ------
+        ValueError
+            With "exact", if the missing sites of a row have more than 2^20 states together.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If standard errors of some rows are above 0.01, or their solutions have not converged.
 
         Examples
         --------
@@ -314,8 +329,9 @@ class BasePottsMachine(Saved, BaseEstimator):
         True
         """
         labels = self._rows(X)
-        means = categories.conditional_means(self.model_, labels, n_threads=self.n_threads)
-        return np.where(labels < 0, self.model_.prior.labels(means), labels)
+        prior = self.model_.prior
+        means = means_of_missing(self, prior.one_hot(labels), method, random_state)
+        return np.where(labels < 0, prior.labels(means), labels)
 
     # --- files ----------------------------------------------------------------------------------
 

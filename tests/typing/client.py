@@ -136,7 +136,10 @@ def sequences(folder: Path) -> dict[str, Array]:
     ):
         figure.savefig(folder / "figure.png")
     print(plotting.letter_colours("ACGU"), first, second)
-    return {"scores": machine.contact_scores(), "imputed": machine.impute(alignment.X)}
+    return {
+        "scores": machine.contact_scores(),
+        "imputed": machine.impute(alignment.X, method="exact"),
+    }
 
 
 def evaluations(rbm: mf.RBM, X: Array) -> list[float]:

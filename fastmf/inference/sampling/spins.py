@@ -1,9 +1,8 @@
-"""Probabilities, samples and missing values of a Boltzmann machine of spins."""
+"""Probabilities and samples of a Boltzmann machine of spins."""
 
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from fastmf.inference.mean_field.tap import tap
 from fastmf.priors._domain import binary_field, two_values
 
 # Up to so many units all states are enumerated.
@@ -75,46 +74,3 @@ def sweeps(model, states, n_sweeps, rng):
             local[:, flipped] += couplings[:, j, None] * (new - states[j])[flipped]
             states[j] = new
     return np.ascontiguousarray(states.T)
-
-
-def conditional_means(model, X, max_exact=14, n_threads=None):
-    """Means of missing units given the others.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With Ising units.
-    X : array of shape (n_rows, n_units)
-        With NaN for missing values.
-    max_exact : int
-        Rows with more missing values are solved by `tap`, the others by enumeration.
-    n_threads : int or None
-
-    Returns
-    -------
-    array of shape (n_rows, n_units)
-        Observed values are unchanged.
-    """
-    missing = np.isnan(X)
-    out = np.where(missing, 0.0, X)
-    patterns, members = np.unique(missing, axis=0, return_inverse=True)
-    members = members.reshape(-1)
-    for p, pattern in enumerate(patterns):
-        n_missing, rows = int(pattern.sum()), np.flatnonzero(members == p)
-        if n_missing == 0:
-            continue
-        if n_missing > max_exact:
-            clamp = np.broadcast_to(~pattern, (len(rows), len(pattern)))
-            solved = tap(model, out[rows], clamp=clamp, n_threads=n_threads)
-            out[np.ix_(rows, pattern)] = solved.mean[:, pattern]
-            continue
-        states = all_states(n_missing)
-        inner = ((states @ model.couplings[np.ix_(pattern, pattern)]) * states).sum(1) / 2
-        size = max(1, (1 << 22) // len(states))
-        for i in range(0, len(rows), size):
-            some = rows[i : i + size]
-            local = out[some] @ model.couplings[:, pattern] + model.prior.field[pattern]
-            log_weights = local @ states.T + inner
-            weights = np.exp(log_weights - log_weights.max(1, keepdims=True))
-            out[np.ix_(some, pattern)] = weights @ states / weights.sum(1, keepdims=True)
-    return out
