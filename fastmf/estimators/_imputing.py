@@ -1,13 +1,24 @@
-"""Missing values of fully visible machines, and warnings where their means are uncertain."""
+"""Missing values as estimators fill them in, and warnings where their means are uncertain."""
 
 import warnings
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import one_of
+from fastmf._common.arguments import count, one_of
+from fastmf._common.rows import blocks
+from fastmf.estimators._convergence import warn_unless_converged
 from fastmf.inference.missing.fully_visible import MAX_ERROR, METHODS, conditional_means
+from fastmf.inference.missing.layered import (
+    MAX_WORK_OF_ROW,
+    average_of_phases,
+    exact_given,
+    nearest_starts,
+)
+
+LAYERED_METHODS = ("auto", "exact", "tap")
 
 
 def means_of_missing(machine, X, method, random_state):
@@ -47,3 +58,89 @@ def means_of_missing(machine, X, method, random_state):
             stacklevel=3,
         )
     return found.mean
+
+
+class LayeredImputing:
+    """The method `impute` of machines with hidden layers."""
+
+    def impute(self, X, *, method="auto", n_starts=5):
+        """Fill in missing values by their means given the others.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            With NaN for missing values, or a negative label for a missing categorical one.
+        method : {"auto", "exact", "tap"}, default "auto"
+            - "exact": the sum over all states of the hidden layer, or of a row's missing units, the
+              other side summed analytically: of few hidden units (up to some 12 of two values next
+              to 784), or few missing ones next to any number of hidden ones. Of a deep machine the
+              sides are the even and the odd layers.
+            - "tap": the means of distinct mean-field solutions from `n_starts` starts, each a phase
+              with the weight that its log-partition gives. Phases that no start leads to are
+              missed, and weights are those of TAP.
+            - "auto": "exact" for rows that it takes, "tap" for all others.
+        n_starts : int, default 5
+            Of "tap": the mean of independent units, and rows of `starts_` that are nearest to what
+            was seen. With 1, a single solution, which may be one of several phases.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Of categorical units the most probable labels.
+
+        Raises
+        ------
+        ValueError
+            With "exact", if there are too many states.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the solutions of some rows have not converged.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
+        >>> X[0, :4] = np.nan
+        >>> filled = rbm.impute(X)
+        >>> bool(np.isnan(filled).any()), bool((filled[0, 4:] == X[0, 4:]).all())
+        (False, True)
+        """
+        check_is_fitted(self)
+        one_of("method", method, LAYERED_METHODS)
+        n_starts = count("n_starts", n_starts)
+        X = self._dense_data(X, missing=True)
+        mean, converged = X.copy(), np.ones(len(X), bool)
+        left = np.flatnonzero(np.isnan(X).any(1))
+        if method != "tap" and len(left):
+            found = exact_given(self.model_, X[left])
+            mean[left[found.exact]] = found.mean[found.exact]
+            left = left[~found.exact]
+        if method == "exact" and len(left):
+            raise ValueError(
+                "method 'exact' takes rows for which the states of one side times the units of the "
+                f"other are at most 2^{np.log2(MAX_WORK_OF_ROW):g}: {len(left)} of {len(X)} rows, "
+                f"among them row {left[0]}, have more; take 'tap' or 'auto'."
+            )
+        for rows in blocks(len(left), len(left) * X.shape[1] * n_starts):
+            rows = left[rows]
+            mean[rows], converged[rows] = self._average_of_solutions(X[rows], n_starts)
+        warn_unless_converged(converged)
+        return self._as_given(mean)
+
+    def _average_of_solutions(self, X, n_starts):
+        """Means over mean-field solutions of each row, and whether one has converged."""
+        zero = X.dtype.type(0)
+        first = np.broadcast_to(self.pointwise_.moments(zero, zero)[0], X.shape)[:, None]
+        nearest = self.starts_[nearest_starts(X, self.starts_, n_starts - 1)]
+        starts = np.concatenate([first, nearest], axis=1).astype(X.dtype)
+        shape, missing = starts.shape, np.isnan(X)[:, None]
+        starts = np.where(missing, starts, X[:, None]).reshape(-1, X.shape[1])
+        seen = ~np.broadcast_to(missing, shape).reshape(starts.shape)
+        found = self._solve(starts, clamp=seen, log_partition=shape[1] > 1)
+        logs = np.zeros(len(starts)) if found.log_partition is None else found.log_partition
+        by_row = (part.reshape(shape[:2]) for part in (logs, found.converged))
+        mean, converged = average_of_phases(found.mean[0].reshape(shape), *by_row)
+        return np.where(missing[:, 0], mean, X), converged

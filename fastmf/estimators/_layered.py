@@ -5,17 +5,20 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, number
+from fastmf._common.arguments import count, number, one_of
 from fastmf._common.rows import row_blocks
 from fastmf.estimators import denoising
 from fastmf.estimators._convergence import warn_if_diverged, warn_unless_converged
 from fastmf.estimators._files import Saved
+from fastmf.estimators._imputing import LayeredImputing
 from fastmf.estimators._rows import checked_rows, checked_values
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._weights import checked_weights
-from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
+from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
+from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.missing.layered import enumerable, log_likelihood
 from fastmf.learning.layered.family import LAYERED_FAMILY
 from fastmf.learning.layered.gradients import ORDERS
 from fastmf.learning.layered.preconditioning import preparation
@@ -24,6 +27,7 @@ from fastmf.learning.layered.step import step
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
+from fastmf.models import exact
 from fastmf.models._io import prior_from_arrays, prior_to_arrays
 from fastmf.priors._domain import independent_units
 from fastmf.priors._groups import as_labels
@@ -31,7 +35,9 @@ from fastmf.priors._protocol import n_units, sample
 from fastmf.priors._rows import states
 
 
-class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator):
+class LayeredMachine(
+    LayeredImputing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator
+):
     """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`.
 
     A subclass gives `_initial_model`, `_chains` and, if its hidden layers need a
@@ -177,17 +183,16 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
 
     # --- likelihoods and solutions ------------------------------------------------------------
 
-    def score_samples(self, X, log_partition="log_sum_exp"):
-        """Mean-field log-likelihood of each row.
+    def score_samples(self, X, log_partition="auto"):
+        """Log-likelihood of each row.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-        log_partition : {"log_sum_exp", "mean"} or float
-            How the log-partition follows from the distinct solutions reached from `starts_`:
-            the log of the sum of their weights, which is by far the better estimate (of solutions
-            that no barrier parts one counts), or the mean of their log-partitions, as in the
-            figures of Tramel et al. (2018). A number is taken as the log-partition itself.
+        log_partition : {"auto", "exact", "log_sum_exp", "mean"} or float
+            As in `log_partition`; a number is taken as the log-partition itself. The hidden layers
+            of a deep machine are summed exactly given the data, if that takes few enough states
+            with "auto" and "exact", and else by mean field.
 
         Returns
         -------
@@ -207,37 +212,57 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         """
         check_is_fitted(self)
         X = self._data(X)
+        sum_up = mean_field_log_likelihood
         if isinstance(log_partition, str):
+            sum_up = log_likelihood if log_partition in ("auto", "exact") else sum_up
             log_partition = self.log_partition(log_partition)
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
         # Values between the two of a binary unit are means of the row, not states.
         parts = (
-            log_likelihood(self.model_, X[rows], log_partition, **self._given_data)
+            sum_up(self.model_, X[rows], log_partition, **self._given_data)
             for rows in row_blocks(X)
         )
         return np.concatenate(list(parts))
 
-    def log_partition(self, how="log_sum_exp"):
+    def log_partition(self, how="auto"):
         """The log-partition that `score_samples` takes.
 
         Parameters
         ----------
-        how : {"log_sum_exp", "mean"}
+        how : {"auto", "exact", "log_sum_exp", "mean"}, default "auto"
+            - "exact": `fastmf.exact`, by enumeration of the smaller layer (of a deep machine, of
+              the even or the odd layers).
+            - "log_sum_exp": from the distinct mean-field solutions reached from `starts_`, the log
+              of the sum of their weights (of solutions that no barrier parts one counts). Its error
+              can be a nat and more for strong couplings.
+            - "mean": the mean of their log-partitions, as in the figures of Tramel et al. (2018).
+            - "auto": "exact" if the states of the smaller layer times the units of the other are at
+              most 2^24, such as 14 binary hidden units next to 1,024; else "log_sum_exp".
 
         Returns
         -------
         float
+
+        Raises
+        ------
+        ValueError
+            With "exact", if the model has too many states.
 
         Examples
         --------
         >>> import numpy as np, fastmf as mf
         >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
         >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> abs(rbm.log_partition() - mf.exact(rbm.model_).log_partition) < 0.05
-        True
+        >>> exact, near = rbm.log_partition(), rbm.log_partition("log_sum_exp")
+        >>> exact == mf.exact(rbm.model_).log_partition, abs(near - exact) < 0.05
+        (True, True)
         """
         check_is_fitted(self)
+        one_of("how", how, ("auto", "exact", *ESTIMATES))
+        if how == "exact" or (how == "auto" and enumerable(self.model_)):
+            return exact(self.model_, averages=False).log_partition
+        how = ESTIMATES[0] if how == "auto" else how
         return log_partition_estimate(
             self._solve(self.starts_), how, model=self.model_, order=self._order
         )
@@ -413,46 +438,6 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         )
         warn_unless_converged(converged)
         return estimate
-
-    def impute(self, X):
-        """Fill in missing values by their means given the others.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            With NaN for missing values, or a negative label for a missing categorical one.
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-            Of categorical units the most probable labels; their probabilities are the means of
-            `fastmf.tap(estimator.model_, clamp=X)`.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the solutions of some rows have not converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> X[0, :4] = np.nan
-        >>> filled = rbm.impute(X)
-        >>> bool(np.isnan(filled).any()), bool((filled[0, 4:] == X[0, 4:]).all())
-        (False, True)
-        """
-        check_is_fitted(self)
-        X = self._dense_data(X, missing=True)
-        missing = np.isnan(X)
-        if not missing.any():
-            return self._as_given(X.copy())
-        zero = X.dtype.type(0)
-        start = np.where(missing, self.pointwise_.moments(zero, zero)[0], X)
-        found = self._solve(start, clamp=~missing, log_partition=False)
-        warn_unless_converged(found.converged)
-        return self._as_given(np.where(missing, found.mean[0], X))
 
     def _numbers(self, Y):
         Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype)

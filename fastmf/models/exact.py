@@ -109,7 +109,7 @@ def _enumerable(prior):
     )
 
 
-def _states(prior, width):
+def states_of(prior, width):
     """All states of the units, a chunk of rows at a time; `width` numbers go with each."""
     columns = columns_of_values(prior)
     counts = np.array([len(values) for values in columns])
@@ -156,7 +156,7 @@ def _exact_boltzmann(model, averages):
             f"states, got {model}."
         )
     sums = _Sums()
-    for x in _states(prior, n):
+    for x in states_of(prior, n):
 
         def summands(w, x=x):
             return (w @ x, x.T @ (w[:, None] * x)) if averages else ()
@@ -186,7 +186,7 @@ def _exact_rbm(model, averages):
         couplings = couplings.T
 
     sums = _Sums()
-    for x in _states(summed, sum(couplings.shape)):
+    for x in states_of(summed, sum(couplings.shape)):
         fields = x @ couplings
 
         def summands(w, x=x, fields=fields):

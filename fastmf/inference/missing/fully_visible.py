@@ -16,6 +16,7 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.missing.batches import batches_of_rows, one_hot_states
 from fastmf.kernels.spanning_tree import TreeProblem
 from fastmf.kernels.tree_annealing import TreeSettings, tree_annealing, tree_annealing_work
 from fastmf.priors._domain import binary_field, two_values
@@ -145,19 +146,11 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
 
 
 def _enumerated(columns, fields, missing, *_):
-    """Probabilities of the states of missing columns; rows with as many columns are one batch."""
-    sizes, out = np.diff(columns.offsets), np.zeros_like(fields)
-    counts = np.stack([missing[:, sizes == size].sum(1) for size in np.unique(sizes)], 1)
-    batches, batch = np.unique(counts, axis=0, return_inverse=True)
-    for number, counts in enumerate(batches):
-        rows = np.flatnonzero(batch.reshape(-1) == number)
-        own = np.repeat(np.unique(sizes), counts)
-        # The missing columns of each row, the smallest first.
-        order = np.argsort(np.where(missing[rows], sizes, sizes.max() + 1), axis=1, kind="stable")
-        first = np.repeat(columns.offsets[order[:, : len(own)]], own, axis=1)
-        states = first + np.concatenate([np.arange(size) for size in own])
-        halves = _halves(own)
-        n = max(1, BLOCK_SIZE // max(math.prod(map(int, own)), states.shape[1] ** 2))
+    """Probabilities of the states of missing columns."""
+    out = np.zeros_like(fields)
+    for rows, states, sizes in batches_of_rows(missing, columns.offsets):
+        halves = _halves(sizes)
+        n = max(1, BLOCK_SIZE // max(math.prod(map(int, sizes)), states.shape[1] ** 2))
         for start in range(0, len(rows), n):
             here, of_row = states[start : start + n], rows[start : start + n, None]
             couplings = columns.couplings[here[:, :, None], here[:, None]]
@@ -168,15 +161,7 @@ def _enumerated(columns, fields, missing, *_):
 def _halves(sizes):
     """One-hot states of the first and of the other columns, about as many of each."""
     middle = np.searchsorted(np.cumsum(np.log(sizes)), np.log(sizes).sum() / 2) + 1
-    return _one_hot_states(sizes[:middle]), _one_hot_states(sizes[middle:])
-
-
-def _one_hot_states(sizes):
-    states = np.zeros((1, 0))
-    for size in sizes:
-        new = np.tile(np.eye(size), (len(states), 1))
-        states = np.hstack([np.repeat(states, size, axis=0), new])
-    return states
+    return one_hot_states(sizes[:middle]), one_hot_states(sizes[middle:])
 
 
 def _probabilities(couplings, field, first, second):
