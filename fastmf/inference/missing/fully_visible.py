@@ -16,11 +16,9 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field.tap import tap
-from fastmf.inference.missing.batches import batches_of_rows, one_hot_states
+from fastmf.inference.missing.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.kernels.spanning_tree import TreeProblem
 from fastmf.kernels.tree_annealing import TreeSettings, tree_annealing, tree_annealing_work
-from fastmf.priors._domain import binary_field, two_values
-from fastmf.priors._groups import only_groups
 
 METHODS = ("auto", "exact", "annealing", "tap")
 # Rows whose missing units have up to so many states together are enumerated: 20 binary units.
@@ -52,44 +50,13 @@ class ConditionalMeans(NamedTuple):
     converged: np.ndarray
 
 
-class _Columns(NamedTuple):
-    """A machine of binary or categorical units, as groups of states in either case."""
-
-    couplings: np.ndarray
-    offsets: np.ndarray
-    values: np.ndarray | None
-
-    @classmethod
-    def of(cls, model):
-        prior, couplings = model.prior, model.couplings.astype(float)
-        if only_groups(prior):
-            return cls(couplings, np.append(prior.starts, len(couplings)), None)
-        values = np.array(two_values(prior))
-        offsets = 2 * np.arange(len(couplings) + 1)
-        return cls(np.kron(couplings, np.outer(values, values)), offsets, values)
-
-    def fields(self, model, X):
-        """Fields of the states of all columns given the units of rows that are not missing."""
-        field = model.prior.field if self.values is None else binary_field(model.prior)[0]
-        fields = np.nan_to_num(X, nan=0.0) @ model.couplings.astype(float) + field
-        if self.values is None:
-            return fields
-        return (fields[:, :, None] * self.values).reshape(len(X), -1)
-
-    def means(self, probabilities):
-        """Means of the units by the probabilities of the states."""
-        if self.values is None:
-            return probabilities
-        return probabilities.reshape(len(probabilities), -1, 2) @ self.values
-
-
 def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
     """Means of missing units given the others.
 
     Parameters
     ----------
     model : BoltzmannMachine
-        With two-valued or `Categorical` units.
+        With discrete units.
     X : array of shape (n_rows, n_units)
         With NaN for missing values: of a categorical unit, in all its states.
     method : {"auto", "exact", "annealing", "tap"}
@@ -108,14 +75,14 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
     ValueError
         If the missing units of a row have too many states for "exact".
     """
-    columns = _Columns.of(model)
-    mask = np.isnan(X)
-    # Equal rows are computed once; 2 is no value of a unit.
+    columns = flat_states(model.prior)
+    # Equal rows are computed once.
     _, first, inverse = np.unique(
-        np.where(mask, 2.0, X), axis=0, return_index=True, return_inverse=True
-    )
-    X = X[first]
-    missing = np.isnan(X if columns.values is not None else X[:, columns.offsets[:-1]])
+        np.nan_to_num(X, nan=1 + np.nanmax(abs(X), initial=0)),
+        axis=0, return_index=True, return_inverse=True,
+    )  # fmt: skip
+    X = np.asarray(X[first], float)
+    missing = columns.missing(X)
     log_states = missing @ np.log2(np.diff(columns.offsets))
     few = (log_states <= math.log2(MAX_EXACT_STATES)) & (method in ("auto", "exact"))
     if method == "exact" and not few.all():
@@ -124,36 +91,48 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
             f"2^{math.log2(MAX_EXACT_STATES):g} states together, got 2^{log_states.max():.0f}: "
             "take 'annealing', or 'tap'."
         )
-    mean, error, converged = np.array(X, float), np.zeros(len(X)), np.ones(len(X), bool)
+    mean, error, converged = X.copy(), np.zeros(len(X)), np.ones(len(X), bool)
     some = missing.any(1)
+    problem = None if method == "tap" else _problem(columns, model.couplings.astype(float))
     for rows, solve in ((few & some, _enumerated), (~few & some, _annealed)):
-        rows = np.flatnonzero(rows)
-        if not len(rows):
-            continue
-        if method == "tap":
+        if rows.any() and method == "tap":
             found = tap(model, clamp=X[rows], n_threads=n_threads)
             mean[rows], error[rows], converged[rows] = found.mean, np.nan, found.converged
-            continue
-        fields = columns.fields(model, X[rows])
-        found, error[rows] = solve(columns, fields, missing[rows], seed, n_threads)
-        mean[rows] = np.where(np.isnan(X[rows]), columns.means(found), X[rows])
-        converged[rows] = error[rows] <= MAX_ERROR
+        elif rows.any():
+            seen = np.nan_to_num(X[rows], nan=0.0) @ model.couplings
+            fields = (columns.values @ seen.T).T + columns.log_weights
+            found, error[rows] = solve(problem, fields, missing[rows], seed, n_threads)
+            mean[rows] = np.where(np.isnan(X[rows]), columns.means(found), X[rows])
+            converged[rows] = error[rows] <= MAX_ERROR
     inverse = inverse.reshape(-1)
     return ConditionalMeans(mean[inverse], error[inverse], converged[inverse])
+
+
+def _problem(columns, couplings):
+    """Couplings between states, and their norms between columns less what fields could replace."""
+    J = columns.values @ (columns.values @ couplings).T
+    first, sizes = columns.offsets[:-1], np.diff(columns.offsets)
+
+    def centred(J):
+        return J - np.repeat(np.add.reduceat(J, first) / sizes[:, None], sizes, axis=0)
+
+    squares = centred(centred(J).T) ** 2
+    strength = np.sqrt(np.add.reduceat(np.add.reduceat(squares, first), first, axis=1))
+    return TreeProblem(np.ascontiguousarray(J), np.ascontiguousarray(strength), columns.offsets)
 
 
 # --- enumeration ----------------------------------------------------------------------------------
 
 
-def _enumerated(columns, fields, missing, *_):
+def _enumerated(problem, fields, missing, *_):
     """Probabilities of the states of missing columns."""
     out = np.zeros_like(fields)
-    for rows, states, sizes in batches_of_rows(missing, columns.offsets):
+    for rows, states, sizes in batches_of_rows(missing, problem.offsets):
         halves = _halves(sizes)
         n = max(1, BLOCK_SIZE // max(math.prod(map(int, sizes)), states.shape[1] ** 2))
         for start in range(0, len(rows), n):
             here, of_row = states[start : start + n], rows[start : start + n, None]
-            couplings = columns.couplings[here[:, :, None], here[:, None]]
+            couplings = problem.couplings[here[:, :, None], here[:, None]]
             out[of_row, here] = _probabilities(couplings, fields[of_row, here], *halves)
     return out, 0.0
 
@@ -183,9 +162,8 @@ def _log_weights(couplings, field, states):
 # --- annealing ------------------------------------------------------------------------------------
 
 
-def _annealed(columns, fields, missing, seed, n_threads):
+def _annealed(problem, fields, missing, seed, n_threads):
     """Probabilities of the states of missing columns, and their largest standard errors."""
-    problem = TreeProblem(columns.couplings, _strength(columns), columns.offsets)
     n_missing = missing.sum(1)
     n_particles = np.clip(MAX_LABELS // n_missing, MIN_PARTICLES, MAX_PARTICLES)
     settings = TreeSettings(seed=np.uint64(seed), tol=TOL, **SETTINGS)
@@ -195,15 +173,3 @@ def _annealed(columns, fields, missing, seed, n_threads):
     arguments = problem, fields, missing, n_particles, settings, means, errors, work
     in_parallel(tree_annealing, arguments, n_workers)
     return means, errors
-
-
-def _strength(columns):
-    """Norm of the couplings of each pair of columns that no fields could replace."""
-    J, first = columns.couplings, columns.offsets[:-1]
-    sizes = np.diff(columns.offsets)
-
-    def centred(J):
-        return J - np.repeat(np.add.reduceat(J, first) / sizes[:, None], sizes, axis=0)
-
-    squares = centred(centred(J).T) ** 2
-    return np.sqrt(np.add.reduceat(np.add.reduceat(squares, first), first, axis=1))

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
-from fastmf.inference.missing.batches import batches_of_rows, one_hot_states
+from fastmf.inference.missing.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.models.exact import MAX_UNITS, states_of
-from fastmf.priors._domain import columns_of_values, number_of_states, two_values
-from fastmf.priors._groups import column_sizes, only_groups
+from fastmf.priors._domain import columns_of_values, number_of_states
+from fastmf.priors._groups import column_sizes
 from fastmf.priors._rows import log_prob_of_rows, states
 
 # Largest enumerations, states times units of the other side: once, and for each row.
@@ -99,24 +99,19 @@ def exact_given(model, X):
 
 def _work_of_missing(pair, X):
     """States of the missing units of each row, times hidden units; infinite if not discrete."""
-    visible = pair.visible
-    if not (only_groups(visible) or two_values(visible)):
+    columns = flat_states(pair.visible)
+    if columns is None:
         return np.full(len(X), np.inf)
-    sizes, missing = _missing_columns(pair, X)
-    with np.errstate(over="ignore"):
-        return 2.0 ** (missing @ np.log2(np.where(sizes == 1, 2, sizes))) * pair.n_hidden
-
-
-def _missing_columns(pair, X):
-    sizes = column_sizes(pair.visible)
-    return sizes, np.isnan(X[:, np.cumsum(sizes) - sizes])
+    log_states = columns.missing(X) @ np.log2(np.diff(columns.offsets))
+    return pair.n_hidden * 2.0 ** np.minimum(log_states, 1000)
 
 
 def _sum_over_hidden(pair, X):
     """Sums over all states of the hidden side."""
     visible, hidden = pair.layers
     weights, seen = pair.weights.astype(float), np.nan_to_num(X, nan=0.0)
-    missing = _missing_columns(pair, X)[1].astype(float)
+    sizes = column_sizes(visible)
+    missing = np.isnan(X[:, np.cumsum(sizes) - sizes]).astype(float)
     top, total, sums = np.full(len(X), -np.inf), np.zeros(len(X)), np.zeros(X.shape)
     for h in states_of(hidden, max(pair.n_visible, pair.n_hidden, 512)):
         fields = h @ weights.T
@@ -138,33 +133,22 @@ def _sum_over_hidden(pair, X):
 
 def _sum_over_missing(pair, X):
     """Sums over all states of the missing units, the hidden side summed analytically."""
-    visible, hidden = pair.layers
-    weights, values = pair.weights.astype(float), two_values(visible)
-    sizes, missing = _missing_columns(pair, X)
-    if values:
-        # Each unit as a group of two states.
-        sizes = np.full(len(sizes), 2)
-        field = np.stack([visible.log_prob(np.full(len(sizes), v)) for v in values], 1).ravel()
-        table = np.repeat(weights, 2, axis=0) * np.tile(values, len(weights))[:, None]
-    else:
-        field, table = visible.field.astype(float), weights
-    given, offsets = np.nan_to_num(X, nan=0.0) @ weights, np.append(0, np.cumsum(sizes))
-    means, log_partition = np.zeros((len(X), len(field))), np.empty(len(X))
-    for rows, of_states, own in batches_of_rows(missing, offsets):
+    weights, columns = pair.weights.astype(float), flat_states(pair.visible)
+    given, table = np.nan_to_num(X, nan=0.0) @ weights, columns.values @ weights
+    means, log_partition = np.zeros((len(X), len(table))), np.empty(len(X))
+    for rows, of_states, own in batches_of_rows(columns.missing(X), columns.offsets):
         candidates = one_hot_states(own)
         n = max(1, BLOCK_SIZE // (len(candidates) * pair.n_hidden))
         for start in range(0, len(rows), n):
             some, here = rows[start : start + n], of_states[start : start + n]
             b = given[some][:, None] + candidates @ table[here]
-            free = hidden.log_partition(b.reshape(-1, pair.n_hidden), 0.0).sum(1)
-            logs = field[here] @ candidates.T + free.reshape(len(some), -1)
+            free = pair.hidden.log_partition(b.reshape(-1, pair.n_hidden), 0.0).sum(1)
+            logs = columns.log_weights[here] @ candidates.T + free.reshape(len(some), -1)
             top = logs.max(1, keepdims=True)
             w = np.exp(logs - top)
             means[some[:, None], here] = w @ candidates / w.sum(1, keepdims=True)
             log_partition[some] = top[:, 0] + np.log(w.sum(1))
-    if values:
-        means = means.reshape(len(X), -1, 2) @ np.array(values)
-    return means, log_partition
+    return columns.means(means), log_partition
 
 
 def log_likelihood(model, X, log_partition, **options):
