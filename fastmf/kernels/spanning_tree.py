@@ -141,17 +141,24 @@ def span(strength, m, k):
 
 
 @kernel(inner=True)
+def _is_coupled(m, rows, columns):
+    """Whether any couplings between two columns differ from zero."""
+    for a in range(rows[0], rows[1]):
+        for b in range(columns[0], columns[1]):
+            if m.couplings[a, b] != 0:
+                return True
+    return False
+
+
+@kernel(inner=True)
 def is_tree(m, k):
     """Whether no couplings but those of the tree differ from zero."""
     first, parent = m.numbers[FIRST], m.numbers[PARENT]
     for i in range(k):
         for j in range(i):
-            if parent[i] == j or parent[j] == i:
-                continue
-            for a in range(first[i], first[i + 1]):
-                for b in range(first[j], first[j + 1]):
-                    if m.couplings[a, b] != 0:
-                        return False
+            edge = parent[i] == j or parent[j] == i
+            if not edge and _is_coupled(m, (first[i], first[i + 1]), (first[j], first[j + 1])):
+                return False
     return True
 
 

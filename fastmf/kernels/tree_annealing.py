@@ -195,6 +195,13 @@ def _resample(m, k, n_particles, total, counter):
 
 
 @kernel(inner=True)
+def _add(means, weight, p, start, end):
+    """Add weighted probabilities of the states of one column."""
+    for a in range(start, end):
+        means[a] += weight * p[a]
+
+
+@kernel(inner=True)
 def _sweep(m, k, n_particles, counter, means, share):
     """Draw all columns of all particles in turn; adds their weighted probabilities to `means`."""
     first, logs, p = m.numbers[FIRST], m.vectors[LOGS], m.vectors[PROBABILITY]
@@ -210,9 +217,7 @@ def _sweep(m, k, n_particles, counter, means, share):
         for i in range(k):
             normalised(logs, p, first[i], first[i + 1])
             old, new = m.labels[0, r, i], drawn(p, first[i], first[i + 1], uniform(key, i))
-            if share > 0:
-                for a in range(first[i], first[i + 1]):
-                    means[a] += weight * p[a]
+            _add(means, weight, p, first[i], first[i + 1])
             if new == old:
                 continue
             added, taken = (

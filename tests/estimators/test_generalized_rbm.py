@@ -66,7 +66,8 @@ def test_scores_are_close_to_exact_ones(trained):
     assert np.exp(everything).sum() == pytest.approx(1, abs=1e-12)
     best, paper = (trained.score_samples(X, how).mean() for how in ("log_sum_exp", "mean"))
     assert best == pytest.approx(right.mean(), abs=0.3)
-    assert trained.score(X) == pytest.approx(best)
+    assert trained.score(X) == pytest.approx(right.mean(), abs=1e-12)
+    assert abs(trained.score(X) - best) > 0.01  # few states are enumerated
     # The mean over solutions underestimates the log-partition, and so flatters the model.
     assert paper > best + 0.3
 

@@ -66,3 +66,37 @@ def test_missing_sites_of_potts_machines(monkeypatch):
     assert (machine.impute(holes) == exact).mean() > 0.99
     with pytest.raises(ValueError, match="method must be one of"):
         machine.impute(holes, method="mean")
+
+
+def two_phases(n_hidden):
+    """An RBM of rows of six 1s or six 0s, one unit in twenty flipped."""
+    rng = np.random.default_rng(0)
+    X = (rng.random(400) < 0.65)[:, None] ^ (rng.random((400, 6)) < 0.05)
+    options = {"n_epochs": 100, "learning_rate": 0.2, "random_state": 0}
+    return mf.GeneralizedRBM(n_hidden, **options).fit(X.astype(float))
+
+
+@pytest.mark.parametrize("n_hidden", [4, 100])
+def test_rows_of_which_nothing_was_seen_have_the_means_of_the_model(n_hidden):
+    rbm, gaps = two_phases(n_hidden), np.full((2, 6), np.nan)
+    expected = mf.exact(rbm.model_).mean[0]
+    assert expected.min() > 0.2 and expected.max() < 0.8  # not those of a phase
+    np.testing.assert_allclose(rbm.impute(gaps), [expected, expected], atol=1e-10)
+    np.testing.assert_allclose(rbm.impute(gaps, method="exact")[0], expected, atol=1e-10)
+    # Both phases by mean field, but only one from a single start.
+    np.testing.assert_allclose(rbm.impute(gaps, method="tap")[0], expected, atol=0.05)
+    assert abs(rbm.impute(gaps, method="tap", n_starts=1)[0] - expected).min() > 0.1
+
+
+def test_layers_with_too_many_states(monkeypatch):
+    rbm, gaps = two_phases(4), np.full((2, 6), np.nan)
+    gaps[0, :5] = 1
+    exact = rbm.impute(gaps)
+    monkeypatch.setattr("fastmf.inference.missing.layered.MAX_WORK_OF_ROW", 70)
+    near = rbm.impute(gaps)
+    np.testing.assert_allclose(near, exact, atol=0.05)
+    assert near[0, 5] == exact[0, 5] and (near[1] != exact[1]).all()
+    with pytest.raises(ValueError, match="1 of 2 rows, among them row 1"):
+        rbm.impute(gaps, method="exact")
+    with pytest.raises(ValueError, match="method must be one of"):
+        rbm.impute(gaps, method="annealing")
