@@ -175,7 +175,10 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         ----------
         n_samples : int
         n_sweeps : int
-            Gibbs sweeps of each chain, from independent units.
+            Gibbs sweeps of each chain. It starts from an exact draw with the couplings of the
+            maximum spanning tree alone, so that chains of strong couplings need few; where loops
+            of strong couplings leave several phases, 100 may not reach equilibrium: see
+            `fastmf.evaluation.gibbs_chains` for its diagnosis.
         random_state : int, RandomState or None
 
         Returns

@@ -265,13 +265,16 @@ class BasePottsMachine(Saved, BaseEstimator):
         return change[0] if X.ndim == 1 else change
 
     def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
-        """Draw rows: exactly if there are few states, beyond by Gibbs sampling, one chain a row.
+        """Draw rows: exactly up to 2^16 states together, beyond by Gibbs sampling, one chain a row.
 
         Parameters
         ----------
         n_samples : int
         n_sweeps : int
-            Gibbs sweeps of each chain, from independent sites.
+            Gibbs sweeps of each chain. It starts from an exact draw with the couplings of the
+            maximum spanning tree alone, so that chains of strong couplings need few; where loops
+            of strong couplings leave several phases, 100 may not reach equilibrium: see
+            `fastmf.evaluation.gibbs_chains` for its diagnosis.
         random_state : int, RandomState or None
 
         Returns

@@ -328,6 +328,16 @@ def _solve_row(m, k, n_particles, settings, means):
     return error
 
 
+@kernel(inner=True)
+def _memory_of(scratch, w):
+    """The memory of one thread."""
+    return TreeMemory(
+        scratch.couplings[w], scratch.base[w], scratch.mixed[w], scratch.vectors[w],
+        scratch.given[w], scratch.numbers[w], scratch.labels[w], scratch.weights[w],
+        scratch.replicates[w],
+    )  # fmt: skip
+
+
 @kernel(views=True)
 def tree_annealing(problem, fields, missing, n_particles, settings, means, errors, work):
     """Probabilities of the states of missing columns, for each row in the queue.
@@ -352,11 +362,7 @@ def tree_annealing(problem, fields, missing, n_particles, settings, means, error
     w = fetch_and_increment(row(queue, (1,), 1))
     if w >= scratch.couplings.shape[0]:
         return
-    m = TreeMemory(
-        scratch.couplings[w], scratch.base[w], scratch.mixed[w], scratch.vectors[w],
-        scratch.given[w], scratch.numbers[w], scratch.labels[w], scratch.weights[w],
-        scratch.replicates[w],
-    )  # fmt: skip
+    m = _memory_of(scratch, w)
     r = fetch_and_increment(queue)
     while r < fields.shape[0]:
         k, _ = load_columns(problem, fields[r], missing[r], m)

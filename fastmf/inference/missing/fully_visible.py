@@ -16,7 +16,8 @@ import numpy as np
 
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field.tap import tap
-from fastmf.inference.missing.states import batches_of_rows, flat_states, one_hot_states
+from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
+from fastmf.inference.sampling.trees import strengths
 from fastmf.kernels.spanning_tree import TreeProblem
 from fastmf.kernels.tree_annealing import TreeSettings, tree_annealing, tree_annealing_work
 
@@ -93,7 +94,7 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
         )
     mean, error, converged = X.copy(), np.zeros(len(X)), np.ones(len(X), bool)
     some = missing.any(1)
-    problem = None if method == "tap" else _problem(columns, model.couplings.astype(float))
+    problem = None if method == "tap" else _problem(columns, model.couplings)
     for rows, solve in ((few & some, _enumerated), (~few & some, _annealed)):
         if rows.any() and method == "tap":
             found = tap(model, clamp=X[rows], n_threads=n_threads)
@@ -109,16 +110,11 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
 
 
 def _problem(columns, couplings):
-    """Couplings between states, and their norms between columns less what fields could replace."""
-    J = columns.values @ (columns.values @ couplings).T
-    first, sizes = columns.offsets[:-1], np.diff(columns.offsets)
-
-    def centred(J):
-        return J - np.repeat(np.add.reduceat(J, first) / sizes[:, None], sizes, axis=0)
-
-    squares = centred(centred(J).T) ** 2
-    strength = np.sqrt(np.add.reduceat(np.add.reduceat(squares, first), first, axis=1))
-    return TreeProblem(np.ascontiguousarray(J), np.ascontiguousarray(strength), columns.offsets)
+    """Couplings of a machine between states, as the kernel takes them."""
+    J = np.ascontiguousarray(couplings, dtype=np.float64)
+    if len(columns.log_weights) > len(J):  # otherwise units are states
+        J = np.ascontiguousarray(columns.values @ (columns.values @ J).T)
+    return TreeProblem(J, strengths(columns, couplings), columns.offsets)
 
 
 # --- enumeration ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
-from fastmf.inference.missing.states import batches_of_rows, flat_states, one_hot_states
+from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.models.exact import MAX_UNITS, states_of
 from fastmf.priors._domain import columns_of_values, number_of_states
 from fastmf.priors._groups import column_sizes

@@ -5,6 +5,8 @@ import math
 import numpy as np
 from scipy.special import logsumexp
 
+from fastmf.inference.sampling.trees import tree_draws
+
 # Up to so many states of all groups together are enumerated.
 MAX_ENUMERATED_STATES = 1 << 16
 
@@ -22,6 +24,8 @@ def softmax(t):
 def sample(model, n_samples, rng, n_sweeps=100):
     """Samples: exact ones where all states can be enumerated, by Gibbs sampling beyond.
 
+    Chains start from exact draws with the couplings of the maximum spanning tree alone.
+
     Parameters
     ----------
     model : BoltzmannMachine
@@ -29,7 +33,7 @@ def sample(model, n_samples, rng, n_sweeps=100):
     n_samples : int
     rng : numpy Generator
     n_sweeps : int
-        Sweeps of each chain, one for each sample, which starts from independent units.
+        Sweeps of each chain, one for each sample.
 
     Returns
     -------
@@ -37,16 +41,12 @@ def sample(model, n_samples, rng, n_sweeps=100):
         Labels.
     """
     prior = model.prior
-    sizes, starts = prior.sizes, prior.starts
+    sizes = prior.sizes
     if math.prod(map(int, sizes)) <= MAX_ENUMERATED_STATES:
         labels = all_labels(sizes)
         p = softmax(-model.energy(labels))
         return labels[_drawn(np.cumsum(p)[None], rng.random(n_samples))]
-    labels = np.empty((n_samples, len(sizes)), np.int64)
-    for i, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        p = softmax(prior.field[start : start + size])
-        labels[:, i] = _drawn(np.cumsum(p)[None], rng.random(n_samples))
-    return sweeps(model, labels, n_sweeps, rng)
+    return sweeps(model, tree_draws(model, n_samples, rng), n_sweeps, rng)
 
 
 def sweeps(model, labels, n_sweeps, rng):

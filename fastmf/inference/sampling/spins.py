@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.special import expit, logsumexp
 
+from fastmf.inference.sampling.trees import tree_draws
 from fastmf.priors._domain import binary_field, two_values
 
 # Up to so many units all states are enumerated.
@@ -23,6 +24,9 @@ def probabilities(model):
 def sample(model, n_samples, rng, n_sweeps=100):
     """Samples: exact ones up to 20 units, by Gibbs sampling beyond, one chain per row.
 
+    Chains start from exact draws with the couplings of the maximum spanning tree alone, so that
+    samples of a tree, such as a Markov chain, are exact however strong its couplings are.
+
     Parameters
     ----------
     model : BoltzmannMachine
@@ -30,7 +34,7 @@ def sample(model, n_samples, rng, n_sweeps=100):
     n_samples : int
     rng : numpy Generator
     n_sweeps : int
-        Sweeps of each chain, which starts from independent units in their fields.
+        Sweeps of each chain.
 
     Returns
     -------
@@ -41,8 +45,7 @@ def sample(model, n_samples, rng, n_sweeps=100):
         cumulative = np.cumsum(probabilities(model))
         chosen = np.searchsorted(cumulative, rng.random(n_samples) * cumulative[-1], side="right")
         return 2.0 * ((chosen[:, None] >> np.arange(n)) & 1) - 1
-    states = np.where(rng.random((n, n_samples)) < expit(2 * model.prior.field[:, None]), 1.0, -1.0)
-    return sweeps(model, states.T, n_sweeps, rng)
+    return sweeps(model, 2.0 * tree_draws(model, n_samples, rng) - 1, n_sweeps, rng)
 
 
 def sweeps(model, states, n_sweeps, rng):

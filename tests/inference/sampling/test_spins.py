@@ -41,3 +41,14 @@ def test_gibbs_samples_have_the_right_moments():
     np.testing.assert_allclose(drawn.mean(0), mean, atol=5 / np.sqrt(20_000))
     pairs = drawn[:, :12].T @ drawn[:, :12] / 20_000
     np.testing.assert_allclose(pairs, exact(parts[0]).pairwise, atol=5 / np.sqrt(20_000))
+
+
+def test_gibbs_samples_of_strongly_coupled_chains():
+    n, J = 40, np.arctanh(0.9)  # a step agrees with probability 0.95; relaxation takes 180 sweeps
+    noise = 0.01 * np.triu(np.random.default_rng(0).normal(size=(n, n)), 1)
+    couplings = J * (np.eye(n, k=1) + np.eye(n, k=-1)) + noise + noise.T
+    model = BoltzmannMachine(couplings, Ising(np.r_[1.0, np.zeros(n - 1)]))
+    drawn = sample(model, 8000, np.random.default_rng(1), n_sweeps=20)
+    found = drawn[:, 5] @ drawn / len(drawn)
+    # Around the values of the chain alone; independent starts are off by up to 0.5.
+    np.testing.assert_allclose(found[5:20], 0.9 ** np.arange(15), atol=0.12)

@@ -3,7 +3,7 @@
 import numpy as np
 
 import fastmf as mf
-from fastmf.inference.missing.states import batches_of_rows, flat_states, one_hot_states
+from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 
 
 def test_all_states():
