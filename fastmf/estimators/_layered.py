@@ -380,7 +380,7 @@ class LayeredMachine(
         anneal=None,
         random_state=None,
     ):
-        """Posterior means of the visible units given noisy observations of them.
+        """Posterior means of the visible units given noisy observations of them, by mean field.
 
         Parameters
         ----------

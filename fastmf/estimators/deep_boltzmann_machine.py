@@ -160,7 +160,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         return self.model_.layers[1:]
 
     def transform(self, X):
-        """Means of the highest hidden layer given the visible units.
+        """Means of the highest hidden layer given the visible units, by mean field.
 
         Parameters
         ----------

@@ -69,8 +69,21 @@ class TreeMemory(NamedTuple):
 
 
 @kernel(inner=True)
-def normalised(logs, out, start, end):
-    """Write exp(logs), normalised, for some states; returns the log of the sum."""
+def set_probabilities(logs, out, start, end):
+    """Write exp(logs), normalised, for some states; returns the largest and the sum relative to it.
+
+    Parameters
+    ----------
+    logs, out : arrays of shape (n_states,)
+    start, end : int
+    """
+    if end - start == 2:
+        top, rest = larger(logs[start], logs[start + 1]), exp(-abs(logs[start] - logs[start + 1]))
+        more = 1 / (1 + rest)
+        first_is_larger = logs[start] >= logs[start + 1]
+        out[start] = more if first_is_larger else rest * more
+        out[start + 1] = rest * more if first_is_larger else more
+        return top, 1 + rest
     top, total = logs[start], 0.0
     for a in range(start + 1, end):
         top = larger(top, logs[a])
@@ -79,6 +92,13 @@ def normalised(logs, out, start, end):
         total += out[a]
     for a in range(start, end):
         out[a] /= total
+    return top, total
+
+
+@kernel(inner=True)
+def normalised(logs, out, start, end):
+    """Write exp(logs), normalised, for some states; returns the log of the sum."""
+    top, total = set_probabilities(logs, out, start, end)
     return top + log(total)
 
 

@@ -36,8 +36,8 @@ from fastmf.kernels.spanning_tree import (
     drawn,
     is_tree,
     load_columns,
-    normalised,
     set_base,
+    set_probabilities,
     solve_tree,
     span,
 )
@@ -215,7 +215,7 @@ def _sweep(m, k, n_particles, counter, means, share):
             for a in range(n):
                 logs[a] += added[a]
         for i in range(k):
-            normalised(logs, p, first[i], first[i + 1])
+            set_probabilities(logs, p, first[i], first[i + 1])
             old, new = m.labels[0, r, i], drawn(p, first[i], first[i + 1], uniform(key, i))
             _add(means, weight, p, first[i], first[i + 1])
             if new == old:

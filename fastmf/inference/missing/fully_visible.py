@@ -30,7 +30,7 @@ BLOCK_SIZE = 1 << 21
 MAX_LABELS, MIN_PARTICLES, MAX_PARTICLES = 25_000, 128, 1024
 # Standard error of a probability that needs no more replicates, and the largest that is no failure.
 TOL, MAX_ERROR = 0.003, 0.01
-SETTINGS = {"n_sweeps": 3, "n_last_sweeps": 3, "min_replicates": 8, "max_replicates": 32}
+SETTINGS = {"n_sweeps": 3, "n_last_sweeps": 8, "min_replicates": 8, "max_replicates": 32}
 
 
 class ConditionalMeans(NamedTuple):

@@ -44,11 +44,8 @@ def test_gibbs_samples_have_the_right_moments():
 
 
 def test_gibbs_samples_of_strongly_coupled_chains():
-    n, J = 40, np.arctanh(0.9)  # a step agrees with probability 0.95; relaxation takes 180 sweeps
-    noise = 0.01 * np.triu(np.random.default_rng(0).normal(size=(n, n)), 1)
-    couplings = J * (np.eye(n, k=1) + np.eye(n, k=-1)) + noise + noise.T
-    model = BoltzmannMachine(couplings, Ising(np.r_[1.0, np.zeros(n - 1)]))
+    n, J = 40, np.arctanh(0.98)  # three steps agree by 0.94: from independent units 0.87
+    model = BoltzmannMachine(J * (np.eye(n, k=1) + np.eye(n, k=-1)), Ising(np.zeros(n)))
     drawn = sample(model, 8000, np.random.default_rng(1), n_sweeps=20)
-    found = drawn[:, 5] @ drawn / len(drawn)
-    # Around the values of the chain alone; independent starts are off by up to 0.5.
-    np.testing.assert_allclose(found[5:20], 0.9 ** np.arange(15), atol=0.12)
+    found = drawn[:, 0] @ drawn / len(drawn)
+    np.testing.assert_allclose(found, 0.98 ** np.arange(n), atol=4 / np.sqrt(8000))
