@@ -1,6 +1,7 @@
 """Missing values as estimators fill them in, and warnings where their means are uncertain."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -10,12 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import count, one_of
 from fastmf._common.rows import blocks
 from fastmf.estimators._convergence import warn_unless_converged
+from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.missing.fully_visible import MAX_ERROR, METHODS, conditional_means
 from fastmf.inference.missing.layered import (
     MAX_WORK_OF_ROW,
     average_of_phases,
     exact_given,
-    nearest_starts,
+    promising_starts,
 )
 
 LAYERED_METHODS = ("auto", "exact", "tap")
@@ -63,7 +65,7 @@ def means_of_missing(machine, X, method, random_state):
 class LayeredImputing:
     """The method `impute` of machines with hidden layers."""
 
-    def impute(self, X, *, method="auto", n_starts=5):
+    def impute(self, X, *, method="auto", n_starts=8):
         """Fill in missing values by their means given the others.
 
         Parameters
@@ -79,9 +81,10 @@ class LayeredImputing:
               with the weight that its log-partition gives. Phases that no start leads to are
               missed, and weights are those of TAP.
             - "auto": "exact" for rows that it takes, "tap" for all others.
-        n_starts : int, default 5
-            Of "tap": the mean of independent units, and rows of `starts_` that are nearest to what
-            was seen. With 1, a single solution, which may be one of several phases.
+        n_starts : int, default 8
+            Of "tap": the mean of independent units, those of the distinct `solutions` under which
+            what was seen is most probable, and the rows of `starts_` that are nearest to it. With
+            1, a single solution, which may be one of several phases.
 
         Returns
         -------
@@ -124,18 +127,28 @@ class LayeredImputing:
                 f"other are at most 2^{np.log2(MAX_WORK_OF_ROW):g}: {len(left)} of {len(X)} rows, "
                 f"among them row {left[0]}, have more; take 'tap' or 'auto'."
             )
+        phases = self._phases() if len(left) and n_starts > 1 else None
         for rows in blocks(len(left), len(left) * X.shape[1] * n_starts):
             rows = left[rows]
-            mean[rows], converged[rows] = self._average_of_solutions(X[rows], n_starts)
+            mean[rows], converged[rows] = self._average_of_solutions(X[rows], phases, n_starts)
         warn_unless_converged(converged)
         return self._as_given(mean)
 
-    def _average_of_solutions(self, X, n_starts):
+    def _phases(self):
+        """The distinct mean-field solutions of the model itself, of finite log-partition."""
+        found = self._solve(self.starts_)
+        rows = distinct(found)[0]
+        rows = rows[np.isfinite(found.log_partition[rows])]
+        mean, b, a = ((part[0][rows],) for part in (found.mean, found.b, found.a))
+        return replace(found, mean=mean, b=b, a=a, log_partition=found.log_partition[rows])
+
+    def _average_of_solutions(self, X, phases, n_starts):
         """Means over mean-field solutions of each row, and whether one has converged."""
-        zero = X.dtype.type(0)
-        first = np.broadcast_to(self.pointwise_.moments(zero, zero)[0], X.shape)[:, None]
-        nearest = self.starts_[nearest_starts(X, self.starts_, n_starts - 1)]
-        starts = np.concatenate([first, nearest], axis=1).astype(X.dtype)
+        zero, prior = X.dtype.type(0), self.visible_
+        starts = np.broadcast_to(self.pointwise_.moments(zero, zero)[0], X.shape)[:, None]
+        if phases is not None:
+            others = promising_starts(prior, X, phases, self.starts_, n_starts - 1)
+            starts = np.concatenate([starts, others], axis=1).astype(X.dtype)
         shape, missing = starts.shape, np.isnan(X)[:, None]
         starts = np.where(missing, starts, X[:, None]).reshape(-1, X.shape[1])
         seen = ~np.broadcast_to(missing, shape).reshape(starts.shape)

@@ -76,37 +76,48 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
     ValueError
         If the missing units of a row have too many states for "exact".
     """
-    columns = flat_states(model.prior)
+    columns, X = flat_states(model.prior), np.asarray(X, float)
+    incomplete = np.flatnonzero(columns.missing(X).any(1))
+    mean, error, converged = X.copy(), np.zeros(len(X)), np.ones(len(X), bool)
+    if not len(incomplete):
+        return ConditionalMeans(mean, error, converged)
     # Equal rows are computed once.
-    _, first, inverse = np.unique(
-        np.nan_to_num(X, nan=1 + np.nanmax(abs(X), initial=0)),
-        axis=0, return_index=True, return_inverse=True,
-    )  # fmt: skip
-    X = np.asarray(X[first], float)
+    marked = np.nan_to_num(X[incomplete], nan=1 + np.nanmax(abs(X), initial=0))
+    _, first, inverse = np.unique(marked, axis=0, return_index=True, return_inverse=True)
+    solve = _tap if method == "tap" else _summed
+    found = solve(model, columns, X[incomplete[first]], method, seed, n_threads)
+    for whole, part in zip((mean, error, converged), found, strict=True):
+        whole[incomplete] = part[inverse.reshape(-1)]
+    return ConditionalMeans(mean, error, converged)
+
+
+def _tap(model, columns, X, method, seed, n_threads):
+    """Means of distinct rows by mean field."""
+    found = tap(model, clamp=X, n_threads=n_threads)
+    return ConditionalMeans(found.mean, np.full(len(X), np.nan), found.converged)
+
+
+def _summed(model, columns, X, method, seed, n_threads):
+    """Means of distinct rows by enumeration or annealing."""
     missing = columns.missing(X)
     log_states = missing @ np.log2(np.diff(columns.offsets))
-    few = (log_states <= math.log2(MAX_EXACT_STATES)) & (method in ("auto", "exact"))
+    few = (log_states <= math.log2(MAX_EXACT_STATES)) & (method != "annealing")
     if method == "exact" and not few.all():
         raise ValueError(
             "method 'exact' takes rows whose missing values have at most "
             f"2^{math.log2(MAX_EXACT_STATES):g} states together, got 2^{log_states.max():.0f}: "
             "take 'annealing', or 'tap'."
         )
-    mean, error, converged = X.copy(), np.zeros(len(X)), np.ones(len(X), bool)
-    some = missing.any(1)
-    problem = None if method == "tap" else _problem(columns, model.couplings)
-    for rows, solve in ((few & some, _enumerated), (~few & some, _annealed)):
-        if rows.any() and method == "tap":
-            found = tap(model, clamp=X[rows], n_threads=n_threads)
-            mean[rows], error[rows], converged[rows] = found.mean, np.nan, found.converged
-        elif rows.any():
-            seen = np.nan_to_num(X[rows], nan=0.0) @ model.couplings
-            fields = (columns.values @ seen.T).T + columns.log_weights
-            found, error[rows] = solve(problem, fields, missing[rows], seed, n_threads)
-            mean[rows] = np.where(np.isnan(X[rows]), columns.means(found), X[rows])
-            converged[rows] = error[rows] <= MAX_ERROR
-    inverse = inverse.reshape(-1)
-    return ConditionalMeans(mean[inverse], error[inverse], converged[inverse])
+    fields = (columns.values @ (np.nan_to_num(X, nan=0.0) @ model.couplings).T).T
+    fields = np.ascontiguousarray(fields + columns.log_weights)
+    problem, p, error = _problem(columns, model.couplings), np.empty_like(fields), np.zeros(len(X))
+    if few.any():
+        p[few] = _enumerated(problem, fields[few], missing[few])
+    if not few.all():
+        others = fields[~few], missing[~few]
+        p[~few], error[~few] = _annealed(problem, *others, seed, n_threads)
+    mean = np.where(np.isnan(X), columns.means(p), X)
+    return ConditionalMeans(mean, error, error <= MAX_ERROR)
 
 
 def _problem(columns, couplings):
@@ -120,7 +131,7 @@ def _problem(columns, couplings):
 # --- enumeration ----------------------------------------------------------------------------------
 
 
-def _enumerated(problem, fields, missing, *_):
+def _enumerated(problem, fields, missing):
     """Probabilities of the states of missing columns."""
     out = np.zeros_like(fields)
     for rows, states, sizes in batches_of_rows(missing, problem.offsets):
@@ -130,7 +141,7 @@ def _enumerated(problem, fields, missing, *_):
             here, of_row = states[start : start + n], rows[start : start + n, None]
             couplings = problem.couplings[here[:, :, None], here[:, None]]
             out[of_row, here] = _probabilities(couplings, fields[of_row, here], *halves)
-    return out, 0.0
+    return out
 
 
 def _halves(sizes):

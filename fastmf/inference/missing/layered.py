@@ -18,7 +18,8 @@ from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.models.exact import MAX_UNITS, states_of
 from fastmf.priors._domain import columns_of_values, number_of_states
-from fastmf.priors._groups import column_sizes
+from fastmf.priors._groups import column_sizes, has_groups
+from fastmf.priors._protocol import by_parts
 from fastmf.priors._rows import log_prob_of_rows, states
 
 # Largest enumerations, states times units of the other side: once, and for each row.
@@ -174,23 +175,44 @@ def log_likelihood(model, X, log_partition, **options):
 # --- mean-field solutions -------------------------------------------------------------------------
 
 
-def nearest_starts(X, candidates, n_starts):
-    """Rows nearest to what was seen of others.
+def promising_starts(prior, X, solutions, rows, n_starts):
+    """Means of solutions that are probable given what was seen, and rows of data nearest to it.
 
     Parameters
     ----------
+    prior : unit prior
+        Of the visible units.
     X : array of shape (n_rows, n_units)
         With NaN for missing values.
-    candidates : array of shape (n_candidates, n_units)
+    solutions : FixedPoint
+        Mean-field solutions of the model itself, one for each phase.
+    rows : array of shape (n_candidates, n_units)
     n_starts : int
+        Of each row. All but two of them, if there are as many, are solutions.
 
     Returns
     -------
-    int array of shape (n_rows, at most n_starts)
+    array of shape (n_rows, at most n_starts, n_units)
     """
+    logs = _log_likelihoods(prior, X, solutions) + solutions.log_partition
+    first = np.argsort(-logs, axis=1, kind="stable")[:, : max(1, n_starts - 2)]
     seen = ~np.isnan(X)
-    distances = seen @ np.square(candidates).T - 2 * np.where(seen, X, 0) @ candidates.T
-    return np.argsort(distances, axis=1, kind="stable")[:, :n_starts]
+    distances = seen @ np.square(rows).T - 2 * np.where(seen, X, 0) @ rows.T
+    others = np.argsort(distances, axis=1, kind="stable")[:, : n_starts - first.shape[1]]
+    return np.concatenate([solutions.mean[0][first], rows[others]], axis=1)
+
+
+def _log_likelihoods(prior, X, solutions):
+    """Log-probabilities of what was seen under each solution, up to a constant of the row."""
+    parts = (by_parts(prior, array[0]) for array in (solutions.mean, solutions.b, solutions.a))
+    total = 0.0
+    for (part, x), (_, mean), (_, b), (_, a) in zip(by_parts(prior, X), *parts, strict=True):
+        seen, x = ~np.isnan(x), np.nan_to_num(x, nan=0.0)
+        if has_groups(part):
+            total = total + x @ np.log(np.maximum(mean, np.finfo(mean.dtype).tiny)).T
+        else:
+            total = total + x @ b.T - np.square(x) @ a.T / 2 - seen @ part.log_partition(b, a).T
+    return total
 
 
 def average_of_phases(means, log_partition, converged):
