@@ -335,7 +335,8 @@ class LayeredMachine(
         ----------
         n_samples : int
         n_sweeps : int
-            Sweeps from the start of each chain.
+            Sweeps from the start of each chain. Chains of well separated phases do not change
+            phase: they keep the weights of the start (see `fastmf.evaluation.gibbs_chains`).
         init : array of shape (n_samples, n_features) or None
             Where the chains start (None: draws from independent units fitted to the data).
         random_state : int, RandomState or None
