@@ -117,10 +117,8 @@ class LayeredImputing:
         X = self._dense_data(X, missing=True)
         mean, converged = X.copy(), np.ones(len(X), bool)
         left = np.flatnonzero(np.isnan(X).any(1))
-        if method != "tap" and len(left):
-            found = exact_given(self.model_, X[left])
-            mean[left[found.exact]] = found.mean[found.exact]
-            left = left[~found.exact]
+        if method != "tap":
+            left = self._fill_exactly(mean, left)
         if method == "exact" and len(left):
             raise ValueError(
                 "method 'exact' takes rows for which the states of one side times the units of the "
@@ -133,6 +131,16 @@ class LayeredImputing:
             mean[rows], converged[rows] = self._average_of_solutions(X[rows], phases, n_starts)
         warn_unless_converged(converged)
         return self._as_given(mean)
+
+    def _fill_exactly(self, X, incomplete):
+        """Fill in what can be summed, in place; the rows that are left."""
+        left = []
+        for rows in blocks(len(incomplete), len(incomplete) * X.shape[1]):
+            rows = incomplete[rows]
+            found = exact_given(self.model_, X[rows])
+            X[rows[found.exact]] = found.mean[found.exact]
+            left.append(rows[~found.exact])
+        return np.concatenate(left) if left else incomplete
 
     def _phases(self):
         """The distinct mean-field solutions of the model itself, of finite log-partition."""

@@ -15,7 +15,6 @@ from fastmf.estimators._rows import checked_rows, checked_values
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._weights import checked_weights
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
-from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import enumerable, log_likelihood
@@ -190,14 +189,17 @@ class LayeredMachine(
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
         log_partition : {"auto", "exact", "log_sum_exp", "mean"} or float
-            As in `log_partition`; a number is taken as the log-partition itself. The hidden layers
-            of a deep machine are summed exactly given the data, if that takes few enough states
-            with "auto" and "exact", and else by mean field.
+            As in `log_partition`; a number is taken as the log-partition itself.
 
         Returns
         -------
         array of shape (n_samples,)
             Nats.
+
+        Notes
+        -----
+        Hidden layers are summed exactly given the data: those of a deep machine if the states of
+        its odd layers times the units of the even ones are at most 2^22, and else by mean field.
 
         Examples
         --------
@@ -212,15 +214,13 @@ class LayeredMachine(
         """
         check_is_fitted(self)
         X = self._data(X)
-        sum_up = mean_field_log_likelihood
         if isinstance(log_partition, str):
-            sum_up = log_likelihood if log_partition in ("auto", "exact") else sum_up
             log_partition = self.log_partition(log_partition)
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
         # Values between the two of a binary unit are means of the row, not states.
         parts = (
-            sum_up(self.model_, X[rows], log_partition, **self._given_data)
+            log_likelihood(self.model_, X[rows], log_partition, **self._given_data)
             for rows in row_blocks(X)
         )
         return np.concatenate(list(parts))
