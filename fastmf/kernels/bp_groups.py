@@ -114,7 +114,9 @@ class GroupWorkspace(NamedTuple):
     ----------
     messages : float64 array of shape (n_workers, n_groups, n_hidden)
         Odds of the messages to hidden units, log-odds by max-product.
-    hidden : float64 array of shape (n_workers, 8, n_hidden)
+    hidden : float64 array of shape (n_workers, 9, n_hidden)
+        Beliefs p and q, four buffers, log Q, products of messages, and the largest changes of the
+        messages in a sweep.
     states : float64 array of shape (n_workers, 3, max_states)
     """
 
@@ -146,8 +148,11 @@ def add_received(e, s, work, max_factors, log_weights):
 
 @kernel(merged=True)
 def send_odds(e, weights, damping, work, s):
-    """New odds of the messages of a group, whose states have these weights."""
-    p, sq, high, low = work[0], work[2], work[4], work[5]
+    """New odds of the messages of a group, whose states have these weights.
+
+    Their relative changes are kept in `work` where they are the largest so far.
+    """
+    p, sq, high, low, changes = work[0], work[2], work[4], work[5], work[8]
     n = s.shape[0]
     for j in range(n):
         high[j], low[j] = 0.0, 0.0
@@ -159,8 +164,9 @@ def send_odds(e, weights, damping, work, s):
             high[j] += ratios[j] * w
     for j in range(n):
         # Normalised messages are averaged.
-        new, old = (1 - damping) / (high[j] + low[j]), damping / (1 + s[j])
+        new, old, before = (1 - damping) / (high[j] + low[j]), damping / (1 + s[j]), s[j]
         s[j] = (new * high[j] + old * s[j]) / (new * low[j] + old)
+        changes[j] = larger(abs(s[j] / before - 1), changes[j])
 
 
 @kernel(inner=True)
@@ -170,7 +176,7 @@ def max_message(w, cavity):
 
 
 @kernel(inner=True)
-def max_group(w, hidden, damping, log_s, log_weights):
+def max_group(w, hidden, damping, log_s, log_weights, changes):
     """The messages of a group by max-product, after the weights of its states."""
     n_states, n = w.shape
     for j in range(n):
@@ -182,7 +188,9 @@ def max_group(w, hidden, damping, log_s, log_weights):
         for a in range(n_states):
             rest = log_weights[a] - max_message(w[a, j], cavity)
             one, zero = larger(rest + w[a, j], one), larger(rest, zero)
-        log_s[j] = (1 - damping) * (one - zero) + damping * log_s[j]
+        before = log_s[j]
+        log_s[j] = (1 - damping) * (one - zero) + damping * before
+        changes[j] = larger(abs(log_s[j] - before), changes[j])
 
 
 @kernel(inner=True, fastmath=REORDER)
@@ -202,11 +210,11 @@ def softmax(log_weights, out):
 
 @kernel(inner=True)
 def belief_change(old, new, old_log, new_log, damping):
-    """Change of a belief; if undamped at least the squared relative one of its logarithm."""
+    """Change of a belief; if undamped at least the relative one of its logarithm."""
     change = abs(new - old)
     if damping == 0:
-        relative = (new_log - old_log) / (1 + abs(old_log) + abs(new_log))
-        change = larger(relative * relative, change)
+        relative = abs(new_log - old_log) / (1 + (abs(old_log) + abs(new_log)) / 2)
+        change = larger(relative, change)
     return change
 
 
@@ -222,7 +230,7 @@ def update_group(settings, problem, place, damping, arrays):
     old_total = softmax(old, before)
     copy(problem.visible_field[field_row, first:last], new)
     if settings.algorithm == MAX_PRODUCT:
-        max_group(w, hidden, damping, s, new)
+        max_group(w, hidden, damping, s, new, work[8])
     else:
         e = problem.exponentials[first:last]
         if settings.algorithm != SUM_PRODUCT and labels[i] >= 0:
@@ -337,10 +345,16 @@ def _sweep_row(settings, problem, record, workspace, place):
     hidden, labels = record.hidden[r], record.labels[r]
     set_beliefs(hidden, work)
     arrays = messages, record.visible[r], hidden, labels, work, states
-    change = 0.0
+    change, largest, message_changes = 0.0, 0.0, work[8]
+    for j in range(hidden.shape[0]):
+        message_changes[j] = 0.0
     for i in range(messages.shape[0]):
         place = i, field_rows[0]
         change = larger(update_group(settings, problem, place, damping, arrays), change)
+    for j in range(hidden.shape[0]):
+        largest = larger(message_changes[j], largest)
+    if damping == 0:
+        change = larger(largest / (1 + largest), change)
     sum_messages(settings, problem, messages, labels, problem.hidden_field[field_rows[1]], work)
     for j in range(hidden.shape[0]):
         new, p = work[6, j], sigmoid_pair(work[6, j])[0]

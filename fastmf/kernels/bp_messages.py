@@ -28,6 +28,17 @@ def sum_to_hidden(e, hidden, visible, s, product):
 
 
 @kernel(merged=True)
+def add_sum_changes(e, hidden, visible, s, largest):
+    """Raise the largest relative changes to those that `sum_to_hidden` is about to make."""
+    (p, q), (high, low), one = hidden, visible, s.dtype.type(1)
+    for j in range(s.shape[0]):
+        t = s[j] * q[j]
+        above, below = (t + e[j] * p[j]) * low, (t + p[j]) * high
+        ratio = (above + e[j] * below) / ((above + below) * s[j])
+        largest[j] = larger(abs(ratio - one), largest[j])
+
+
+@kernel(merged=True)
 def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
     """The same, with the normalised messages s / (1 + s) averaged with the old ones."""
     (p, q), (high, low), one = hidden, visible, s.dtype.type(1)
@@ -94,6 +105,15 @@ def max_to_hidden(w, log_r, log_odds, damping, new_fraction, log_s, total):
         new = new_fraction * max_message(w[j], log_r[j] - log_odds, zero) + damping * log_s[j]
         log_s[j] = new
         total[j] += new
+
+
+@kernel(merged=True)
+def add_max_changes(w, log_r, log_odds, log_s, largest):
+    """Raise the largest changes to those that undamped `max_to_hidden` is about to make."""
+    zero = w.dtype.type(0)
+    for j in range(w.shape[0]):
+        new = max_message(w[j], log_r[j] - log_odds, zero)
+        largest[j] = larger(abs(new - log_s[j]), largest[j])
 
 
 @kernel(merged=True)

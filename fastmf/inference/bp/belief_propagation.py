@@ -244,14 +244,19 @@ def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):
     """
     dtype = message_dtype(options, units)
     n_starts, starts, rng = restarts
-    settings, problem, record = prepared(options, units.repeated(n_starts), dtype, n_rows)
-    if n_starts > 1:
-        set_assignments(units, record, starts, n_starts, rng)
     layout = message_layout(options, units, n_rows, init is not None)
     n_messages, *pair_shape = layout.shape
-    with borrowed((n_messages + layout.n_groups, *pair_shape), dtype) as memory:
-        ratios, sums = memory[:n_messages], memory[n_messages:]
-        set_start(options, units, init, ratios, record)
+    # Rows with messages of their own start from them, others from one copy more.
+    n_arrays = n_messages + layout.n_groups + (n_messages != n_rows)
+    with borrowed((n_arrays, *pair_shape), dtype) as memory:
+        ratios, sums = memory[:n_messages], memory[n_messages:][: layout.n_groups]
+        start = memory[0 if n_messages == n_rows else -1]
+        settings, problem, record = prepared(
+            options, units.repeated(n_starts), dtype, n_rows, start
+        )
+        if n_starts > 1:
+            set_assignments(units, record, starts, n_starts, rng)
+        set_start(options, units, init, ratios, record, n_starts)
         _solve(settings, problem, ratios, record, layout, sums, options.n_threads)
         if record.history.size:
             mark_cycles(record)
