@@ -38,6 +38,8 @@ from fastmf.kernels.bp_types import (
     LOGS,
     MAX_DAMPING,
     MAX_PRODUCT,
+    MIN_LIMIT,
+    MIN_LIMIT_FACTOR,
     MIXED_PRODUCT,
     SUM_PRODUCT,
     TILE_UNITS,
@@ -366,13 +368,19 @@ def _assess_row(settings, index, change, damping, record):
     record.residual[index], record.n_iter[index] = change, n_iter
     # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
     limit = larger(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
-    status = np.int64(RUNNING)
+    confirming, status = damping < d, np.int64(RUNNING)
     if change <= limit and damping == 0:
         status = np.int64(CONVERGED)
     elif n_iter == settings.max_iter:
         status = np.int64(OUT_OF_ITERATIONS)
-    elif change <= limit:
+    elif change <= larger(smaller(limit, record.limit[index]), settings.rounding_error):
         status = np.int64(CONFIRMING)
+    elif confirming:
+        # Beliefs do not tell how much log-odds and messages will change: the next time, later.
+        factor = larger(limit / (2 * change), MIN_LIMIT_FACTOR)
+        smallest = MIN_LIMIT * limit
+        record.limit[index] = larger(smaller(limit, record.limit[index]) * factor, smallest)
+        record.n_stalled[index], record.min_residual[index] = 0, np.inf
     else:
         n_stalled, smallest = record.n_stalled[index] + 1, record.min_residual[index]
         if change < smallest:
@@ -423,7 +431,8 @@ def addresses(algorithm, dtype):
     problem = BPProblem(matrix, matrix, matrix, none, fields, fields)
     index = np.zeros(0, np.int64)
     record = BPRecord(
-        *(fields, fields, fields > 0, none, none, index, index, none, none, none, index, fields)
+        *(fields, fields, fields > 0, none, none, index, index),
+        *(none, none, none, index, none, fields),
     )
     workspaces = BPWorkspaces(cube, wide, wide, fields, fields, cube, wide, matrix, matrix, fields)
     of_row = settings, problem, record, workspaces

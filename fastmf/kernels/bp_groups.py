@@ -27,6 +27,8 @@ from fastmf.kernels.bp_types import (
     DAMPING_WINDOW,
     MAX_DAMPING,
     MAX_PRODUCT,
+    MIN_LIMIT,
+    MIN_LIMIT_FACTOR,
     SUM_PRODUCT,
 )
 from fastmf.kernels.memory import copy
@@ -88,7 +90,7 @@ class GroupRecord(NamedTuple):
         log Q.
     labels, best : int64 array of shape (n_rows, n_groups)
         State of largest weight, -1 before the first sweep; the same of the best sweep.
-    objective, bethe, status, n_iter, residual, damping, min_residual, n_stalled, history
+    objective, bethe, status, n_iter, residual, damping, min_residual, n_stalled, limit, history
         As in `fastmf.kernels.bp_types.BPRecord`.
     """
 
@@ -104,6 +106,7 @@ class GroupRecord(NamedTuple):
     damping: np.ndarray
     min_residual: np.ndarray
     n_stalled: np.ndarray
+    limit: np.ndarray
     history: np.ndarray
 
 
@@ -312,8 +315,13 @@ def assess_row(settings, r, change, damping, record):
         record.status[r] = CONVERGED
     elif record.n_iter[r] == settings.max_iter:
         record.status[r] = OUT_OF_ITERATIONS
-    elif change <= limit:
+    elif change <= larger(smaller(limit, record.limit[r]), settings.rounding_error):
         record.status[r] = CONFIRMING
+    elif damping < d:
+        factor, smallest = larger(limit / (2 * change), MIN_LIMIT_FACTOR), MIN_LIMIT * limit
+        record.limit[r] = larger(smaller(limit, record.limit[r]) * factor, smallest)
+        record.status[r] = RUNNING
+        record.min_residual[r], record.n_stalled[r] = np.inf, 0
     else:
         record.status[r] = RUNNING
         if change < record.min_residual[r]:
@@ -430,7 +438,7 @@ def sweep_address():
     index, labels = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
     record = GroupRecord(
         *(matrix, matrix, labels, labels, line, line, index, index),
-        *(line, line, line, index, matrix),
+        *(line, line, line, index, line, matrix),
     )
     arguments = (
         GroupSettings(0, False, 0.0, 0.0, 0, 0, 0),

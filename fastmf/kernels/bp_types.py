@@ -18,6 +18,9 @@ PADDING_MULTIPLE = 32
 # Sweeps without a new smallest residual after which the damping of a row is raised.
 DAMPING_WINDOW = 16
 MAX_DAMPING = 0.97
+# Smallest factor of `BPRecord.limit` after an undamped sweep that has changed too much, and of all
+# such sweeps together.
+MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
 
 SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = 0, 1, 2
 
@@ -121,6 +124,8 @@ class BPRecord(NamedTuple):
         convergence; smallest residual since the damping was last raised.
     n_stalled : int64 array of shape (n_rows,)
         Sweeps since `min_residual`.
+    limit : float64 array of shape (n_rows,)
+        Largest residual at which a damped row is to be confirmed, if below that of the tolerance.
     history : float64 array of shape (n_rows, max_iter) or (0, 0)
         Residuals of all sweeps.
     """
@@ -136,6 +141,7 @@ class BPRecord(NamedTuple):
     damping: np.ndarray
     min_residual: np.ndarray
     n_stalled: np.ndarray
+    limit: np.ndarray
     history: np.ndarray
 
 

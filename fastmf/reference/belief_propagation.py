@@ -16,6 +16,7 @@ from fastmf.special import sigmoid, sigmoid_pair, softplus
 BLOCK_UNITS = 256
 DAMPING_WINDOW = 16
 MAX_DAMPING = 0.97
+MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
 
 SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = 0, 1, 2
 
@@ -154,8 +155,13 @@ def _assess_row(settings, row, change, record):
         record.status[row] = CONVERGED
     elif record.n_iter[row] == settings.max_iter:
         record.status[row] = OUT_OF_ITERATIONS
-    elif change <= limit:
+    elif change <= max(min(limit, record.limit[row]), settings.rounding_error):
         record.status[row] = CONFIRMING
+    elif damping < d:
+        record.status[row] = RUNNING
+        factor = max(limit / (2 * change), MIN_LIMIT_FACTOR)
+        record.limit[row] = max(min(limit, record.limit[row]) * factor, MIN_LIMIT * limit)
+        record.min_residual[row], record.n_stalled[row] = np.inf, 0
     else:
         record.status[row] = RUNNING
         if change < record.min_residual[row]:

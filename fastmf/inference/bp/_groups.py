@@ -150,6 +150,7 @@ def _prepared(options, units, n_rows):
         damping=np.full(n_rows, options.damping or 0.0),
         min_residual=np.full(n_rows, np.inf),
         n_stalled=np.zeros(n_rows, np.int64),
+        limit=np.full(n_rows, np.inf),
         history=np.zeros((n_rows, history) if history else (0, 0)),
     )
     return settings, record

@@ -206,6 +206,7 @@ def _record(n_rows, n, n_padded, options):
         damping=np.full(n_rows, options.damping or 0.0),
         min_residual=np.full(n_rows, np.inf),
         n_stalled=np.zeros(n_rows, np.int64),
+        limit=np.full(n_rows, np.inf),
         history=np.zeros((n_rows, n_history) if n_history else (0, 0)),
     )
 
