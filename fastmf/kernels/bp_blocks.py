@@ -157,8 +157,8 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
     for first in range(start, last, TILE_UNITS):
         n_units = smaller(TILE_UNITS, last - first)
         if is_first:
-            start = row(problem.starts, (first, 0), n_units * n)
-            copy(start, row(messages, (entry, first, 0), n_units * n))
+            middle = row(problem.starts, (first, 0), n_units * n)
+            copy(middle, row(messages, (entry, first, 0), n_units * n))
         _set_log_odds(settings, problem, arrays, workspaces, place, (first, n_units))
         visible = row(arrays[1], (index, first), n_units)
         largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)

@@ -6,6 +6,8 @@ for max-product W, log s and log r, and cavity log-odds. All are made part of th
 which may reorder their sums and products, but for `max_message`.
 """
 
+import math
+
 from fastmf._intrinsics import larger
 from fastmf._numba import kernel
 from fastmf.special import log_of_normal
@@ -40,14 +42,19 @@ def add_sum_changes(e, hidden, visible, s, largest):
 
 @kernel(merged=True)
 def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
-    """The same, with the normalised messages s / (1 + s) averaged with the old ones."""
-    (p, q), (high, low), one = hidden, visible, s.dtype.type(1)
+    """The same, with the normalised messages averaged with the old ones.
+
+    Normalised messages are those of spins, s / (sqrt(e) + s): so it does not matter which value of
+    a unit is called 1.
+    """
+    (p, q), (high, low) = hidden, visible
     for j in range(s.shape[0]):
         t = s[j] * q[j]
         above, below = (t + e[j] * p[j]) * low, (t + p[j]) * high
         # Divided at once: with weights of the largest size no more can be multiplied.
         new = (above + e[j] * below) / (above + below)
-        new_weight, old_weight = new_fraction * (one + s[j]), damping * (one + new)
+        root = math.sqrt(e[j])
+        new_weight, old_weight = new_fraction * (root + s[j]), damping * (root + new)
         new = (new * new_weight + s[j] * old_weight) / (new_weight + old_weight)
         s[j] = new
         product[j] *= new

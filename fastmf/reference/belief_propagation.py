@@ -59,11 +59,11 @@ def _message_change(changes, damping):
     return largest / (1 + largest) if damping == 0 else 0.0
 
 
-def _damped(high, low, s, damping):
-    """Ratio of the normalised messages (high, low), averaged with those of the ratio s."""
-    total, one = high + low, s.dtype.type(1)
-    old, new = s.dtype.type(damping), s.dtype.type(1 - damping)
-    return (new * high / total + old * s / (one + s)) / (new * low / total + old / (one + s))
+def _damped(e, new, old, damping):
+    """Ratios of messages whose normalised messages of spins, s / (sqrt(e) + s), are averaged."""
+    root, d, one = np.sqrt(e), e.dtype.type(damping), e.dtype.type(1)
+    weights = (one - d) / (root + new), d / (root + old)
+    return (weights[0] * new + weights[1] * old) / (weights[0] + weights[1])
 
 
 def _sum_block(problem, units, messages, fields, hidden, damping):
@@ -74,7 +74,7 @@ def _sum_block(problem, units, messages, fields, hidden, damping):
     new = fields + np.log(r).sum(1, dtype=float)
     p, q = (x.astype(e.dtype)[:, None] for x in sigmoid_pair(new))
     high, low = r * q + e * p, r * q + p
-    s[:] = high / low if damping == 0 else _damped(high, low, s, damping)
+    s[:] = high / low if damping == 0 else _damped(e, high / low, s, damping)
     return new, np.log(s).sum(0, dtype=float), s / before - 1
 
 
