@@ -119,7 +119,8 @@ def states_of(prior, width):
     for start in range(0, n_states, n_rows):
         number = np.arange(start, min(start + n_rows, n_states))[:, None]
         digits = number // place % counts
-        yield np.hstack([values[digits[:, k]] for k, values in enumerate(columns)])
+        values = [values[digits[:, k]] for k, values in enumerate(columns)]
+        yield np.hstack([np.zeros((len(number), 0)), *values])
 
 
 class _Sums:

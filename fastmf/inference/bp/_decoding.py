@@ -89,6 +89,8 @@ def spectral_radius_bound(weights):
         Of {0, 1} units: four times the couplings of spins.
     """
     strength = np.tanh(abs(weights.astype(np.float64)) / 4)
+    if not strength.size:
+        return 0.0
     x, bound = np.ones_like(strength), np.inf
     for _ in range(MAX_POWER_ITERATIONS):
         back = strength * (x.sum(0) - x)

@@ -355,12 +355,14 @@ def _solve_shared(settings, problem, messages, record, n_threads):
 def _from_assignments(weights, visible_field, hidden_field, tol, n_threads=None):
     """Fixed point of sum-product near a local maximum of log p(v), the largest that has one.
 
-    With large frustrated weights, sweeps from uniform messages cycle, and the minimum of the Bethe
+    With large frustrated weights, sweeps from no preference cycle, and the minimum of the Bethe
     free energy is far from the true marginals. There may still be a fixed point near a probable
     assignment; its Bethe log-partition is about that of the states around the assignment.
     """
     model = RBM(weights, Bernoulli(visible_field), Bernoulli(hidden_field))
-    visible = np.random.default_rng(0).random((N_ASSIGNMENTS, len(weights))) < 0.5
+    visible = np.random.default_rng(0).random((N_ASSIGNMENTS // 2, len(weights))) < 0.5
+    # Opposites, so that a machine of exchanged values is searched from the same states.
+    visible = np.concatenate([visible, ~visible])
     maxima = belief_propagation(
         model, algorithm="mixed", init=visible, max_iter=1, polish=True, n_threads=n_threads
     )

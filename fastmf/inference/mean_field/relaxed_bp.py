@@ -17,6 +17,7 @@ from fastmf._common.arguments import iteration
 from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.kernels.relaxed_bp import LayerView, RelaxedBPSettings, relaxed_bp_work, update_address
 from fastmf.kernels.relaxed_bp import relaxed_bp as solve_rows
@@ -25,6 +26,7 @@ from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
 
+@allows_no_hidden
 def relaxed_bp(
     model,
     init=None,

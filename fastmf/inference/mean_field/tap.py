@@ -21,6 +21,7 @@ from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.kernels.mean_field_types import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
@@ -37,6 +38,7 @@ ACCELERATION_RESIDUALS = {
 }
 
 
+@allows_no_hidden
 def tap(
     model,
     init=None,

@@ -1,4 +1,4 @@
-"""Converged rows against an independent undamped sweep, which changes nothing by more than `tol`."""
+"""Converged rows against an independent undamped sweep, which changes nothing beyond `tol`."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def log_partition(weights, fields, messages):
 
 def pairs(weights, fields, messages):
     """Probabilities that both units of a pair are 1."""
-    visible, hidden, _ = sweep(weights, fields, messages, softplus)
+    visible = sweep(weights, fields, messages, softplus)[0]
     cavity = fields[1] + messages.sum(0) - messages + weights
     with np.errstate(over="ignore"):
         return 1 / (1 + np.exp(-visible))[:, None] / (1 + np.exp(-cavity))

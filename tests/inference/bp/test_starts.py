@@ -78,7 +78,7 @@ FLIPS = {"no unit": (0, 0), "all units": (1, 1), "visible units": (1, 0), "some 
 
 
 def as_bernoulli(model):
-    """The same machine with units (x + 1) / 2 in the place of spins x, and its energy's constant."""
+    """The same machine with units (x + 1) / 2 in the place of spins x, and the energies' offset."""
     w, (b, c) = model.weights, (layer.field for layer in model.layers)
     visible, hidden = mf.Bernoulli(2 * (b - w.sum(1))), mf.Bernoulli(2 * (c - w.sum(0)))
     return mf.RBM(4 * w, visible, hidden), w.sum() - b.sum() - c.sum()
@@ -116,7 +116,7 @@ def bethe_lattice(temperature, field):
 @pytest.mark.parametrize("field", [0.0, 0.001, 0.01, -0.01, 0.3])
 @pytest.mark.parametrize("size, temperature", [(16, 2.5), (16, 2.0), (4, 2.0), (6, 4.0)])
 def test_a_ferromagnet_follows_its_field(size, temperature, field, dtype, tol):
-    """Without a field no spin prefers a value, whatever the other phases; with one all follow it."""
+    """Without a field no spin prefers a value, whatever the phases; with one all follow it."""
     model = torus(size, temperature, field, dtype)
     expected = bethe_lattice(temperature, field)
     spins = mf.belief_propagation(model)
