@@ -401,7 +401,7 @@ def bethe(settings, problem, r, messages, record, work, states):
 
 @kernel(views=True, fastmath=REORDER)
 def group_propagation(settings, problem, record, workspace, queue):
-    """Iterate rows to their fixed points, from uniform messages.
+    """Iterate rows to their fixed points, from messages of odds 1, the middle of their range.
 
     Parameters
     ----------

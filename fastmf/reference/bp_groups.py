@@ -100,7 +100,7 @@ def _bethe(problem, r, log_s, fields, record):
 
 
 def group_propagation(settings, problem, record, workspace, queue):
-    """Iterate rows to their fixed points, from uniform messages."""
+    """Iterate rows to their fixed points, from messages of odds 1, the middle of their range."""
     for r in range(len(record.hidden)):
         log_s = np.zeros((record.labels.shape[1], record.hidden.shape[1]))
         parts = problem.visible_field, problem.hidden_field
