@@ -26,6 +26,7 @@ from fastmf.kernels.bp_messages import (
     flush_products,
     max_to_hidden,
     max_to_visible,
+    set_to_halves,
     sum_to_hidden,
     sum_to_hidden_damped,
 )
@@ -169,9 +170,9 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
             e = row(problem.exponentials, (unit, 0), n)
             s = row(messages, (entry, unit, 0), n)
             beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
+            if damping == 0 and change <= settings.tol:
+                add_sum_changes(e, hidden, beliefs, s, changes)
             if damping == 0:
-                if change <= settings.tol:
-                    add_sum_changes(e, hidden, beliefs, s, changes)
                 sum_to_hidden(e, hidden, beliefs, s, product)
             else:
                 sum_to_hidden_damped(e, hidden, beliefs, old_fraction, new_fraction, s, product)
@@ -253,7 +254,7 @@ def _max_block(settings, problem, arrays, workspaces, place, damping):
     for j in range(n):
         sums[j], decoded[j], product[j], changes[j] = 0, 0, 0, 0
     change, decoded_field, tile = 0.0, 0.0, workspaces.tile
-    old_fraction, new_fraction, half = real(damping), real(1 - damping), real(0.5)
+    old_fraction, new_fraction = real(damping), real(1 - damping)
     is_first = workspaces.change[w, block] < 0
     shared = smaller(index, problem.visible_field.shape[0] - 1)
     fields = row(problem.visible_field, (shared, 0), n_visible)
@@ -268,8 +269,7 @@ def _max_block(settings, problem, arrays, workspaces, place, damping):
                 row(messages, (entry, first + k, 0), n),
             )
             if is_first:
-                for j in range(n):
-                    s[j] = half * weights[j]
+                set_to_halves(weights, s)
             total = max_to_visible(weights, s, hidden, row(workspaces.received, (worker, k, 0), n))
             tile[worker, LOG_ODDS, k] = fields[first + k] + total
         visible = row(arrays[1], (index, first), n_units)

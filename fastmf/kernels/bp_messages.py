@@ -94,6 +94,14 @@ def max_message(w, minus_cavity, zero):
 
 
 @kernel(merged=True)
+def set_to_halves(w, log_s):
+    """Set log-messages to W / 2, the middle of their range."""
+    half = w.dtype.type(0.5)
+    for j in range(w.shape[0]):
+        log_s[j] = half * w[j]
+
+
+@kernel(merged=True)
 def max_to_visible(w, log_s, log_odds, log_r):
     """Max-product log-messages from the hidden units of such log-odds; returns their sum."""
     zero, total = w.dtype.type(0), 0.0

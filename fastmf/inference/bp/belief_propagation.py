@@ -155,9 +155,10 @@ def belief_propagation(
     Ping and Ihler (2017), Eqs. 8-18, with messages as ratios m(1) / m(0), so that no exponential or
     logarithm of a message is computed (see `fastmf.kernels.belief_propagation`). A sweep updates
     all messages to visible units, then all messages to hidden units. A float32 model with weights
-    beyond ±40 is computed in float64. Memory: exp(weights) and one array of messages for each
-    thread and one to start from (one in all for a single row), or for each row if they are kept: 0.15 GiB beside
-    the weights for a row of 10,000 x 2,000 units in float32, 0.75 GiB for one of 100,000 x 1,000.
+    beyond ±40 is computed in float64. Memory: exp(weights) and one array of messages for each row
+    if they are kept, or otherwise for each thread and one to start from; one in all for a single
+    row: 0.15 GiB beside the weights for a row of 10,000 x 2,000 units in float32, 0.75 GiB for one
+    of 100,000 x 1,000.
 
     Decoding: max- and mixed-product are heuristics; a polished assignment is a local maximum under
     single flips. Polishing costs about as much as five sweeps, and the memory of the weights in
