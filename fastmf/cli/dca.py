@@ -10,8 +10,6 @@ from fastmf.cli import _data
 from fastmf.models._io import replacing
 
 SEPARATION = 5
-# The ridge on fields only fixes their gauge: plmc's example has 1600 times less than on couplings.
-_FIELD_FRACTION = 1e-3
 
 EPILOG = """\
 examples:
@@ -69,6 +67,10 @@ def add(commands):
         "--l2", type=float, default=0.02, metavar="R",
         help="ridge on couplings; plmc's lambda_e is R / 2 times the effective number [0.02]",
     )  # fmt: skip
+    dca.add_argument(
+        "--l2-field", type=float, metavar="R",
+        help="ridge on fields, likewise plmc's lambda_h [that on couplings]",
+    )  # fmt: skip
 
 
 def add_alphabet(parser):
@@ -112,7 +114,7 @@ def run(arguments):
     machine = fastmf.PottsMachine(
         n_states=len(alignment.alphabet),
         l2=arguments.l2,
-        l2_field=_FIELD_FRACTION * arguments.l2,
+        l2_field=arguments.l2 if arguments.l2_field is None else arguments.l2_field,
     )
     machine.fit(alignment.X, sample_weight=weights)
     scores = machine.contact_scores(ignore=gap_state(alignment.alphabet))

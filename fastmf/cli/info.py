@@ -48,15 +48,52 @@ def run(arguments):
 
 def _machine_or_model(path):
     from fastmf import estimators, load
-    from fastmf.models._io import read_arrays
+    from fastmf.models._archive import reading, shown
 
-    arrays = read_arrays(path)
-    if "estimator" not in arrays:
-        return _model(load(path))
-    name = str(arrays["estimator"][0])
+    with reading(path, "a file") as arrays:
+        name = arrays.texts("estimator")[0] if "estimator" in arrays else None
+        if "run" in arrays:
+            return _checkpoint(arrays)
+        averaged = arrays.member("position", "iu", (2,)) if "position" in arrays else None
+    if name is None:
+        return _average(averaged) | _model(load(path))
     if name not in estimators.__all__:
-        raise ValueError(f"{path} holds a {name}, which is unknown here.")
+        raise ValueError(f"{path} holds a {shown(name)}, which is unknown here.")
     return _machine(getattr(estimators, name).load(path))
+
+
+def _average(position):
+    """What a file of `IterateAverage` holds beside its model."""
+    if position is None:
+        return {}
+    epoch, n_averaged = position.tolist()
+    return {"average": f"of {n_averaged} models, the last one after epoch {epoch}"}
+
+
+def _checkpoint(arrays):
+    """State of a run of training, which another call of `fit` goes on from."""
+    from fastmf.learning.training.checkpoint import identity_in
+    from fastmf.models._io import model_from_arrays
+
+    options = identity_in(arrays)
+    epoch, batch, _ = arrays.member("position", "iu", (3,), low=0).tolist()
+    properties = {
+        "checkpoint": f"after {epoch} of {options['n_epochs']} epochs"
+        + (f" and {batch} batches" if batch else "")
+    }
+    properties |= _model(model_from_arrays(arrays.under("model")))
+    history = arrays.under("history")
+    for name in history:
+        values = history.member(name, "fiu", (None,))
+        if name != "epoch" and values.size:
+            properties[name.replace("_", " ")] = f"{values[-1]:.5g} in the last epoch"
+    properties["seed"] = options["seed"]
+    properties["options"] = ", ".join(
+        f"{name}={value!r:.60}"
+        for name, value in options.items()
+        if name not in ("seed", "model", "start", "data", "n_epochs")
+    )
+    return properties
 
 
 def _alignment(arguments):

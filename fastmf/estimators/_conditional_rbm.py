@@ -5,7 +5,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fastmf._common.arguments import count
-from fastmf.estimators._files import Saved
+from fastmf.estimators._files import Saved, check_n_features
 from fastmf.estimators._runs import seed_of
 from fastmf.learning.conditional import infer
 
@@ -17,6 +17,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
     """`ConditionalRBM` without `fit`."""
 
     _forgotten = (*Saved._forgotten, "init")
+    _models = ("CRBM",)
 
     @property
     def classes_(self):
@@ -201,7 +202,8 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         return {name: getattr(self, name) for name in names}, {"classes": classes}
 
     def _restore(self, arrays):
-        self._values = arrays["classes"]
+        check_n_features(self, {self.model_.n_features})
+        self._values = arrays.member("classes", "fiubU", (2,))
 
     @property
     def _prediction_inference(self):

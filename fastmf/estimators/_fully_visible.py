@@ -7,7 +7,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fastmf._common.arguments import count, number, one_of
-from fastmf.estimators._files import Saved
+from fastmf.estimators._files import Saved, check_n_features
 from fastmf.estimators._frames import pair_series, pairs_frame, series, square_frame
 from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._spins import to_spins
@@ -27,6 +27,8 @@ INVERSIONS = {
 
 class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
     """All methods of `FullyVisibleBoltzmannMachine` but `fit`."""
+
+    _models = ("BoltzmannMachine",)
 
     # --- probabilities --------------------------------------------------------------------------
 
@@ -262,10 +264,14 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         self.values_ = tuple(self.values_)
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
-        self.history_ = arrays["history_"]
+        check_n_features(self, {self.model_.n_units})
+        self.history_ = arrays.member("history_", "f")
         self.couplings_, self.field_ = self.model_.couplings, self.model_.prior.field
-        bits = np.unpackbits(arrays["rows"], axis=1, count=self.n_features_in_)
-        rows = WeightedRows(2.0 * bits - 1, arrays["weights"])
+        shape = None, -(-self.n_features_in_ // 8)
+        bits = arrays.member("rows", "iu", shape, np.uint8)
+        weights = arrays.member("weights", "f", (len(bits),), low=0)
+        bits = np.unpackbits(bits, axis=1, count=self.n_features_in_)
+        rows = WeightedRows(2.0 * bits - 1, weights)
         self._objective = PseudoLikelihood(rows, float(self.l2), self.n_threads)
         self._parameters = self._objective.packed(self.couplings_, self.field_)
 

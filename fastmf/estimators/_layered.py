@@ -9,7 +9,7 @@ from fastmf._common.arguments import count, number, one_of
 from fastmf._common.rows import row_blocks
 from fastmf.estimators import denoising
 from fastmf.estimators._convergence import warn_if_diverged, warn_unless_converged
-from fastmf.estimators._files import Saved
+from fastmf.estimators._files import Saved, pointwise_and_starts
 from fastmf.estimators._imputing import LayeredImputing
 from fastmf.estimators._rows import checked_rows, checked_values
 from fastmf.estimators._runs import run, seed_of, settings_of, split
@@ -27,7 +27,7 @@ from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
 from fastmf.models import exact
-from fastmf.models._io import prior_from_arrays, prior_to_arrays
+from fastmf.models._io import prior_to_arrays
 from fastmf.priors._domain import independent_units
 from fastmf.priors._groups import as_labels
 from fastmf.priors._protocol import n_units, sample
@@ -44,6 +44,7 @@ class LayeredMachine(
     """
 
     _forgotten = (*Saved._forgotten, "init")
+    _models = ("RBM", "DBM")
 
     @property
     def visible_(self):
@@ -452,8 +453,7 @@ class LayeredMachine(
         return {name: getattr(self, name) for name in names}, arrays
 
     def _restore(self, arrays):
-        self.pointwise_ = prior_from_arrays("pointwise", arrays)
-        self.starts_ = arrays["starts_"]
+        self.pointwise_, self.starts_ = pointwise_and_starts(self, arrays)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "model_")

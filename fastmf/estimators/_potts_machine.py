@@ -19,12 +19,14 @@ from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.godambe import RatioTest
 from fastmf.models import BoltzmannMachine
 from fastmf.models._gauge import GAUGES, in_gauge
-from fastmf.models._io import model_from_arrays, model_to_arrays
+from fastmf.models._io import model_to_arrays
 from fastmf.priors import Categorical
 
 
 class BasePottsMachine(Saved, BaseEstimator):
     """All methods of `PottsMachine` but `fit`."""
+
+    _models = ("BoltzmannMachine",)
 
     # --- parameters -----------------------------------------------------------------------------
 
@@ -343,7 +345,7 @@ class BasePottsMachine(Saved, BaseEstimator):
         return {} if isinstance(self._couplings, OfFewRows) else model_to_arrays(self.model_)
 
     def _restore_model(self, arrays):
-        self._model = model_from_arrays(arrays) if "model" in arrays else None
+        self._model = self._model_from(arrays) if "model" in arrays else None
 
     def _saved(self):
         names = ("n_iter_", "converged_", "log_pseudo_likelihood_", "n_features_in_")
@@ -363,15 +365,30 @@ class BasePottsMachine(Saved, BaseEstimator):
     def _restore(self, arrays):
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
-        self.history_, self.sizes_ = arrays["history_"], arrays["sizes"]
+        self.history_ = arrays.member("history_", "f")
+        n_groups, most = self.n_features_in_, np.iinfo(np.int16).max
+        self.sizes_ = arrays.member("sizes", "iu", (n_groups,), low=1, high=most)
         self._first = np.cumsum(self.sizes_) - self.sizes_
-        self._labels, self._weights = arrays["labels"].astype(np.int64), arrays["weights"]
-        self._field = arrays["flat_field"]
+        self._labels = self._labels_from("labels", arrays).astype(np.int64)
+        self._weights = arrays.member("weights", "f", (len(self._labels),), low=0)
+        n_states = int(self.sizes_.sum())
+        self._field = arrays.member("flat_field", "f", (n_states,), low=-np.inf)
         if "coefficients" in arrays:
-            rows = arrays["coefficients"], arrays["coefficient_rows"]
-            self._couplings = OfFewRows(*rows, self.sizes_)
+            rows = self._labels_from("coefficient_rows", arrays)
+            coefficients = arrays.member("coefficients", "f", (len(rows), n_states), low=-np.inf)
+            self._couplings = OfFewRows(coefficients, rows, self.sizes_)
+        elif self._model is None or self._model.n_units != n_states:
+            found = "none" if self._model is None else f"one of {self._model.n_units}"
+            raise ValueError(f"it must hold a model of {n_states} units, got {found}.")
         else:
             self._couplings = Dense(self._model.couplings, self.sizes_)
+
+    def _labels_from(self, name, arrays):
+        """Rows of labels, each a state of its site or -1."""
+        labels = arrays.member(name, "iu", (None, len(self.sizes_)), low=-1)
+        if (labels >= self.sizes_).any():
+            raise ValueError(f"member {name!r} must hold states of its sites, got larger labels.")
+        return labels
 
     # --- errors ---------------------------------------------------------------------------------
 

@@ -8,16 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fastmf.models._archive import UnknownPrior, reading, shown
 from fastmf.models._summary import model_html
 from fastmf.priors import Concatenated
 from fastmf.priors._protocol import field_names, is_concatenated, parts_of
 from fastmf.priors._registry import REGISTRY, USER_REGISTRY
 
 MODELS: dict[str, type] = {}
-
-
-class UnknownPrior(LookupError):
-    """The prior of units in a file is neither of this package nor registered."""
 
 
 def check_folder(path):
@@ -62,28 +59,6 @@ def write_arrays(path, arrays):
         np.savez(file, **arrays)
 
 
-def read_arrays(path):
-    """The named arrays of a file of `write_arrays`.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged or of another kind.
-    """
-    with open(path, "rb") as file:
-        try:
-            # NumPy takes anything else for a pickle, and its message would be about pickles.
-            if file.read(2) != b"PK":
-                raise ValueError("not an .npz archive")
-            file.seek(0)
-            archive = np.load(file, allow_pickle=False)
-            return {name: archive[name] for name in archive.files}
-        # The zip and header parsers raise exceptions of many types for damaged bytes, and their
-        # messages may contain the whole file.
-        except Exception as error:
-            raise ValueError(f"{path} is damaged or no file of fastmf: {error!s:.200}") from error
-
-
 def plain(value):
     """NumPy's numbers as Python's, for JSON, which encodes no other types than Python's own."""
     if isinstance(value, np.generic):
@@ -113,18 +88,37 @@ def prior_to_arrays(name, prior):
 
 
 def prior_from_arrays(name, arrays):
-    """The prior that `prior_to_arrays` wrote."""
-    kind, *count = (str(s) for s in arrays[name])
+    """The prior that `prior_to_arrays` wrote, in an `Archive`."""
+    kind, *count = arrays.texts(name)
     if count:
-        return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(int(*count))))
+        return Concatenated(
+            *(prior_from_arrays(f"{name}.{i}", arrays) for i in range(_length(name, *count)))
+        )
     known = REGISTRY | USER_REGISTRY
     if kind not in known:
         raise UnknownPrior(
-            f"{name} has the unit prior {kind}, which is unknown here: import the module that "
-            "defines it, with the decorator fastmf.priors.register, and load again."
+            f"{name} has the unit prior {shown(kind)[1:-1]}, which is unknown here: import the module "
+            "that defines it, with the decorator fastmf.priors.register, and load again."
         )
     class_ = known[kind]
-    return class_(*(arrays[f"{name}.{field}"] for field in field_names(class_)))
+    return class_(*(_numbers(f"{name}.{field}", arrays) for field in field_names(class_)))
+
+
+def _numbers(name, arrays):
+    """A field of a prior: NaN is none."""
+    values = arrays.member(name, "fiub")
+    if np.isnan(values).any():
+        raise ValueError(f"member {shown(name)} must hold numbers, got NaN.")
+    return values
+
+
+def _length(name, count):
+    """The number of parts of a field, each of which has a member."""
+    if not (count.isdecimal() and len(count) < 6 and int(count)):
+        raise ValueError(
+            f"member {shown(name)} must hold the number of its parts, got {shown(count)}."
+        )
+    return int(count)
 
 
 def field_to_arrays(name, value):
@@ -140,13 +134,14 @@ def field_to_arrays(name, value):
 
 
 def field_from_arrays(name, arrays):
-    """The field that `field_to_arrays` wrote."""
-    if arrays[name].dtype.kind == "f":
-        return arrays[name]
-    kind, *count = (str(s) for s in arrays[name])
+    """The field that `field_to_arrays` wrote, in an `Archive`."""
+    if arrays.header(name)[1].kind != "U":
+        return arrays.member(name, "f")
+    kind, *count = arrays.texts(name)
     if kind != "tuple":
         return prior_from_arrays(name, arrays)
-    return tuple(field_from_arrays(f"{name}.{i}", arrays) for i in range(int(*count)))
+    parts = range(_length(name, *count))
+    return tuple(field_from_arrays(f"{name}.{i}", arrays) for i in parts)
 
 
 def model_to_arrays(model):
@@ -158,8 +153,11 @@ def model_to_arrays(model):
 
 
 def model_from_arrays(arrays):
-    """The model that `model_to_arrays` wrote."""
-    class_ = MODELS[str(arrays["model"][0])]
+    """The model that `model_to_arrays` wrote, in an `Archive`."""
+    (name,) = arrays.texts("model", 1)
+    if name not in MODELS:
+        raise ValueError(f"it holds {shown(name)}, expected one of {', '.join(MODELS)}.")
+    class_ = MODELS[name]
     return class_(*(field_from_arrays(f.name, arrays) for f in dataclasses.fields(class_)))
 
 
@@ -187,7 +185,7 @@ class Model:
         return type(self), tuple(getattr(self, f.name) for f in dataclasses.fields(self))
 
 
-def load(path):
+def load(path, *, max_bytes=None):
     """Read a model that was written by its method `save`.
 
     Parameters
@@ -195,6 +193,9 @@ def load(path):
     path : str or path
         An .npz file. Nothing in it is executed. From that of an estimator (`fastmf train` writes
         one) its `model_` is read.
+    max_bytes : int, optional
+        Largest memory that its arrays may take; default the size of the file, which is enough for
+        what `save` writes, or 1 GiB, for a file that was compressed later.
 
     Returns
     -------
@@ -204,7 +205,7 @@ def load(path):
     Raises
     ------
     ValueError
-        If the file is damaged, truncated or not a model.
+        If the file is damaged, truncated, not a model, or would take more memory.
     LookupError
         If its units have a prior that is neither of this package nor registered.
     OSError
@@ -219,8 +220,5 @@ def load(path):
     >>> mf.load(path).weights.shape
     (3, 2)
     """
-    arrays = read_arrays(path)
-    try:
+    with reading(path, "a model", max_bytes) as arrays:
         return model_from_arrays(arrays)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not a model of fastmf: {error!r}") from error

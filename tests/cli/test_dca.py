@@ -71,10 +71,15 @@ def test_the_best_pairs_are_written(alignment, machine, capsys):
     assert scores == sorted(scores, reverse=True)
     assert all(int(row["j"]) - int(row["i"]) >= 5 for row in rows)
     (made,) = machine.made
-    assert (made.n_states, made.l2, made.ignored) == (5, 0.1, 0) and 0 < made.l2_field < 0.1
+    assert (made.n_states, made.l2, made.l2_field, made.ignored) == (5, 0.1, 0.1, 0)
     np.testing.assert_array_equal(made.weights, np.full(400, 0.5))
     out = capsys.readouterr().out
     assert "9 best pairs of 9 columns, from 400 sequences (200.0 effective)" in out
+
+
+def test_the_ridge_on_fields_is_an_option(alignment, machine):
+    assert main(["dca", str(alignment), "--l2", "0.1", "--l2-field", "0.001"]) == 0
+    assert [(made.l2, made.l2_field) for made in machine.made] == [(0.1, 0.001)]
 
 
 def test_gaps_as_missing_data_and_the_columns_of_a_focus(alignment, machine):
