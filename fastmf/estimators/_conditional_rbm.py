@@ -204,6 +204,9 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
     def _restore(self, arrays):
         check_n_features(self, {self.model_.n_features})
         self._values = arrays.member("classes", "fiubU", (2,))
+        low, high = self._values.tolist()
+        if not low < high:
+            raise ValueError("member 'classes' must hold two different labels, in order.")
 
     @property
     def _prediction_inference(self):

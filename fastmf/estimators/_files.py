@@ -167,7 +167,9 @@ def _from_arrays(cls, arrays):
         raise ValueError(f"its fitted values lack {error.name}.") from error
     if fitted.keys() != expected:
         names = sorted(fitted.keys() ^ expected)
-        raise ValueError(f"its fitted values must be {sorted(expected)}, but for {shown(names[0])}.")
+        raise ValueError(
+            f"its fitted values must be {sorted(expected)}, but for {shown(names[0])}."
+        )
     if "feature_names" in arrays:
         names = arrays.member("feature_names", "U", (estimator.n_features_in_,))
         estimator.feature_names_in_ = names.astype(object)
@@ -240,7 +242,8 @@ _FITTED = {
     "gradient_norm_": (_is_number, "a number"),
     "values_": (
         lambda value: (
-            isinstance(value, list) and len(value) == 2
+            isinstance(value, list)
+            and len(value) == 2
             and (all(map(_is_number, value)) or all(isinstance(v, str) for v in value))
         ),
         "two values",

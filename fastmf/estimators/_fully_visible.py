@@ -265,7 +265,7 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
         check_n_features(self, {self.model_.n_units})
-        self.history_ = arrays.member("history_", "f")
+        self.history_ = arrays.member("history_", "f", (None,))
         self.couplings_, self.field_ = self.model_.couplings, self.model_.prior.field
         shape = None, -(-self.n_features_in_ // 8)
         bits = arrays.member("rows", "iu", shape, np.uint8)

@@ -44,7 +44,6 @@ class LayeredMachine(
     """
 
     _forgotten = (*Saved._forgotten, "init")
-    _models = ("RBM", "DBM")
 
     @property
     def visible_(self):

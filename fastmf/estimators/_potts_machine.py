@@ -365,7 +365,7 @@ class BasePottsMachine(Saved, BaseEstimator):
     def _restore(self, arrays):
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
-        self.history_ = arrays.member("history_", "f")
+        self.history_ = arrays.member("history_", "f", (None,))
         n_groups, most = self.n_features_in_, np.iinfo(np.int16).max
         self.sizes_ = arrays.member("sizes", "iu", (n_groups,), low=1, high=most)
         self._first = np.cumsum(self.sizes_) - self.sizes_

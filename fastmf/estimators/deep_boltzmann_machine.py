@@ -86,6 +86,8 @@ class DeepBoltzmannMachine(LayeredMachine):
     (16, 8, 4)
     """
 
+    _models = ("RBM", "DBM")
+
     def __init__(
         self,
         n_components=(500, 500),

@@ -13,7 +13,14 @@ _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-_KINDS = {"f": "floats", "iu": "integers", "U": "text", "fiub": "numbers", "fiubU": "values", "fiu": "numbers"}
+_KINDS = {
+    "f": "floats",
+    "iu": "integers",
+    "U": "text",
+    "fiu": "numbers",
+    "fiub": "numbers",
+    "fiubU": "values",
+}
 
 
 class UnknownPrior(LookupError):
@@ -227,8 +234,8 @@ def reading(path, what, max_bytes=None):
             raise ValueError(damaged) from error
         try:
             yield archive
-        except UnknownPrior:
-            raise
+        except UnknownPrior as error:
+            raise UnknownPrior(f"{path}: {error}") from None
         except MemoryError as error:
             raise MemoryError(f"{path}: there is not enough memory for its arrays.") from error
         except Exception as error:

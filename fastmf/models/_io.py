@@ -89,16 +89,14 @@ def prior_to_arrays(name, prior):
 
 def prior_from_arrays(name, arrays):
     """The prior that `prior_to_arrays` wrote, in an `Archive`."""
-    kind, *count = arrays.texts(name)
+    kind, *count = _kind(name, arrays)
     if count:
-        return Concatenated(
-            *(prior_from_arrays(f"{name}.{i}", arrays) for i in range(_length(name, *count)))
-        )
+        return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(*count)))
     known = REGISTRY | USER_REGISTRY
     if kind not in known:
         raise UnknownPrior(
-            f"{name} has the unit prior {shown(kind)[1:-1]}, which is unknown here: import the module "
-            "that defines it, with the decorator fastmf.priors.register, and load again."
+            f"{arrays.prefix}{name} has the unit prior {shown(kind)[1:-1]}, which is unknown here: import the "
+            "module that defines it, with the decorator fastmf.priors.register, and load again."
         )
     class_ = known[kind]
     return class_(*(_numbers(f"{name}.{field}", arrays) for field in field_names(class_)))
@@ -112,13 +110,16 @@ def _numbers(name, arrays):
     return values
 
 
-def _length(name, count):
-    """The number of parts of a field, each of which has a member."""
-    if not (count.isdecimal() and len(count) < 6 and int(count)):
-        raise ValueError(
-            f"member {shown(name)} must hold the number of its parts, got {shown(count)}."
-        )
-    return int(count)
+def _kind(name, arrays):
+    """The kind of a field; if it has parts, also their number."""
+    n_texts = 2 if arrays.header(name)[0] == (2,) else 1
+    kind, *count = arrays.texts(name, n_texts)
+    for text in count:
+        if not (text.isdecimal() and len(text) < 6 and int(text)):
+            raise ValueError(
+                f"member {shown(name)} must hold the number of its parts, got {shown(text)}."
+            )
+    return kind, *map(int, count)
 
 
 def field_to_arrays(name, value):
@@ -135,13 +136,14 @@ def field_to_arrays(name, value):
 
 def field_from_arrays(name, arrays):
     """The field that `field_to_arrays` wrote, in an `Archive`."""
-    if arrays.header(name)[1].kind != "U":
-        return arrays.member(name, "f")
-    kind, *count = arrays.texts(name)
+    shape, dtype = arrays.header(name)
+    if dtype.kind != "U":
+        # Couplings of groups may be given with four axes, but have two in models and files.
+        return arrays.member(name, "f", (None,) * min(2, len(shape)))
+    kind, *count = _kind(name, arrays)
     if kind != "tuple":
         return prior_from_arrays(name, arrays)
-    parts = range(_length(name, *count))
-    return tuple(field_from_arrays(f"{name}.{i}", arrays) for i in parts)
+    return tuple(field_from_arrays(f"{name}.{i}", arrays) for i in range(*count))
 
 
 def model_to_arrays(model):

@@ -1,6 +1,7 @@
 import gzip
 
 import numpy as np
+import pytest
 
 import fastmf as mf
 from fastmf.cli import main
@@ -48,6 +49,7 @@ def test_info_of_every_machine(stripes, tmp_path, capsys):
     for machine in (
         mf.DeepBoltzmannMachine((3, 2), n_epochs=0, pretraining_epochs=0),
         mf.FullyVisibleBoltzmannMachine(l2=1.0),
+        mf.PottsMachine(l2=1.0, l2_field=1.0),
         mf.ConditionalRBM(2, n_epochs=0),
     ):
         X = stripes[:, :5]
@@ -57,6 +59,64 @@ def test_info_of_every_machine(stripes, tmp_path, capsys):
         assert type(machine).__name__ in capsys.readouterr().out
         assert main(["denoise", str(tmp_path / "m.npz"), "x.npy", "--flip-probability", "0.1"]) == 1
         assert "is not a GeneralizedRBM" in capsys.readouterr().err
+
+
+def _facts(path, capsys):
+    assert main(["info", str(path)]) == 0
+    out = capsys.readouterr().out
+    facts = dict(line.split("  ", 1) for line in out.splitlines())
+    return {name: value.strip() for name, value in facts.items()}
+
+
+@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+def test_info_of_a_checkpoint(stripes, tmp_path, capsys, gradient):
+    path = tmp_path / "run.npz"
+    machine = mf.GeneralizedRBM(
+        6, gradient=gradient, n_epochs=3, batch_size=20, checkpoint=path, random_state=1
+    ).fit(stripes)
+    facts = _facts(path, capsys)
+    assert facts["checkpoint"] == "after 3 of 3 epochs" and facts["model"] == "RBM"
+    assert facts["weights"].startswith("16 x 6, ") and facts["visible units"] == "16 Bernoulli"
+    last = f"{machine.history_['log_likelihood'][-1]:.5g}"
+    assert facts["log likelihood"] == f"{last} in the last epoch"
+    assert f"gradient='{gradient}'" in facts["options"] and facts["seed"].isdigit()
+
+
+def test_info_of_a_checkpoint_within_an_epoch(stripes, tmp_path, capsys):
+    def rate(epoch):
+        if epoch:
+            raise KeyboardInterrupt
+        return 0.01
+
+    path = tmp_path / "run.npz"
+    options = dict(n_epochs=4, batch_size=20, checkpoint=path, checkpoint_every=4)
+    with pytest.raises(KeyboardInterrupt):
+        mf.DeepBoltzmannMachine((4, 3), pretraining_epochs=0, learning_rate=rate, **options).fit(
+            stripes
+        )
+    assert _facts(path, capsys)["checkpoint"] == "after 1 of 4 epochs"
+    with np.load(path) as file:
+        np.savez(path, **dict(file) | {"position": np.array([1, 4, 0])})
+    assert _facts(path, capsys)["checkpoint"] == "after 1 of 4 epochs and 4 batches"
+
+
+def test_info_of_an_average(stripes, tmp_path, capsys):
+    average = mf.evaluation.IterateAverage(2, tmp_path / "average.npz")
+    mf.GeneralizedRBM(6, n_epochs=3, callbacks=[average], random_state=1).fit(stripes)
+    facts = _facts(tmp_path / "average.npz", capsys)
+    assert facts["average"] == "of 2 models, the last one after epoch 3"
+    assert facts["model"] == "RBM" and "16 x 6" in facts["weights"]
+
+
+@pytest.mark.parametrize("member", ["run", "position", "model/weights", "history/learning_rate"])
+def test_info_of_a_damaged_checkpoint_is_one_line(stripes, tmp_path, capsys, member):
+    path = tmp_path / "run.npz"
+    mf.GeneralizedRBM(2, n_epochs=1, checkpoint=path).fit(stripes)
+    with np.load(path) as file:
+        np.savez(path, **dict(file) | {member: np.array(["x" * 10**5])})
+    assert main(["info", str(path)]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and member.partition("/")[0] in err and len(err) < 600
 
 
 def test_info_of_an_unknown_prior_is_one_line(tmp_path, capsys):

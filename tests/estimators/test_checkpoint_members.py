@@ -52,7 +52,7 @@ def _altered(name, array):
     yield "longer", np.concatenate([np.atleast_1d(array)] * 2)
     yield "empty", array[:0]
     if array.dtype.kind == "U":
-        yield "long text", np.array(["x" * 10**6] * array.size)
+        yield "long text", np.array(["x" * 10**4] * array.size)
         yield "numbers", np.zeros(array.shape)
         yield "lines", np.array(["a\nb"] * array.size)
         return
@@ -64,7 +64,9 @@ def _altered(name, array):
         yield "floats", array + 0.5
     elif not name.startswith("history/"):
         yield "NaN", np.full(array.shape, np.nan, array.dtype)
-        yield "infinite", np.full(array.shape, np.inf, array.dtype)
+        if not name.startswith("velocity") or name.endswith(("field", "weights", "couplings")):
+            # The velocity has parameters that are not learned, too: bounds may be infinite.
+            yield "infinite", np.full(array.shape, np.inf, array.dtype)
         yield "other type", array.astype(np.float32 if array.dtype == np.float64 else np.float64)
         yield "whole", np.ones(array.shape, int)
     if name.partition("/")[0] in ("chains", "preconditioners"):
@@ -78,8 +80,12 @@ def test_no_run_goes_on_from_members_that_are_none_of_it(run):
     sound = path.read_bytes()
     with np.load(path) as file:
         members = dict(file)
-    for name, array in members.items():
-        for what, altered in _altered(name, array):
+    for k, (name, array) in enumerate(members.items()):
+        alterations = list(_altered(name, array))
+        if name.startswith(("model", "velocity", "best", "history")):
+            # Each of these in a quarter of the ways: together they are altered in all of them.
+            alterations = alterations[k % 4 :: 4]
+        for what, altered in alterations:
             changed = {k: v for k, v in members.items() if k != name}
             if altered is not None:
                 changed[name] = altered
