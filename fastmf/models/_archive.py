@@ -45,6 +45,15 @@ def reason(error):
     return text[:200] or shown(error, 200)
 
 
+def read_header(stream):
+    """Shape and dtype at the beginning of an array in NumPy's format."""
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"its header has the version {version}, which is unknown.")
+    shape, _, dtype = _HEADERS[version](stream)
+    return shape, dtype
+
+
 class Archive:
     """Named arrays of an .npz file.
 
@@ -109,10 +118,7 @@ class Archive:
                 f"{self._max_bytes}; pass a larger one if there is memory."
             )
         with self._zip.open(info) as stream:
-            version = np.lib.format.read_magic(stream)
-            if version not in _HEADERS:
-                raise ValueError(f"member {shown(full)} has a header of version {version}.")
-            shape, _, dtype = _HEADERS[version](stream)
+            shape, dtype = read_header(stream)
             n_bytes = math.prod(shape) * dtype.itemsize
             if not dtype.hasobject and n_bytes != info.file_size - stream.tell():
                 raise ValueError(f"member {shown(full)} does not have the size of its shape.")

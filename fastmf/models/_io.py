@@ -95,8 +95,9 @@ def prior_from_arrays(name, arrays):
     known = REGISTRY | USER_REGISTRY
     if kind not in known:
         raise UnknownPrior(
-            f"{arrays.prefix}{name} has the unit prior {shown(kind)[1:-1]}, which is unknown here: import the "
-            "module that defines it, with the decorator fastmf.priors.register, and load again."
+            f"{arrays.prefix}{name} has the unit prior {shown(kind)[1:-1]}, which is unknown here: "
+            "import the module that defines it, with the decorator fastmf.priors.register, and "
+            "load again."
         )
     class_ = known[kind]
     return class_(*(_numbers(f"{name}.{field}", arrays) for field in field_names(class_)))
