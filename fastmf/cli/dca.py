@@ -1,6 +1,7 @@
 """`fastmf dca`: direct couplings of the columns of an alignment."""
 
 import argparse
+import sys
 import time
 
 import numpy as np
@@ -82,6 +83,49 @@ def add_alphabet(parser):
     )  # fmt: skip
 
 
+def read_alignment(name, alphabet, focus=None, gaps="state"):
+    """The result of `fastmf.datasets.load_alignment`; what it lacks is said."""
+    from fastmf.datasets.alignments import load_and_compare
+
+    alignment, left_out = load_and_compare(name, alphabet, focus, gaps)
+    if left_out.n_rows:
+        n_rows = left_out.n_rows + len(alignment.rows)
+        _say(
+            f"{left_out.n_rows} of {n_rows} sequences left out: letters outside the alphabet "
+            f"{alignment.alphabet} ({' '.join(left_out.letters[:5])})"
+        )
+    return alignment
+
+
+def weights_of(X, identity):
+    """Weights of the rows of an alignment; what makes them tell little is said."""
+    from fastmf import datasets
+
+    weights = datasets.sequence_weights(X, identity)
+    constant = (np.where(X < 0, np.iinfo(X.dtype).max, X).min(0) >= X.max(0)).sum()
+    n_columns = X.shape[1]
+    if constant > n_columns - 2:
+        what = f"{constant} of {n_columns} columns hold one letter only: scores tell nothing"
+    elif weights.sum() < 2:
+        what = (
+            f"the sequences are alike, their effective number is {weights.sum():.1f} (--identity "
+            f"{identity:g}): scores tell little"
+        )
+    elif constant:
+        what = (
+            f"{constant} of {n_columns} columns hold one letter only: scores of their pairs tell "
+            "nothing"
+        )
+    else:
+        return weights
+    _say(f"warning: {what}")
+    return weights
+
+
+def _say(text):
+    print(f"fastmf: {text}", file=sys.stderr)
+
+
 def add_identity(parser):
     """Add the option that says which sequences of an alignment are similar."""
     parser.add_argument(
@@ -93,14 +137,12 @@ def add_identity(parser):
 
 def run(arguments):
     """Fit, write the table and the picture, and print a summary."""
-    from fastmf import datasets
-
     _data.check_output(arguments.out, (".csv",))
     if arguments.plot is not None:
         _data.check_output(arguments.plot, (".png", ".pdf", ".svg"))
     if arguments.top is not None and arguments.top < 1:
         raise ValueError(f"--top must be at least 1, got {arguments.top}.")
-    alignment = datasets.load_alignment(
+    alignment = read_alignment(
         arguments.alignment, arguments.alphabet, arguments.focus, arguments.gaps
     )
     n_columns = alignment.X.shape[1]
@@ -110,7 +152,7 @@ def run(arguments):
         )
     distances = _distances(arguments.distances, n_columns)
     start = time.perf_counter()
-    weights = datasets.sequence_weights(alignment.X, arguments.identity)
+    weights = weights_of(alignment.X, arguments.identity)
     machine = fastmf.PottsMachine(
         n_states=len(alignment.alphabet),
         l2=arguments.l2,

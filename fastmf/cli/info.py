@@ -98,17 +98,17 @@ def _checkpoint(arrays):
 
 def _alignment(arguments):
     from fastmf import datasets
-    from fastmf.datasets.alignments import load_with_sizes
+    from fastmf.datasets.alignments import load_and_compare
 
-    (X, _, rows, columns, alphabet), n_rows, n_columns = load_with_sizes(
+    (X, _, rows, columns, alphabet), left_out = load_and_compare(
         arguments.model, arguments.alphabet
     )
     gap = dca.gap_state(alphabet)
     effective = datasets.sequence_weights(X, arguments.identity).sum()
     return {
         "alignment": f"{len(rows)} sequences, {len(columns)} columns",
-        "left out": f"{n_rows - len(rows)} sequences with letters outside the alphabet, "
-        f"{n_columns - len(columns)} columns of inserts",
+        "left out": f"{left_out.n_rows} sequences with letters outside the alphabet, "
+        f"{left_out.n_columns} columns of inserts",
         "alphabet": f"{alphabet} ({len(alphabet)} states)",
         "gaps": "none" if gap is None else f"{(X == gap).mean():.1%}",
         "effective number": f"{effective:.1f} sequences at {arguments.identity:.0%} identity",

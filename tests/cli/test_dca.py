@@ -134,6 +134,43 @@ def test_errors_are_one_line(alignment, machine, capsys, arguments, says):
     assert not Path("contacts.csv").exists()
 
 
+def test_sequences_that_are_left_out_are_said(machine, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = ["".join(rng.choice(list("ACDEFGHIKLMNPQRSTVWY"), 12)) for _ in range(120)]
+    rows = [row[:-1] + "X" if k < 72 else row for k, row in enumerate(rows)]
+    text = "".join(f">s{k}\n{row}\n" for k, row in enumerate(rows))
+    for content in (text, "#A3M#\n" + text.replace("\n>", "*\n>")):
+        Path("x.fa").write_text(content)
+        assert main(["dca", "x.fa", "--identity", "1"]) == 0
+        out, err = capsys.readouterr()
+        assert "from 48 sequences" in out and err.count("\n") == 1
+        assert "72 of 120 sequences left out: letters outside the alphabet -ACDEF" in err
+        assert "(X)" in err
+
+
+@pytest.mark.parametrize(
+    "rows, options, says",
+    [
+        (["ACDEFGHIKLMN"], (), "12 of 12 columns hold one letter only"),
+        (["ACDEFGHIKLMN"] * 50, (), "12 of 12 columns hold one letter only"),
+        (["ACDEFGHIKLM-", "ACDEFGHIKLMN"], ("--gaps", "missing"), "12 of 12 columns"),
+        (["A" * 11 + x for x in "CDEF"], (), "11 of 12 columns"),
+        (["A" * 10 + x + y for x in "CDEFGH" for y in "KLMNP"], ("--identity", "1"), "10 of 12"),
+        (["AC" * 10 + "CA", "CA" + "AC" * 10], (), "their effective number is 1.0"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_alignments_that_tell_nothing(tmp_path, monkeypatch, capsys, rows, options, says):
+    monkeypatch.chdir(tmp_path)
+    Path("x.fa").write_text("".join(f">s\n{row}\n" for row in rows))
+    assert main(["dca", "x.fa", "--alphabet", "protein", *options]) == 0
+    err = [line for line in capsys.readouterr().err.splitlines() if "compiling" not in line]
+    assert len(err) == 1 and says in err[0] and "tell" in err[0]
+    if len(set(rows)) == 1:  # all pairs are alike
+        assert max(abs(float(row["score"])) for row in table()) < 1e-6
+
+
 def test_a_pair_of_columns_is_found(alignment, capsys):
     assert main(["dca", str(alignment), "--plot", "map.png"]) == 0
     first, second = table()[:2]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastmf.datasets import load_alignment
-from fastmf.datasets.alignments import ALPHABETS, is_alignment
+from fastmf.datasets.alignments import ALPHABETS, is_alignment, load_and_compare
 
 A2M = """>focus/3-7 a title
 AC-g.DE
@@ -123,6 +123,91 @@ def test_a_few_odd_letters_do_not_change_the_alphabet(tmp_path):
     assert load(tmp_path, rows, None).alphabet == ALPHABETS["rna"]
 
 
+PROTEIN = "MKVLAEFIPQRSTWYCDGHN"
+
+
+@pytest.mark.parametrize(
+    "rows, alphabet",
+    [
+        ([PROTEIN + "X", PROTEIN[::-1] + "X"], "protein"),  # no row is within any alphabet
+        ([PROTEIN + "B", "-" * 21, "ACG-" * 5 + "A"], "protein"),  # all RNA that there is
+        (["ACGUN"] * 10, "rna"),
+        (["ACGTN"] * 10, "dna"),
+        (["ACGTRYN"] + ["ACGTACG"] * 6, "dna"),
+        (["NNNNNACG"] * 10, "rna"),
+        (["GAGAGSGAGAGS"] * 10, "protein"),  # silk
+    ],
+)
+def test_the_alphabet_of_most_letters_fits(tmp_path, rows, alphabet):
+    path = write(tmp_path, "".join(f">x\n{row}\n" for row in rows))
+    letters = ALPHABETS[alphabet]
+    if any(set(row) <= set(letters) for row in rows):
+        assert load_alignment(path, None).alphabet == letters
+    else:
+        with pytest.raises(ValueError, match=f"no sequence is within the alphabet {letters}; "):
+            load_alignment(path, None)
+
+
+@pytest.mark.parametrize(
+    "text, expected, columns",
+    [
+        (">a\nACDE*\n>b\nAC-E*\n", ["ACDE", "AC-E"], [0, 1, 2, 3]),
+        (">a\nACDE*\n>b\nAC-E-\n", ["ACDE-", "AC-E-"], [0, 1, 2, 3, 4]),
+        (">a\nACDE*\n>b\nAC-E\n", ["ACDE", "AC-E"], [0, 1, 2, 3]),
+        (">a\nACDE*\n>b\nAC*--\n", ["ACDE-", "AC---"], [0, 1, 2, 3, 4]),
+        (">a\nACdD*\n>b\nACD*\n", ["ACD", "ACD"], [0, 1, 2]),
+        (">a\nACdD*\n>b\nAC-D\n>c\nACD-\n", ["ACD-", "AC-D", "ACD-"], [0, 1, 2, 3]),
+        ("#A3M#\n>q\nACDEFGH\n>b\nACkDEF-H\n", ["ACDEFGH", "ACDEF-H"], range(7)),
+        ("#52\t1\n; by hand\n\n>q\nACD\n", ["ACD"], range(3)),
+        ("\ufeff#A3M#\r\n>q\r\nACD\r\n", ["ACD"], range(3)),
+        ("CLUSTAL W (1.83) multiple sequence alignment\n\n\none   ACDE 4\ntwo   A-DE 3\n      * **"
+         "\n\none   FG 6\ntwo   -G 4\n      .:\n", ["ACDEFG", "A-DE-G"], range(6)),
+        ("CLUSTAL O(1.2.4)\r\n\r\none ACDE\r\ntwo A-DE\r\n", ["ACDE", "A-DE"], range(4)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("alphabet", ["protein", None])
+def test_formats_as_they_are_met(tmp_path, text, expected, columns, alphabet):
+    for content in (text.encode(), gzip.compress(text.encode())):
+        assert is_alignment(write(tmp_path, content))
+        found = load(tmp_path, content, alphabet or ALPHABETS["protein"])
+        assert letters(found) == expected
+        np.testing.assert_array_equal(found.columns, columns)
+
+
+def test_a_star_of_ones_own_alphabet_is_a_letter(tmp_path):
+    found = load(tmp_path, ">a\n_^*\n>b\n^_*\n", "_*^")
+    assert letters(found) == ["_^*", "^_*"]
+
+
+def test_a_star_within_a_row_is_outside_the_alphabet(tmp_path):
+    found = load(tmp_path, ">a\nAC*DE\n>b\nACD-E\n")
+    assert found.names == ["b"] and letters(found) == ["ACD-E"]
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("CLUSTAL W\n\none ACD\none ACD\n", "line 4, b'one', repeats a name"),
+        ("CLUSTAL W\n\none\n", "holds no letters"),
+        ("CLUSTAL W\n", "holds no sequences"),
+        ("CLUSTAL W\n\none ACD\ntwo AC\n", "sequence 2"),
+        ("#A3M#\n", "it is empty"),
+        ("#A3M#\nACD\n", "begins neither"),
+    ],
+)
+def test_damaged_files_of_other_formats(tmp_path, text, says):
+    with pytest.raises(ValueError, match=says) as caught:
+        load(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_left_out_is_known(tmp_path):
+    path = write(tmp_path, ">a\nACD\n>b\nAXB\n>c\nAXD\n>d\nAC.\n>e\nX-D\n")
+    _, left_out = load_and_compare(path)
+    assert left_out == (3, 0, "XB")
+    assert load_and_compare(write(tmp_path, ">a\nACd\n>b\nAC.\n"))[1] == (0, 1, "")
+
+
 @pytest.mark.parametrize(
     "text, says",
     [
@@ -226,7 +311,7 @@ def test_memory_is_a_few_times_the_text(tmp_path):
 
 def test_lines_in_pieces_are_one_sequence(tmp_path, monkeypatch):
     whole = load(tmp_path, A2M)
-    monkeypatch.setattr("fastmf.datasets.alignments._PIECE_BYTES", 20)
+    monkeypatch.setattr("fastmf.datasets._alignment_formats._PIECE_BYTES", 20)
     monkeypatch.setattr("fastmf.datasets.alignments._BLOCK_BYTES", 1)
     long = A2M.replace("\nAC-g.DE", "\n" + "ACD" * 50 + "A" * 7)
     for line in ("acWgh-E", "ACXg.DE", "A-\nDk.ax"):
@@ -272,6 +357,7 @@ alignment_bytes = st.lists(
     st.sampled_from([
         b">", b"a", b"\n", b"# STOCKHOLM 1.0\n", b"//", b" ", b"ACD", b"acd", b"-", b".", b"\r",
         b"\x1f\x8b", b"\xff", b"\0", b">x\n", b"x AC\n", b"#=GC x\n", b"\xef\xbb\xbf",
+        b"CLUSTAL W\n", b"x AC 2\n", b" ** \n", b"*", b"AC*\n", b"#A3M#\n", b";\n",
     ])
 ).map(b"".join)  # fmt: skip
 
