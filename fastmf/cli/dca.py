@@ -38,7 +38,9 @@ def add(commands):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     dca.set_defaults(run=run)
-    dca.add_argument("alignment", metavar="ALIGNMENT", help="FASTA, A2M or Stockholm file")
+    dca.add_argument(
+        "alignment", metavar="ALIGNMENT", help="FASTA, A2M, A3M, Stockholm or Clustal file"
+    )
     dca.add_argument(
         "-o", "--out", default="contacts.csv", metavar="CSV", help="table to write [contacts.csv]"
     )

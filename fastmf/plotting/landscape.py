@@ -30,7 +30,7 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
     Raises
     ------
     ValueError
-        If a curve is not as long as the epochs.
+        If there is no curve, or one is not as long as the epochs.
 
     Examples
     --------
@@ -39,6 +39,8 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
     >>> axes.get_ylabel()
     'nats per unit'
     """
+    if not curves:
+        raise ValueError("curves must hold at least one curve.")
     ax = axes(ax, (6, 4))
     for name, values in curves.items():
         if np.shape(values) != np.shape(epoch):
