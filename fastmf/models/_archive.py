@@ -178,18 +178,20 @@ class Archive:
         """A member of several texts, as a list."""
         return [str(text) for text in self.member(name, "U", (n,))]
 
-    def check_alike(self, expected):
-        """Raise unless members are those expected: of their types and shapes, and equal texts.
+    def check_alike(self, expected, *, same_type=True):
+        """Raise unless members are those expected: of their shapes and types, and equal texts.
 
         Parameters
         ----------
         expected : dict of arrays
+        same_type : bool, default True
+            Whether numbers must be of the same floating type.
         """
         if unknown := set(self) - set(expected):
             raise ValueError(f"member {shown(self.prefix + min(unknown))} is none of such a file.")
         for name, array in expected.items():
             if array.dtype.kind != "U":
-                self.check(name, "f", array.shape, array.dtype)
+                self.check(name, "f", array.shape, array.dtype if same_type else None)
             elif (texts := self.texts(name)) != array.tolist():
                 raise ValueError(
                     f"member {shown(self.prefix + name)} must be {shown(array.tolist())}, got "

@@ -67,7 +67,8 @@ def _altered(name, array):
         if not name.startswith("velocity") or name.endswith(("field", "weights", "couplings")):
             # The velocity has parameters that are not learned, too: bounds may be infinite.
             yield "infinite", np.full(array.shape, np.inf, array.dtype)
-        yield "other type", array.astype(np.float32 if array.dtype == np.float64 else np.float64)
+        if not name.startswith("velocity"):
+            yield "other type", array.astype({4: np.float64, 8: np.float32}[array.itemsize])
         yield "whole", np.ones(array.shape, int)
     if name.partition("/")[0] in ("chains", "preconditioners"):
         yield "out of range", np.full(array.shape, -3.5, array.dtype)

@@ -5,7 +5,7 @@ import numpy as np
 from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.priors._domain import admissible, two_values
 from fastmf.priors._groups import has_groups
-from fastmf.priors._protocol import by_parts, n_units
+from fastmf.priors._protocol import by_parts, n_units, parts_of
 
 # Means may leave the range of two-valued units by rounding.
 _ROUNDING = 1e-5
@@ -34,7 +34,8 @@ def check(state, settings, n_rows):
     n_starts = settings.n_starts or min(settings.batch_size, n_rows)
     if settings.gradient == "pcd":
         _check_shapes("chains", state.chains, [(n_starts, sum(sizes[::2]))] if begun else [])
-        _check_samples(layers[::2], state.chains)
+        for chains in state.chains:
+            _check_samples(layers[::2], chains)
     else:
         persistent = settings.gradient in MEAN_FIELD and settings.starts == "persistent"
         _check_moments("chains", layers, state.chains, n_starts if persistent and begun else None)
@@ -60,14 +61,11 @@ def _check_shapes(name, arrays, expected):
 
 def _check_samples(layers, chains):
     """Raise unless samples are values that the units can take."""
-    for samples in chains:
-        ends = np.cumsum([n_units(prior) for prior in layers])[:-1]
-        for prior, x in zip(layers, np.split(samples, ends, axis=1), strict=True):
-            for part, values in by_parts(prior, x):
-                if not np.all(admissible(part, values)):
-                    raise ValueError(
-                        f"member 'chains/0' must hold values of {type(part).__name__} units."
-                    )
+    parts = [part for prior in layers for part in parts_of(prior)]
+    ends = np.cumsum([n_units(part) for part in parts])[:-1]
+    for part, values in zip(parts, np.split(chains, ends, axis=1), strict=True):
+        if not np.all(admissible(part, values)):
+            raise ValueError(f"member 'chains/0' must hold values of {type(part).__name__} units.")
 
 
 def _check_moments(name, layers, arrays, n_rows):

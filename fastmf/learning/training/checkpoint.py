@@ -199,7 +199,8 @@ def _model(arrays, start):
 
 
 def _velocity(arrays, start):
-    arrays.check_alike(_velocity_to_arrays(start.velocity))
+    # Steps of real units are in double precision for some priors.
+    arrays.check_alike(_velocity_to_arrays(start.velocity), same_type=False)
     values = {name: arrays[name] for name in arrays}
     if any(array.dtype.kind == "f" and np.isnan(array).any() for array in values.values()):
         raise ValueError(f"members {arrays.prefix}... must hold numbers, got NaN.")
