@@ -1,7 +1,6 @@
 import gzip
 import struct
 import sys
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -134,17 +133,13 @@ def test_caltech_silhouettes_are_upright_with_object_one(tmp_path, rng):
         load_caltech_silhouettes(tmp_path, split="validation")
 
 
-@pytest.mark.parametrize("shapes", [((2**20, 8), (1, 1)), ((3, 784), (2**12, 2**11))])
-def test_a_compressed_file_of_other_shapes_is_not_read(tmp_path, shapes):
+@pytest.mark.parametrize("shapes", [((2**14, 8), (1, 1)), ((3, 784), (2**7, 2**7))])
+def test_a_file_of_other_shapes_is_not_read(tmp_path, monkeypatch, shapes):
     arrays = dict(zip(("train_data", "train_labels"), map(np.zeros, shapes), strict=True))
     savemat(tmp_path / "caltech101_silhouettes_28_split1.mat", arrays, do_compression=True)
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError, match="images have the shape") as caught:
-            load_caltech_silhouettes(tmp_path)
-        assert tracemalloc.get_traced_memory()[1] < 2**23
-    finally:
-        tracemalloc.stop()
+    monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: pytest.fail("read"))
+    with pytest.raises(ValueError, match="images have the shape") as caught:
+        load_caltech_silhouettes(tmp_path)
     assert "\n" not in str(caught.value)
 
 
