@@ -1,6 +1,7 @@
 """Files that are perhaps compressed by gzip."""
 
 import gzip
+import zlib
 
 
 def is_compressed(path):
@@ -13,3 +14,18 @@ def is_compressed(path):
 def open_decompressed(path):
     """The file for reading bytes, uncompressed."""
     return gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")
+
+
+def beginning(path, n_bytes):
+    """The first bytes of a file, uncompressed; none if it is damaged.
+
+    Raises
+    ------
+    OSError
+        If there is no such file, or it cannot be read.
+    """
+    with open_decompressed(path) as file:
+        try:
+            return file.read(n_bytes)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            return b""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.datasets._alignment_formats import Lines, begins_like_alignment, sequences
-from fastmf.datasets._compressed import open_decompressed
+from fastmf.datasets._compressed import beginning, open_decompressed
 
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 
@@ -172,9 +172,8 @@ def load_and_compare(
 def is_alignment(path):
     """Whether a file begins like an alignment; False for one that cannot be read."""
     try:
-        with open_decompressed(path) as file:
-            return begins_like_alignment(file.read(4096))
-    except (OSError, EOFError, zlib.error):
+        return begins_like_alignment(beginning(path, 4096))
+    except OSError:
         return False
 
 

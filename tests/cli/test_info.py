@@ -138,6 +138,36 @@ def test_info_of_something_else(tmp_path, capsys):
     assert err.count("\n") == 1 and "is not a model" in err
 
 
+def test_info_of_parameters_and_arrays(tmp_path, capsys):
+    couplings = np.zeros((3, 5, 3, 5))
+    couplings[0, 1, 2, 3] = couplings[2, 3, 0, 1] = 0.5
+    field = np.arange(15.0).reshape(3, 5)
+    mf.datasets.write_adabmdca(tmp_path / "x.dat", couplings, field, "rna")
+    (tmp_path / "x.dat.gz").write_bytes(gzip.compress((tmp_path / "x.dat").read_bytes()))
+    neighbours = np.array([1.0, 2.0, 0.0])
+    mf.datasets.write_plmc(tmp_path / "x.params", couplings, field, "rna", n_neighbours=neighbours)
+    for name, program in (("x.dat", "adabmDCA"), ("x.dat.gz", "adabmDCA"), ("x.params", "plmc")):
+        facts = _facts(tmp_path / name, capsys)
+        assert facts["file"] == f"parameters of {program}" and facts["columns"] == "3"
+        assert facts["alphabet"] == "-ACGU (5 states)" and "largest 0.5" in facts["couplings"]
+    assert facts["sequences"] == "2 (0.0 effective), 1 left out"
+    np.save(tmp_path / "x.npy", field)
+    np.savetxt(tmp_path / "x.csv", field, delimiter=",")
+    for name in ("x.npy", "x.csv"):
+        facts = _facts(tmp_path / name, capsys)
+        assert facts == {"array": "3 x 5, float64", "values": "0 to 14, mean 7"}
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\x1f\x8b", b"text\n" * 99, b"\0\0", b"h \n"])
+def test_info_of_no_file_of_fastmf_is_one_line(tmp_path, capsys, content):
+    (tmp_path / "x").write_bytes(content)
+    assert main(["info", str(tmp_path / "x")]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and str(tmp_path / "x") in err and len(err) < 600
+    assert main(["info", str(tmp_path / "nowhere")]) == 1
+    assert "nowhere" in capsys.readouterr().err
+
+
 def test_info_of_an_alignment(tmp_path, capsys, monkeypatch):
     def sequence_weights(X, identity):
         similar = (X[:, None] == X).mean(2) >= identity
