@@ -23,7 +23,7 @@ def add(commands):
     info = commands.add_parser(
         "info",
         help="say what is in a file",
-        description="Describe a trained machine, a bare model, a checkpoint, an alignment of "
+        description="Describe a trained machine, a bare model, a checkpoint, an alignment of\n"
         "sequences, parameters of a Potts model (plmc, adabmDCA), or an array of numbers.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
