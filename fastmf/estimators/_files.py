@@ -46,8 +46,8 @@ class Saved:
     # Options that say how to train rather than what was learned, and may hold anything.
     _forgotten: tuple = ("callbacks", "checkpoint", "random_state")
 
-    # Names of the classes that the model may have.
-    _models: tuple = ("RBM",)
+    # Names of the classes that the model may have; none: any.
+    _models: tuple = ()
 
     # Subclasses say what more there is: plain values (attributes), and arrays to make others of.
     def _saved(self):
@@ -67,7 +67,7 @@ class Saved:
         """The model in an `Archive`, of a class that suits."""
         model = model_from_arrays(arrays)
         name = type(model).__name__
-        if name not in self._models:
+        if self._models and name not in self._models:
             raise ValueError(f"its model is a {name}, expected {' or '.join(self._models)}.")
         return model
 

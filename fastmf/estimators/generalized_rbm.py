@@ -120,6 +120,8 @@ class GeneralizedRBM(LayeredMachine):
     (16, 8)
     """
 
+    _models = ("RBM",)
+
     def __init__(
         self,
         n_components=256,

@@ -241,10 +241,12 @@ def _check_progress(state, settings, score, names, n_batches):
             f"{left * n_batches}, got {state.epoch} and {state.batch}."
         )
     for name in sorted({"epoch", "learning_rate", *names} if state.epoch else state.history):
-        if len(state.history.get(name, ())) != state.epoch:
+        found = state.history.get(name, [])
+        numbers = isinstance(found, list) and all(type(x) in (int, float) for x in found)
+        if not numbers or len(found) != state.epoch:
             raise ValueError(
-                f"member 'history/{name}' must have {state.epoch} entries, one for each epoch of "
-                f"'position', got {len(state.history.get(name, ()))}."
+                f"member 'history/{name}' must have {state.epoch} numbers, one for each epoch of "
+                f"'position', got {found!r:.60}."
             )
     if state.history.get("epoch", []) != list(range(1, state.epoch + 1)):
         raise ValueError(f"member 'history/epoch' must hold 1 to {state.epoch}.")
