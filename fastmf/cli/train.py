@@ -49,6 +49,7 @@ def add(commands):
     alignment = rbm.add_argument_group("alignment")
     dca.add_alphabet(alignment)
     dca.add_identity(alignment)
+    dca.add_filters(alignment)
     _add_machine(rbm.add_argument_group("machine"))
     _add_gradient_ascent(rbm.add_argument_group("learning"))
     _add_control(rbm.add_argument_group("validation and resumption"))
@@ -177,7 +178,7 @@ def _rows(arguments):
             f"{arguments.data} is an alignment: an alignment has categorical units, not "
             f"{arguments.visible} ones; leave out --visible."
         )
-    X, *_, alphabet = dca.read_alignment(arguments.data, arguments.alphabet)
+    X, *_, alphabet = dca.read_alignment(arguments.data, arguments)
     # The fields are fitted to the columns.
     fields = [[0.0] * len(alphabet)] * X.shape[1]
     X = X[: arguments.rows]

@@ -47,6 +47,8 @@ def load_alignment(
     gaps: str = "state",
     *,
     inserts: str = "drop",
+    outside: str = "drop",
+    max_gaps: float | tuple[float, float] = 1.0,
     max_bytes: int = ...,
 ) -> Alignment: ...
 def load_caltech_silhouettes(

@@ -1,12 +1,14 @@
 """Alignments of sequences from files, as integer labels."""
 
 import gzip
+import re
 import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.arguments import number
 from fastmf.datasets._alignment_formats import Lines, begins_like_alignment, sequences
 from fastmf.datasets._compressed import beginning, open_decompressed
 
@@ -16,6 +18,7 @@ _GAPS = b"-."
 _BLOCK_BYTES = 2**20
 _OUTSIDE = -2
 _STOP = ord("*")
+_LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
 
 
 class Alignment(NamedTuple):
@@ -52,13 +55,18 @@ class LeftOut(NamedTuple):
     Parameters
     ----------
     n_rows, n_columns : int
+        With letters outside the alphabet; of inserts, or not of the focus.
     letters : str
-        What stands outside the alphabet in rows that are left out, the most frequent first.
+        Those letters, the most frequent first.
+    n_gappy_rows, n_gappy_columns : int
+        With more gaps than `max_gaps`.
     """
 
     n_rows: int
     n_columns: int
     letters: str
+    n_gappy_rows: int = 0
+    n_gappy_columns: int = 0
 
 
 class _Text(NamedTuple):
@@ -71,8 +79,9 @@ class _Text(NamedTuple):
 
 
 def load_alignment(
-    path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", max_bytes=2**29
-):
+    path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", outside="drop",
+    max_gaps=1.0, max_bytes=2**29,
+):  # fmt: skip
     r"""An alignment from a FASTA, A2M, A3M, Stockholm or Clustal file.
 
     Parameters
@@ -91,6 +100,12 @@ def load_alignment(
     inserts : {"drop", "keep"}, default "drop"
         Whether columns of lower-case letters and dots alone are left out. With "keep", and in all
         other columns, lower-case letters are read as upper-case ones.
+    outside : {"drop", "gap", "missing"}, default "drop"
+        Whether a row with letters outside the alphabet, such as X, is left out, or these letters
+        are read as gaps or as missing data, -1.
+    max_gaps : float or (float, float), default 1
+        Largest fraction of gaps and missing data of a row, and then of a column of the rows that
+        are left; others are left out. A number is of rows.
     max_bytes : int, default 2**29
         Largest text that is read, uncompressed; a line counts for at least 32 bytes, a sequence for
         100 more. Memory needed is about three times the text.
@@ -105,8 +120,8 @@ def load_alignment(
         If there is no such file.
     ValueError
         If the file is empty, damaged, too large, of another format, or ragged, if no sequence is
-        within the alphabet, if the focus is missing or fits several sequences, or if an option is
-        unknown.
+        within the alphabet, or none has so few gaps, if the focus is missing or fits several
+        sequences, or if an option is unknown.
 
     Notes
     -----
@@ -134,15 +149,19 @@ def load_alignment(
     array([[1, 2, 3],
            [1, 0, 3]], dtype=int8)
     """
-    return load_and_compare(path, alphabet, focus, gaps, inserts=inserts, max_bytes=max_bytes)[0]
+    options = {"inserts": inserts, "outside": outside, "max_gaps": max_gaps}
+    return load_and_compare(path, alphabet, focus, gaps, max_bytes=max_bytes, **options)[0]
 
 
 def load_and_compare(
-    path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", max_bytes=2**29
-):
+    path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", outside="drop",
+    max_gaps=1.0, max_bytes=2**29,
+):  # fmt: skip
     """The result of `load_alignment`, and what is in the file beside it: `LeftOut`."""
     _check_choice("gaps", gaps, ("state", "missing"))
     _check_choice("inserts", inserts, ("drop", "keep"))
+    _check_choice("outside", outside, ("drop", "gap", "missing"))
+    max_gaps = _checked_fractions(max_gaps)
     if not isinstance(focus, str | None):
         raise TypeError(f"focus must be a str or None, got {type(focus).__name__}.")
     if alphabet is not None:
@@ -150,13 +169,12 @@ def load_and_compare(
     text = _read(Path(path), max_bytes)
     if alphabet is not None and "." in alphabet:
         text = text._replace(letters=np.where(text.letters == ord("."), ord("-"), text.letters))
-    stops = alphabet is None or "*" not in alphabet
-    text, width = (_aligned_before_stops if stops else _aligned)(text, inserts)
+    text, width = _aligned_in(alphabet, text, inserts)
     rows = text.letters.reshape(-1, width)
     columns = _kept_columns(text, rows, focus, inserts)
     if alphabet is None:
         alphabet = _fitting_alphabet(rows, columns)
-    table, alphabet = _states(alphabet, gaps)
+    table, alphabet = _states(alphabet, gaps, outside)
     X, valid, outside = _encoded(rows, columns, table)
     strange = "".join(map(chr, np.argsort(-outside, kind="stable")[: np.count_nonzero(outside)]))
     if not valid.any():
@@ -166,7 +184,27 @@ def load_and_compare(
         )
     names = [name for name, kept in zip(text.names, valid.tolist(), strict=True) if kept]
     alignment = Alignment(X, names, np.flatnonzero(valid), columns, alphabet)
-    return alignment, LeftOut(int((~valid).sum()), width - len(columns), strange)
+    left_out = LeftOut(int((~valid).sum()), width - len(columns), strange)
+    return _without_gappy(alignment, left_out, max_gaps, text.path)
+
+
+def residues_of(path, focus, alignment, inserts="drop"):
+    """Letter and number of the focus' residue in each column of its alignment, as "K12".
+
+    Numbers go on from that in the title, as in NAME/12-80, otherwise from 1; inserts count.
+    """
+    text = _read(Path(path), 2**29)
+    row = _focus_row(text, focus)
+    start = text.lengths[:row].sum()
+    letters = text.letters[start : start + text.lengths[row]]
+    residue = ~np.isin(letters, list(_GAPS))
+    first = re.search(r"/(\d{1,9})-\d+$", text.names[row])
+    numbers = np.cumsum(residue) + (int(first[1]) if first else 1) - 1
+    residue &= (inserts == "keep") | ~_is_lower(letters)
+    text, width = _aligned_in(alignment.alphabet, text, inserts)
+    of_focus = _kept_columns(text, text.letters.reshape(-1, width), focus, inserts)
+    places = np.flatnonzero(residue)[np.searchsorted(of_focus, alignment.columns)]
+    return [f"{chr(letters[place])}{numbers[place]}" for place in places]
 
 
 def is_alignment(path):
@@ -204,7 +242,35 @@ def _checked_alphabet(alphabet):
     return alphabet
 
 
-def _states(alphabet, gaps):
+def _checked_fractions(max_gaps):
+    """Largest fractions of gaps of rows and of columns."""
+    pair = max_gaps if isinstance(max_gaps, tuple | list) else (max_gaps, 1.0)
+    if len(pair) != 2:
+        raise ValueError(f"max_gaps must be a number or two, got {max_gaps!r:.60}.")
+    return [number("max_gaps", value, 0, 1) for value in pair]
+
+
+def _without_gappy(alignment, left_out, max_gaps, path):
+    """The alignment without rows, and then columns, that hold too many gaps."""
+    if max_gaps == [1, 1]:
+        return alignment, left_out
+    X, names, rows, columns, alphabet = alignment
+    gaps = X < 0
+    for state, sign in enumerate(alphabet):
+        if sign.encode() in _GAPS:
+            gaps |= X == state
+    few = gaps.mean(1) <= max_gaps[0]
+    kept = gaps[few].mean(0) <= max_gaps[1] if few.any() else few[:0]
+    if not kept.any():
+        what = "column" if few.any() else "sequence"
+        raise ValueError(f"{path}: no {what} is left with as few gaps as max_gaps={max_gaps}.")
+    names = [name for name, keep in zip(names, few.tolist(), strict=True) if keep]
+    alignment = Alignment(X[few][:, kept], names, rows[few], columns[kept], alphabet)
+    numbers = int((~few).sum()), int((~kept).sum())
+    return alignment, left_out._replace(n_gappy_rows=numbers[0], n_gappy_columns=numbers[1])
+
+
+def _states(alphabet, gaps, outside="drop"):
     """State of each byte, `_OUTSIDE` of the alphabet; and the letters of the states."""
     gap = next((sign for sign in "-." if sign in alphabet), None)
     letters = alphabet.replace(gap, "") if gaps == "missing" and gap else alphabet
@@ -215,6 +281,12 @@ def _states(alphabet, gaps):
         table[[ord(sign), ord(sign.lower())]] = state
         if sign == gap:
             table[list(_GAPS)] = state
+    if outside != "drop":
+        if outside == "gap" and gap is None and gaps == "state":
+            raise ValueError("outside='gap' needs a gap in the alphabet; pass outside='missing'.")
+        unknown = np.flatnonzero(table == _OUTSIDE)
+        unknown = unknown[np.isin(unknown, list(_LETTERS))]
+        table[unknown] = table[ord("-")] if outside == "gap" else -1
     return table, letters
 
 
@@ -286,9 +358,9 @@ def _aligned(text, inserts):
     return text, width
 
 
-def _aligned_before_stops(text, inserts):
-    """The same, where '*' after the last letter of a row is not one of its letters."""
-    if not (text.letters == _STOP).any():
+def _aligned_in(alphabet, text, inserts):
+    """The same, where '*' after the last letter of a row is no letter but of one's own alphabet."""
+    if (alphabet is not None and "*" in alphabet) or not (text.letters == _STOP).any():
         return _aligned(text, inserts)
     last = np.cumsum(text.lengths) - 1
     stops = (text.lengths > 0) & (text.letters[last] == _STOP)

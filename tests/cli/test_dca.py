@@ -89,6 +89,11 @@ def test_gaps_as_missing_data_and_the_columns_of_a_focus(alignment, machine):
     assert (made.n_states, made.ignored) == (4, None) and made.X.shape == (400, N_COLUMNS - 1)
     assert len(table("x.csv")) == 3 * 4 // 2
     assert [row["column_i"] for row in table("x.csv") if row["i"] == "2"] == ["4", "4"]
+    letters = Path("x.fa").read_text().split("\n")[1].replace("-", "").replace(".", "")
+    for row in table("x.csv"):
+        for k in "ij":
+            place = int(row[k])
+            assert row[f"residue_{k}"] == f"{letters[place - 1]}{place}"
 
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
@@ -147,6 +152,27 @@ def test_sequences_that_are_left_out_are_said(machine, tmp_path, monkeypatch, ca
         assert "from 48 sequences" in out and err.count("\n") == 1
         assert "72 of 120 sequences left out: letters outside the alphabet -ACDEF" in err
         assert "(X)" in err
+
+
+def test_gappy_sequences_and_columns_are_left_out(machine, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = ["".join(rng.choice(list("ACDEFGHIKLMNPQRSTVWY"), 12)) for _ in range(20)]
+    rows[0], rows[1] = "A" + "-" * 11, "ACDXX" + rows[1][5:]
+    rows[5:15] = [row[:-1] + "-" for row in rows[5:15]]
+    Path("x.fa").write_text("".join(f">s{k}\n{row}\n" for k, row in enumerate(rows)))
+    options = ["--outside", "gap", "--max-gaps", "0.5", "0.3", "--identity", "1"]
+    assert main(["dca", "x.fa", *options]) == 0
+    out, err = capsys.readouterr()
+    assert "of 11 columns, from 19 sequences" in out
+    assert err.splitlines() == [
+        "fastmf: 1 of 20 sequences left out: more than 50% gaps",
+        "fastmf: 1 of 12 columns left out: more than 30% gaps",
+    ]
+    Path("y.fa").write_text(">a\nacdefg\n>b\nacdefh\n")
+    assert main(["dca", "y.fa", "--inserts", "keep"]) == 0
+    assert main(["dca", "y.fa", "--max-gaps", "1", "1", "1"]) == 1
+    assert "max_gaps must be a number or two" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

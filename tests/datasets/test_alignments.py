@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastmf.datasets import load_alignment
-from fastmf.datasets.alignments import ALPHABETS, is_alignment, load_and_compare
+from fastmf.datasets.alignments import (
+    ALPHABETS,
+    is_alignment,
+    load_and_compare,
+    residues_of,
+)
 
 A2M = """>focus/3-7 a title
 AC-g.DE
@@ -59,6 +64,26 @@ def test_a2m(tmp_path, compress, newline):
     np.testing.assert_array_equal(found.rows, [0, 1])
     np.testing.assert_array_equal(found.columns, [0, 1, 2, 5, 6])
     assert found.X.dtype == np.int8
+
+
+@pytest.mark.parametrize("title, first", [("focus/3-7", 3), ("focus", 1), ("focus/x-7", 1)])
+def test_residues_of_a_focus(tmp_path, title, first):
+    path = write(tmp_path, A2M.replace("focus/3-7", title))
+    found = load_alignment(path, focus="focus")
+    numbers = [0, 1, 3, 4]  # the insert g counts
+    expected = [f"{x}{n + first}" for x, n in zip("ACDE", numbers, strict=True)]
+    assert residues_of(path, "focus", found) == expected
+    some = found._replace(columns=found.columns[[1, 3]])
+    assert residues_of(path, "focus", some) == [expected[1], expected[3]]
+    kept = load_alignment(path, focus="focus", inserts="keep")
+    assert residues_of(path, "focus", kept, "keep")[2] == f"g{first + 2}"
+    # Rows without dots are aligned after their inserts are removed.
+    bare = write(tmp_path, f">other\nA-D*\n>{title}\nAgaCD*\n")
+    found = load_alignment(bare, focus="focus")
+    assert residues_of(bare, "focus", found) == [f"A{first}", f"C{first + 3}", f"D{first + 4}"]
+    own = write(tmp_path, f">{title}\n_^*\n>other\n^_*\n")
+    found = load_alignment(own, "_*^", focus="focus")
+    assert residues_of(own, "focus", found) == [f"_{first}", f"^{first + 1}", f"*{first + 2}"]
 
 
 def test_inserts_can_be_kept(tmp_path):
@@ -201,11 +226,54 @@ def test_damaged_files_of_other_formats(tmp_path, text, says):
     assert "\n" not in str(caught.value)
 
 
+def test_letters_outside_the_alphabet_can_be_gaps_or_missing(tmp_path):
+    text = ">a\nACD\n>b\nAXZ\n>c\nA-x\n>d\nA*D\n>e\nA1D\n"
+    as_gaps = load(tmp_path, text, outside="gap")
+    assert letters(as_gaps) == ["ACD", "A--", "A--"] and as_gaps.names == ["a", "b", "c"]
+    missing = load(tmp_path, text, outside="missing")
+    assert letters(missing) == ["ACD", "A??", "A-?"]
+    both = load(tmp_path, text, gaps="missing", outside="gap")
+    assert letters(both) == ["ACD", "A??", "A??"] and "-" not in both.alphabet
+    assert letters(load(tmp_path, ">a\nAC-GN\n", "rna", outside="gap")) == ["AC-G-"]
+    with pytest.raises(ValueError, match="outside='gap' needs a gap"):
+        load(tmp_path, text, "ACD", outside="gap")
+    assert letters(load(tmp_path, ">a\nACX\n", "ACD", outside="missing")) == ["AC?"]
+
+
+def test_rows_and_then_columns_of_many_gaps_are_left_out(tmp_path):
+    rows = ["ACDE", "A--E", "A---", "----", "ACD-", "AC-E"]
+    text = "".join(f">{k}\n{row}\n" for k, row in enumerate(rows))
+    for options in ({"gaps": "state"}, {"gaps": "missing"}):
+        found = load(tmp_path, text, max_gaps=0.5, **options)
+        assert found.rows.tolist() == [0, 1, 4, 5] and found.names == ["0", "1", "4", "5"]
+        assert found.columns.tolist() == [0, 1, 2, 3]
+        # Of the four rows 0, 1, 2 and 1 have gaps in the columns.
+        found = load(tmp_path, text, max_gaps=(0.5, 0.4), **options)
+        assert found.rows.tolist() == [0, 1, 4, 5] and found.columns.tolist() == [0, 1, 3]
+        assert found.X.shape == (4, 3)
+    _, left_out = load_and_compare(write(tmp_path, text), max_gaps=(0.5, 0.4))
+    assert left_out == (0, 0, "", 2, 1)
+    assert load(tmp_path, text, max_gaps=0).rows.tolist() == [0]
+    np.testing.assert_array_equal(load(tmp_path, text, max_gaps=1).X, load(tmp_path, text).X)
+    for max_gaps, error, says in (
+        (1.5, ValueError, "max_gaps must be in"),
+        ((0.5,), ValueError, "a number or two"),
+        ("x", TypeError, "max_gaps must be a number"),
+        ((0.5, np.nan), ValueError, "max_gaps must be in"),
+    ):
+        with pytest.raises(error, match=says):
+            load(tmp_path, text, max_gaps=max_gaps)
+    with pytest.raises(ValueError, match="no sequence is left with as few gaps"):
+        load(tmp_path, ">a\nA-\n", max_gaps=0.1)
+    with pytest.raises(ValueError, match="no column is left with as few gaps"):
+        load(tmp_path, ">a\nA-\n>b\n-A\n", max_gaps=(0.5, 0.1))
+
+
 def test_what_is_left_out_is_known(tmp_path):
     path = write(tmp_path, ">a\nACD\n>b\nAXB\n>c\nAXD\n>d\nAC.\n>e\nX-D\n")
     _, left_out = load_and_compare(path)
-    assert left_out == (3, 0, "XB")
-    assert load_and_compare(write(tmp_path, ">a\nACd\n>b\nAC.\n"))[1] == (0, 1, "")
+    assert left_out[:3] == (3, 0, "XB")
+    assert load_and_compare(write(tmp_path, ">a\nACd\n>b\nAC.\n"))[1][:3] == (0, 1, "")
 
 
 @pytest.mark.parametrize(
@@ -250,6 +318,7 @@ def test_a_damaged_file_is_one_line_with_its_name(tmp_path, text, says):
     [
         ({"gaps": "none"}, ValueError, "gaps must be 'state' or 'missing'"),
         ({"inserts": "none"}, ValueError, "inserts must be 'drop' or 'keep'"),
+        ({"outside": "none"}, ValueError, "outside must be 'drop' or 'gap' or 'missing'"),
         ({"alphabet": "AAC"}, ValueError, "at least two different"),
         ({"alphabet": "A"}, ValueError, "at least two different"),
         ({"alphabet": "Protein?"}, ValueError, "upper-case"),

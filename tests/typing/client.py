@@ -115,7 +115,9 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
 
 def sequences(folder: Path) -> dict[str, Array]:
     """Alignments, Potts machines, contacts."""
-    alignment: datasets.Alignment = datasets.load_alignment(folder / "family.fasta", gaps="missing")
+    alignment: datasets.Alignment = datasets.load_alignment(
+        folder / "family.fasta", gaps="missing", outside="gap", max_gaps=(0.5, 0.3)
+    )
     weights = datasets.sequence_weights(alignment.X, 0.8)
     machine = mf.PottsMachine(l2=0.01).fit(alignment.X, sample_weight=weights)
     couplings, field = machine.in_gauge("zero-sum")
