@@ -12,7 +12,7 @@ from fastmf.models._archive import Archive, memory_limit, read_header, reason
 
 # Longest line of a compressed table.
 _MAX_LINE_BYTES = 2**26
-_BLOCK_BYTES = 2**24
+_BLOCK_BYTES = 2**20
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -143,8 +143,9 @@ def _read_npz(path, key, max_bytes):
 
 
 def _read_csv(path, max_bytes):
+    _check_table(path, _limit(path, max_bytes))
     with open_decompressed(path) as file:
-        lines = _lines(file, path, max_bytes)
+        lines = _lines(file, _MAX_LINE_BYTES if is_compressed(path) else -1)
         first = next(lines, None)
         if first is not None and not _is_numeric(first):
             first = next(lines, None)
@@ -153,15 +154,24 @@ def _read_csv(path, max_bytes):
         return np.loadtxt(chain([first], lines), delimiter=",", ndmin=2)
 
 
-def _lines(file, path, max_bytes):
-    """Lines of a table that are neither empty nor comments, counted against the limit."""
-    longest = _MAX_LINE_BYTES if is_compressed(path) else -1
-    n_bytes, encoding, limit = 0, "utf-8-sig", _limit(path, max_bytes)
+def _check_table(path, limit):
+    """Raise if a table has too many cells: before they are parsed, which takes much longer."""
+    if limit == math.inf:
+        return
+    n_text = n_cells = 0
+    with open_decompressed(path) as file:
+        while block := file.read(_BLOCK_BYTES):
+            n_text += len(block)
+            n_cells += block.count(b",") + block.count(b"\n")
+            _check_memory(max(n_text, 8 * n_cells), limit)
+
+
+def _lines(file, longest):
+    """Lines of a table that are neither empty nor comments."""
+    encoding = "utf-8-sig"
     while piece := file.readline(longest):
         if len(piece) == longest:
             raise ValueError(f"it has a line of more than {longest} bytes")
-        n_bytes += max(len(piece), 8 * (1 + piece.count(b",")))
-        _check_memory(n_bytes, limit)
         for line in piece.decode(encoding).splitlines():
             if line.strip() and not line.startswith("#"):
                 yield line

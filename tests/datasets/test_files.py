@@ -169,7 +169,7 @@ HEAD = struct.pack(">HBB2I", 0, 8, 2, 2**5, 2**20)
         ("x.idx", gzip.compress(struct.pack(">HBB2I", 0, 8, 2, 1, 2**19) + b"abc"), "it has 15"),
         ("x.idx", gzip.compress(struct.pack(">HBB3I", 0, 14, 3, *3 * [2**32 - 1])), "max_bytes="),
         ("x.csv", bomb("x.csv", 32), "more than max_bytes=1048576"),
-        ("x.csv.gz", gzip.compress(b"0," * 2**22), "line of more than 1048576 bytes"),
+        ("x.csv.gz", gzip.compress(b"0," * 2**16), "line of more than 65536 bytes"),
         ("x.csv", gzip.compress(b"\n" * 2**24), "more than max_bytes"),
         ("x.csv", gzip.compress(b"#\n" * 2**22), "more than max_bytes"),
         ("x.npy.gz", gzip.compress(npy(np.zeros(2**22))), "more than max_bytes=1048576"),
@@ -179,7 +179,7 @@ HEAD = struct.pack(">HBB2I", 0, 8, 2, 2**5, 2**20)
 )
 def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, monkeypatch, name, content, says):
     monkeypatch.setattr("fastmf.models._archive.MIN_MEMORY_BYTES", 2**20)
-    monkeypatch.setattr("fastmf.datasets.files._MAX_LINE_BYTES", 2**20)
+    monkeypatch.setattr("fastmf.datasets.files._MAX_LINE_BYTES", 2**16)
     path = tmp_path / name
     path.write_bytes(content)
     tracemalloc.start()
