@@ -136,18 +136,14 @@ def weights_of(X, identity):
     weights = datasets.sequence_weights(X, identity)
     constant = (np.where(X < 0, np.iinfo(X.dtype).max, X).min(0) >= X.max(0)).sum()
     n_columns = X.shape[1]
+    columns = f"{constant} of {n_columns} columns hold one letter only"
+    effective = f"the effective number of sequences is {weights.sum():.1f}"
     if constant > n_columns - 2:
-        what = f"{constant} of {n_columns} columns hold one letter only: scores tell nothing"
+        what = f"{columns}, and {effective}: couplings cannot be told"
     elif weights.sum() < 2:
-        what = (
-            f"the sequences are alike, their effective number is {weights.sum():.1f} (--identity "
-            f"{identity:g}): scores tell little"
-        )
+        what = f"{effective} (--identity {identity:g}): couplings can hardly be told"
     elif constant:
-        what = (
-            f"{constant} of {n_columns} columns hold one letter only: scores of their pairs tell "
-            "nothing"
-        )
+        what = f"{columns}: couplings of these cannot be told"
     else:
         return weights
     _say(f"warning: {what}")

@@ -180,7 +180,7 @@ def load_and_compare(
     if not valid.any():
         raise ValueError(
             f"{text.path}: no sequence is within the alphabet {alphabet}; letters outside it are "
-            f"{' '.join(strange[:5])}. Pass another alphabet."
+            f"{' '.join(strange[:5])}. Pass another alphabet, or outside='gap'."
         )
     names = [name for name, kept in zip(text.names, valid.tolist(), strict=True) if kept]
     alignment = Alignment(X, names, np.flatnonzero(valid), columns, alphabet)

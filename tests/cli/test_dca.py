@@ -183,7 +183,7 @@ def test_gappy_sequences_and_columns_are_left_out(machine, tmp_path, monkeypatch
         (["ACDEFGHIKLM-", "ACDEFGHIKLMN"], ("--gaps", "missing"), "12 of 12 columns"),
         (["A" * 11 + x for x in "CDEF"], (), "11 of 12 columns"),
         (["A" * 10 + x + y for x in "CDEFGH" for y in "KLMNP"], ("--identity", "1"), "10 of 12"),
-        (["AC" * 10 + "CA", "CA" + "AC" * 10], (), "their effective number is 1.0"),
+        (["AC" * 10 + "CA", "CA" + "AC" * 10], (), "the effective number of sequences is 1.0"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")
@@ -192,7 +192,7 @@ def test_alignments_that_tell_nothing(tmp_path, monkeypatch, capsys, rows, optio
     Path("x.fa").write_text("".join(f">s\n{row}\n" for row in rows))
     assert main(["dca", "x.fa", "--alphabet", "protein", *options]) == 0
     err = [line for line in capsys.readouterr().err.splitlines() if "compiling" not in line]
-    assert len(err) == 1 and says in err[0] and "tell" in err[0]
+    assert len(err) == 1 and says in err[0] and "told" in err[0]
     if len(set(rows)) == 1:  # all pairs are alike
         assert max(abs(float(row["score"])) for row in table()) < 1e-6
 
