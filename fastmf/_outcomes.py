@@ -13,7 +13,7 @@ CONVERGED, OUT_OF_ITERATIONS, CYCLING, DIVERGED = 1, 2, 3, 4
 # Belief propagation with on_failure="minimise": stationary points found otherwise, or none.
 MINIMISED, RESTARTED, SOLVED, UNSOLVED = 5, 6, 7, 8
 # Expectation propagation.
-IMPROPER, BOUNDED, STALLED = 9, 10, 11
+IMPROPER, BOUNDED, STALLED, LOST = 9, 10, 11, 12
 
 MESSAGES = {
     CONVERGED: "converged",
@@ -35,6 +35,8 @@ MESSAGES = {
     "agree; lower it, or try schedule='convergent', which minimises the energy under the bound",
     STALLED: "not converged: no step lowers the energy, as far as rounding lets it be known; start "
     "from other sites (init), or raise a noise variance that is tiny",
+    LOST: "not converged: fields or couplings, or their range, are so large that a cavity or the "
+    "log-partition is lost in rounding; make them smaller, or use tap",
 }
 # Added to the message of a decoded assignment.
 POLISHED = "; the assignment is polished: no flip of one visible unit improves it"

@@ -69,6 +69,7 @@ NAMES = [
     "annealed.annealed_units-mixed",
     "training.train-groups",
     "training.train-preconditioned_pcd",
+    "tree_annealing.tree_annealing-spins",
 ]
 POOLS = ThreadpoolController()
 

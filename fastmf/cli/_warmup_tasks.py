@@ -81,7 +81,7 @@ def machine(estimator=None, X=None, noise=None, **options):
     options = {"n_epochs": 1, "random_state": 0, **options}
     fitted = (estimator or mf.GeneralizedRBM)(**options).fit(X, validation_data=X)
     fitted.transform(X)
-    fitted.score_samples(X)
+    fitted.score_samples(X, "log_sum_exp")
     fitted.denoise(X, **(noise or {"flip_probability": 0.1}), n_starts=2)
     fitted.sample(2, n_sweeps=1, random_state=0)
 
@@ -132,6 +132,7 @@ def spins(**options):
     fitted.score_samples(X)
     fitted.covariance()
     fitted.sample(2, n_sweeps=1, random_state=0)
+    fitted.impute(np.full((1, 3), np.nan), method="annealing")
 
 
 def spins_with_errors():

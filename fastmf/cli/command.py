@@ -21,7 +21,7 @@ examples:
   fastmf denoise model.npz noisy.npy --flip-probability 0.1 --output clean.npy
 
 DATA is a file of numbers, one sample per row: .npy, .npz (or .npz:KEY), .csv, or MNIST's IDX format
-(the last two perhaps .gz). `fastmf COMMAND --help` explains a command.
+(all but .npz perhaps compressed by gzip). `fastmf COMMAND --help` explains a command.
 
 exit codes: 0 done, 1 an error in data, model or options, 2 wrong usage, 130 interrupted.
 FASTMF_DEBUG=1 in the environment shows where an error comes from; FASTMF_QUIET=1 leaves out

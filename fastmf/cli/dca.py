@@ -1,6 +1,7 @@
 """`fastmf dca`: direct couplings of the columns of an alignment."""
 
 import argparse
+import sys
 import time
 
 import numpy as np
@@ -10,8 +11,6 @@ from fastmf.cli import _data
 from fastmf.models._io import replacing
 
 SEPARATION = 5
-# The ridge on fields only fixes their gauge: plmc's example has 1600 times less than on couplings.
-_FIELD_FRACTION = 1e-3
 
 EPILOG = """\
 examples:
@@ -25,7 +24,8 @@ examples:
 The table has one line a pair of columns, best first: their numbers i and j among the columns that
 are kept and in the file, from 1, and the score: the Frobenius norm of their couplings in a Potts
 model (maximum pseudo-likelihood, zero-sum gauge, without the gap state), less what these columns
-have on average (APC).
+have on average (APC). With --focus also its residues there, such as K12, numbered from the number
+in its title (NAME/12-80) or 1.
 """
 
 
@@ -39,7 +39,9 @@ def add(commands):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     dca.set_defaults(run=run)
-    dca.add_argument("alignment", metavar="ALIGNMENT", help="FASTA, A2M or Stockholm file")
+    dca.add_argument(
+        "alignment", metavar="ALIGNMENT", help="FASTA, A2M, A3M, Stockholm or Clustal file"
+    )
     dca.add_argument(
         "-o", "--out", default="contacts.csv", metavar="CSV", help="table to write [contacts.csv]"
     )
@@ -55,6 +57,7 @@ def add(commands):
         "below 8",
     )  # fmt: skip
     add_alphabet(dca)
+    add_filters(dca)
     dca.add_argument(
         "--focus",
         metavar="NAME",
@@ -69,6 +72,10 @@ def add(commands):
         "--l2", type=float, default=0.02, metavar="R",
         help="ridge on couplings; plmc's lambda_e is R / 2 times the effective number [0.02]",
     )  # fmt: skip
+    dca.add_argument(
+        "--l2-field", type=float, metavar="R",
+        help="ridge on fields, likewise plmc's lambda_h [that on couplings]",
+    )  # fmt: skip
 
 
 def add_alphabet(parser):
@@ -78,6 +85,73 @@ def add_alphabet(parser):
         help="of an alignment: protein, rna, dna, or its letters in the order of the states "
         "(--alphabet=-AB) [the one that fits]",
     )  # fmt: skip
+
+
+def add_filters(parser):
+    """Add the options that say which sequences and columns of an alignment are kept."""
+    parser.add_argument(
+        "--outside", choices=("drop", "gap", "missing"), default="drop",
+        help="whether sequences with letters outside the alphabet, such as X, are left out, or "
+        "these letters are gaps or missing data [drop]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--inserts", choices=("drop", "keep"), default="drop",
+        help="whether columns of lower-case letters and dots are left out [drop]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-gaps", type=float, nargs="+", default=[1.0], metavar=("ROWS", "COLUMNS"),
+        help="leave out sequences with a larger fraction of gaps, and then columns [1 1]",
+    )  # fmt: skip
+
+
+def read_alignment(name, arguments, focus=None, gaps="state"):
+    """The result of `fastmf.datasets.load_alignment`; what it lacks is said."""
+    from fastmf.datasets.alignments import load_and_compare
+
+    max_gaps = arguments.max_gaps
+    alignment, left_out = load_and_compare(
+        name, arguments.alphabet, focus, gaps, inserts=arguments.inserts,
+        outside=arguments.outside, max_gaps=max_gaps[0] if len(max_gaps) == 1 else max_gaps,
+    )  # fmt: skip
+    n_rows = left_out.n_rows + left_out.n_gappy_rows + len(alignment.rows)
+    if left_out.n_rows:
+        _say(
+            f"{left_out.n_rows} of {n_rows} sequences left out: letters outside the alphabet "
+            f"{alignment.alphabet} ({' '.join(left_out.letters[:5])})"
+        )
+    if left_out.n_gappy_rows:
+        _say(f"{left_out.n_gappy_rows} of {n_rows} sequences left out: more than "
+             f"{max_gaps[0]:.0%} gaps")  # fmt: skip
+    if left_out.n_gappy_columns:
+        n_columns = left_out.n_gappy_columns + len(alignment.columns)
+        _say(f"{left_out.n_gappy_columns} of {n_columns} columns left out: more than "
+             f"{max_gaps[1]:.0%} gaps")  # fmt: skip
+    return alignment
+
+
+def weights_of(X, identity):
+    """Weights of the rows of an alignment; what makes them tell little is said."""
+    from fastmf import datasets
+
+    weights = datasets.sequence_weights(X, identity)
+    constant = (np.where(X < 0, np.iinfo(X.dtype).max, X).min(0) >= X.max(0)).sum()
+    n_columns = X.shape[1]
+    columns = f"{constant} of {n_columns} columns hold one letter only"
+    effective = f"the effective number of sequences is {weights.sum():.1f}"
+    if constant > n_columns - 2:
+        what = f"{columns}, and {effective}: couplings cannot be told"
+    elif weights.sum() < 2:
+        what = f"{effective} (--identity {identity:g}): couplings can hardly be told"
+    elif constant:
+        what = f"{columns}: couplings of these cannot be told"
+    else:
+        return weights
+    _say(f"warning: {what}")
+    return weights
+
+
+def _say(text):
+    print(f"fastmf: {text}", file=sys.stderr)
 
 
 def add_identity(parser):
@@ -91,16 +165,12 @@ def add_identity(parser):
 
 def run(arguments):
     """Fit, write the table and the picture, and print a summary."""
-    from fastmf import datasets
-
     _data.check_output(arguments.out, (".csv",))
     if arguments.plot is not None:
         _data.check_output(arguments.plot, (".png", ".pdf", ".svg"))
     if arguments.top is not None and arguments.top < 1:
         raise ValueError(f"--top must be at least 1, got {arguments.top}.")
-    alignment = datasets.load_alignment(
-        arguments.alignment, arguments.alphabet, arguments.focus, arguments.gaps
-    )
+    alignment = read_alignment(arguments.alignment, arguments, arguments.focus, arguments.gaps)
     n_columns = alignment.X.shape[1]
     if n_columns <= SEPARATION:
         raise ValueError(
@@ -108,16 +178,16 @@ def run(arguments):
         )
     distances = _distances(arguments.distances, n_columns)
     start = time.perf_counter()
-    weights = datasets.sequence_weights(alignment.X, arguments.identity)
+    weights = weights_of(alignment.X, arguments.identity)
     machine = fastmf.PottsMachine(
         n_states=len(alignment.alphabet),
         l2=arguments.l2,
-        l2_field=_FIELD_FRACTION * arguments.l2,
+        l2_field=arguments.l2 if arguments.l2_field is None else arguments.l2_field,
     )
     machine.fit(alignment.X, sample_weight=weights)
     scores = machine.contact_scores(ignore=gap_state(alignment.alphabet))
     seconds = time.perf_counter() - start
-    n_pairs = _write(arguments.out, scores, alignment.columns, arguments.top or n_columns)
+    n_pairs = _write(arguments, scores, alignment)
     print(
         f"{arguments.out}: {n_pairs} best pairs of {n_columns} columns, from {len(weights)} "
         f"sequences ({weights.sum():.1f} effective), {seconds:.1f} s"
@@ -150,16 +220,23 @@ def _distances(name, n_columns):
     return distances
 
 
-def _write(path, scores, columns, n_top):
+def _write(arguments, scores, alignment):
     """Write the best pairs, and return how many these are."""
+    from fastmf.datasets.alignments import residues_of
     from fastmf.evaluation import ranked_pairs
 
+    n_top, head, residues = arguments.top or len(scores), "i,j,column_i,column_j,score", None
+    if arguments.focus is not None:
+        head += ",residue_i,residue_j"
+        residues = residues_of(arguments.alignment, arguments.focus, alignment, arguments.inserts)
+    column = alignment.columns + 1
     first, second = (indices[:n_top] for indices in ranked_pairs(scores, SEPARATION))
-    with replacing(path) as file:
-        file.write(b"i,j,column_i,column_j,score\n")
+    with replacing(arguments.out) as file:
+        file.write(f"{head}\n".encode("ascii"))
         for i, j in zip(first.tolist(), second.tolist(), strict=True):
-            line = f"{i + 1},{j + 1},{columns[i] + 1},{columns[j] + 1},{scores[i, j]:.6g}\n"
-            file.write(line.encode("ascii"))
+            line = f"{i + 1},{j + 1},{column[i]},{column[j]},{scores[i, j]:.6g}"
+            line += f",{residues[i]},{residues[j]}" if residues else ""
+            file.write(f"{line}\n".encode("ascii"))
     return len(first)
 
 

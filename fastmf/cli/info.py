@@ -11,6 +11,8 @@ from fastmf.priors._protocol import is_unit_prior, n_units
 EPILOG = """\
 examples:
   fastmf info model.npz
+  fastmf info run.npz
+      how far a run has come, whose checkpoint it is
   fastmf info PF00014.fasta.gz
   fastmf info potts3.a2m --alphabet '_*^'
 """
@@ -20,15 +22,14 @@ def add(commands):
     """Add the command to a parser."""
     info = commands.add_parser(
         "info",
-        help="say what is in a file of a model or an alignment",
-        description="Describe a trained machine, a bare model, or an alignment of sequences.",
+        help="say what is in a file",
+        description="Describe a trained machine, a bare model, a checkpoint, an alignment of\n"
+        "sequences, parameters of a Potts model (plmc, adabmDCA), or an array of numbers.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     info.set_defaults(run=run)
-    info.add_argument(
-        "model", metavar="FILE", help="file of a machine or model (.npz), or an alignment"
-    )
+    info.add_argument("model", metavar="FILE", help="any file that fastmf writes or reads")
     dca.add_alphabet(info)
     dca.add_identity(info)
 
@@ -40,38 +41,140 @@ def run(arguments):
     if is_alignment(arguments.model):
         properties = _alignment(arguments)
     else:
-        properties = _machine_or_model(arguments.model)
+        properties = _reader(arguments.model)(arguments)
     width = max(map(len, properties)) + 2
     for name, value in properties.items():
         print(f"{name:{width}}{value}")
 
 
-def _machine_or_model(path):
-    from fastmf import estimators, load
-    from fastmf.models._io import read_arrays
+def _reader(path):
+    """The function that describes a file, from its first bytes or its name."""
+    from fastmf.datasets._compressed import beginning
 
-    arrays = read_arrays(path)
-    if "estimator" not in arrays:
-        return _model(load(path))
-    name = str(arrays["estimator"][0])
+    begin = beginning(path, 2)
+    if begin == b"PK":
+        return _machine_or_model
+    if begin in (b"J ", b"h "):
+        return _adabmdca
+    name = str(path).lower().removesuffix(".gz")
+    return _array if begin in (b"\0\0", b"\x93N") or name.endswith(".csv") else _plmc
+
+
+def _array(arguments):
+    from fastmf.datasets import read_array
+
+    array = read_array(arguments.model)
+    shape = " x ".join(map(str, array.shape))
+    return {
+        "array": f"{shape}, {array.dtype}",
+        "values": f"{array.min():g} to {array.max():g}, mean {array.mean():.4g}",
+    }
+
+
+def _adabmdca(arguments):
+    from fastmf.datasets import read_adabmdca
+
+    alphabets = [arguments.alphabet] if arguments.alphabet else ["rna", "dna", "protein"]
+    for alphabet in alphabets:
+        try:
+            return {"file": "parameters of adabmDCA"} | _potts(
+                read_adabmdca(arguments.model, alphabet)
+            )
+        except ValueError:
+            if alphabet == alphabets[-1]:
+                raise
+
+
+def _plmc(arguments):
+    from fastmf.datasets import read_plmc
+
+    try:
+        found = read_plmc(arguments.model)
+    except ValueError as error:
+        raise ValueError(
+            f"{arguments.model} is no file that fastmf writes or reads; {error}"
+        ) from error
+    properties = {"file": "parameters of plmc"} | _potts(found)
+    effective, left_out = f"{found.n_effective:.1f} effective", f"{found.n_skipped} left out"
+    properties["sequences"] = f"{found.n_rows} ({effective}), {left_out}"
+    penalties = f"lambda_h {found.lambda_field:g}, lambda_e {found.lambda_couplings:g}"
+    return properties | {"penalties": penalties}
+
+
+def _potts(found):
+    """Properties of `PottsParameters`."""
+    return {
+        "columns": f"{len(found.field)}",
+        "alphabet": f"{found.alphabet} ({len(found.alphabet)} states)",
+        "couplings": _values(found.couplings),
+        "field": _values(found.field),
+    }
+
+
+def _machine_or_model(arguments):
+    from fastmf import estimators, load
+    from fastmf.models._archive import reading, shown
+
+    path = arguments.model
+    with reading(path, "a file") as arrays:
+        name = arrays.texts("estimator")[0] if "estimator" in arrays else None
+        if "run" in arrays:
+            return _checkpoint(arrays)
+        averaged = arrays.member("position", "iu", (2,)) if "position" in arrays else None
+    if name is None:
+        return _average(averaged) | _model(load(path))
     if name not in estimators.__all__:
-        raise ValueError(f"{path} holds a {name}, which is unknown here.")
+        raise ValueError(f"{path} holds a {shown(name)}, which is unknown here.")
     return _machine(getattr(estimators, name).load(path))
+
+
+def _average(position):
+    """What a file of `IterateAverage` holds beside its model."""
+    if position is None:
+        return {}
+    epoch, n_averaged = position.tolist()
+    return {"average": f"of {n_averaged} models, the last one after epoch {epoch}"}
+
+
+def _checkpoint(arrays):
+    """State of a run of training, which another call of `fit` goes on from."""
+    from fastmf.learning.training.checkpoint import identity_in
+    from fastmf.models._io import model_from_arrays
+
+    options = identity_in(arrays)
+    epoch, batch, _ = arrays.member("position", "iu", (3,), low=0).tolist()
+    properties = {
+        "checkpoint": f"after {epoch} of {options['n_epochs']} epochs"
+        + (f" and {batch} batches" if batch else "")
+    }
+    properties |= _model(model_from_arrays(arrays.under("model")))
+    history = arrays.under("history")
+    for name in history:
+        values = history.member(name, "fiu", (None,))
+        if name != "epoch" and values.size:
+            properties[name.replace("_", " ")] = f"{values[-1]:.5g} in the last epoch"
+    properties["seed"] = options["seed"]
+    properties["options"] = ", ".join(
+        f"{name}={value!r:.60}"
+        for name, value in options.items()
+        if name not in ("seed", "model", "start", "data", "n_epochs")
+    )
+    return properties
 
 
 def _alignment(arguments):
     from fastmf import datasets
-    from fastmf.datasets.alignments import load_with_sizes
+    from fastmf.datasets.alignments import load_and_compare
 
-    (X, _, rows, columns, alphabet), n_rows, n_columns = load_with_sizes(
+    (X, _, rows, columns, alphabet), left_out = load_and_compare(
         arguments.model, arguments.alphabet
     )
     gap = dca.gap_state(alphabet)
     effective = datasets.sequence_weights(X, arguments.identity).sum()
     return {
         "alignment": f"{len(rows)} sequences, {len(columns)} columns",
-        "left out": f"{n_rows - len(rows)} sequences with letters outside the alphabet, "
-        f"{n_columns - len(columns)} columns of inserts",
+        "left out": f"{left_out.n_rows} sequences with letters outside the alphabet, "
+        f"{left_out.n_columns} columns of inserts",
         "alphabet": f"{alphabet} ({len(alphabet)} states)",
         "gaps": "none" if gap is None else f"{(X == gap).mean():.1%}",
         "effective number": f"{effective:.1f} sequences at {arguments.identity:.0%} identity",

@@ -49,6 +49,7 @@ def add(commands):
     alignment = rbm.add_argument_group("alignment")
     dca.add_alphabet(alignment)
     dca.add_identity(alignment)
+    dca.add_filters(alignment)
     _add_machine(rbm.add_argument_group("machine"))
     _add_gradient_ascent(rbm.add_argument_group("learning"))
     _add_control(rbm.add_argument_group("validation and resumption"))
@@ -60,12 +61,13 @@ def _add_machine(machine):
         "-n", "--hidden-units", type=int, default=100, metavar="N", help="hidden units [100]"
     )
     for layer in ("visible", "hidden"):
+        other = ", of an alignment categorical" if layer == "visible" else ""
         machine.add_argument(
             f"--{layer}",
-            default="bernoulli",
+            default=None if other else "bernoulli",
             metavar="PRIOR",
             help=f"{layer} units: bernoulli, ising, categorical, gaussian, truncated_gaussian, "
-            "gauss_bernoulli, truncated_gauss_bernoulli [bernoulli]",
+            f"gauss_bernoulli, truncated_gauss_bernoulli [bernoulli{other}]",
         )
 
 
@@ -130,9 +132,7 @@ def run(arguments):
     if arguments.validation_share is not None:
         X, validation = _split(X, arguments.validation_share, np.random.default_rng(arguments.seed))
     if not isinstance(visible, str):
-        from fastmf.datasets import sequence_weights
-
-        weights = sequence_weights(X, arguments.identity)
+        weights = dca.weights_of(X, arguments.identity)
         X = X.astype(arguments.dtype)
     rates = arguments.learning_rate
     machine = GeneralizedRBM(
@@ -169,14 +169,16 @@ def run(arguments):
 def _rows(arguments):
     """The rows in the file, and the visible units: categorical ones for an alignment."""
     from fastmf import Categorical
-    from fastmf.datasets import load_alignment
     from fastmf.datasets.alignments import is_alignment
 
     if not is_alignment(arguments.data):
-        return _data.read(arguments.data, arguments), arguments.visible
-    if arguments.visible not in ("bernoulli", "categorical"):
-        raise ValueError(f"an alignment has categorical units, not {arguments.visible} ones.")
-    X, *_, alphabet = load_alignment(arguments.data, arguments.alphabet)
+        return _data.read(arguments.data, arguments), arguments.visible or "bernoulli"
+    if arguments.visible not in (None, "categorical"):
+        raise ValueError(
+            f"{arguments.data} is an alignment: an alignment has categorical units, not "
+            f"{arguments.visible} ones; leave out --visible."
+        )
+    X, *_, alphabet = dca.read_alignment(arguments.data, arguments)
     # The fields are fitted to the columns.
     fields = [[0.0] * len(alphabet)] * X.shape[1]
     X = X[: arguments.rows]

@@ -47,6 +47,8 @@ def load_alignment(
     gaps: str = "state",
     *,
     inserts: str = "drop",
+    outside: str = "drop",
+    max_gaps: float | tuple[float, float] = 1.0,
     max_bytes: int = ...,
 ) -> Alignment: ...
 def load_caltech_silhouettes(
@@ -71,7 +73,7 @@ def read_adabmdca(
     dtype: type[np.floating[Any]] = np.float64,
     max_bytes: int = ...,
 ) -> PottsParameters: ...
-def read_array(path: Path) -> Array: ...
+def read_array(path: Path, *, max_bytes: int | None = ...) -> Array: ...
 def read_plmc(path: Path, *, max_bytes: int = ...) -> PlmcParameters: ...
 def sequence_weights(
     X: ArrayLike, identity: float = 0.8, *, n_threads: int | None = None

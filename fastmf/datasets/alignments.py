@@ -1,25 +1,24 @@
-"""Alignments of sequences from FASTA, A2M and Stockholm files, as integer labels."""
+"""Alignments of sequences from files, as integer labels."""
 
 import gzip
+import re
 import zlib
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.arguments import number
+from fastmf.datasets._alignment_formats import Lines, begins_like_alignment, sequences
+from fastmf.datasets._compressed import beginning, open_decompressed
+
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 
 _GAPS = b"-."
-_SPACES = b" \t\r\n\v\f"
-_TEXT = bytes(range(33, 127)) + _SPACES
-# Lines are read in pieces of so many bytes, so that a line without end needs no memory.
-_PIECE_BYTES = 2**20
-# What a line counts for at least, as it takes time, and a sequence, whose name is kept, in all.
-_LINE_BYTES = 32
-_ROW_BYTES = 100
-_BLOCK_BYTES = 2**24
+_BLOCK_BYTES = 2**20
 _OUTSIDE = -2
+_STOP = ord("*")
+_LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
 
 
 class Alignment(NamedTuple):
@@ -50,6 +49,26 @@ class Alignment(NamedTuple):
     alphabet: str
 
 
+class LeftOut(NamedTuple):
+    """Rows and columns of a file that an alignment lacks.
+
+    Parameters
+    ----------
+    n_rows, n_columns : int
+        With letters outside the alphabet; of inserts, or not of the focus.
+    letters : str
+        Those letters, the most frequent first.
+    n_gappy_rows, n_gappy_columns : int
+        With more gaps than `max_gaps`.
+    """
+
+    n_rows: int
+    n_columns: int
+    letters: str
+    n_gappy_rows: int = 0
+    n_gappy_columns: int = 0
+
+
 class _Text(NamedTuple):
     """The sequences of a file, as they stand, one after the other."""
 
@@ -60,9 +79,10 @@ class _Text(NamedTuple):
 
 
 def load_alignment(
-    path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", max_bytes=2**29
-):
-    r"""An alignment from a FASTA, A2M or Stockholm file.
+    path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", outside="drop",
+    max_gaps=1.0, max_bytes=2**29,
+):  # fmt: skip
+    r"""An alignment from a FASTA, A2M, A3M, Stockholm or Clustal file.
 
     Parameters
     ----------
@@ -70,8 +90,8 @@ def load_alignment(
         The file, compressed by gzip or not; its format is told from its content.
     alphabet : {"protein", "rna", "dna"}, str or None, default "protein"
         ``-ACDEFGHIKLMNPQRSTVWY``, ``-ACGU``, ``-ACGT``, or the letters and signs of one's own, in
-        the order of their states. None: the smallest of the three that holds nearly as many rows as
-        any other.
+        the order of their states. None: the smallest of the three that holds nearly as many letters
+        as any other, where N may be a base that is not known.
     focus : str, optional
         Title, or its beginning, of the sequence whose upper-case letters say which columns are
         kept, as plmc's option -f.
@@ -80,6 +100,12 @@ def load_alignment(
     inserts : {"drop", "keep"}, default "drop"
         Whether columns of lower-case letters and dots alone are left out. With "keep", and in all
         other columns, lower-case letters are read as upper-case ones.
+    outside : {"drop", "gap", "missing"}, default "drop"
+        Whether a row with letters outside the alphabet, such as X, is left out, or these letters
+        are read as gaps or as missing data, -1.
+    max_gaps : float or (float, float), default 1
+        Largest fraction of gaps and missing data of a row, and then of a column of the rows that
+        are left; others are left out. A number is of rows.
     max_bytes : int, default 2**29
         Largest text that is read, uncompressed; a line counts for at least 32 bytes, a sequence for
         100 more. Memory needed is about three times the text.
@@ -94,15 +120,17 @@ def load_alignment(
         If there is no such file.
     ValueError
         If the file is empty, damaged, too large, of another format, or ragged, if no sequence is
-        within the alphabet, if the focus is missing or fits several sequences, or if an option is
-        unknown.
+        within the alphabet, or none has so few gaps, if the focus is missing or fits several
+        sequences, or if an option is unknown.
 
     Notes
     -----
     "." and "-" are one sign, but a column of dots and lower-case letters alone is one of inserts,
     unless one's own alphabet has the dot. A row is left out if it has a letter outside the alphabet
     in a column that is kept; plmc leaves it out for those of other columns, too. In A2M files
-    without dots, rows are aligned after their lower-case letters are removed.
+    without dots, and A3M files, rows are aligned after their lower-case letters are removed. "*" at
+    the end of a row is no letter, unless one's own alphabet has it. Lines before the first title
+    that begin with "#" or ";" are comments.
 
     Formats: `A2M <https://compbio.soe.ucsc.edu/a2m-desc.html>`_, `Stockholm
     <https://sonnhammer.sbc.su.se/Stockholm.html>`_ with one alignment a file.
@@ -121,15 +149,19 @@ def load_alignment(
     array([[1, 2, 3],
            [1, 0, 3]], dtype=int8)
     """
-    return load_with_sizes(path, alphabet, focus, gaps, inserts=inserts, max_bytes=max_bytes)[0]
+    options = {"inserts": inserts, "outside": outside, "max_gaps": max_gaps}
+    return load_and_compare(path, alphabet, focus, gaps, max_bytes=max_bytes, **options)[0]
 
 
-def load_with_sizes(
-    path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", max_bytes=2**29
-):
-    """The result of `load_alignment`, and how many sequences and columns the file has."""
+def load_and_compare(
+    path, alphabet="protein", focus=None, gaps="state", *, inserts="drop", outside="drop",
+    max_gaps=1.0, max_bytes=2**29,
+):  # fmt: skip
+    """The result of `load_alignment`, and what is in the file beside it: `LeftOut`."""
     _check_choice("gaps", gaps, ("state", "missing"))
     _check_choice("inserts", inserts, ("drop", "keep"))
+    _check_choice("outside", outside, ("drop", "gap", "missing"))
+    max_gaps = _checked_fractions(max_gaps)
     if not isinstance(focus, str | None):
         raise TypeError(f"focus must be a str or None, got {type(focus).__name__}.")
     if alphabet is not None:
@@ -137,28 +169,50 @@ def load_with_sizes(
     text = _read(Path(path), max_bytes)
     if alphabet is not None and "." in alphabet:
         text = text._replace(letters=np.where(text.letters == ord("."), ord("-"), text.letters))
-    text, width = _aligned(text, inserts)
+    text, width = _aligned_in(alphabet, text, inserts)
     rows = text.letters.reshape(-1, width)
     columns = _kept_columns(text, rows, focus, inserts)
     if alphabet is None:
         alphabet = _fitting_alphabet(rows, columns)
-    table, alphabet = _states(alphabet, gaps)
-    X, valid = _encoded(rows, columns, table)
+    table, alphabet = _states(alphabet, gaps, outside)
+    X, valid, outside = _encoded(rows, columns, table)
+    strange = "".join(map(chr, np.argsort(-outside, kind="stable")[: np.count_nonzero(outside)]))
     if not valid.any():
-        raise ValueError(_why_no_row(text, rows, columns, table, alphabet))
+        raise ValueError(
+            f"{text.path}: no sequence is within the alphabet {alphabet}; letters outside it are "
+            f"{' '.join(strange[:5])}. Pass another alphabet, or outside='gap'."
+        )
     names = [name for name, kept in zip(text.names, valid.tolist(), strict=True) if kept]
     alignment = Alignment(X, names, np.flatnonzero(valid), columns, alphabet)
-    return alignment, len(valid), width
+    left_out = LeftOut(int((~valid).sum()), width - len(columns), strange)
+    return _without_gappy(alignment, left_out, max_gaps, text.path)
+
+
+def residues_of(path, focus, alignment, inserts="drop"):
+    """Letter and number of the focus' residue in each column of its alignment, as "K12".
+
+    Numbers go on from that in the title, as in NAME/12-80, otherwise from 1; inserts count.
+    """
+    text = _read(Path(path), 2**29)
+    row = _focus_row(text, focus)
+    start = text.lengths[:row].sum()
+    letters = text.letters[start : start + text.lengths[row]]
+    residue = ~np.isin(letters, list(_GAPS))
+    first = re.search(r"/(\d{1,9})-\d+$", text.names[row])
+    numbers = np.cumsum(residue) + (int(first[1]) if first else 1) - 1
+    residue &= (inserts == "keep") | ~_is_lower(letters)
+    text, width = _aligned_in(alignment.alphabet, text, inserts)
+    of_focus = _kept_columns(text, text.letters.reshape(-1, width), focus, inserts)
+    places = np.flatnonzero(residue)[np.searchsorted(of_focus, alignment.columns)]
+    return [f"{chr(letters[place])}{numbers[place]}" for place in places]
 
 
 def is_alignment(path):
     """Whether a file begins like an alignment; False for one that cannot be read."""
     try:
-        with _open(Path(path)) as file:
-            begin = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except (OSError, EOFError, zlib.error):
+        return begins_like_alignment(beginning(path, 4096))
+    except OSError:
         return False
-    return begin.startswith((b">", b"# STOCKHOLM"))
 
 
 # --- options and letters ------------------------------------------------------------------------
@@ -188,7 +242,35 @@ def _checked_alphabet(alphabet):
     return alphabet
 
 
-def _states(alphabet, gaps):
+def _checked_fractions(max_gaps):
+    """Largest fractions of gaps of rows and of columns."""
+    pair = max_gaps if isinstance(max_gaps, tuple | list) else (max_gaps, 1.0)
+    if len(pair) != 2:
+        raise ValueError(f"max_gaps must be a number or two, got {max_gaps!r:.60}.")
+    return [number("max_gaps", value, 0, 1) for value in pair]
+
+
+def _without_gappy(alignment, left_out, max_gaps, path):
+    """The alignment without rows, and then columns, that hold too many gaps."""
+    if max_gaps == [1, 1]:
+        return alignment, left_out
+    X, names, rows, columns, alphabet = alignment
+    gaps = X < 0
+    for state, sign in enumerate(alphabet):
+        if sign.encode() in _GAPS:
+            gaps |= X == state
+    few = gaps.mean(1) <= max_gaps[0]
+    kept = gaps[few].mean(0) <= max_gaps[1] if few.any() else few[:0]
+    if not kept.any():
+        what = "column" if few.any() else "sequence"
+        raise ValueError(f"{path}: no {what} is left with as few gaps as max_gaps={max_gaps}.")
+    names = [name for name, keep in zip(names, few.tolist(), strict=True) if keep]
+    alignment = Alignment(X[few][:, kept], names, rows[few], columns[kept], alphabet)
+    numbers = int((~few).sum()), int((~kept).sum())
+    return alignment, left_out._replace(n_gappy_rows=numbers[0], n_gappy_columns=numbers[1])
+
+
+def _states(alphabet, gaps, outside="drop"):
     """State of each byte, `_OUTSIDE` of the alphabet; and the letters of the states."""
     gap = next((sign for sign in "-." if sign in alphabet), None)
     letters = alphabet.replace(gap, "") if gaps == "missing" and gap else alphabet
@@ -199,27 +281,33 @@ def _states(alphabet, gaps):
         table[[ord(sign), ord(sign.lower())]] = state
         if sign == gap:
             table[list(_GAPS)] = state
+    if outside != "drop":
+        if outside == "gap" and gap is None and gaps == "state":
+            raise ValueError("outside='gap' needs a gap in the alphabet; pass outside='missing'.")
+        unknown = np.flatnonzero(table == _OUTSIDE)
+        unknown = unknown[np.isin(unknown, list(_LETTERS))]
+        table[unknown] = table[ord("-")] if outside == "gap" else -1
     return table, letters
 
 
 def _fitting_alphabet(rows, columns):
-    """The smallest alphabet that holds at least 95% of the rows that the best one holds."""
-    held = {}
-    for name in ("rna", "dna", "protein"):
-        table = _states(ALPHABETS[name], "state")[0]
-        held[name] = _encoded(rows, columns, table)[1].sum()
+    """The smallest alphabet that holds at least 95% of the letters that the best one holds."""
+    counts = sum(
+        np.bincount(block[:, columns].ravel(), minlength=256)
+        for block in _blocks(rows, rows.shape[1])
+    )
+    counts[list(_GAPS)] = 0
+    # N is an amino acid, too, but among bases one that is not known.
+    unknown = counts[ord("N")] + counts[ord("n")]
+    held = {
+        name: counts[_states(alphabet, "state")[0] >= 0].sum() + (name != "protein") * unknown
+        for name, alphabet in ALPHABETS.items()
+    }
     most = max(held.values())
-    return ALPHABETS[next(name for name, n in held.items() if n >= 0.95 * most)]
+    return ALPHABETS[next(n for n in ("rna", "dna", "protein") if held[n] >= 0.95 * most)]
 
 
 # --- files --------------------------------------------------------------------------------------
-
-
-def _open(path):
-    """The file, uncompressed: gzip is told from the first two bytes."""
-    with open(path, "rb") as file:
-        compressed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if compressed else open(path, "rb")
 
 
 def _read(path, max_bytes):
@@ -228,115 +316,14 @@ def _read(path, max_bytes):
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file.")
     try:
-        with _open(path) as file:
-            names, letters, lengths = _sequences(_Lines(file, max_bytes))
+        with open_decompressed(path) as file:
+            names, letters, lengths = sequences(Lines(file, max_bytes))
     # What gzip and zlib say of damaged files, and what the parsers below do.
     except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
         raise ValueError(f"{path} cannot be read as an alignment: {error!s:.300}") from error
     if not names:
         raise ValueError(f"{path} holds no sequences.")
     return _Text(path, names, np.frombuffer(letters, np.uint8), np.array(lengths))
-
-
-class _Lines:
-    """Lines of a file, long ones in pieces, which count what is read against the limit."""
-
-    def __init__(self, file, max_bytes):
-        self.file, self.max_bytes = file, max_bytes
-        self.n_bytes, self.number, self.ended = 0, 0, True
-
-    def __iter__(self):
-        """Yield (whether a line begins, the piece without spaces at its ends)."""
-        while piece := self.file.readline(_PIECE_BYTES):
-            self.count(max(len(piece), _LINE_BYTES))
-            begins, self.ended = self.ended, piece.endswith(b"\n")
-            self.number += begins
-            if self.number == 1 and begins:
-                piece = piece.removeprefix(b"\xef\xbb\xbf")
-            yield begins, piece.strip()
-
-    def count(self, n_bytes):
-        self.n_bytes += n_bytes
-        if self.n_bytes > self.max_bytes:
-            raise ValueError(
-                f"it is larger than max_bytes={self.max_bytes}; pass a larger one if there is "
-                "memory for three times as much."
-            )
-
-    def whole(self):
-        """Raise if the piece is not a whole line."""
-        if not self.ended and self.file.peek(1):
-            raise ValueError(f"line {self.number} is longer than {_PIECE_BYTES} bytes.")
-
-    def letters(self, piece):
-        """The letters of a piece of a sequence."""
-        if strange := piece.translate(None, _TEXT):
-            raise ValueError(
-                f"line {self.number} holds the byte 0x{strange[0]:02x}, which is no letter; it is "
-                "damaged or of another format."
-            )
-        return piece.translate(None, _SPACES)
-
-
-def _sequences(lines):
-    """Titles' first words, all letters one after the other, and lengths, of either format."""
-    for begins, piece in lines:
-        if not piece:
-            continue
-        if piece.startswith(b"# STOCKHOLM"):
-            return _stockholm(lines)
-        if begins and piece.startswith(b">"):
-            return _fasta(lines, piece)
-        raise ValueError("it begins neither with '>' (FASTA, A2M) nor with '# STOCKHOLM'.")
-    raise ValueError("it is empty.")
-
-
-def _name(words):
-    return words.split(None, 1)[0].decode("utf-8", "replace") if words.split() else ""
-
-
-def _fasta(lines, first):
-    lines.whole()
-    lines.count(_ROW_BYTES)
-    names, letters, ends = [_name(first[1:])], bytearray(), []
-    for begins, piece in lines:
-        if begins and piece.startswith(b">"):
-            lines.whole()
-            lines.count(_ROW_BYTES)
-            names.append(_name(piece[1:]))
-            ends.append(len(letters))
-        else:
-            letters += lines.letters(piece)
-    ends.append(len(letters))
-    return names, letters, np.diff(ends, prepend=0)
-
-
-def _stockholm(lines):
-    """Sequences of a Stockholm file, whose blocks may each hold a part of every sequence."""
-    sequences: dict[bytes, bytearray] = {}
-    block: set[bytes] = set()
-    closed = False
-    for _, piece in lines:
-        if closed and piece:
-            raise ValueError("it holds more than one alignment; split it at the lines '//'.")
-        if not piece:
-            block.clear()
-        closed = closed or piece == b"//"
-        if not piece or piece.startswith(b"#") or closed:
-            continue
-        lines.whole()
-        name, *letters = piece.split(None, 1)
-        if not letters or name in block:
-            what = "holds no letters" if not letters else "repeats a name of its block"
-            raise ValueError(f"line {lines.number}, {name[:60]!r}, {what}.")
-        if name not in sequences:
-            lines.count(_ROW_BYTES)
-        block.add(name)
-        sequences.setdefault(name, bytearray()).extend(lines.letters(letters[0]))
-    if not closed:
-        raise ValueError("it ends without the line '//': it is truncated.")
-    lengths = [len(letters) for letters in sequences.values()]
-    return [_name(name) for name in sequences], bytearray().join(sequences.values()), lengths
 
 
 # --- rows and columns ---------------------------------------------------------------------------
@@ -369,6 +356,28 @@ def _aligned(text, inserts):
     if width == 0:
         raise ValueError(f"{text.path} has titles, but no letters.")
     return text, width
+
+
+def _aligned_in(alphabet, text, inserts):
+    """The same, where '*' after the last letter of a row is no letter but of one's own alphabet."""
+    if (alphabet is not None and "*" in alphabet) or not (text.letters == _STOP).any():
+        return _aligned(text, inserts)
+    last = np.cumsum(text.lengths) - 1
+    stops = (text.lengths > 0) & (text.letters[last] == _STOP)
+    kept = np.ones(len(text.letters), bool)
+    kept[last[stops]] = False
+    without = text._replace(letters=text.letters[kept], lengths=text.lengths - stops)
+    try:
+        text, width = _aligned(without if stops.all() else text, inserts)
+    except ValueError:
+        # Where some rows end in a stop that is no column of the others.
+        text, width = _aligned(without, inserts)
+    letters = text.letters.copy()
+    for block in _blocks(letters, width):
+        last = width - 1 - np.argmax(~np.isin(block, list(_GAPS))[:, ::-1], axis=1)
+        stops = np.flatnonzero(block[np.arange(len(block)), last] == _STOP)
+        block[stops, last[stops]] = ord("-")
+    return text._replace(letters=letters), width
 
 
 def _lacks_dots(text):
@@ -431,20 +440,13 @@ def _blocks(letters, width):
 
 
 def _encoded(rows, columns, table):
-    """States of the rows within the alphabet, and which rows these are."""
-    kept, valid = [], []
+    """States of the rows within the alphabet, which rows these are, and counts of other letters."""
+    kept, valid, outside = [], [], np.zeros(256, int)
     for block in _blocks(rows, rows.shape[1]):
-        states = table[block[:, columns]]
-        valid.append((states != _OUTSIDE).all(axis=1))
+        letters = block[:, columns]
+        states = table[letters]
+        strange = states == _OUTSIDE
+        valid.append(~strange.any(axis=1))
         kept.append(states[valid[-1]])
-    return np.concatenate(kept), np.concatenate(valid)
-
-
-def _why_no_row(text, rows, columns, table, alphabet):
-    letters = rows[:1000][:, columns]
-    strange = Counter(letters[table[letters] == _OUTSIDE].tolist()).most_common(5)
-    found = " ".join(chr(letter) for letter, _ in strange)
-    return (
-        f"{text.path}: no sequence is within the alphabet {alphabet}; letters outside it are "
-        f"{found}. Pass another alphabet."
-    )
+        outside += np.bincount(letters[strange], minlength=256)
+    return np.concatenate(kept), np.concatenate(valid), outside

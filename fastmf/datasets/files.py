@@ -1,17 +1,22 @@
 """Arrays from files: .npy, .npz, .csv and the IDX format of MNIST. Nothing is ever unpickled."""
 
-import gzip
 import math
 import struct
-import zipfile
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
+from fastmf.datasets._compressed import is_compressed, open_decompressed
+from fastmf.models._archive import Archive, memory_limit, read_header, reason
+
+# Longest line of a compressed table.
+_MAX_LINE_BYTES = 2**26
+_BLOCK_BYTES = 2**20
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
-def read_array(path):
+def read_array(path, *, max_bytes=None):
     """An array of numbers from a file.
 
     Parameters
@@ -19,8 +24,11 @@ def read_array(path):
     path : str or path
         A file named ``*.npy``; ``*.npz`` with one array, or ``*.npz:key`` to choose one of several;
         ``*.csv`` with commas, one sample per line, perhaps under one line of column names and
-        lines of comment (``#``); or any other file in IDX format. The last two may be compressed
-        (``*.gz``).
+        lines of comment (``#``); or any other file in IDX format. All but .npz may be compressed by
+        gzip (``*.gz``, or any name).
+    max_bytes : int, optional
+        Largest memory that the array of a compressed file may take; default 1 GiB, or the size of
+        the file if that is more. Other arrays are bounded by the size of their file.
 
     Returns
     -------
@@ -33,7 +41,9 @@ def read_array(path):
         If there is no such file.
     ValueError
         If the file is empty, truncated, corrupted or of another format, does not hold numbers, or
-        if a key is missing or unknown.
+        would take more memory, or if a key is missing or unknown.
+    MemoryError
+        If there is not enough memory.
 
     Examples
     --------
@@ -52,15 +62,15 @@ def read_array(path):
         raise ValueError(f"{path} is a folder; give the name of a file.")
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty.")
-    name = path.name.lower()
-    if name.endswith(".npz"):
-        array = _read_npz(path, key)
+    name = path.name.lower().removesuffix(".gz")
+    if path.name.lower().endswith(".npz"):
+        array = _read_npz(path, key, max_bytes)
     elif name.endswith(".npy"):
-        array = _attempt(_read_npy, path, ".npy")
-    elif name.endswith((".csv", ".csv.gz")):
-        array = _attempt(_read_csv, path, ".csv")
+        array = _attempt(_read_npy, path, ".npy", max_bytes)
+    elif name.endswith(".csv"):
+        array = _attempt(_read_csv, path, ".csv", max_bytes)
     else:
-        array = _attempt(_read_idx, path, "IDX")
+        array = _attempt(_read_idx, path, "IDX", max_bytes)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{path} holds values of type {array.dtype}, not numbers.")
     if array.size == 0:
@@ -73,57 +83,99 @@ def _split_key(path):
     return (Path(head + ".npz"), key) if found else (Path(path), None)
 
 
-def _attempt(read, path, format):
+def _attempt(read, path, format, max_bytes):
     try:
-        return read(path)
+        return read(path, max_bytes)
+    except MemoryError as error:
+        raise MemoryError(f"{path}: there is not enough memory for its array.") from error
     # On damaged files parsers raise errors of many types, some with the whole file as message.
     except Exception as error:
-        raise ValueError(f"{path} cannot be read as {format}: {error!s:.200}") from error
+        raise ValueError(f"{path} cannot be read as {format}: {reason(error)}") from error
 
 
-def _open(path):
-    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else open(path, "rb")
+def _limit(path, max_bytes):
+    """Largest memory of the array of a compressed file; that of any other has about its size."""
+    if not is_compressed(path) and max_bytes is None:
+        return math.inf
+    return memory_limit(path.stat().st_size, max_bytes)
 
 
-def _read_npy(path):
-    # NumPy takes any unknown format for a pickle, and its error would be about pickles.
-    with open(path, "rb") as file:
-        np.lib.format.read_magic(file)
-    return np.load(path, allow_pickle=False)
+def _check_memory(n_bytes, limit):
+    if n_bytes > limit:
+        raise ValueError(
+            f"its array needs more than max_bytes={limit} bytes; decompress the file, or pass a "
+            "larger one if there is memory"
+        )
 
 
-def _read_npz(path, key):
-    def keys(path):
-        with zipfile.ZipFile(path):
-            pass
-        with np.load(path, allow_pickle=False) as arrays:
-            return arrays.files
+def _read_npy(path, max_bytes):
+    with open_decompressed(path) as file:
+        # NumPy takes any unknown format for a pickle, and its error would be about pickles.
+        shape, dtype = read_header(file)
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if not is_compressed(path) and path.stat().st_size < n_bytes:
+            raise ValueError(f"shape {shape} needs {n_bytes} bytes; it may be truncated")
+        _check_memory(n_bytes, _limit(path, max_bytes))
+        file.seek(0)
+        return np.lib.format.read_array(file, allow_pickle=False)
 
-    names = _attempt(keys, path, ".npz")
+
+def _read_npz(path, key, max_bytes):
+    def keys(path, max_bytes):
+        with open(path, "rb") as file:
+            return list(Archive(file, max_bytes))
+
+    names = _attempt(keys, path, ".npz", max_bytes)
     if key is None and len(names) == 1:
         key = names[0]
     if key not in names:
         asked = "several arrays" if key is None else f"no array {key!r}"
         if not names:
             raise ValueError(f"{path} holds no arrays.")
-        raise ValueError(f"{path} holds {asked}: choose one of {', '.join(names)} by {path}:KEY.")
+        listed = reason(", ".join(names))
+        raise ValueError(f"{path} holds {asked}: choose one of {listed} by {path}:KEY.")
 
-    def read(path):
-        with np.load(path, allow_pickle=False) as arrays:
-            return arrays[key]
+    def read(path, max_bytes):
+        with open(path, "rb") as file:
+            return Archive(file, max_bytes)[key]
 
-    return _attempt(read, path, ".npz")
+    return _attempt(read, path, ".npz", max_bytes)
 
 
-def _read_csv(path):
-    with _open(path) as file:
-        text = file.read().decode("utf-8-sig")
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    if lines and not _is_numeric(lines[0]):
-        del lines[0]
-    if not lines:
-        raise ValueError("it has no line of numbers")
-    return np.loadtxt(lines, delimiter=",", ndmin=2)
+def _read_csv(path, max_bytes):
+    _check_table(path, _limit(path, max_bytes))
+    with open_decompressed(path) as file:
+        lines = _lines(file, _MAX_LINE_BYTES if is_compressed(path) else -1)
+        first = next(lines, None)
+        if first is not None and not _is_numeric(first):
+            first = next(lines, None)
+        if first is None:
+            raise ValueError("it has no line of numbers")
+        return np.loadtxt(chain([first], lines), delimiter=",", ndmin=2)
+
+
+def _check_table(path, limit):
+    """Raise if a table has too many cells: before they are parsed, which takes much longer."""
+    if limit == math.inf:
+        return
+    n_text = n_cells = 0
+    with open_decompressed(path) as file:
+        while block := file.read(_BLOCK_BYTES):
+            n_text += len(block)
+            n_cells += block.count(b",") + block.count(b"\n")
+            _check_memory(max(n_text, 8 * n_cells), limit)
+
+
+def _lines(file, longest):
+    """Lines of a table that are neither empty nor comments."""
+    encoding = "utf-8-sig"
+    while piece := file.readline(longest):
+        if len(piece) == longest:
+            raise ValueError(f"it has a line of more than {longest} bytes")
+        for line in piece.decode(encoding).splitlines():
+            if line.strip() and not line.startswith("#"):
+                yield line
+        encoding = "utf-8"
 
 
 def _is_numeric(line):
@@ -137,17 +189,27 @@ def _is_numeric(line):
     return False
 
 
-def _read_idx(path):
-    with _open(path) as file:
-        content = file.read()
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _IDX_TYPES:
-        raise ValueError("it does not begin like one (nor is it named .npy, .npz or .csv)")
-    dtype, n_dimensions = np.dtype(_IDX_TYPES[content[2]]), content[3]
-    start = 4 + 4 * n_dimensions
-    if len(content) < start:
-        raise ValueError("it ends within its header")
-    shape = struct.unpack_from(f">{n_dimensions}I", content, 4)
-    expected = start + math.prod(shape) * dtype.itemsize
-    if len(content) != expected:
-        raise ValueError(f"shape {shape} needs {expected} bytes, it has {len(content)}")
-    return np.frombuffer(content, dtype, offset=start).reshape(shape)
+def _read_idx(path, max_bytes):
+    with open_decompressed(path) as file:
+        begin = file.read(4)
+        if len(begin) < 4 or begin[:2] != b"\0\0" or begin[2] not in _IDX_TYPES:
+            raise ValueError("it does not begin like one (nor is it named .npy, .npz or .csv)")
+        dtype, n_dimensions = np.dtype(_IDX_TYPES[begin[2]]), begin[3]
+        sizes = file.read(4 * n_dimensions)
+        if len(sizes) < 4 * n_dimensions:
+            raise ValueError("it ends within its header")
+        shape = struct.unpack(f">{n_dimensions}I", sizes)
+        start = 4 + 4 * n_dimensions
+        expected = start + math.prod(shape) * dtype.itemsize
+        needs = f"shape {shape} needs {expected} bytes, it has "
+        if not is_compressed(path) and path.stat().st_size != expected:
+            raise ValueError(f"{needs}{path.stat().st_size}")
+        _check_memory(expected, _limit(path, max_bytes))
+        # No more than what the header announces is decompressed.
+        content, n_read = np.empty(expected - start, np.uint8), 0
+        while got := file.readinto(memoryview(content)[n_read : n_read + _BLOCK_BYTES]):
+            n_read += got
+        if n_read < len(content) or file.read(1):
+            found = n_read + start
+            raise ValueError(f"{needs}{'more' if found == expected else found}")
+    return content.view(dtype).reshape(shape)

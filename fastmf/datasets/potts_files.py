@@ -1,16 +1,21 @@
 """Parameters of Potts models in the files of plmc (binary) and of adabmDCA (text)."""
 
+import gzip
+import zlib
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from fastmf.datasets._compressed import open_decompressed
 from fastmf.datasets.alignments import ALPHABETS
 from fastmf.models._io import replacing
 
 _MAX_LINE_BYTES = 200
 _BLOCK_BYTES = 2**20
+# Memory of a line of adabmDCA: at most four indices and a value.
+_ROW_BYTES = 40
 
 
 class PottsParameters(NamedTuple):
@@ -210,6 +215,9 @@ def _plmc_dtype(size, sizes):
     for dtype in ("<f4", "<f8"):
         if size == n_bytes + n_numbers * np.dtype(dtype).itemsize:
             return np.dtype(dtype)
+    old = 8 + 5 * L + 4 * (2 * L * q + L * (L - 1) * (1 + q * q))
+    if size in (old, 2 * old - 8 - 5 * L - 4 * L * (L - 1)):
+        raise ValueError("it has plmc's older format, without an alphabet: fit by a newer plmc.")
     raise ValueError(
         f"{L} columns of {q} states and {n_rows + n_skipped} sequences need "
         f"{n_bytes + 4 * n_numbers} bytes, it has {size}; it may be truncated."
@@ -267,14 +275,14 @@ def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33
     Parameters
     ----------
     path : str or path
-        Lines ``J i j a b value`` and ``h i a value``, columns from 0; states are letters or, in
-        older files, numbers from 0.
+        Lines ``J i j a b value`` and ``h i a value``, columns from 0, compressed by gzip or not;
+        states are letters or, in older files, numbers from 0.
     alphabet : {"protein", "rna", "dna"} or str, default "protein"
         Letters of the states, which the file does not hold.
     dtype : float32 or float64, default float64
         Type of the arrays.
     max_bytes : int, default 2**33
-        Largest memory that the couplings may take.
+        Largest memory that the couplings may take, and the numbers in the file.
 
     Returns
     -------
@@ -304,7 +312,7 @@ def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33
     alphabet = _letters(alphabet)
     path, q = Path(path), len(alphabet)
     try:
-        lines = _read_lines(path, alphabet)
+        lines = _read_lines(path, alphabet, max_bytes)
         index, value = lines[b"h"]
         L = len(value) // q
         if len(value) == 0 or len(value) != L * q:
@@ -314,8 +322,8 @@ def read_adabmdca(path, alphabet="protein", *, dtype=np.float64, max_bytes=2**33
         index, value = lines[b"J"]
         _turn_upwards(index)
         couplings = _placed(index[:, [0, 2, 1, 3]], value, (L, q, L, q), dtype)
-    # OverflowError: a number of too many digits.
-    except (ValueError, OverflowError) as error:
+    # OverflowError: a number of too many digits; others: damaged gzip.
+    except (ValueError, OverflowError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path}: these are no parameters of adabmDCA: {error!s:.200}") from error
     for i in range(L):
         # Only pairs i < j are in the file: the other half is still zero.
@@ -376,7 +384,7 @@ def write_adabmdca(path, couplings, field, alphabet="protein"):
 def _line_blocks(path):
     """Lists of the lines of a file, of which none may be long."""
     rest = b""
-    with open(path, "rb") as file:
+    with open_decompressed(path) as file:
         while chunk := file.read(_BLOCK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
             if len(max((rest, *lines), key=len)) > _MAX_LINE_BYTES:
@@ -385,17 +393,18 @@ def _line_blocks(path):
     yield [rest]
 
 
-def _read_lines(path, alphabet):
+def _read_lines(path, alphabet, max_bytes):
     """Of both kinds of lines: indices (n, 2 or 4) and values (n,)."""
     n_words = {b"h": 4, b"J": 6}
     found = {kind: ([np.empty((0, n - 2), int)], [np.empty(0)]) for kind, n in n_words.items()}
-    n_lines = 0
+    n_before = n_lines = 0
     for lines in _line_blocks(path):
         rows = [line.split() for line in lines]
-        for k, row in enumerate(rows, n_lines + 1):
+        for k, row in enumerate(rows, n_before + 1):
             if row and n_words.get(row[0]) != len(row):
                 raise ValueError(f"line {k} is neither 'J i j a b value' nor 'h i a value'.")
-        n_lines += len(rows)
+        n_before, n_lines = n_before + len(rows), n_lines + sum(map(bool, rows))
+        _check_memory(n_lines * _ROW_BYTES, max_bytes)
         for kind, (indices, values) in found.items():
             words = np.array([row for row in rows if row and row[0] == kind])
             if len(words):
@@ -446,7 +455,7 @@ def _placed(index, value, shape, dtype):
 
 
 def _letters(alphabet):
-    alphabet = ALPHABETS.get(alphabet, alphabet)
+    alphabet = ALPHABETS.get(str(alphabet).lower(), alphabet)
     if not isinstance(alphabet, str) or not alphabet.isascii() or not alphabet.isprintable():
         raise ValueError(
             f"alphabet must be a str of ASCII letters and signs, got {alphabet!r:.60}."

@@ -121,14 +121,14 @@ def belief_propagation(model, *, field, n_restarts=0, rng=None, n_threads=1, **o
     return found
 
 
-def score_samples(estimator, X, log_partition="log_sum_exp"):
-    """Mean-field log-likelihood of each row of a Dask array, under a fitted estimator.
+def score_samples(estimator, X, log_partition="auto"):
+    """Log-likelihood of each row of a Dask array, under a fitted estimator.
 
     Parameters
     ----------
     estimator : GeneralizedRBM or DeepBoltzmannMachine
     X : Dask array of shape (n_rows, n_features)
-    log_partition : {"log_sum_exp", "mean"} or float
+    log_partition : {"auto", "exact", "log_sum_exp", "mean"} or float
         As in the estimator's method; it is estimated once, immediately, in this process.
 
     Returns

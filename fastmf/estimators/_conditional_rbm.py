@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from fastmf._common.arguments import count, flag, one_of, row_weights
 from fastmf._common.rows import canonical, is_sparse
 from fastmf.estimators._data import complete_target
-from fastmf.estimators._files import Saved
+from fastmf.estimators._files import Saved, check_n_features
 from fastmf.estimators._runs import seed_of
 from fastmf.learning.conditional import infer
 
@@ -19,6 +19,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
     """`ConditionalRBM` without `fit`."""
 
     _forgotten = (*Saved._forgotten, "init")
+    _models = ("CRBM",)
 
     @property
     def classes_(self):
@@ -208,7 +209,11 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         return {name: getattr(self, name) for name in names}, {"classes": classes}
 
     def _restore(self, arrays):
-        self.values_ = arrays["classes"]
+        check_n_features(self, {self.model_.n_features})
+        self.values_ = arrays.member("classes", "fiubU", (2,))
+        low, high = self.values_.tolist()
+        if not low < high:
+            raise ValueError("member 'classes' must hold two different labels, in order.")
 
     @property
     def _prediction_inference(self):

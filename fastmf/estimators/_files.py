@@ -1,20 +1,24 @@
 """Fitted estimators in .npz files."""
 
 import json
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from fastmf.estimators._rows import checked_values
+from fastmf.models._archive import reading, shown
 from fastmf.models._io import (
     field_from_arrays,
     field_to_arrays,
     model_from_arrays,
     model_to_arrays,
     plain,
-    read_arrays,
+    prior_from_arrays,
     write_arrays,
 )
+from fastmf.priors._groups import column_sizes
+from fastmf.priors._protocol import n_units
 
 
 def _options(estimator):
@@ -51,6 +55,9 @@ class Saved:
     # Options that say how to train rather than what was learned, and may hold anything.
     _forgotten: tuple = ("callbacks", "checkpoint")
 
+    # Names of the classes that the model may have; none: any.
+    _models: tuple = ()
+
     # Subclasses say what more there is: plain values (attributes), and arrays to make others of.
     def _saved(self):
         raise NotImplementedError
@@ -63,7 +70,15 @@ class Saved:
         return model_to_arrays(self.model_)
 
     def _restore_model(self, arrays):
-        self.model_ = model_from_arrays(arrays)
+        self.model_ = self._model_from(arrays)
+
+    def _model_from(self, arrays):
+        """The model in an `Archive`, of a class that suits."""
+        model = model_from_arrays(arrays)
+        name = type(model).__name__
+        if self._models and name not in self._models:
+            raise ValueError(f"its model is a {name}, expected {' or '.join(self._models)}.")
+        return model
 
     def save(self, path):
         """Write the fitted estimator to `path` (.npz, without pickles, atomically).
@@ -102,12 +117,14 @@ class Saved:
         write_arrays(path, arrays)
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path, *, max_bytes=None):
         """Read an estimator that was written by `save`.
 
         Parameters
         ----------
         path : str or path
+        max_bytes : int, optional
+            Largest memory that its arrays may take: see `fastmf.load`.
 
         Returns
         -------
@@ -116,7 +133,7 @@ class Saved:
         Raises
         ------
         ValueError
-            If the file is damaged or not such an estimator.
+            If the file is damaged, not such an estimator, or would take more memory.
         LookupError
             If its units have a prior that is not this package's, and not registered.
 
@@ -132,29 +149,126 @@ class Saved:
         >>> bool((again.couplings_ == machine.couplings_).all())
         True
         """
-        arrays = read_arrays(path)
-        if "estimator" not in arrays:
-            raise ValueError(
-                f"{path} is not a {cls.__name__} of fastmf: it holds no estimator (fastmf.load "
-                "reads models)."
-            )
-        try:
-            name, options, fitted = (str(text) for text in arrays["estimator"])
-            if name != cls.__name__:
-                raise ValueError(f"holds a {name}")
-            options = json.loads(options)
-            for layer in ("visible", "hidden"):
-                if f"option.{layer}" in arrays:
-                    options[layer] = field_from_arrays(f"option.{layer}", arrays)
-            # JSON knows lists only.
-            options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-            estimator = cls(**options)
-            estimator._restore_model(arrays)
-            for key, value in json.loads(fitted).items():
-                setattr(estimator, key, value)
-            estimator._restore(arrays)
-            if "feature_names" in arrays:
-                estimator.feature_names_in_ = arrays["feature_names"].astype(object)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is not a {cls.__name__} of fastmf: {error!r}") from error
-        return estimator
+        with reading(path, f"a {cls.__name__}", max_bytes) as arrays:
+            return _from_arrays(cls, arrays)
+
+
+def _from_arrays(cls, arrays):
+    """The estimator of a class that `save` wrote, in an `Archive`."""
+    if "estimator" not in arrays:
+        raise ValueError("it holds no estimator (fastmf.load reads models).")
+    name, options, fitted = arrays.texts("estimator", 3)
+    if name != cls.__name__:
+        raise ValueError(f"it holds a {shown(name)}.")
+    options, fitted = _named("options", options), _named("fitted values", fitted)
+    if unknown := sorted(set(options) - set(cls._get_param_names())):
+        raise ValueError(f"{cls.__name__} has no option {shown(unknown[0])}.")
+    for layer in ("visible", "hidden"):
+        if f"option.{layer}" in arrays:
+            options[layer] = field_from_arrays(f"option.{layer}", arrays)
+    # JSON knows lists only.
+    estimator = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in options.items()})
+    estimator._restore_model(arrays)
+    for name, value in fitted.items():
+        _check_fitted(name, value)
+        setattr(estimator, name, value)
+    try:
+        estimator._restore(arrays)
+        expected = set(estimator._saved()[0])
+    except AttributeError as error:
+        raise ValueError(f"its fitted values lack {error.name}.") from error
+    if fitted.keys() != expected:
+        names = sorted(fitted.keys() ^ expected)
+        raise ValueError(
+            f"its fitted values must be {sorted(expected)}, but for {shown(names[0])}."
+        )
+    if "feature_names" in arrays:
+        names = arrays.member("feature_names", "U", (estimator.n_features_in_,))
+        estimator.feature_names_in_ = names.astype(object)
+    return estimator
+
+
+def check_n_features(estimator, n_features):
+    """Raise unless the model is of as many features as the estimator has seen."""
+    if estimator.n_features_in_ not in n_features:
+        raise ValueError(
+            f"n_features_in_ must be {' or '.join(map(str, n_features))}, as the model says, got "
+            f"{estimator.n_features_in_}."
+        )
+
+
+def pointwise_and_starts(machine, arrays):
+    """Independent units, and rows of starts, of a layered machine whose model is known."""
+    visible, dtype = machine.visible_, machine.model_.dtype
+    n_visible = n_units(visible)
+    check_n_features(machine, {len(column_sizes(visible)), n_visible})
+    pointwise = prior_from_arrays("pointwise", arrays)
+    if n_units(pointwise) != n_visible:
+        raise ValueError(f"pointwise must have {n_visible} units, got {n_units(pointwise)}.")
+    starts = arrays.member("starts_", "f", (None, n_visible), dtype, -np.inf)
+    return pointwise, checked_values(visible, starts, dtype)
+
+
+def _named(what, text):
+    """Values by their names, of text in JSON."""
+    values = json.loads(text)
+    if not isinstance(values, dict):
+        raise ValueError(f"its {what} must be named, got {shown(text)}.")
+    return values
+
+
+def _is_count(value):
+    return type(value) is int and value >= 0
+
+
+def _is_number(value):
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_history(value):
+    """Whether values are lists of equal lengths by their names, or one list."""
+    lists = list(value.values()) if isinstance(value, dict) else [value]
+    return (
+        all(isinstance(entries, list) and all(map(_is_number, entries)) for entries in lists)
+        and len(set(map(len, lists))) <= 1
+    )
+
+
+def _is_existence(value):
+    if not isinstance(value, list) or len(value) != 3:
+        return False
+    exists, units, message = value
+    whole = isinstance(units, list) and all(map(_is_count, units))
+    return exists in (True, False, None) and whole and isinstance(message, str)
+
+
+def _are_categories(value):
+    """Whether values are lists of different numbers or texts, two or more."""
+    return isinstance(value, list) and all(
+        isinstance(known, list)
+        and len(known) > 1
+        and all(isinstance(entry, Real | str) for entry in known)
+        and len(set(known)) == len(known)
+        for known in value
+    )
+
+
+# What learned values that are no arrays must be.
+_FITTED = {
+    "n_iter_": (_is_count, "an integer of at least 0"),
+    "n_sweeps_": (_is_count, "an integer of at least 0"),
+    "n_features_in_": (lambda value: _is_count(value) and value, "an integer of at least 1"),
+    "history_": (_is_history, "lists of numbers of one length"),
+    "converged_": (lambda value: isinstance(value, bool), "true or false"),
+    "_one_column": (lambda value: isinstance(value, bool), "true or false"),
+    "log_pseudo_likelihood_": (_is_number, "a number"),
+    "gradient_norm_": (_is_number, "a number"),
+    "categories_": (_are_categories, "lists of two or more values of each column"),
+    "existence_": (_is_existence, "whether there is a maximum, units and a message"),
+}
+
+
+def _check_fitted(name, value):
+    fits, expected = _FITTED.get(name, (lambda value: True, ""))
+    if not fits(value):
+        raise ValueError(f"{name} must be {expected}, got {shown(value)}.")

@@ -7,8 +7,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, flag, number, one_of, real_array, row_weights
 from fastmf.estimators._categories import as_array, checked_table
-from fastmf.estimators._files import Saved
+from fastmf.estimators._files import Saved, check_n_features
 from fastmf.estimators._frames import like_frame, pair_series, pairs_frame, series, square_frame
+from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._runs import generator_of
 from fastmf.estimators._spins import from_spins, to_spins
 from fastmf.inference.sampling import spins
@@ -27,6 +28,8 @@ INVERSIONS = {
 
 class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
     """All methods of `FullyVisibleBoltzmannMachine` but `fit`."""
+
+    _models = ("BoltzmannMachine",)
 
     # --- probabilities --------------------------------------------------------------------------
 
@@ -172,7 +175,10 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         ----------
         n_samples : int
         n_sweeps : int
-            Gibbs sweeps of each chain, from independent units.
+            Gibbs sweeps of each chain. It starts from an exact draw with the couplings of the
+            maximum spanning tree alone, so that chains of strong couplings need few; where loops
+            of strong couplings leave several phases, 100 may not reach equilibrium: see
+            `fastmf.evaluation.gibbs_chains` for its diagnosis.
         random_state : int, RandomState or None
 
         Returns
@@ -195,20 +201,40 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         states = spins.sample(self.model_, n_samples, rng, n_sweeps)
         return from_spins(states, self.categories_)
 
-    def impute(self, X):
+    def impute(self, X, *, method="auto", random_state=0):
         """Fill in missing values by their means given the others.
 
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_features)
-            With NaN for missing values, or None. Rows with up to 14 of them are summed exactly,
-            others solved by `fastmf.tap`.
+            With NaN for missing values, or None.
+        method : {"auto", "exact", "annealing", "tap"}, default "auto"
+            - "exact": the sum over all states of a row's missing values, which are at most 2^20.
+            - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
+              (`fastmf.kernels.tree_annealing`), with standard errors of about 0.003 of a
+              probability; exact where couplings are a tree. Of several phases each has its weight.
+            - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
+              fast for hundreds of missing values, but wrong for strong couplings, and of several
+              phases only one.
+            - "auto": "exact" for rows that it takes, "annealing" for all others.
+        random_state : int, RandomState or None, default 0
+            Of annealing. Equal rows have equal results, in any company.
 
         Returns
         -------
         array or data frame of shape (n_samples, n_features)
             Means between the two values of the data if these are numbers, else the more probable
             values. A data frame if `X` is one.
+
+        Raises
+        ------
+        ValueError
+            With "exact", if a row has more than 20 missing values.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If standard errors of some rows are above 0.01, or their solutions have not converged.
 
         Examples
         --------
@@ -222,7 +248,7 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         (2, 4)
         """
         states = self._rows(X, missing=True)
-        means = spins.conditional_means(self.model_, states, n_threads=self.n_threads)
+        means = means_of_missing(self, states, method, random_state)
         return like_frame(X, from_spins(means, self.categories_))
 
     # --- files ----------------------------------------------------------------------------------
@@ -238,12 +264,18 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
 
     def _restore(self, arrays):
         self.categories_ = [as_array(values) for values in self.categories_]
+        if [len(values) for values in self.categories_] != [2] * self.n_features_in_:
+            raise ValueError("categories_ must have two values for each column.")
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
-        self.history_ = arrays["history_"]
+        check_n_features(self, {self.model_.n_units})
+        self.history_ = arrays.member("history_", "f", (None,))
         self.couplings_, self.field_ = self.model_.couplings, self.model_.prior.field
-        bits = np.unpackbits(arrays["rows"], axis=1, count=self.n_features_in_)
-        rows = WeightedRows(2.0 * bits - 1, arrays["weights"])
+        shape = None, -(-self.n_features_in_ // 8)
+        bits = arrays.member("rows", "iu", shape, np.uint8)
+        weights = arrays.member("weights", "f", (len(bits),), low=0)
+        bits = np.unpackbits(bits, axis=1, count=self.n_features_in_)
+        rows = WeightedRows(2.0 * bits - 1, weights)
         self._objective = PseudoLikelihood(rows, float(self.l2), self.n_threads)
         self._parameters = self._objective.packed(self.couplings_, self.field_)
 

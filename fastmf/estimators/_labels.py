@@ -125,3 +125,29 @@ def checked_sizes(n_states, n_groups):
     if sizes.min() < 2 or sizes.max() > MAX_STATES:
         raise ValueError(f"n_states must be in [2, {MAX_STATES}], got {n_states!r:.40}.")
     return sizes
+
+
+def checked_pairs(pairs, n_groups):
+    """Pairs of different sites, (n_pairs, 2); all of them for None."""
+    if pairs is None:
+        return np.stack(np.triu_indices(n_groups, 1), 1)
+    pairs = real_array("pairs", pairs)
+    if pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
+        raise ValueError(f"pairs must have shape (n_pairs, 2), got {pairs.shape}.")
+    if pairs.min() < 0 or pairs.max() >= n_groups or (pairs[:, 0] == pairs[:, 1]).any():
+        raise ValueError(f"pairs must be of different sites, numbers below {n_groups}.")
+    return pairs
+
+
+def labels_from(name, arrays, sizes):
+    """Rows of labels in an archive, each a state of its site or -1."""
+    labels = arrays.member(name, "iu", (None, len(sizes)), low=-1)
+    if (labels >= sizes).any():
+        raise ValueError(f"member {name!r} must hold states of its sites, got larger labels.")
+    return labels
+
+
+def check_sizes(categories, sizes):
+    """Raise unless there are as many categories of each site as it has states."""
+    if [len(known) for known in categories] != sizes.tolist():
+        raise ValueError("categories_ must have as many values as sites have states.")

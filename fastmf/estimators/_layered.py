@@ -4,16 +4,18 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, number, row_weights
+from fastmf._common.arguments import count, number, one_of, row_weights
 from fastmf._common.rows import row_blocks
 from fastmf.estimators import denoising
 from fastmf.estimators._convergence import warn_if_diverged, warn_unless_converged
-from fastmf.estimators._files import Saved
+from fastmf.estimators._files import Saved, pointwise_and_starts
+from fastmf.estimators._imputing import LayeredImputing
 from fastmf.estimators._rows import checked_rows, checked_values
 from fastmf.estimators._runs import generator_of, run, seed_of, settings_of, split
-from fastmf.inference.mean_field.likelihood import log_likelihood, log_partition_estimate
+from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.missing.layered import enumerable, log_likelihood
 from fastmf.learning.layered.family import LAYERED_FAMILY
 from fastmf.learning.layered.gradients import ORDERS
 from fastmf.learning.layered.preconditioning import preparation
@@ -22,14 +24,17 @@ from fastmf.learning.layered.step import step
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
-from fastmf.models._io import prior_from_arrays, prior_to_arrays
+from fastmf.models import exact
+from fastmf.models._io import prior_to_arrays
 from fastmf.priors._domain import independent_units
 from fastmf.priors._groups import as_labels
 from fastmf.priors._protocol import n_units, sample
 from fastmf.priors._rows import states
 
 
-class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator):
+class LayeredMachine(
+    LayeredImputing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator
+):
     """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`.
 
     A subclass gives `_initial_model`, `_chains` and, if its hidden layers need a
@@ -175,22 +180,24 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
 
     # --- likelihoods and solutions ------------------------------------------------------------
 
-    def score_samples(self, X, log_partition="log_sum_exp"):
-        """Mean-field log-likelihood of each row.
+    def score_samples(self, X, log_partition="auto"):
+        """Log-likelihood of each row.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-        log_partition : {"log_sum_exp", "mean"} or float
-            How the log-partition follows from the distinct solutions reached from `starts_`:
-            the log of the sum of their weights, which is by far the better estimate (of solutions
-            that no barrier parts one counts), or the mean of their log-partitions, as in the
-            figures of Tramel et al. (2018). A number is taken as the log-partition itself.
+        log_partition : {"auto", "exact", "log_sum_exp", "mean"} or float
+            As in `log_partition`; a number is taken as the log-partition itself.
 
         Returns
         -------
         array of shape (n_samples,)
             Nats.
+
+        Notes
+        -----
+        Hidden layers are summed exactly given the data: those of a deep machine if the states of
+        its odd layers times the units of the even ones are at most 2^22, and else by mean field.
 
         Examples
         --------
@@ -216,26 +223,44 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         )
         return np.concatenate(list(parts))
 
-    def log_partition(self, how="log_sum_exp"):
+    def log_partition(self, how="auto"):
         """The log-partition that `score_samples` takes.
 
         Parameters
         ----------
-        how : {"log_sum_exp", "mean"}
+        how : {"auto", "exact", "log_sum_exp", "mean"}, default "auto"
+            - "exact": `fastmf.exact`, by enumeration of the smaller layer (of a deep machine, of
+              the even or the odd layers).
+            - "log_sum_exp": from the distinct mean-field solutions reached from `starts_`, the log
+              of the sum of their weights (of solutions that no barrier parts one counts). Its error
+              can be a nat and more for strong couplings.
+            - "mean": the mean of their log-partitions, as in the figures of Tramel et al. (2018).
+            - "auto": "exact" if the states of the smaller layer times the units of the other are at
+              most 2^24, such as 14 binary hidden units next to 1,024; else "log_sum_exp".
 
         Returns
         -------
         float
+
+        Raises
+        ------
+        ValueError
+            With "exact", if the model has too many states.
 
         Examples
         --------
         >>> import numpy as np, fastmf as mf
         >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
         >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> abs(rbm.log_partition() - mf.exact(rbm.model_).log_partition) < 0.05
-        True
+        >>> exact, near = rbm.log_partition(), rbm.log_partition("log_sum_exp")
+        >>> exact == mf.exact(rbm.model_).log_partition, abs(near - exact) < 0.05
+        (True, True)
         """
         check_is_fitted(self)
+        one_of("how", how, ("auto", "exact", *ESTIMATES))
+        if how == "exact" or (how == "auto" and enumerable(self.model_)):
+            return exact(self.model_, averages=False).log_partition
+        how = ESTIMATES[0] if how == "auto" else how
         return log_partition_estimate(
             self._solve(self.starts_), how, model=self.model_, order=self._order
         )
@@ -308,7 +333,8 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         ----------
         n_samples : int
         n_sweeps : int
-            Sweeps from the start of each chain.
+            Sweeps from the start of each chain. Chains of well separated phases do not change
+            phase: they keep the weights of the start (see `fastmf.evaluation.gibbs_chains`).
         init : array of shape (n_samples, n_features) or None
             Where the chains start (None: draws from independent units fitted to the data).
         random_state : int, RandomState or None
@@ -353,7 +379,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         anneal=None,
         random_state=None,
     ):
-        """Posterior means of the visible units given noisy observations of them.
+        """Posterior means of the visible units given noisy observations of them, by mean field.
 
         Parameters
         ----------
@@ -412,46 +438,6 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         warn_unless_converged(converged)
         return estimate
 
-    def impute(self, X):
-        """Fill in missing values by their means given the others.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            With NaN for missing values, or a negative label for a missing categorical one.
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
-            Of categorical units the most probable labels; their probabilities are the means of
-            `fastmf.tap(estimator.model_, clamp=X)`.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the solutions of some rows have not converged.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0).fit(X)
-        >>> X[0, :4] = np.nan
-        >>> filled = rbm.impute(X)
-        >>> bool(np.isnan(filled).any()), bool((filled[0, 4:] == X[0, 4:]).all())
-        (False, True)
-        """
-        check_is_fitted(self)
-        X = self._dense_data(X, missing=True)
-        missing = np.isnan(X)
-        if not missing.any():
-            return self._as_given(X.copy())
-        zero = X.dtype.type(0)
-        start = np.where(missing, self.pointwise_.moments(zero, zero)[0], X)
-        found = self._solve(start, clamp=~missing, log_partition=False)
-        warn_unless_converged(found.converged)
-        return self._as_given(np.where(missing, found.mean[0], X))
-
     def _numbers(self, Y):
         Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype)
         return states(self.visible_, Y, self.model_.dtype)
@@ -464,8 +450,7 @@ class LayeredMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, B
         return {name: getattr(self, name) for name in names}, arrays
 
     def _restore(self, arrays):
-        self.pointwise_ = prior_from_arrays("pointwise", arrays)
-        self.starts_ = arrays["starts_"]
+        self.pointwise_, self.starts_ = pointwise_and_starts(self, arrays)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "model_")

@@ -4,11 +4,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, flag, one_of, real_array
+from fastmf._common.arguments import count, flag, one_of
 from fastmf.estimators._categories import as_array, checked_table, decoded
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import like_frame, square_frame
-from fastmf.estimators._labels import coded_labels
+from fastmf.estimators._imputing import means_of_missing
+from fastmf.estimators._labels import check_sizes, checked_pairs, coded_labels, labels_from
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
 from fastmf.learning.potts import contacts, fitting
@@ -19,12 +20,14 @@ from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.godambe import RatioTest
 from fastmf.models import BoltzmannMachine
 from fastmf.models._gauge import GAUGES, in_gauge
-from fastmf.models._io import model_from_arrays, model_to_arrays
+from fastmf.models._io import model_to_arrays
 from fastmf.priors import Categorical
 
 
 class BasePottsMachine(Saved, BaseEstimator):
     """All methods of `PottsMachine` but `fit`."""
+
+    _models = ("BoltzmannMachine",)
 
     # --- parameters -----------------------------------------------------------------------------
 
@@ -124,10 +127,9 @@ class BasePottsMachine(Saved, BaseEstimator):
         one_of("gauge", gauge, ("zero-sum", None))
         if ignore is not None and count("ignore", ignore, 0) >= self.sizes_.max():
             raise ValueError(f"ignore must be a state, below {self.sizes_.max()}, got {ignore}.")
-        apc, as_frame = flag("apc", apc), flag("as_frame", as_frame)
         scores = contacts.norms(self._couplings, gauge, ignore)
-        scores = contacts.average_product_corrected(scores) if apc else scores
-        return square_frame(self, scores) if as_frame else scores
+        scores = contacts.average_product_corrected(scores) if flag("apc", apc) else scores
+        return square_frame(self, scores) if flag("as_frame", as_frame) else scores
 
     # --- probabilities --------------------------------------------------------------------------
 
@@ -246,8 +248,8 @@ class BasePottsMachine(Saved, BaseEstimator):
         Returns
         -------
         array of shape (n_groups, q) or (n_samples, n_groups, q)
-            log p(x with state b at site i) - log p(x); zero for the states that x has. The last two
-            axes are one, flat, if sites have different numbers of states.
+            log p(x with state b at site i) - log p(x). The last two axes are one, flat, if sites
+            have different numbers of states.
 
         Examples
         --------
@@ -266,13 +268,16 @@ class BasePottsMachine(Saved, BaseEstimator):
         return change[0] if single else change
 
     def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
-        """Draw rows: exactly if there are few states, beyond by Gibbs sampling, one chain a row.
+        """Draw rows: exactly up to 2^16 states together, beyond by Gibbs sampling, one chain a row.
 
         Parameters
         ----------
         n_samples : int
         n_sweeps : int
-            Gibbs sweeps of each chain, from independent sites.
+            Gibbs sweeps of each chain. It starts from an exact draw with the couplings of the
+            maximum spanning tree alone, so that chains of strong couplings need few; where loops
+            of strong couplings leave several phases, 100 may not reach equilibrium: see
+            `fastmf.evaluation.gibbs_chains` for its diagnosis.
         random_state : int, RandomState or None
 
         Returns
@@ -294,19 +299,33 @@ class BasePottsMachine(Saved, BaseEstimator):
         labels = categories.sample(self.model_, n_samples, rng, n_sweeps)
         return decoded(labels, self.categories_)
 
-    def impute(self, X):
+    def impute(self, X, *, method="auto", random_state=0):
         """Fill in missing labels by the most probable state of each, given the others.
 
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_groups)
-            Negative, NaN or None where missing. Rows whose missing sites have up to 4,096 states
-            together are summed exactly, others solved by `fastmf.tap`.
+            Negative, NaN or None where missing.
+        method : {"auto", "exact", "annealing", "tap"}, default "auto"
+            As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
+            rows whose missing sites have up to 2^20 states together, and anneals others.
+        random_state : int, RandomState or None, default 0
+            Of annealing.
 
         Returns
         -------
         array of shape (n_samples, n_groups)
             Values of `categories_`; a data frame if `X` is one.
+
+        Raises
+        ------
+        ValueError
+            With "exact", if the missing sites of a row have more than 2^20 states together.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If standard errors of some rows are above 0.01, or their solutions have not converged.
 
         Examples
         --------
@@ -318,8 +337,9 @@ class BasePottsMachine(Saved, BaseEstimator):
         True
         """
         labels = self._rows(X)
-        means = categories.conditional_means(self.model_, labels, n_threads=self.n_threads)
-        filled = np.where(labels < 0, self.model_.prior.labels(means), labels)
+        prior = self.model_.prior
+        means = means_of_missing(self, prior.one_hot(labels), method, random_state)
+        filled = np.where(labels < 0, prior.labels(means), labels)
         return like_frame(X, decoded(filled, self.categories_))
 
     # --- files ----------------------------------------------------------------------------------
@@ -329,7 +349,7 @@ class BasePottsMachine(Saved, BaseEstimator):
         return {} if isinstance(self._couplings, OfFewRows) else model_to_arrays(self.model_)
 
     def _restore_model(self, arrays):
-        self._model = model_from_arrays(arrays) if "model" in arrays else None
+        self._model = self._model_from(arrays) if "model" in arrays else None
 
     def _saved(self):
         names = ("n_iter_", "converged_", "log_pseudo_likelihood_", "n_features_in_")
@@ -351,13 +371,22 @@ class BasePottsMachine(Saved, BaseEstimator):
         exists, units, message = self.existence_
         self.existence_ = Existence(exists, tuple(units), message)
         self.categories_ = [as_array(known) for known in self.categories_]
-        self.history_, self.sizes_ = arrays["history_"], arrays["sizes"]
+        self.history_ = arrays.member("history_", "f", (None,))
+        n_groups, most = self.n_features_in_, np.iinfo(np.int16).max
+        self.sizes_ = arrays.member("sizes", "iu", (n_groups,), low=1, high=most)
+        check_sizes(self.categories_, self.sizes_)
         self._first = np.cumsum(self.sizes_) - self.sizes_
-        self._labels, self._weights = arrays["labels"].astype(np.int64), arrays["weights"]
-        self._field = arrays["flat_field"]
+        self._labels = labels_from("labels", arrays, self.sizes_).astype(np.int64)
+        self._weights = arrays.member("weights", "f", (len(self._labels),), low=0)
+        n_states = int(self.sizes_.sum())
+        self._field = arrays.member("flat_field", "f", (n_states,), low=-np.inf)
         if "coefficients" in arrays:
-            rows = arrays["coefficients"], arrays["coefficient_rows"]
-            self._couplings = OfFewRows(*rows, self.sizes_)
+            rows = labels_from("coefficient_rows", arrays, self.sizes_)
+            coefficients = arrays.member("coefficients", "f", (len(rows), n_states), low=-np.inf)
+            self._couplings = OfFewRows(coefficients, rows, self.sizes_)
+        elif self._model is None or self._model.n_units != n_states:
+            found = "none" if self._model is None else f"one of {self._model.n_units}"
+            raise ValueError(f"it must hold a model of {n_states} units, got {found}.")
         else:
             self._couplings = Dense(self._model.couplings, self.sizes_)
 
@@ -451,16 +480,10 @@ class BasePottsMachine(Saved, BaseEstimator):
         >>> bool(machine.likelihood_ratio_test([[0, 1]]).p_value > 0.01)
         True
         """
-        sandwich, n_groups = self._sandwich(), len(self.sizes_)
+        sandwich = self._sandwich()
         if self.l2 or self.l2_field:
             raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
-        if pairs is None:
-            pairs = np.stack(np.triu_indices(n_groups, 1), 1)
-        pairs = real_array("pairs", pairs)
-        if pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
-            raise ValueError(f"pairs must have shape (n_pairs, 2), got {pairs.shape}.")
-        if pairs.min() < 0 or pairs.max() >= n_groups or (pairs[:, 0] == pairs[:, 1]).any():
-            raise ValueError(f"pairs must be of different sites, numbers below {n_groups}.")
+        pairs = checked_pairs(pairs, len(self.sizes_))
         data = PottsData(self._labels, self._weights, self.sizes_, self.n_threads)
         options = fitting.Options(0.0, 0.0, "newton", True, min(float(self.tol), 1e-10))
         with_all = fitting.fit(data, options).history[-1]
@@ -473,6 +496,5 @@ class BasePottsMachine(Saved, BaseEstimator):
     def __sklearn_tags__(self):
         """Tags for scikit-learn: missing labels are allowed."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
+        tags.input_tags.allow_nan = tags.input_tags.string = True
         return tags

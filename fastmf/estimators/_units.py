@@ -182,6 +182,8 @@ def given_layers(init, X, *kinds):
     if not isinstance(init, kinds):
         known = " or ".join(kind.__name__ for kind in kinds)
         raise TypeError(f"init must be of type {known}, or None, got {type(init).__name__}.")
+    if any(weights.size == 0 for weights in init.couplings):
+        raise ValueError(f"init must have hidden units, got {init}: there is nothing to train.")
     visible = init.layers[0]
     n_columns = len(column_sizes(visible))  # labels, or the states of categorical units
     if X.shape[1] not in (n_columns, n_units(visible)):

@@ -72,8 +72,8 @@ class ConditionalRBM(TrainedCRBM):
         The same, and for each label if `y` had two axes: `predict_proba` is one array then.
     history_ : dict of lists
         By epoch: "accuracy" (fraction of correct labels), "converged" (fraction of rows for which
-        the residual of inference is below 1e-3), both of `monitor_rows` rows of data, and
-        "validation_accuracy".
+        the last sweep of inference changes no belief by more than 1e-3, nor its log-odds relative
+        to their size), both of `monitor_rows` rows of data, and "validation_accuracy".
     n_iter_ : int
         Epochs done.
     n_sweeps_ : int

@@ -86,6 +86,8 @@ class DeepBoltzmannMachine(LayeredMachine):
     (16, 8, 4)
     """
 
+    _models = ("RBM", "DBM")
+
     def __init__(
         self,
         n_components=(500, 500),
@@ -160,7 +162,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         return self.model_.layers[1:]
 
     def transform(self, X):
-        """Means of the highest hidden layer given the visible units.
+        """Means of the highest hidden layer given the visible units, by mean field.
 
         Parameters
         ----------

@@ -90,8 +90,8 @@ class GeneralizedRBM(LayeredMachine):
     starts_ : array of shape (n_rows, n_features)
         Rows of data from which `score_samples` looks for solutions.
     history_ : dict of lists
-        By epoch: "epoch", "learning_rate", "log_likelihood" and "validation_log_likelihood" (nats
-        per unit, visible and hidden).
+        By epoch: "epoch", "learning_rate", "log_likelihood" and "validation_log_likelihood" (by
+        mean field, nats per unit, visible and hidden).
     n_iter_ : int
         Epochs (`fit`) or steps (`partial_fit`) done.
     n_features_in_ : int
@@ -119,6 +119,8 @@ class GeneralizedRBM(LayeredMachine):
     >>> longer.model_.weights.shape
     (16, 8)
     """
+
+    _models = ("RBM",)
 
     def __init__(
         self,

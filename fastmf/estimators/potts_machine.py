@@ -35,7 +35,8 @@ class PottsMachine(BasePottsMachine):
         Penalty per unit of weight, ``(l2 sum_{i<j} |J_ij|^2 + l2_field sum_i |h_i|^2) / 2``. plmc
         penalises the whole data without the half: for its lambda_e (``-le``) and lambda_h (``-lh``)
         give ``l2 = 2 * lambda_e / sum(weights)`` and ``l2_field = 2 * lambda_h / sum(weights)``.
-        Without `l2` real alignments have no maximum.
+        Both are 0 by default. Without `l2` real alignments have no maximum; ``l2_field = l2`` is a
+        good start, as contacts are found worse where fields are hardly penalised.
     solver : {"auto", "lbfgs", "newton", "naive_mean_field"}
         - "lbfgs" ("auto" is the same): beyond 500,000 parameters in single precision.
         - "newton": with conjugate gradients, in double precision, to high accuracy.

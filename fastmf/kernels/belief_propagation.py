@@ -33,7 +33,8 @@ from fastmf._intrinsics import fetch_and_increment, row, smaller
 from fastmf._numba import REORDER, call, kernel
 from fastmf._outcomes import CONFIRMING, RUNNING
 from fastmf.kernels.bp_messages import add, add_pair_beliefs
-from fastmf.kernels.bp_types import BLOCK_UNITS, PAIR_BLOCK_UNITS, SUM_PRODUCT
+from fastmf.kernels.bp_types import BLOCK_UNITS, PAIR_BLOCK_UNITS
+from fastmf.kernels.memory import copy
 from fastmf.special import exp
 
 
@@ -74,10 +75,8 @@ def _iterate(settings, problem, messages, record, workspaces, pairs, place):
     entry = index
     if messages.shape[0] != record.visible.shape[0]:
         entry = w
-        start = row(messages, (entry, 0, 0), messages.shape[1] * messages.shape[2])
-        uniform = messages.dtype.type(1 if settings.algorithm == SUM_PRODUCT else 0)
-        for j in range(start.shape[0]):
-            start[j] = uniform
+        for block in range(n_blocks):
+            workspaces.change[w, block] = -1
     damping, after = 0.0, np.int64(0)
     while True:
         call(settings.finish, (settings, problem, record, workspaces, (index, w, after), damping))
@@ -107,7 +106,8 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
     messages : array of shape (n_rows or n_workspaces, n_visible, n_padded)
         From visible to hidden units: ratios, or log-ratios for max-product; not read by
         mixed-product. If there is one entry for each row, rows start from these messages;
-        otherwise there is one for each worker, and rows start from messages of 1.
+        otherwise there is one for each worker, and rows start from the middle of their range, from
+        log-messages W / 2.
     record : BPRecord
         Starts from the log-odds there, which must be those of the messages.
     workspaces : BPWorkspaces
@@ -173,8 +173,8 @@ def conclude_sweep(settings, problem, record, workspaces):
 
 
 @kernel(views=True)
-def exponentials(weights, factor, queue, out):
-    """exp(factor * weights).
+def exponentials(weights, factor, queue, roots, out):
+    """exp(factor * weights), and its square root.
 
     Parameters
     ----------
@@ -182,18 +182,23 @@ def exponentials(weights, factor, queue, out):
     factor : float
     queue : int64 array of shape (1,)
         Next block; shared by all threads that call this.
+    roots : array of shape (n_visible or 0, n_padded)
     out : array of shape (n_visible, n_padded)
-        Filled but for the padding. Its type is that of the computation.
+        Both are filled but for the padding. Their type is that of the computation.
     """
     n_visible, n_hidden = weights.shape
     real = out.dtype.type
-    scale = real(factor)
+    scale = real(factor / 2)
     first = fetch_and_increment(queue) * BLOCK_UNITS
     while first < n_visible:
         for i in range(first, smaller(first + BLOCK_UNITS, n_visible)):
             source, target = row(weights, (i, 0), n_hidden), row(out, (i, 0), n_hidden)
             for j in range(n_hidden):
                 target[j] = exp(scale * real(source[j]))
+            if roots.shape[0] > 0:
+                copy(target, row(roots, (i, 0), n_hidden))
+            for j in range(n_hidden):
+                target[j] *= target[j]
         first = fetch_and_increment(queue) * BLOCK_UNITS
 
 

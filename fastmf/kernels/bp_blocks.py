@@ -20,14 +20,17 @@ from fastmf.kernels.belief_propagation import first_of_group, group_of
 from fastmf.kernels.bp_messages import (
     add,
     add_logs,
+    add_max_changes,
     add_pair_beliefs,
+    add_sum_changes,
     flush_products,
     max_to_hidden,
     max_to_visible,
+    set_to_halves,
     sum_to_hidden,
     sum_to_hidden_damped,
 )
-from fastmf.kernels.bp_products import pair_logs
+from fastmf.kernels.bp_products import log_products, pair_logs
 from fastmf.kernels.bp_types import (
     BLOCK_UNITS,
     CHANGES,
@@ -36,6 +39,8 @@ from fastmf.kernels.bp_types import (
     LOGS,
     MAX_DAMPING,
     MAX_PRODUCT,
+    MIN_LIMIT,
+    MIN_LIMIT_FACTOR,
     MIXED_PRODUCT,
     SUM_PRODUCT,
     TILE_UNITS,
@@ -46,26 +51,24 @@ from fastmf.kernels.bp_types import (
     P,
     Q,
 )
-from fastmf.kernels.memory import set_to_zero
-from fastmf.special import log_of_normal, sigmoid_pair, softplus
+from fastmf.kernels.memory import copy, set_to_zero
+from fastmf.special import sigmoid_pair, softplus
 
 
 @kernel(by_address=True, views=True)
 def _set_beliefs(log_odds, old, p, q, changes, damping):
     """Fill the probabilities of 1 and 0; the first of `changes` is the largest of a belief.
 
-    The old log-odds are replaced. In undamped sweeps also the squared relative change of the
-    log-odds counts: the probability alone would not show changes of a saturated belief. Squared
-    because the Bethe free energy is stationary in the messages: errors of the log-odds enter it at
-    second order.
+    The old log-odds are replaced. In undamped sweeps their relative change counts too: the
+    probability alone would not show changes of a saturated belief.
     """
     # Two loops and no branch, so that the exponentials vectorise.
     undamped = 1.0 if damping == 0 else 0.0
     for k in range(log_odds.shape[0]):
         new, before = log_odds[k], np.float64(old[k])
         p_new, q_new = sigmoid_pair(new)
-        relative = undamped * (new - before) / (1 + abs(before) + abs(new))
-        changes[k] = larger(abs(p_new - sigmoid_pair(before)[0]), relative * relative)
+        relative = undamped * abs(new - before) / (1 + (abs(before) + abs(new)) / 2)
+        changes[k] = larger(abs(p_new - sigmoid_pair(before)[0]), relative)
         p[k], q[k], old[k] = p_new, q_new, new
     largest = 0.0
     for k in range(log_odds.shape[0]):
@@ -78,74 +81,6 @@ def _add_softplus(log_odds, total):
     """Add softplus of log-odds to a total, an array of one number."""
     for k in range(log_odds.shape[0]):
         total[0] += softplus(log_odds[k])
-
-
-@kernel(merged=True)
-def _quarters(x, first, size):
-    """Some entries of each quarter of an array."""
-    n, at = x.shape[0] // 4, (first,)
-    two, three, four = (first + n,), (first + 2 * n,), (first + 3 * n,)
-    return row(x, at, size), row(x, two, size), row(x, three, size), row(x, four, size)
-
-
-@kernel(merged=True)
-def _product_of_some(e, beliefs, first, size, grouped):
-    """Product of the mixed-product messages from some hidden units to a visible one.
-
-    They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
-    0, and e / r with (p, q) to one decoded as 1. If `grouped`, those of each quarter of the row.
-    """
-    product = 1.0
-    if grouped:
-        e1, e2, e3, e4 = _quarters(e, first, size)
-        x1, x2, x3, x4 = _quarters(beliefs[0], first, size)
-        y1, y2, y3, y4 = _quarters(beliefs[1], first, size)
-        for j in range(size):
-            one, two = x1[j] + e1[j] * y1[j], x2[j] + e2[j] * y2[j]
-            product *= (one * two) * ((x3[j] + e3[j] * y3[j]) * (x4[j] + e4[j] * y4[j]))
-        return product
-    e1, x1 = row(e, (first,), size), row(beliefs[0], (first,), size)
-    y1 = row(beliefs[1], (first,), size)
-    for j in range(size):
-        product *= x1[j] + e1[j] * y1[j]
-    return product
-
-
-@kernel(by_address=True, fastmath=REORDER, views=True)
-def _log_products(settings, e, hidden, visible, tile):
-    """Logarithms of the products of the mixed-product messages to each unit of a tile.
-
-    Four messages are multiplied before they are widened, if their product is in the range.
-
-    Parameters
-    ----------
-    settings : BPSettings
-    e : array of shape (n_units * n_padded,)
-        Exponentials of the couplings of the units, one after the other.
-    hidden : array of shape (3 * n_padded,)
-        Beliefs p and q of the hidden units, and what is not read.
-    visible : float64 array of shape (n_units,)
-        Log-odds of the units.
-    tile : array of shape (5 * TILE_UNITS,)
-        That of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used.
-    """
-    n, n_units, grouped = hidden.shape[0] // 3, visible.shape[0], settings.grouped
-    logs, products = (
-        row(tile, (LOGS * TILE_UNITS,), n_units),
-        row(tile, (CHANGES * TILE_UNITS,), n_units),
-    )
-    for k in range(n_units):
-        logs[k] = 0
-    n_each = n // 4 if grouped else n
-    chunk = settings.max_factors // 4 if grouped else settings.max_factors
-    for start in range(0, n_each, chunk):
-        size = smaller(chunk, n_each - start)
-        for k in range(n_units):
-            is_one = np.int64(visible[k] > 0)
-            beliefs = row(hidden, ((1 - is_one) * n,), n), row(hidden, (is_one * n,), n)
-            products[k] = _product_of_some(row(e, (k * n,), n), beliefs, start, size, grouped)
-        for k in range(n_units):
-            logs[k] += log_of_normal(products[k])
 
 
 @kernel(merged=True)
@@ -185,6 +120,20 @@ def _set_log_odds(settings, problem, arrays, workspaces, place, tile):
         log_odds[k] = fields[k] + logs[k]
 
 
+@kernel(merged=True)
+def _largest_change(change, message_changes, tol):
+    """The largest change of a belief or message; changes of messages are brought below 1.
+
+    Those of messages are known only where beliefs have changed by no more than the tolerance.
+    """
+    if change > tol:
+        return change
+    largest = 0.0
+    for j in range(message_changes.shape[0]):
+        largest = larger(message_changes[j], largest)
+    return larger(largest / (1 + largest), change)
+
+
 @kernel(by_address=True, fastmath=REORDER, views=True)
 def _sum_block(settings, problem, arrays, workspaces, place, damping):
     """One block of visible units in sum-product: messages in, beliefs, messages out."""
@@ -194,18 +143,23 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
     sums = row(workspaces.message_sums, (w, block, 0), n)
     product64 = row(workspaces.product64, (worker, 0), n)
     product = row(workspaces.product, (worker, 0), n)
+    changes = row(workspaces.message_changes, (worker, 0), n)
     hidden = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
     for j in range(n):
-        sums[j], product64[j], product[j] = 0, 1, 1
+        sums[j], product64[j], product[j], changes[j] = 0, 1, 1, 0
     change, decoded_field, tile = 0.0, 0.0, workspaces.tile
     old_fraction, new_fraction = real(damping), real(1 - damping)
     flush_in, log_in = settings.flush_every, settings.log_every
+    is_first = workspaces.change[w, block] < 0
     shared = smaller(index, problem.visible_field.shape[0] - 1)
     fields = row(problem.visible_field, (shared, 0), n_visible)
     start = block * BLOCK_UNITS
     last = smaller(start + BLOCK_UNITS, n_visible)
     for first in range(start, last, TILE_UNITS):
         n_units = smaller(TILE_UNITS, last - first)
+        if is_first:
+            middle = row(problem.starts, (first, 0), n_units * n)
+            copy(middle, row(messages, (entry, first, 0), n_units * n))
         _set_log_odds(settings, problem, arrays, workspaces, place, (first, n_units))
         visible = row(arrays[1], (index, first), n_units)
         largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)
@@ -216,6 +170,8 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
             e = row(problem.exponentials, (unit, 0), n)
             s = row(messages, (entry, unit, 0), n)
             beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
+            if damping == 0 and change <= settings.tol:
+                add_sum_changes(e, hidden, beliefs, s, changes)
             if damping == 0:
                 sum_to_hidden(e, hidden, beliefs, s, product)
             else:
@@ -227,7 +183,8 @@ def _sum_block(settings, problem, arrays, workspaces, place, damping):
             if unit == last - 1 or log_in == 0:
                 add_logs(product64, sums)
                 log_in = settings.log_every
-    workspaces.change[w, block], workspaces.decoded_field[w, block] = change, decoded_field
+    workspaces.change[w, block] = _largest_change(change, changes, settings.tol)
+    workspaces.decoded_field[w, block] = decoded_field
 
 
 @kernel(by_address=True, fastmath=REORDER, views=True)
@@ -293,10 +250,12 @@ def _max_block(settings, problem, arrays, workspaces, place, damping):
     sums = row(workspaces.message_sums, (w, block, 0), n)
     decoded = row(workspaces.decoded_sums, (w, block, 0), n)
     product = row(workspaces.product, (worker, 0), n)
+    changes = row(workspaces.message_changes, (worker, 0), n)
     for j in range(n):
-        sums[j], decoded[j], product[j] = 0, 0, 0
+        sums[j], decoded[j], product[j], changes[j] = 0, 0, 0, 0
     change, decoded_field, tile = 0.0, 0.0, workspaces.tile
     old_fraction, new_fraction = real(damping), real(1 - damping)
+    is_first = workspaces.change[w, block] < 0
     shared = smaller(index, problem.visible_field.shape[0] - 1)
     fields = row(problem.visible_field, (shared, 0), n_visible)
     hidden = row(workspaces.beliefs, (w, 2, 0), n)
@@ -309,6 +268,8 @@ def _max_block(settings, problem, arrays, workspaces, place, damping):
                 row(problem.weights, (first + k, 0), n),
                 row(messages, (entry, first + k, 0), n),
             )
+            if is_first:
+                set_to_halves(weights, s)
             total = max_to_visible(weights, s, hidden, row(workspaces.received, (worker, k, 0), n))
             tile[worker, LOG_ODDS, k] = fields[first + k] + total
         visible = row(arrays[1], (index, first), n_units)
@@ -320,12 +281,15 @@ def _max_block(settings, problem, arrays, workspaces, place, damping):
                 row(messages, (entry, first + k, 0), n),
             )
             r, log_odds = row(workspaces.received, (worker, k, 0), n), real(visible[k])
+            if damping == 0 and change <= settings.tol:
+                add_max_changes(weights, r, log_odds, s, changes)
             max_to_hidden(weights, r, log_odds, old_fraction, new_fraction, s, product)
             if visible[k] > 0:
                 decoded_field += fields[first + k]
                 add(weights, decoded)
     add(product, sums)
-    workspaces.change[w, block], workspaces.decoded_field[w, block] = change, decoded_field
+    workspaces.change[w, block] = _largest_change(change, changes, settings.tol)
+    workspaces.decoded_field[w, block] = decoded_field
 
 
 @kernel(by_address=True, fastmath=REORDER, views=True)
@@ -404,13 +368,19 @@ def _assess_row(settings, index, change, damping, record):
     record.residual[index], record.n_iter[index] = change, n_iter
     # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
     limit = larger(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
-    status = np.int64(RUNNING)
+    confirming, status = damping < d, np.int64(RUNNING)
     if change <= limit and damping == 0:
         status = np.int64(CONVERGED)
     elif n_iter == settings.max_iter:
         status = np.int64(OUT_OF_ITERATIONS)
-    elif change <= limit:
+    elif change <= larger(smaller(limit, record.limit[index]), settings.rounding_error):
         status = np.int64(CONFIRMING)
+    elif confirming:
+        # Beliefs do not tell how much log-odds and messages will change: the next time, later.
+        factor = larger(limit / (2 * change), MIN_LIMIT_FACTOR)
+        smallest = MIN_LIMIT * limit
+        record.limit[index] = larger(smaller(limit, record.limit[index]) * factor, smallest)
+        record.n_stalled[index], record.min_residual[index] = 0, np.inf
     else:
         n_stalled, smallest = record.n_stalled[index] + 1, record.min_residual[index]
         if change < smallest:
@@ -458,12 +428,13 @@ def addresses(algorithm, dtype):
     cube, matrix, line = (np.zeros((0,) * n, dtype) for n in (3, 2, 1))
     wide, fields, none = (np.zeros((0,) * n) for n in (3, 2, 1))
     settings = BPSettings(0, False, 0.0, 0.0, 0, False, 0, 0, 0)
-    problem = BPProblem(matrix, matrix, none, fields, fields)
+    problem = BPProblem(matrix, matrix, matrix, none, fields, fields)
     index = np.zeros(0, np.int64)
     record = BPRecord(
-        *(fields, fields, fields > 0, none, none, index, index, none, none, none, index, fields)
+        *(fields, fields, fields > 0, none, none, index, index),
+        *(none, none, none, index, none, fields),
     )
-    workspaces = BPWorkspaces(cube, wide, wide, fields, fields, cube, wide, matrix, fields)
+    workspaces = BPWorkspaces(cube, wide, wide, fields, fields, cube, wide, matrix, matrix, fields)
     of_row = settings, problem, record, workspaces
     of_tile = settings, problem, (cube, fields, fields), workspaces, (0,) * 5
     found = {}
@@ -475,7 +446,7 @@ def addresses(algorithm, dtype):
     include("hidden_beliefs", _set_beliefs, *(none, line, line, line, none, 0.0))
     include("finish", _finish, *of_row, (0, 0, 0), 0.0)
     if algorithm == MIXED_PRODUCT:
-        include("log_products", _log_products, settings, line, line, none, none)
+        include("log_products", log_products, settings, line, line, none, none)
     if algorithm != MAX_PRODUCT:
         include("add_softplus", _add_softplus, none, none)
     if algorithm == SUM_PRODUCT:

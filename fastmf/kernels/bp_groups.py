@@ -27,6 +27,8 @@ from fastmf.kernels.bp_types import (
     DAMPING_WINDOW,
     MAX_DAMPING,
     MAX_PRODUCT,
+    MIN_LIMIT,
+    MIN_LIMIT_FACTOR,
     SUM_PRODUCT,
 )
 from fastmf.kernels.memory import copy
@@ -88,7 +90,7 @@ class GroupRecord(NamedTuple):
         log Q.
     labels, best : int64 array of shape (n_rows, n_groups)
         State of largest weight, -1 before the first sweep; the same of the best sweep.
-    objective, bethe, status, n_iter, residual, damping, min_residual, n_stalled, history
+    objective, bethe, status, n_iter, residual, damping, min_residual, n_stalled, limit, history
         As in `fastmf.kernels.bp_types.BPRecord`.
     """
 
@@ -104,6 +106,7 @@ class GroupRecord(NamedTuple):
     damping: np.ndarray
     min_residual: np.ndarray
     n_stalled: np.ndarray
+    limit: np.ndarray
     history: np.ndarray
 
 
@@ -114,7 +117,9 @@ class GroupWorkspace(NamedTuple):
     ----------
     messages : float64 array of shape (n_workers, n_groups, n_hidden)
         Odds of the messages to hidden units, log-odds by max-product.
-    hidden : float64 array of shape (n_workers, 8, n_hidden)
+    hidden : float64 array of shape (n_workers, 9, n_hidden)
+        Beliefs p and q, four buffers, log Q, products of messages, and the largest changes of the
+        messages in a sweep.
     states : float64 array of shape (n_workers, 3, max_states)
     """
 
@@ -146,8 +151,11 @@ def add_received(e, s, work, max_factors, log_weights):
 
 @kernel(merged=True)
 def send_odds(e, weights, damping, work, s):
-    """New odds of the messages of a group, whose states have these weights."""
-    p, sq, high, low = work[0], work[2], work[4], work[5]
+    """New odds of the messages of a group, whose states have these weights.
+
+    Their relative changes are kept in `work` where they are the largest so far.
+    """
+    p, sq, high, low, changes = work[0], work[2], work[4], work[5], work[8]
     n = s.shape[0]
     for j in range(n):
         high[j], low[j] = 0.0, 0.0
@@ -159,8 +167,9 @@ def send_odds(e, weights, damping, work, s):
             high[j] += ratios[j] * w
     for j in range(n):
         # Normalised messages are averaged.
-        new, old = (1 - damping) / (high[j] + low[j]), damping / (1 + s[j])
+        new, old, before = (1 - damping) / (high[j] + low[j]), damping / (1 + s[j]), s[j]
         s[j] = (new * high[j] + old * s[j]) / (new * low[j] + old)
+        changes[j] = larger(abs(s[j] / before - 1), changes[j])
 
 
 @kernel(inner=True)
@@ -170,7 +179,7 @@ def max_message(w, cavity):
 
 
 @kernel(inner=True)
-def max_group(w, hidden, damping, log_s, log_weights):
+def max_group(w, hidden, damping, log_s, log_weights, changes):
     """The messages of a group by max-product, after the weights of its states."""
     n_states, n = w.shape
     for j in range(n):
@@ -182,7 +191,9 @@ def max_group(w, hidden, damping, log_s, log_weights):
         for a in range(n_states):
             rest = log_weights[a] - max_message(w[a, j], cavity)
             one, zero = larger(rest + w[a, j], one), larger(rest, zero)
-        log_s[j] = (1 - damping) * (one - zero) + damping * log_s[j]
+        before = log_s[j]
+        log_s[j] = (1 - damping) * (one - zero) + damping * before
+        changes[j] = larger(abs(log_s[j] - before), changes[j])
 
 
 @kernel(inner=True, fastmath=REORDER)
@@ -202,11 +213,11 @@ def softmax(log_weights, out):
 
 @kernel(inner=True)
 def belief_change(old, new, old_log, new_log, damping):
-    """Change of a belief; if undamped at least the squared relative one of its logarithm."""
+    """Change of a belief; if undamped at least the relative one of its logarithm."""
     change = abs(new - old)
     if damping == 0:
-        relative = (new_log - old_log) / (1 + abs(old_log) + abs(new_log))
-        change = larger(relative * relative, change)
+        relative = abs(new_log - old_log) / (1 + (abs(old_log) + abs(new_log)) / 2)
+        change = larger(relative, change)
     return change
 
 
@@ -222,7 +233,7 @@ def update_group(settings, problem, place, damping, arrays):
     old_total = softmax(old, before)
     copy(problem.visible_field[field_row, first:last], new)
     if settings.algorithm == MAX_PRODUCT:
-        max_group(w, hidden, damping, s, new)
+        max_group(w, hidden, damping, s, new, work[8])
     else:
         e = problem.exponentials[first:last]
         if settings.algorithm != SUM_PRODUCT and labels[i] >= 0:
@@ -304,8 +315,13 @@ def assess_row(settings, r, change, damping, record):
         record.status[r] = CONVERGED
     elif record.n_iter[r] == settings.max_iter:
         record.status[r] = OUT_OF_ITERATIONS
-    elif change <= limit:
+    elif change <= larger(smaller(limit, record.limit[r]), settings.rounding_error):
         record.status[r] = CONFIRMING
+    elif damping < d:
+        factor, smallest = larger(limit / (2 * change), MIN_LIMIT_FACTOR), MIN_LIMIT * limit
+        record.limit[r] = larger(smaller(limit, record.limit[r]) * factor, smallest)
+        record.status[r] = RUNNING
+        record.min_residual[r], record.n_stalled[r] = np.inf, 0
     else:
         record.status[r] = RUNNING
         if change < record.min_residual[r]:
@@ -337,10 +353,16 @@ def _sweep_row(settings, problem, record, workspace, place):
     hidden, labels = record.hidden[r], record.labels[r]
     set_beliefs(hidden, work)
     arrays = messages, record.visible[r], hidden, labels, work, states
-    change = 0.0
+    change, largest, message_changes = 0.0, 0.0, work[8]
+    for j in range(hidden.shape[0]):
+        message_changes[j] = 0.0
     for i in range(messages.shape[0]):
         place = i, field_rows[0]
         change = larger(update_group(settings, problem, place, damping, arrays), change)
+    for j in range(hidden.shape[0]):
+        largest = larger(message_changes[j], largest)
+    if damping == 0:
+        change = larger(largest / (1 + largest), change)
     sum_messages(settings, problem, messages, labels, problem.hidden_field[field_rows[1]], work)
     for j in range(hidden.shape[0]):
         new, p = work[6, j], sigmoid_pair(work[6, j])[0]
@@ -379,7 +401,7 @@ def bethe(settings, problem, r, messages, record, work, states):
 
 @kernel(views=True, fastmath=REORDER)
 def group_propagation(settings, problem, record, workspace, queue):
-    """Iterate rows to their fixed points, from uniform messages.
+    """Iterate rows to their fixed points, from messages of odds 1, the middle of their range.
 
     Parameters
     ----------
@@ -416,7 +438,7 @@ def sweep_address():
     index, labels = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
     record = GroupRecord(
         *(matrix, matrix, labels, labels, line, line, index, index),
-        *(line, line, line, index, matrix),
+        *(line, line, line, index, line, matrix),
     )
     arguments = (
         GroupSettings(0, False, 0.0, 0.0, 0, 0, 0),

@@ -6,6 +6,8 @@ for max-product W, log s and log r, and cavity log-odds. All are made part of th
 which may reorder their sums and products, but for `max_message`.
 """
 
+import math
+
 from fastmf._intrinsics import larger
 from fastmf._numba import kernel
 from fastmf.special import log_of_normal
@@ -28,15 +30,31 @@ def sum_to_hidden(e, hidden, visible, s, product):
 
 
 @kernel(merged=True)
-def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
-    """The same, with the normalised messages s / (1 + s) averaged with the old ones."""
+def add_sum_changes(e, hidden, visible, s, largest):
+    """Raise the largest relative changes to those that `sum_to_hidden` is about to make."""
     (p, q), (high, low), one = hidden, visible, s.dtype.type(1)
+    for j in range(s.shape[0]):
+        t = s[j] * q[j]
+        above, below = (t + e[j] * p[j]) * low, (t + p[j]) * high
+        ratio = (above + e[j] * below) / ((above + below) * s[j])
+        largest[j] = larger(abs(ratio - one), largest[j])
+
+
+@kernel(merged=True)
+def sum_to_hidden_damped(e, hidden, visible, damping, new_fraction, s, product):
+    """The same, with the normalised messages averaged with the old ones.
+
+    Normalised messages are those of spins, s / (sqrt(e) + s): so it does not matter which value of
+    a unit is called 1.
+    """
+    (p, q), (high, low) = hidden, visible
     for j in range(s.shape[0]):
         t = s[j] * q[j]
         above, below = (t + e[j] * p[j]) * low, (t + p[j]) * high
         # Divided at once: with weights of the largest size no more can be multiplied.
         new = (above + e[j] * below) / (above + below)
-        new_weight, old_weight = new_fraction * (one + s[j]), damping * (one + new)
+        root = math.sqrt(e[j])
+        new_weight, old_weight = new_fraction * (root + s[j]), damping * (root + new)
         new = (new * new_weight + s[j] * old_weight) / (new_weight + old_weight)
         s[j] = new
         product[j] *= new
@@ -76,6 +94,14 @@ def max_message(w, minus_cavity, zero):
 
 
 @kernel(merged=True)
+def set_to_halves(w, log_s):
+    """Set log-messages to W / 2, the middle of their range."""
+    half = w.dtype.type(0.5)
+    for j in range(w.shape[0]):
+        log_s[j] = half * w[j]
+
+
+@kernel(merged=True)
 def max_to_visible(w, log_s, log_odds, log_r):
     """Max-product log-messages from the hidden units of such log-odds; returns their sum."""
     zero, total = w.dtype.type(0), 0.0
@@ -94,6 +120,15 @@ def max_to_hidden(w, log_r, log_odds, damping, new_fraction, log_s, total):
         new = new_fraction * max_message(w[j], log_r[j] - log_odds, zero) + damping * log_s[j]
         log_s[j] = new
         total[j] += new
+
+
+@kernel(merged=True)
+def add_max_changes(w, log_r, log_odds, log_s, largest):
+    """Raise the largest changes to those that undamped `max_to_hidden` is about to make."""
+    zero = w.dtype.type(0)
+    for j in range(w.shape[0]):
+        new = max_message(w[j], log_r[j] - log_odds, zero)
+        largest[j] = larger(abs(new - log_s[j]), largest[j])
 
 
 @kernel(merged=True)

@@ -9,7 +9,7 @@ denominators d = s q + p of the messages r = n / d to a visible unit, two produc
 Numerators and denominators are multiplied on their own, so that there is no division for each pair
 of units, and no message is stored. They are emitted as LLVM vectors because LLVM keeps the
 accumulators of several rows in registers in no loop nest. A product is a number of the type only
-for so many factors: then its exponent is split off.
+for so many factors: then its exponent is split off. Mixed-product has other factors, in loops.
 """
 
 import numba
@@ -18,8 +18,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from fastmf._intrinsics import in_all_lanes, row
-from fastmf._numba import kernel
+from fastmf._intrinsics import in_all_lanes, row, smaller
+from fastmf._numba import REORDER, kernel
 from fastmf.kernels.bp_types import CHANGES, LOGS, TILE_UNITS, P, Q
 from fastmf.kernels.product import VECTOR_BYTES
 from fastmf.special import log_of_normal
@@ -295,3 +295,71 @@ def _in_numpy(e, s, hidden, tile, n_factors, normalisers):
 pair_logs = kernel(
     _in_numpy if numba.config.DISABLE_JIT else _compiled, by_address=True, views=True
 )
+
+
+@kernel(merged=True)
+def _quarters(x, first, size):
+    """Some entries of each quarter of an array."""
+    n, at = x.shape[0] // 4, (first,)
+    two, three, four = (first + n,), (first + 2 * n,), (first + 3 * n,)
+    return row(x, at, size), row(x, two, size), row(x, three, size), row(x, four, size)
+
+
+@kernel(merged=True)
+def _product_of_some(e, beliefs, first, size, grouped):
+    """Product of the mixed-product messages from some hidden units to a visible one.
+
+    They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
+    0, and e / r with (p, q) to one decoded as 1. If `grouped`, those of each quarter of the row.
+    """
+    product = 1.0
+    if grouped:
+        e1, e2, e3, e4 = _quarters(e, first, size)
+        x1, x2, x3, x4 = _quarters(beliefs[0], first, size)
+        y1, y2, y3, y4 = _quarters(beliefs[1], first, size)
+        for j in range(size):
+            one, two = x1[j] + e1[j] * y1[j], x2[j] + e2[j] * y2[j]
+            product *= (one * two) * ((x3[j] + e3[j] * y3[j]) * (x4[j] + e4[j] * y4[j]))
+        return product
+    e1, x1 = row(e, (first,), size), row(beliefs[0], (first,), size)
+    y1 = row(beliefs[1], (first,), size)
+    for j in range(size):
+        product *= x1[j] + e1[j] * y1[j]
+    return product
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def log_products(settings, e, hidden, visible, tile):
+    """Logarithms of the products of the mixed-product messages to each unit of a tile.
+
+    Four messages are multiplied before they are widened, if their product is in the range.
+
+    Parameters
+    ----------
+    settings : BPSettings
+    e : array of shape (n_units * n_padded,)
+        Exponentials of the couplings of the units, one after the other.
+    hidden : array of shape (3 * n_padded,)
+        Beliefs p and q of the hidden units, and what is not read.
+    visible : float64 array of shape (n_units,)
+        Log-odds of the units.
+    tile : array of shape (5 * TILE_UNITS,)
+        That of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used.
+    """
+    n, n_units, grouped = hidden.shape[0] // 3, visible.shape[0], settings.grouped
+    logs, products = (
+        row(tile, (LOGS * TILE_UNITS,), n_units),
+        row(tile, (CHANGES * TILE_UNITS,), n_units),
+    )
+    for k in range(n_units):
+        logs[k] = 0
+    n_each = n // 4 if grouped else n
+    chunk = settings.max_factors // 4 if grouped else settings.max_factors
+    for start in range(0, n_each, chunk):
+        size = smaller(chunk, n_each - start)
+        for k in range(n_units):
+            is_one = np.int64(visible[k] > 0)
+            beliefs = row(hidden, ((1 - is_one) * n,), n), row(hidden, (is_one * n,), n)
+            products[k] = _product_of_some(row(e, (k * n,), n), beliefs, start, size, grouped)
+        for k in range(n_units):
+            logs[k] += log_of_normal(products[k])

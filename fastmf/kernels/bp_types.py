@@ -18,6 +18,9 @@ PADDING_MULTIPLE = 32
 # Sweeps without a new smallest residual after which the damping of a row is raised.
 DAMPING_WINDOW = 16
 MAX_DAMPING = 0.97
+# Smallest factor of `BPRecord.limit` after an undamped sweep that has changed too much, and of all
+# such sweeps together.
+MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
 
 SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = 0, 1, 2
 
@@ -34,6 +37,9 @@ class BPProblem(NamedTuple):
         Not read by sum-product; may then have no rows.
     exponentials : array of shape (n_visible, n_padded)
         exp(weights). Not read by max-product; may then have no rows.
+    starts : array of shape (n_visible, n_padded)
+        exp(weights / 2), the messages that rows start from. Read by sum-product, if there are
+        fewer entries of messages than rows; may otherwise have no rows.
     row_sums : float64 array of shape (n_visible,)
         Sums of the rows of `weights`; read by mixed-product only.
     visible_field : float64 array of shape (1 or n_rows, n_visible)
@@ -42,6 +48,7 @@ class BPProblem(NamedTuple):
 
     weights: np.ndarray
     exponentials: np.ndarray
+    starts: np.ndarray
     row_sums: np.ndarray
     visible_field: np.ndarray
     hidden_field: np.ndarray
@@ -57,9 +64,9 @@ class BPSettings(NamedTuple):
     adaptive : bool
         Whether rows whose residual no longer falls are damped.
     tol : float
-        Largest change of a belief in the sweep of a converged row.
+        Largest change of a belief, its log-odds or a message in the sweep of a converged row.
     rounding_error : float
-        Change of a belief that rounding may cause: a lower bound of the tolerance.
+        Change that rounding may cause: a lower bound of the tolerance.
     max_iter : int
     grouped : bool
         Whether a product of four messages is a number of their type.
@@ -112,10 +119,13 @@ class BPRecord(NamedTuple):
         Bethe log-partition, of sum-product.
     status, n_iter : int64 array of shape (n_rows,)
     residual, damping, min_residual : float64 array of shape (n_rows,)
-        Largest change of a belief in the last sweep; damping of all sweeps but those that confirm
+        Largest change of a belief in the last sweep and, if it was undamped, of its log-odds and,
+        if these are below the tolerance, of a message; damping of all sweeps but those that confirm
         convergence; smallest residual since the damping was last raised.
     n_stalled : int64 array of shape (n_rows,)
         Sweeps since `min_residual`.
+    limit : float64 array of shape (n_rows,)
+        Largest residual at which a damped row is to be confirmed, if below that of the tolerance.
     history : float64 array of shape (n_rows, max_iter) or (0, 0)
         Residuals of all sweeps.
     """
@@ -131,6 +141,7 @@ class BPRecord(NamedTuple):
     damping: np.ndarray
     min_residual: np.ndarray
     n_stalled: np.ndarray
+    limit: np.ndarray
     history: np.ndarray
 
 
@@ -149,13 +160,16 @@ class BPWorkspaces(NamedTuple):
     decoded_sums : float64 array of shape (n_workspaces, n_blocks or 0, n_padded)
         Sums over the units decoded as 1 of their couplings; max-product only.
     change, decoded_field : float64 array of shape (n_workspaces, n_blocks)
-        Largest change of a belief; sum of the fields of the units decoded as 1.
+        Largest change of a belief or message, -1 before the first sweep of a row whose messages
+        are not set; sum of the fields of the units decoded as 1.
     received : array of shape (n_workers, TILE_UNITS, n_padded)
         Messages to a tile of visible units, of max-product.
     tile : float64 array of shape (n_workers, 5, TILE_UNITS)
         Of these units log-odds, P, Q, the changes of their beliefs, and logarithms of products.
     product : array of shape (n_workers, n_padded)
         Products of messages to the hidden units; sums, for max- and mixed-product.
+    message_changes : array of shape (n_workers, n_padded)
+        Largest change of a message to each hidden unit, relative for sum-product.
     product64 : float64 array of shape (n_workers, n_padded)
         Products of those products; changes of the beliefs of the hidden units.
     """
@@ -168,4 +182,5 @@ class BPWorkspaces(NamedTuple):
     received: np.ndarray
     tile: np.ndarray
     product: np.ndarray
+    message_changes: np.ndarray
     product64: np.ndarray

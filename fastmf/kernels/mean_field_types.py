@@ -27,6 +27,9 @@ MAX_DAMPING = 0.97
 # from the beginning, of 100 rows 3 by 0.1.
 EARLY_RESIDUAL, LATE_RESIDUAL = 0.005, 0.05
 LATE_SWEEPS = 100
+# Changes of a mean, relative to the largest one, and of a variance that are rounding errors, in
+# units of the resolution of the floating type.
+MEAN_ROUNDING, VAR_ROUNDING = 4, 16
 # Limit of the momentum of an accelerated row, while consecutive steps point the same way.
 MAX_MOMENTUM = 0.9
 
@@ -199,7 +202,8 @@ class TapSettings(NamedTuple):
     order : int
         1 naive mean field, 2 TAP, 3 third order (binary units and groups of states).
     tol : float
-        Residual at which a row has converged: the largest change of a mean, before damping.
+        Largest change of a mean or variance, before damping, of a row that has converged: see
+        `fastmf.FixedPoint`.
     max_iter : int
     update : int
         Address of the compiled update of a block: see `fastmf.kernels.tap.update_address`.
@@ -274,7 +278,7 @@ class MeanFieldRecord(NamedTuple):
         included). On entry the first two hold the start.
     status, n_iter : int64 array of shape (n_rows,)
     residual : array of shape (n_rows,)
-        Largest change of a mean, before damping, in the last sweep.
+        Largest change of a mean or variance, before damping, in the last sweep.
     history : array of shape (n_rows, max_iter) or (0, 0)
         The residual of every sweep.
     """

@@ -23,13 +23,28 @@ import numpy as np
 from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS, RUNNING
-from fastmf.kernels.mean_field_types import MAX_DAMPING, WINDOW_SWEEPS
+from fastmf.kernels.mean_field_types import (
+    MAX_DAMPING,
+    MEAN_ROUNDING,
+    VAR_ROUNDING,
+    WINDOW_SWEEPS,
+)
+from fastmf.kernels.tap_units import SMALLEST
 from fastmf.kernels.work import new_work
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 from fastmf.special import constant
 
 # Sources whose messages are computed together, so that transposing them writes whole cache lines.
 TILE_SOURCES = 16
+# Planes of the state of a row: moments, damped tilts, and the tilts of which these are the moments.
+MEAN, VAR, B, A, OWN_B, OWN_A = range(6)
+# Measures of a sweep: largest change of a marginal mean, and of a mean among messages too, both
+# before damping; that of a variance; largest effects on the log-partition (see
+# `fastmf.kernels.tap_units`); largest absolute mean; and 1 where moments do not exist.
+MARGINAL_CHANGE, MEAN_CHANGE, VAR_CHANGE, EFFECT, VAR_EFFECT, SCALE, INFINITE = range(7)
+# Whether messages are measured, too: once marginal means change by no more than so many times what
+# they do in a row that has converged.
+WATCHED, N_MEASURES, WATCHED_CHANGE = 7, 8, 100
 
 
 class LayerView(NamedTuple):
@@ -67,8 +82,8 @@ class RelaxedBPRow(NamedTuple):
     ----------
     messages : array of shape (4, n_messages)
         Means and variances of the messages into the first layer of a sweep, and of those from it.
-    state : array of shape (4, n_units)
-        Mean, variance, and damped tilts b and a.
+    state : array of shape (6, n_units)
+        Mean, variance, damped tilts b and a, and undamped ones: see the planes above.
     tilt : array of shape (2, n_units)
         Tilts b and a of the newest messages, undamped.
     external : array of shape (2, n_units)
@@ -76,8 +91,8 @@ class RelaxedBPRow(NamedTuple):
     scratch : array of shape (4, n_units)
     tile : array of shape (2, TILE_SOURCES, n_units)
         Means and variances of messages before they are transposed.
-    measures : float64 array of shape (2,)
-        Of the last update: the largest change of a mean, and 1 if all moments are finite.
+    measures : float64 array of shape (N_MEASURES,)
+        Measures of the sweep so far: see above.
     """
 
     messages: np.ndarray
@@ -113,45 +128,70 @@ def _update_marginals(layer, damping, work):
     first, n = layer.start, layer.couplings.shape[1]
     new_b, new_a = row(work.tilt, (0, first), n), row(work.tilt, (1, first), n)
     new_mean, new_var = row(work.scratch, (0, 0), n), row(work.scratch, (1, 0), n)
-    mean, var = row(work.state, (0, first), n), row(work.state, (1, first), n)
-    b, a = row(work.state, (2, first), n), row(work.state, (3, first), n)
+    mean, var = row(work.state, (MEAN, first), n), row(work.state, (VAR, first), n)
+    b, a = row(work.state, (B, first), n), row(work.state, (A, first), n)
+    own_b, own_a = row(work.state, (OWN_B, first), n), row(work.state, (OWN_A, first), n)
+    external = row(work.external, (1, first), n)
     tilted_moments(layer.units, 0, new_b, new_a, new_mean, new_var)
-    change, finite, old = 0 * mean[0], True, mean.dtype.type(damping)
+    measures, finite, old = work.measures, True, mean.dtype.type(damping)
     for i in range(n):
-        change = larger(change, abs(new_mean[i] - mean[i]))
         finite = finite and np.isfinite(new_mean[i]) and np.isfinite(new_var[i])
-    work.measures[0], work.measures[1] = change, finite
-    if finite:
-        new = 1 - old
-        for i in range(n):
-            mean[i], var[i] = new_mean[i], new_var[i]
-            b[i] = old * b[i] + new * new_b[i]
-            a[i] = old * a[i] + new * new_a[i]
+    if not finite:
+        measures[INFINITE] = 1
+        return
+    new = 1 - old
+    for i in range(n):
+        change, var_change = new_mean[i] - mean[i], new_var[i] - var[i]
+        precision = 1 / larger(new_var[i], SMALLEST)
+        onsager_change = (new_a[i] - external[i]) * var_change
+        effect, var_effect = precision * change * change, onsager_change * onsager_change
+        per_var = smaller(1.0, precision)
+        per_sd = np.sqrt(per_var)
+        measures[MARGINAL_CHANGE] = larger(measures[MARGINAL_CHANGE], per_sd * abs(change))
+        measures[VAR_CHANGE] = larger(measures[VAR_CHANGE], per_var * abs(var_change))
+        measures[EFFECT] = larger(measures[EFFECT], effect)
+        measures[VAR_EFFECT] = larger(measures[VAR_EFFECT], var_effect)
+        measures[SCALE] = larger(measures[SCALE], per_sd * abs(new_mean[i]))
+        mean[i], var[i], own_b[i], own_a[i] = new_mean[i], new_var[i], new_b[i], new_a[i]
+        b[i] = old * b[i] + new * new_b[i]
+        a[i] = old * a[i] + new * new_a[i]
 
 
 @kernel(merged=True)
-def _send_tile(work, outgoing, start, n_here, shape):
+def _send_tile(layer, work, outgoing, damping, part):
     """Transpose the messages to some sources, `n_here` from `start` on, into those of the layer."""
-    n_source, n = shape
+    (n_source, n), (start, n_here), measures = layer.couplings.shape, part, work.measures
     for k in range(2 * n):
         plane, j = k // n, k % n
         out = row(work.messages, (outgoing + plane, j * n_source + start), n_here)
+        change = 0 * out[0]
+        if measures[WATCHED] == 0:
+            for i in range(n_here):
+                out[i] = work.tile[plane, i, j]
+            continue
         for i in range(n_here):
-            out[i] = work.tile[plane, i, j]
+            message = work.tile[plane, i, j]
+            change = larger(change, abs(message - out[i]))
+            out[i] = message
+        undamped, var = change / (1 - damping), larger(1.0, work.state[VAR, layer.start + j])
+        if plane == 0:
+            measures[MEAN_CHANGE] = larger(measures[MEAN_CHANGE], undamped / np.sqrt(var))
+        else:
+            measures[VAR_CHANGE] = larger(measures[VAR_CHANGE], undamped / var)
 
 
 @kernel(by_address=True, views=True)
 def _update_layer(layer, incoming, damping, work):
     """Update marginals and messages of one layer, unless moments do not exist.
 
-    `incoming` is the plane of the means of the messages into the layer; `work.measures` is filled.
+    `incoming` is the plane of the means of the messages into the layer; `work.measures` grow.
     """
     _update_marginals(layer, damping, work)
-    if work.measures[1] == 0:
+    if work.measures[INFINITE] == 1:
         return
     n_source, n = layer.couplings.shape
     outgoing = 2 - incoming
-    b, a = row(work.state, (2, layer.start), n), row(work.state, (3, layer.start), n)
+    b, a = row(work.state, (B, layer.start), n), row(work.state, (A, layer.start), n)
     cavity_b, cavity_a = row(work.scratch, (2, 0), n), row(work.scratch, (3, 0), n)
     for start in range(0, n_source, TILE_SOURCES):
         n_here = smaller(TILE_SOURCES, n_source - start)
@@ -168,7 +208,7 @@ def _update_layer(layer, incoming, damping, work):
             sum_b, sum_a = _tilt_of_messages(w, new_mean, new_var)
             work.tilt[0, source] = work.external[0, source] + sum_b
             work.tilt[1, source] = work.external[1, source] + sum_a
-        _send_tile(work, outgoing, start, n_here, layer.couplings.shape)
+        _send_tile(layer, work, outgoing, damping, (start, n_here))
 
 
 @cache
@@ -217,13 +257,18 @@ def _bethe(layers, settings, work):
 
 @kernel(merged=True)
 def _start_row(layer, index, record, work):
-    """Start: the messages into a layer are the moments of the units that send them."""
+    """Start: the messages into and from a layer are the moments of the units that send them."""
     n_source, n = layer.couplings.shape
+    for k in range(2 * n):
+        plane, j = k // n, k % n
+        sent = row(work.messages, (2 + plane, j * n_source), n_source)
+        for i in range(n_source):
+            sent[i] = record.state[plane, index, layer.start + j]
     for i in range(work.state.shape[1]):
         for plane in range(2):
             work.tilt[plane, i] = work.external[plane, i]
-        for plane in range(4):
-            work.state[plane, i] = record.state[plane, index, i]
+        for plane in range(6):
+            work.state[plane, i] = record.state[plane % 4, index, i]
     b, a = row(work.tilt, (0, layer.start), n), row(work.tilt, (1, layer.start), n)
     for k in range(n_source):
         w, source = row(layer.couplings, (k, 0), n), layer.source + k
@@ -236,55 +281,71 @@ def _start_row(layer, index, record, work):
 
 
 @kernel(merged=True)
-def _status(work, sweep, settings):
-    """Whether a row has ended after so many sweeps, and how."""
-    change, scale = work.measures[0], 0.0
-    for i in range(work.state.shape[1]):
-        scale = larger(scale, abs(work.state[0, i]))
-    if work.measures[1] == 0:
-        return DIVERGED
-    if change <= larger(settings.tol, 4 * settings.resolution * scale):
-        return CONVERGED
-    return OUT_OF_ITERATIONS if sweep == settings.max_iter else RUNNING
+def _status(measures, sweep, damping, settings):
+    """Whether a row has ended after so many sweeps, and how; and whether its means have settled.
+
+    Damped sweeps converge where undamped ones multiply errors by up to (1 + damping) / (1 -
+    damping): changes are tested times that.
+    """
+    tol, resolution = settings.tol, settings.resolution
+    steepness = (1 + damping) / (1 - damping)
+    rounding = MEAN_ROUNDING * resolution * measures[SCALE]
+    var_tol = larger(tol, VAR_ROUNDING * resolution)
+    settled = steepness * measures[MARGINAL_CHANGE] <= larger(tol, rounding)
+    # Messages may be larger than marginal means.
+    sent = steepness * measures[MEAN_CHANGE] <= larger(rounding, var_tol)
+    still = steepness * measures[VAR_CHANGE] <= var_tol and measures[VAR_EFFECT] <= var_tol
+    small = measures[MARGINAL_CHANGE] <= rounding or measures[EFFECT] <= var_tol
+    if measures[INFINITE] == 1:
+        return DIVERGED, settled
+    watched = measures[WATCHED] == 1
+    measures[WATCHED] = measures[MARGINAL_CHANGE] <= WATCHED_CHANGE * larger(tol, rounding)
+    if watched and settled and sent and still and small:
+        return CONVERGED, settled
+    return OUT_OF_ITERATIONS if sweep == settings.max_iter else RUNNING, settled
 
 
 @kernel(merged=True)
 def _iterate_row(layers, settings, index, record, work):
     """Sweep a row until it ends, and store it; returns its status."""
-    status, sweep, damping = RUNNING, np.int64(0), settings.damping
-    min_change, last_min_change, change = np.inf, np.inf, 0.0
+    status, sweep, damping, old = RUNNING, np.int64(0), settings.damping, 0.0
+    min_change, last_min_change, residual, measures = np.inf, np.inf, 0.0, work.measures
+    measures[WATCHED] = 0
     while status == RUNNING:
-        change = 0.0
+        for k in range(WATCHED):
+            measures[k] = 0
+        # Before the first sweep there are no old tilts.
+        old = damping if sweep > 0 else 0.0
         for k in range(2):
-            # Before the first sweep there are no old tilts.
-            old = damping if sweep > 0 else 0.0
             call(settings.update, (layers[k], 2 * k, old, work))
-            change = larger(change, work.measures[0])
-            if work.measures[1] == 0:
+            if measures[INFINITE] == 1:
                 break
-        work.measures[0] = change
+        residual = larger(measures[MARGINAL_CHANGE], measures[MEAN_CHANGE])
+        residual = larger(residual, measures[VAR_CHANGE])
         if len(record.history):
-            record.history[index, sweep] = change
+            record.history[index, sweep] = residual
         sweep += 1
-        status = _status(work, sweep, settings)
-        min_change = smaller(min_change, change)
+        status, settled = _status(measures, sweep, old, settings)
+        # Where marginal means have settled, messages may oscillate and variances change slowly.
+        min_change = smaller(min_change, residual if settled else measures[MARGINAL_CHANGE])
         if sweep % WINDOW_SWEEPS == 0:
-            if settings.adaptive and min_change > 0.7 * last_min_change:
+            slowest = 1.0 if settled else 0.7
+            if settings.adaptive and min_change > slowest * last_min_change:
                 damping = smaller((1 + damping) / 2, MAX_DAMPING)
             last_min_change, min_change = min_change, np.inf
     for plane in range(4):
         for i in range(work.state.shape[1]):
-            record.state[plane, index, i] = work.state[plane, i]
-    record.status[index], record.n_iter[index], record.residual[index] = status, sweep, change
+            record.state[plane, index, i] = work.state[plane if plane < B else plane + 2, i]
+    record.status[index], record.n_iter[index], record.residual[index] = status, sweep, residual
     return status
 
 
 def relaxed_bp_work(n_workers, n_units, n_messages, dtype):
     """What `relaxed_bp` needs for so many threads: `RelaxedBPRow`, its arrays with an axis more."""
-    shapes = (4, n_messages), (4, n_units), (2, n_units), (2, n_units), (4, n_units)
+    shapes = (4, n_messages), (6, n_units), (2, n_units), (2, n_units), (4, n_units)
     parts = (np.empty((n_workers, *shape), dtype) for shape in shapes)
     tile = np.empty((n_workers, 2, TILE_SOURCES, n_units), dtype)
-    return new_work(RelaxedBPRow(*parts, tile, np.zeros((n_workers, 2))))
+    return new_work(RelaxedBPRow(*parts, tile, np.zeros((n_workers, N_MEASURES))))
 
 
 @kernel(views=True)

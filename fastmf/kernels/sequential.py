@@ -107,8 +107,9 @@ def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
         Updated in place.
     updates : array of shape (2, n_blocks * BLOCK)
         Filled, for this block, with the rates, and with the difference in mean or variance, the
-        larger one, between the Gaussian and the unit before its site is updated. Zero for units
-        that do not exist.
+        larger one, between the Gaussian and the unit before its site is updated: where variances
+        exceed 1, in standard deviations and relative to the variance. Zero for units that do not
+        exist.
 
     Notes
     -----
@@ -128,7 +129,9 @@ def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
         updates[1, i] = np.inf
         if not (proper and np.isfinite(mean[0]) and var[0] < np.inf):
             continue
-        updates[1, i] = larger(abs(mean[0] - marginal[0]), abs(var[0] - marginal[1]))
+        scale = np.sqrt(larger(1.0, larger(var[0], marginal[1])))
+        mismatch = abs(mean[0] - marginal[0]) / scale
+        updates[1, i] = larger(mismatch, abs(var[0] - marginal[1]) / scale / scale)
         new = new_site(settings, i, (mean[0], var[0]), cavity, old)
         proper, new, rate, step = _change(low_rank, q, u, cavity[1], old, new)
         if proper:

@@ -17,9 +17,9 @@ from functools import cache
 import numba
 import numpy as np
 
-from fastmf._intrinsics import copy_row, fetch_and_increment, row, smaller
+from fastmf._intrinsics import copy_row, fetch_and_increment, larger, row, smaller
 from fastmf._numba import REORDER, address_of, call, kernel
-from fastmf._outcomes import RUNNING
+from fastmf._outcomes import CONFIRMING, RUNNING
 from fastmf.kernels.mean_field_types import (
     N_UNITS,
     PRODUCT,
@@ -33,6 +33,7 @@ from fastmf.kernels.mean_field_types import (
 )
 from fastmf.kernels.product import product
 from fastmf.kernels.tap_rows import (
+    CONFIRMS,
     DAMPING,
     LAST_MIN_RESIDUAL,
     MEAN,
@@ -41,13 +42,15 @@ from fastmf.kernels.tap_rows import (
     ROW,
     SLOT_SIZE,
     STEP,
+    STRICTNESS,
     SWEEP,
     THIRD,
+    VAR_RESIDUAL,
     A,
     ActiveRows,
     assess_row,
 )
-from fastmf.kernels.tap_units import no_rows, no_tilt, update_units
+from fastmf.kernels.tap_units import no_rows, no_tilt, refresh_variances, update_units
 from fastmf.priors._compiled import third_cumulants
 
 # --- a block of units of all active rows --------------------------------------------------------
@@ -132,7 +135,7 @@ def _load_rows(layers, active, n_active, queue, settings, record):
         slot = row(active.slots, (0, n_active, 0), SLOT_SIZE)
         for k in range(SLOT_SIZE):
             slot[k] = 0
-        slot[ROW], slot[DAMPING] = index, settings.damping
+        slot[ROW], slot[DAMPING], slot[STRICTNESS] = index, settings.damping, 1
         slot[MIN_RESIDUAL] = slot[LAST_MIN_RESIDUAL] = np.inf
         for k in range(layers.shape[0] if settings.order == 3 else 0):
             n, start = layers[k, N_UNITS], layers[k, START]
@@ -144,12 +147,13 @@ def _load_rows(layers, active, n_active, queue, settings, record):
 
 
 @kernel(merged=True)
-def _store_ended_rows(active, phase, n_active, n_before, settings, record):
+def _store_ended_rows(layers, active, counts, settings, tilt, record):
     """Store the rows that have ended and close the gaps they leave.
 
-    The rows loaded last stay in the last slots, from `n_before` on. Returns the new `n_active` and
-    `n_before`.
+    The rows loaded last stay in the last slots, from `n_before` on. `counts` holds the phase,
+    `n_active` and `n_before`; returns the new ones of the last two.
     """
+    phase, n_active, n_before = counts
     s = np.int64(0)  # an integer of Python would be compiled for twice
     while s < n_active:
         slot = row(active.slots, (0, s, 0), SLOT_SIZE)
@@ -159,9 +163,15 @@ def _store_ended_rows(active, phase, n_active, n_before, settings, record):
             s += 1
             continue
         index = np.int64(slot[ROW])
-        copy_row(active.state, s, record.state, index, 4 if settings.tilts_kept else 2)
+        # Those that are confirmed are stored already.
+        if status == CONFIRMING or slot[CONFIRMS] == 0:
+            refresh_variances(layers, active, s, slot, tilt)
+            copy_row(active.state, s, record.state, index, 4 if settings.tilts_kept else 2)
+        if status == CONFIRMING:
+            s += 1
+            continue
         record.status[index], record.n_iter[index] = status, np.int64(slot[SWEEP])
-        record.residual[index] = slot[RESIDUAL]
+        record.residual[index] = larger(slot[RESIDUAL], slot[VAR_RESIDUAL])
         gap = s
         if s < n_before:
             n_before -= 1
@@ -225,7 +235,8 @@ def tap(sweep, settings, tilt, workers, queue, record):
             due = n_active if skipped and settings.zero_variance else first_due
             layer, panels = layers[blocks[k, 0]], (blocks[k, 1], blocks[k, 2])
             call(settings.update, (layer, panels, (n_active, due), active, settings, tilt))
-        n_active, n_before = _store_ended_rows(active, phase, n_active, n_before, settings, record)
+        counts = phase, n_active, n_before
+        n_active, n_before = _store_ended_rows(layers, active, counts, settings, tilt, record)
         phase = (phase + 1) % settings.onsager_every
 
 

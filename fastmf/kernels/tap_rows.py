@@ -4,29 +4,45 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._intrinsics import larger, row, smaller
+from fastmf._intrinsics import copy_row, larger, row, smaller
 from fastmf._numba import kernel
-from fastmf._outcomes import CONVERGED, CYCLING, DIVERGED, OUT_OF_ITERATIONS, RUNNING
+from fastmf._outcomes import (
+    CONFIRMING,
+    CONVERGED,
+    CYCLING,
+    DIVERGED,
+    OUT_OF_ITERATIONS,
+    RUNNING,
+)
 from fastmf.kernels.mean_field_types import (
     LATE_SWEEPS,
     MAX_DAMPING,
     MAX_MOMENTUM,
+    MEAN_ROUNDING,
+    VAR_ROUNDING,
     WINDOW_SWEEPS,
 )
 
 # What is known of an active row: the entries of its slot, where yes is 1 and no is 0.
 # Position in the record, number of sweeps done, and options that adapt.
 ROW, SWEEP, DAMPING, MOMENTUM = range(4)
-# Whether it has momentum, and whether oscillations have been detected.
-ACCELERATED, OSCILLATING = 4, 5
-# Of this sweep: whether moments are missing, largest change of a mean, largest absolute mean,
-# squared norm of the change of the means, and its inner product with the last step.
-INFINITE, RESIDUAL, SCALE, SQUARED_CHANGE, STEP_DOT = range(6, 11)
+# Whether it has momentum, whether oscillations have been detected, whether means have converged, so
+# that variances are not damped any more, and whether the row is stored and this sweep confirms it.
+ACCELERATED, OSCILLATING, SETTLED, CONFIRMS = range(4, 8)
+# Of this sweep: whether moments are missing, largest change of a mean and of a variance, largest
+# effects of these on the log-partition, and largest absolute mean; squared norm of the change of
+# the means, and its inner product with the last step.
+INFINITE, RESIDUAL, VAR_RESIDUAL, EFFECT, VAR_EFFECT, SCALE = range(8, 14)
+SQUARED_CHANGE, STEP_DOT = 14, 15
 # Squared norm of the last step, and running mean of the cosine between it and the change.
-SQUARED_STEP, MEAN_COSINE = 11, 12
+SQUARED_STEP, MEAN_COSINE = 16, 17
 # Smallest residuals of this window of sweeps and of the one before.
-MIN_RESIDUAL, LAST_MIN_RESIDUAL = 13, 14
-SLOT_SIZE = 15
+MIN_RESIDUAL, LAST_MIN_RESIDUAL = 18, 19
+# How many times smaller than `tol` changes must be before a row is stored and confirmed.
+STRICTNESS = 20
+SLOT_SIZE = 21
+# Rounding errors may grow so many times in a sweep that confirms.
+STEEPNESS = 16
 
 
 class ActiveRows(NamedTuple):
@@ -71,6 +87,57 @@ def worker_shapes(settings, n_units, max_columns, n_group_fields=0):
 
 
 @kernel(inner=True)
+def has_converged(slot, fresh, settings):
+    """Whether means, and whether all of a row has converged; the rule is that of `FixedPoint`.
+
+    Changes of a few units in the last place are rounding errors.
+    """
+    tol, unit = settings.tol / slot[STRICTNESS], settings.resolution
+    if slot[CONFIRMS] == 1:
+        tol, unit = settings.tol, STEEPNESS * unit
+    rounding, var_tol = MEAN_ROUNDING * unit * slot[SCALE], larger(tol, VAR_ROUNDING * unit)
+    # The first half of a sweep is no sweep.
+    whole = not settings.half_sweep_done or slot[SWEEP] > 1
+    settled = whole and slot[RESIDUAL] <= larger(tol, rounding)
+    still = slot[VAR_RESIDUAL] <= var_tol and slot[VAR_EFFECT] <= var_tol
+    small = slot[RESIDUAL] <= rounding or slot[EFFECT] <= var_tol
+    return settled, fresh and settled and still and small
+
+
+@kernel(inner=True)
+def verdict(active, s, slot, fresh, settings, record):
+    """How the row in slot s has ended, RUNNING if it has not.
+
+    If it was damped, or oscillates, it is to be stored (CONFIRMING), and a sweep without damping
+    decides: if that moves it, it goes on from where it was.
+    """
+    confirms = slot[CONFIRMS] == 1
+    settled, converged = has_converged(slot, fresh or confirms, settings)
+    slot[SETTLED] = settled
+    if slot[INFINITE] == 1 and not confirms:
+        return DIVERGED
+    if confirms and (slot[INFINITE] == 1 or not converged):
+        copy_row(record.state, np.int64(slot[ROW]), active.state, s, 2)
+        slot[STRICTNESS], slot[CONFIRMS] = 4 * slot[STRICTNESS], 0
+        # There is no momentum from here.
+        slot[SQUARED_CHANGE] = slot[STEP_DOT] = 0
+        return RUNNING
+    if converged and (confirms or (slot[DAMPING] == 0 and slot[OSCILLATING] == 0)):
+        return CONVERGED
+    if converged and slot[SWEEP] < settings.max_iter:
+        slot[CONFIRMS], slot[MOMENTUM] = 1, 0
+        return CONFIRMING
+    return RUNNING
+
+
+@kernel(inner=True)
+def clear_measures(slot):
+    """Forget what was measured in a sweep."""
+    for k in range(INFINITE, SQUARED_STEP):
+        slot[k] = 0
+
+
+@kernel(inner=True)
 def assess_row(active, s, slot, fresh, settings, record):
     """Status of the row in slot s after a sweep; adapts its damping and momentum.
 
@@ -83,12 +150,12 @@ def assess_row(active, s, slot, fresh, settings, record):
     if settings.half_sweep_done and sweep == 1:
         residual = np.inf  # that of one layer is no residual of a sweep
     if record.history.shape[0] > 0:
-        record.history[np.int64(slot[ROW]), sweep - 1] = residual
-    if slot[INFINITE] == 1:
-        return DIVERGED
-    # Changes of a few units in the last place are rounding errors.
-    if fresh and residual <= larger(settings.tol, 4 * settings.resolution * slot[SCALE]):
-        return CONVERGED
+        record.history[np.int64(slot[ROW]), sweep - 1] = larger(residual, slot[VAR_RESIDUAL])
+    status = verdict(active, s, slot, fresh, settings, record)
+    if status == CONFIRMING:
+        clear_measures(slot)
+    if status != RUNNING:
+        return status
 
     lengths = np.sqrt(slot[SQUARED_CHANGE] * slot[SQUARED_STEP])
     cosine = slot[STEP_DOT] / lengths if lengths > 0 else 0.0
@@ -103,7 +170,7 @@ def assess_row(active, s, slot, fresh, settings, record):
         straight = 0.5 if slot[ACCELERATED] == 1 else 0.9
         stagnant = smallest > 0.95 * before and slot[MEAN_COSINE] < straight
         alternating = smallest > 0.5 * before and slot[MEAN_COSINE] < 0
-        if settings.adaptive and (stagnant or alternating):
+        if settings.adaptive and slot[SETTLED] == 0 and (stagnant or alternating):
             # Without Onsager terms damping is the only remedy.
             if slot[OSCILLATING] == 1 or settings.order < 2:
                 slot[DAMPING] = smaller((1 + slot[DAMPING]) / 2, MAX_DAMPING)
@@ -124,6 +191,5 @@ def assess_row(active, s, slot, fresh, settings, record):
         factor = mean.dtype.type(slot[MOMENTUM])
         for i in range(n):
             mean[i] += factor * step[i]
-    for k in range(INFINITE, SQUARED_STEP):
-        slot[k] = 0
+    clear_measures(slot)
     return RUNNING

@@ -16,10 +16,12 @@ from numba.core import types
 
 from fastmf._intrinsics import bits_to_float, float_to_bits, larger, row, smaller
 from fastmf._numba import REORDER, address_of, call, calls, compiled_from, kernel
-from fastmf.kernels.mean_field_types import START, Tilt
+from fastmf.kernels.mean_field_types import N_UNITS, START, Tilt
 from fastmf.kernels.tap_rows import (
     ACCELERATED,
+    CONFIRMS,
     DAMPING,
+    EFFECT,
     INFINITE,
     MEAN,
     MOMENTUM,
@@ -27,18 +29,24 @@ from fastmf.kernels.tap_rows import (
     RESIDUAL,
     ROW,
     SCALE,
+    SETTLED,
     SLOT_SIZE,
     SQUARED_CHANGE,
     STEP,
     STEP_DOT,
     THIRD,
     VAR,
+    VAR_EFFECT,
+    VAR_RESIDUAL,
     A,
     ActiveRows,
     B,
 )
 from fastmf.priors._compiled import third_cumulants, tilted_moments
 from fastmf.special import where
+
+# A variance whose inverse is finite in any floating type.
+SMALLEST = 2.0**-126
 
 
 def _magnitude_bits(x):
@@ -71,12 +79,16 @@ def _relax(state, new, clamped, slot):
     The step size of a unit is 1 - damping, divided, in rows that are accelerated or oscillate, by
     1 - a v / 2: so the Onsager term is that of the average of the old and the new mean, to first
     order. That of the old mean makes rows oscillate, and then momentum does not help. The mean has
-    already moved on by momentum times the last step. Without moments nothing is changed.
+    already moved on by momentum times the last step. Variances are not damped once means have
+    converged, and nothing is in a sweep that confirms a row. Without moments nothing is changed.
+
+    The effects of a unit on the log-partition are dm^2 / v and (a dv)^2: of second order, whatever
+    the scale of the unit.
     """
     (mean, var, step, a), (new_mean, new_var) = state, new
     number = mean.dtype.type
     # Not 0: in Numba an integer would make float64 of what follows.
-    zero, one = number(0), number(1)
+    zero, one, smallest = number(0), number(1), number(SMALLEST)
     missing, n = zero, mean.shape[0]
     for i in range(n):
         # 0, unless one of them is infinite or NaN.
@@ -87,22 +99,35 @@ def _relax(state, new, clamped, slot):
         return
     undamped, momentum = number(1 - slot[DAMPING]), number(slot[MOMENTUM])
     half = number(0.5 if slot[ACCELERATED] + slot[OSCILLATING] > 0 else 0)
+    if slot[CONFIRMS] == 1:
+        undamped, half = one, zero
     squared_change = step_dot = zero
-    residual = scale = _magnitude_bits(zero)
+    settled = slot[SETTLED] == 1
+    residual = var_residual = effect = var_effect = scale = _magnitude_bits(zero)
     for i in range(n):
         # These are not stored: LLVM would store only some lanes, which is slow on some processors.
         m, v = where(clamped[i], mean[i], new_mean[i]), where(clamped[i], var[i], new_var[i])
-        change = m - mean[i]
-        residual = larger(residual, _magnitude_bits(change))
-        scale = larger(scale, _magnitude_bits(m))
+        change, var_change = m - mean[i], v - var[i]
+        precision = one / larger(v, smallest)
+        per_var = smaller(one, precision)
+        per_sd = np.sqrt(per_var)
+        residual = larger(residual, _magnitude_bits(per_sd * change))
+        scale = larger(scale, _magnitude_bits(per_sd * m))
+        var_residual = larger(var_residual, _magnitude_bits(per_var * var_change))
+        effect = larger(effect, _magnitude_bits(precision * (change * change)))
+        onsager_change = a[i] * var_change
+        var_effect = larger(var_effect, _magnitude_bits(onsager_change * onsager_change))
         step_size = undamped / (one - half * (a[i] * v))
         change = step_size * change
         squared_change += change * change
         step_dot += change * step[i]
         step[i] = change + momentum * step[i]
         mean[i] += change
-        var[i] += step_size * (v - var[i])
+        var[i] += where(settled, one, step_size) * var_change
     slot[RESIDUAL] = larger(slot[RESIDUAL], _of_bits(residual, step_dot))
+    slot[VAR_RESIDUAL] = larger(slot[VAR_RESIDUAL], _of_bits(var_residual, step_dot))
+    slot[EFFECT] = larger(slot[EFFECT], _of_bits(effect, step_dot))
+    slot[VAR_EFFECT] = larger(slot[VAR_EFFECT], _of_bits(var_effect, step_dot))
     slot[SCALE] = larger(slot[SCALE], _of_bits(scale, step_dot))
     slot[SQUARED_CHANGE] += squared_change
     slot[STEP_DOT] += step_dot
@@ -138,6 +163,27 @@ def _update_units(layer, active, units, order, tilt, implicit):
     _relax((mean, var, step, implicit), (new_mean, new_var), clamped, slot)
     if order == 3:
         third_cumulants(layer, first, mean, row(state, (THIRD, s, here), n), new_mean)
+
+
+@kernel(merged=True)
+def refresh_variances(layers, active, s, slot, tilt):
+    """Set the variances of a row that was damped to those of its tilts, where these exist."""
+    if slot[DAMPING] + slot[ACCELERATED] + slot[OSCILLATING] == 0 or slot[INFINITE] == 1:
+        return
+    index = np.int64(slot[ROW])
+    for k in range(layers.shape[0]):
+        n, start = layers[k, N_UNITS], layers[k, START]
+        b, a = row(active.state, (B, s, start), n), row(active.state, (A, s, start), n)
+        var, total_a = row(active.state, (VAR, s, start), n), row(active.scratch, (2, 0), n)
+        new_mean, new_var = row(active.scratch, (0, 0), n), row(active.scratch, (1, 0), n)
+        last = tilt.precision.shape[0] - 1
+        precision = row(tilt.precision, (smaller(index, last), start), n)
+        clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), start), n)
+        for i in range(n):
+            total_a[i] = a[i] + precision[i]
+        tilted_moments(layers[k], 0, b, total_a, new_mean, new_var)
+        for i in range(n):
+            var[i] = where(clamped[i], var[i], new_var[i])
 
 
 @calls()

@@ -325,4 +325,6 @@ def _metrics(state, monitored, validation, settings, n_threads):
     return metrics
 
 
-CRBM_FAMILY = Family(step, _metrics, "accuracy", "fraction of correct labels")
+CRBM_FAMILY = Family(
+    step, _metrics, "accuracy", "fraction of correct labels", others=("converged",)
+)

@@ -15,7 +15,7 @@ from fastmf.priors._protocol import (
 from fastmf.priors._registry import built_in
 
 
-def shared_matrix(name, value):
+def shared_matrix(name, value, may_lack_columns=False):
     """A finite read-only matrix: a view of a float32 or float64 array, otherwise in float64."""
     try:
         array = real_array(name, value)
@@ -23,7 +23,7 @@ def shared_matrix(name, value):
         raise TypeError(
             f"{name} must be a matrix of real numbers, got {type(value).__name__}."
         ) from None
-    if array.ndim != 2 or array.size == 0:
+    if array.ndim != 2 or len(array) == 0 or not (array.size or may_lack_columns):
         raise ValueError(f"{name} must be a non-empty matrix, got shape {array.shape}.")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity.")
@@ -32,9 +32,9 @@ def shared_matrix(name, value):
     return matrix
 
 
-def matrix(name, value):
+def matrix(name, value, may_lack_columns=False):
     """A read-only copy, finite and C-contiguous: float32 stays float32, all else is float64."""
-    matrix = shared_matrix(name, value)
+    matrix = shared_matrix(name, value, may_lack_columns)
     # Solvers cache arrays computed from it, so that it must not change: an array that owns its data
     # and is read-only needs no copy.
     frozen = isinstance(value, np.ndarray) and value.flags.owndata and not value.flags.writeable

@@ -9,16 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from fastmf._common.arguments import file_path
+from fastmf.models._archive import UnknownPrior, reading, shown
 from fastmf.models._summary import model_html
 from fastmf.priors import Concatenated
 from fastmf.priors._protocol import field_names, is_concatenated, parts_of
 from fastmf.priors._registry import REGISTRY, USER_REGISTRY
 
 MODELS: dict[str, type] = {}
-
-
-class UnknownPrior(LookupError):
-    """The prior of units in a file is neither of this package nor registered."""
 
 
 def check_folder(path):
@@ -64,28 +61,6 @@ def write_arrays(path, arrays):
         np.savez(file, **arrays)
 
 
-def read_arrays(path):
-    """The named arrays of a file of `write_arrays`.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged or of another kind.
-    """
-    with open(file_path("path", path), "rb") as file:
-        try:
-            # NumPy takes anything else for a pickle, and its message would be about pickles.
-            if file.read(2) != b"PK":
-                raise ValueError("not an .npz archive")
-            file.seek(0)
-            archive = np.load(file, allow_pickle=False)
-            return {name: archive[name] for name in archive.files}
-        # The zip and header parsers raise exceptions of many types for damaged bytes, and their
-        # messages may contain the whole file.
-        except Exception as error:
-            raise ValueError(f"{path} is damaged or no file of fastmf: {error!s:.200}") from error
-
-
 def plain(value):
     """NumPy's numbers as Python's, for JSON, which encodes no other types than Python's own."""
     if isinstance(value, np.generic):
@@ -115,18 +90,39 @@ def prior_to_arrays(name, prior):
 
 
 def prior_from_arrays(name, arrays):
-    """The prior that `prior_to_arrays` wrote."""
-    kind, *count = (str(s) for s in arrays[name])
+    """The prior that `prior_to_arrays` wrote, in an `Archive`."""
+    kind, *count = _kind(name, arrays)
     if count:
-        return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(int(*count))))
+        return Concatenated(*(prior_from_arrays(f"{name}.{i}", arrays) for i in range(*count)))
     known = REGISTRY | USER_REGISTRY
     if kind not in known:
         raise UnknownPrior(
-            f"{name} has the unit prior {kind}, which is unknown here: import the module that "
-            "defines it, with the decorator fastmf.priors.register, and load again."
+            f"{arrays.prefix}{name} has the unit prior {shown(kind)[1:-1]}, which is unknown here: "
+            "import the module that defines it, with the decorator fastmf.priors.register, and "
+            "load again."
         )
     class_ = known[kind]
-    return class_(*(arrays[f"{name}.{field}"] for field in field_names(class_)))
+    return class_(*(_numbers(f"{name}.{field}", arrays) for field in field_names(class_)))
+
+
+def _numbers(name, arrays):
+    """A field of a prior: NaN is none."""
+    values = arrays.member(name, "fiub")
+    if np.isnan(values).any():
+        raise ValueError(f"member {shown(name)} must hold numbers, got NaN.")
+    return values
+
+
+def _kind(name, arrays):
+    """The kind of a field; if it has parts, also their number."""
+    n_texts = 2 if arrays.header(name)[0] == (2,) else 1
+    kind, *count = arrays.texts(name, n_texts)
+    for text in count:
+        if not (text.isdecimal() and len(text) < 6 and int(text)):
+            raise ValueError(
+                f"member {shown(name)} must hold the number of its parts, got {shown(text)}."
+            )
+    return kind, *map(int, count)
 
 
 def field_to_arrays(name, value):
@@ -142,13 +138,15 @@ def field_to_arrays(name, value):
 
 
 def field_from_arrays(name, arrays):
-    """The field that `field_to_arrays` wrote."""
-    if arrays[name].dtype.kind == "f":
-        return arrays[name]
-    kind, *count = (str(s) for s in arrays[name])
+    """The field that `field_to_arrays` wrote, in an `Archive`."""
+    shape, dtype = arrays.header(name)
+    if dtype.kind != "U":
+        # Couplings of groups may be given with four axes, but have two in models and files.
+        return arrays.member(name, "f", (None,) * min(2, len(shape)))
+    kind, *count = _kind(name, arrays)
     if kind != "tuple":
         return prior_from_arrays(name, arrays)
-    return tuple(field_from_arrays(f"{name}.{i}", arrays) for i in range(int(*count)))
+    return tuple(field_from_arrays(f"{name}.{i}", arrays) for i in range(*count))
 
 
 def model_to_arrays(model):
@@ -160,8 +158,11 @@ def model_to_arrays(model):
 
 
 def model_from_arrays(arrays):
-    """The model that `model_to_arrays` wrote."""
-    class_ = MODELS[str(arrays["model"][0])]
+    """The model that `model_to_arrays` wrote, in an `Archive`."""
+    (name,) = arrays.texts("model", 1)
+    if name not in MODELS:
+        raise ValueError(f"it holds {shown(name)}, expected one of {', '.join(MODELS)}.")
+    class_ = MODELS[name]
     return class_(*(field_from_arrays(f.name, arrays) for f in dataclasses.fields(class_)))
 
 
@@ -189,7 +190,7 @@ class Model:
         return type(self), tuple(getattr(self, f.name) for f in dataclasses.fields(self))
 
 
-def load(path):
+def load(path, *, max_bytes=None):
     """Read a model that was written by its method `save`.
 
     Parameters
@@ -197,6 +198,9 @@ def load(path):
     path : str or path
         An .npz file. Nothing in it is executed. From that of an estimator (`fastmf train` writes
         one) its `model_` is read.
+    max_bytes : int, optional
+        Largest memory that its arrays may take; default the size of the file, which is enough for
+        what `save` writes, or 1 GiB, for a file that was compressed later.
 
     Returns
     -------
@@ -206,7 +210,7 @@ def load(path):
     Raises
     ------
     ValueError
-        If the file is damaged, truncated or not a model.
+        If the file is damaged, truncated, not a model, or would take more memory.
     LookupError
         If its units have a prior that is neither of this package nor registered.
     OSError
@@ -221,8 +225,5 @@ def load(path):
     >>> mf.load(path).weights.shape
     (3, 2)
     """
-    arrays = read_arrays(path)
-    try:
+    with reading(path, "a model", max_bytes) as arrays:
         return model_from_arrays(arrays)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not a model of fastmf: {error!r}") from error

@@ -111,7 +111,7 @@ def _enumerable(prior):
     )
 
 
-def _states(prior, width):
+def states_of(prior, width):
     """All states of the units, a chunk of rows at a time; `width` numbers go with each."""
     columns = columns_of_values(prior)
     counts = np.array([len(values) for values in columns])
@@ -121,7 +121,8 @@ def _states(prior, width):
     for start in range(0, n_states, n_rows):
         number = np.arange(start, min(start + n_rows, n_states))[:, None]
         digits = number // place % counts
-        yield np.hstack([values[digits[:, k]] for k, values in enumerate(columns)])
+        values = [values[digits[:, k]] for k, values in enumerate(columns)]
+        yield np.hstack([np.zeros((len(number), 0)), *values])
 
 
 class _Sums:
@@ -158,7 +159,7 @@ def _exact_boltzmann(model, averages):
             f"states, got {model}."
         )
     sums = _Sums()
-    for x in _states(prior, n):
+    for x in states_of(prior, n):
 
         def summands(w, x=x):
             return (w @ x, x.T @ (w[:, None] * x)) if averages else ()
@@ -188,7 +189,7 @@ def _exact_rbm(model, averages):
         couplings = couplings.T
 
     sums = _Sums()
-    for x in _states(summed, sum(couplings.shape)):
+    for x in states_of(summed, sum(couplings.shape)):
         fields = x @ couplings
 
         def summands(w, x=x, fields=fields):

@@ -16,7 +16,8 @@ class RBM(Layered):
     ----------
     weights : array of shape (n_visible, n_hidden)
         Couplings; column j is the receptive field of hidden unit j. Of categorical visible units
-        also (n_groups, q, n_hidden).
+        also (n_groups, q, n_hidden). Without columns (n_hidden = 0) the visible units are
+        independent, which is what a conditional RBM without hidden units leaves for a row.
     visible, hidden : unit prior
         The uncoupled units of each layer (unnormalised, see `fastmf.priors`).
 
@@ -31,7 +32,8 @@ class RBM(Layered):
     Raises
     ------
     ValueError
-        If the weights are not a finite matrix, or a prior has another number of units.
+        If the weights are not a finite matrix with at least one row, or a prior has another number
+        of units.
     TypeError
         If a prior lacks the methods of a unit prior.
 
@@ -54,7 +56,8 @@ class RBM(Layered):
     hidden: tuple
 
     def __post_init__(self):
-        weights = _checks.matrix("weights", _checks.by_states(self.weights, 3))
+        weights = _checks.by_states(self.weights, 3)
+        weights = _checks.matrix("weights", weights, may_lack_columns=True)
         object.__setattr__(self, "weights", weights)
         for name, n in zip(("visible", "hidden"), weights.shape, strict=True):
             prior = _checks.unit_prior(name, getattr(self, name), n, weights.dtype)

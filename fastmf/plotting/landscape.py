@@ -31,7 +31,7 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
     Raises
     ------
     ValueError
-        If a curve is not as long as the epochs.
+        If there is no curve, or one is not as long as the epochs.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def curves_by_epoch(epoch, curves, *, errors=None, label="nats per unit", ax=Non
     """
     ax, epoch = axes(ax, (6, 4)), real_array("epoch", epoch)
     errors = {} if errors is None else mapping("errors", errors)
-    for name, values in mapping("curves", curves).items():
+    for name, values in mapping("curves", curves, "curve").items():
         values = real_array(f"curves[{name!r}]", values)
         if np.shape(values) != np.shape(epoch):
             raise ValueError(

@@ -90,7 +90,9 @@ def contact_map(scores, distances=None, *, n_top=None, separation=5, cutoff=8.0,
     ax.set_xlabel("column")
     ax.set_ylabel("column")
     # Pairs are far from the diagonal, so the corners above it may be full: the legend is outside.
-    ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, fontsize="small")
+    outside = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": 3, "fontsize": "small"}
+    if ax.get_legend_handles_labels()[0]:  # none where columns are few
+        ax.legend(frameon=False, **outside)
     return ax.figure
 
 

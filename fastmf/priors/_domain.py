@@ -54,7 +54,7 @@ def _support_of_parts(columns):
 
 def columns_of_values(prior):
     """The values of each group or unit: arrays (n_values, units of it), or None if not discrete."""
-    return values_of_columns(prior, support)
+    return values_of_columns(prior, support) if n_units(prior) else []
 
 
 def number_of_states(prior):

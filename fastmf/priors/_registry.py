@@ -171,9 +171,6 @@ def _per_unit(class_name, fields):
     except ValueError:
         shapes = ", ".join(f"{k} {v.shape}" for k, v in arrays.items())
         raise ValueError(f"{class_name}: the parameters differ in length: {shapes}.") from None
-    if shape == (0,):
-        empty = next(k for k, v in arrays.items() if v.shape == (0,))
-        raise ValueError(f"{class_name}: a prior needs at least one unit, got {empty} of none.")
     for name, array in arrays.items():
         if np.isnan(array).any():
             raise ValueError(f"{class_name}: {name} contains NaN.")

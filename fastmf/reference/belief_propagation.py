@@ -16,6 +16,7 @@ from fastmf.special import sigmoid, sigmoid_pair, softplus
 BLOCK_UNITS = 256
 DAMPING_WINDOW = 16
 MAX_DAMPING = 0.97
+MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
 
 SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = 0, 1, 2
 
@@ -45,29 +46,36 @@ def _sweep_damping(record, row):
 
 
 def _change(old, new, damping):
-    """Largest change of a belief, and if undamped largest squared relative one of its log-odds."""
+    """Largest change of a belief, and if undamped largest relative one of its log-odds."""
     change = abs(sigmoid(new) - sigmoid(old)).max()
     if damping == 0:
-        change = max(change, (((new - old) / (1 + abs(old) + abs(new))) ** 2).max())
+        change = max(change, (abs(new - old) / (1 + (abs(old) + abs(new)) / 2)).max())
     return change
 
 
-def _damped(high, low, s, damping):
-    """Ratio of the normalised messages (high, low), averaged with those of the ratio s."""
-    total, one = high + low, s.dtype.type(1)
-    old, new = s.dtype.type(damping), s.dtype.type(1 - damping)
-    return (new * high / total + old * s / (one + s)) / (new * low / total + old / (one + s))
+def _message_change(changes, damping):
+    """Largest of the changes of messages, brought below 1; 0 for damped ones."""
+    largest = float(abs(changes).max(initial=0))
+    return largest / (1 + largest) if damping == 0 else 0.0
+
+
+def _damped(e, new, old, damping):
+    """Ratios of messages whose normalised messages of spins, s / (sqrt(e) + s), are averaged."""
+    root, d, one = np.sqrt(e), e.dtype.type(damping), e.dtype.type(1)
+    weights = (one - d) / (root + new), d / (root + old)
+    return (weights[0] * new + weights[1] * old) / (weights[0] + weights[1])
 
 
 def _sum_block(problem, units, messages, fields, hidden, damping):
-    """Log-odds of visible units, their messages, and the sums of log-messages."""
+    """Log-odds of visible units, sums of their log-messages, and changes of the messages."""
     e, s = problem.exponentials[units], messages[units]
+    before = s.copy()
     r = _sum_to_visible(e, s, hidden)
     new = fields + np.log(r).sum(1, dtype=float)
     p, q = (x.astype(e.dtype)[:, None] for x in sigmoid_pair(new))
     high, low = r * q + e * p, r * q + p
-    s[:] = high / low if damping == 0 else _damped(high, low, s, damping)
-    return new, np.log(s).sum(0, dtype=float)
+    s[:] = high / low if damping == 0 else _damped(e, high / low, s, damping)
+    return new, np.log(s).sum(0, dtype=float), s / before - 1
 
 
 def _max_block(problem, units, messages, fields, hidden, damping):
@@ -75,8 +83,9 @@ def _max_block(problem, units, messages, fields, hidden, damping):
     log_r = _max_message(w, hidden.astype(w.dtype) - log_s)
     new = fields + log_r.sum(1, dtype=float)
     outgoing = _max_message(w, new.astype(w.dtype)[:, None] - log_r)
+    before = log_s.copy()
     log_s[:] = (1 - damping) * outgoing + damping * log_s
-    return new, log_s.sum(0, dtype=float)
+    return new, log_s.sum(0, dtype=float), log_s - before
 
 
 def _mixed_block(problem, units, dtype, fields, hidden, old):
@@ -84,7 +93,7 @@ def _mixed_block(problem, units, dtype, fields, hidden, old):
     is_one = old > 0
     logs = np.log(np.where(is_one[:, None], e * q + p, q + e * p)).sum(1, dtype=float)
     new = fields + np.where(is_one, problem.row_sums[units] - logs, logs)
-    return new, (new > 0) @ problem.weights[units]
+    return new, (new > 0) @ problem.weights[units], np.zeros(1)
 
 
 def _sweep_block(settings, problem, row, block, messages, record, workspace):
@@ -93,15 +102,18 @@ def _sweep_block(settings, problem, row, block, messages, record, workspace):
     hidden, old = record.hidden[row], record.visible[row, units].copy()
     damping = _sweep_damping(record, row)
     if settings.algorithm == SUM_PRODUCT:
-        new, sums = _sum_block(problem, units, messages, fields, hidden, damping)
+        new, sums, changes = _sum_block(problem, units, messages, fields, hidden, damping)
     elif settings.algorithm == MAX_PRODUCT:
-        new, sums = _max_block(problem, units, messages, fields, hidden, damping)
+        new, sums, changes = _max_block(problem, units, messages, fields, hidden, damping)
         workspace.decoded_sums[block] = (new > 0) @ problem.weights[units]
     else:
-        new, sums = _mixed_block(problem, units, messages.dtype, fields, hidden, old)
+        new, sums, changes = _mixed_block(problem, units, messages.dtype, fields, hidden, old)
     workspace.message_sums[block] = sums
     workspace.decoded_field[block] = fields[new > 0].sum()
-    workspace.change[block] = _change(old, new, damping)
+    change = _change(old, new, damping)
+    if change <= settings.tol:  # otherwise messages are not looked at
+        change = max(change, _message_change(changes, damping))
+    workspace.change[block] = change
     record.visible[row, units] = new
 
 
@@ -143,8 +155,13 @@ def _assess_row(settings, row, change, record):
         record.status[row] = CONVERGED
     elif record.n_iter[row] == settings.max_iter:
         record.status[row] = OUT_OF_ITERATIONS
-    elif change <= limit:
+    elif change <= max(min(limit, record.limit[row]), settings.rounding_error):
         record.status[row] = CONFIRMING
+    elif damping < d:
+        record.status[row] = RUNNING
+        factor = max(limit / (2 * change), MIN_LIMIT_FACTOR)
+        record.limit[row] = max(min(limit, record.limit[row]) * factor, MIN_LIMIT * limit)
+        record.min_residual[row], record.n_stalled[row] = np.inf, 0
     else:
         record.status[row] = RUNNING
         if change < record.min_residual[row]:
@@ -165,6 +182,13 @@ def _bethe_block(problem, row, units, messages, record):
     return total + (softplus(record.hidden[row]).sum() if units.start == 0 else 0)
 
 
+def _start(settings, problem, messages):
+    """Messages in the middle of their range."""
+    if settings.algorithm == SUM_PRODUCT:
+        return problem.starts
+    return messages if settings.algorithm == MIXED_PRODUCT else problem.weights / 2
+
+
 def belief_propagation(settings, problem, messages, record, workspaces, pairs, queue):
     """Iterate rows to their fixed points."""
     workspace = _workspace(workspaces, 0)
@@ -175,7 +199,7 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
     for row in range(len(record.visible)):
         row_messages = messages[row if one_for_each_row else 0]
         if not one_for_each_row:
-            row_messages[:] = 1 if settings.algorithm == SUM_PRODUCT else 0
+            row_messages[:] = _start(settings, problem, row_messages)
         _set_hidden_beliefs(record.hidden[row], workspace.beliefs, 0)
         while record.status[row] <= RUNNING:
             for block in range(len(workspace.change)):
@@ -214,10 +238,13 @@ def conclude_sweep(settings, problem, record, workspaces):
         record.bethe[0] = workspaces.decoded_field[0].sum()
 
 
-def exponentials(weights, factor, queue, out):
-    """exp(factor * weights)."""
+def exponentials(weights, factor, queue, roots, out):
+    """exp(factor * weights), and its square root."""
     m = weights.shape[1]
-    np.exp(weights.astype(out.dtype) * out.dtype.type(factor), out=out[:, :m])
+    np.exp(weights.astype(out.dtype) * out.dtype.type(factor / 2), out=out[:, :m])
+    if len(roots):
+        roots[:, :m] = out[:, :m]
+    out[:, :m] **= 2
 
 
 def pair_beliefs(problem, messages, beliefs, scales, queue, out):

@@ -11,6 +11,7 @@ from fastmf.reference.belief_propagation import (
     MAX_PRODUCT,
     SUM_PRODUCT,
     _assess_row,
+    _message_change,
     _sweep_damping,
 )
 from fastmf.special import sigmoid, softplus
@@ -33,10 +34,11 @@ def _to_hidden(w, rest, combine):
     return combine(w + rest, 0) - combine(rest, 0)
 
 
-def _change(old, new, damping):
-    change = abs(np.exp(new) - np.exp(old)).max()
+def _change(beliefs, old, new, damping):
+    """Largest change of a belief; if undamped, also largest relative change of a logarithm."""
+    change = abs(beliefs(new) - beliefs(old)).max()
     if damping == 0:
-        change = max(change, (((new - old) / (1 + abs(old) + abs(new))) ** 2).max())
+        change = max(change, (abs(new - old) / (1 + (abs(old) + abs(new)) / 2)).max())
     return change
 
 
@@ -61,17 +63,20 @@ def _sweep(settings, problem, r, log_s, fields, record):
         new = fields[0][first:last] + received.sum(1)
         if settings.algorithm in (SUM_PRODUCT, MAX_PRODUCT):
             sent = _to_hidden(w, new[:, None] - received, outer)
-            log_s[i] = _damped(settings.algorithm, sent, log_s[i], damping)
+            sent = _damped(settings.algorithm, sent, log_s[i], damping)
+            moved = sent - log_s[i]
+            if settings.algorithm == SUM_PRODUCT:
+                moved = np.expm1(moved)
+            change = max(change, _message_change(moved, damping))
+            log_s[i] = sent
         record.visible[r, first:last], record.labels[r, i] = new, new.argmax()
-        change = max(change, _change(old - _log_sum(old, 0), new - _log_sum(new, 0), damping))
+        logs = old - _log_sum(old, 0), new - _log_sum(new, 0)
+        change = max(change, _change(np.exp, *logs, damping))
     sums = log_s
     if settings.algorithm not in (SUM_PRODUCT, MAX_PRODUCT):
         sums = problem.weights[problem.starts[:-1] + record.labels[r]]
     new = fields[1] + sums.sum(0)
-    beliefs = abs(sigmoid(new) - sigmoid(hidden)).max()
-    if damping == 0:
-        beliefs = max(beliefs, (((new - hidden) / (1 + abs(hidden) + abs(new))) ** 2).max())
-    return new, max(change, beliefs)
+    return new, max(change, _change(sigmoid, hidden, new, damping))
 
 
 def _keep_best(settings, problem, r, fields, record):
@@ -95,7 +100,7 @@ def _bethe(problem, r, log_s, fields, record):
 
 
 def group_propagation(settings, problem, record, workspace, queue):
-    """Iterate rows to their fixed points, from uniform messages."""
+    """Iterate rows to their fixed points, from messages of odds 1, the middle of their range."""
     for r in range(len(record.hidden)):
         log_s = np.zeros((record.labels.shape[1], record.hidden.shape[1]))
         parts = problem.visible_field, problem.hidden_field

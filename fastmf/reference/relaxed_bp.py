@@ -19,6 +19,37 @@ from fastmf.reference.units import moments
 
 # As in `fastmf.kernels.mean_field_types`, which a reference does not import.
 WINDOW_SWEEPS, MAX_DAMPING = 16, 0.97
+MEAN_ROUNDING, VAR_ROUNDING, WATCHED_CHANGE, SMALLEST = 4, 16, 100, 2.0**-126
+
+
+class Measures:
+    """Largest changes in a sweep: see `fastmf.kernels.relaxed_bp`."""
+
+    def __init__(self, watched=False):
+        self.marginal = self.mean = self.var = self.scale = self.effect = self.var_effect = 0.0
+        self.finite, self.watched = True, watched
+
+    def add(self, **found):
+        """Take over what is larger than so far."""
+        for name, values in found.items():
+            setattr(self, name, max(getattr(self, name), float(abs(values).max())))
+
+    def residual(self):
+        """Largest change of a mean or variance."""
+        return max(self.marginal, self.mean, self.var)
+
+    def converged(self, damping, settings):
+        """Whether marginal means and all of a row have converged; whether to watch messages."""
+        rounding = MEAN_ROUNDING * settings.resolution * self.scale
+        var_tol = max(settings.tol, VAR_ROUNDING * settings.resolution)
+        steepness = (1 + damping) / (1 - damping)
+        settled = steepness * self.marginal <= max(settings.tol, rounding)
+        sent = steepness * self.mean <= max(rounding, var_tol)
+        small = self.marginal <= rounding or self.effect <= var_tol
+        still = steepness * self.var <= var_tol and self.var_effect <= var_tol
+        # Messages of the next sweep are measured once marginal means hardly change.
+        watch = self.marginal <= WATCHED_CHANGE * max(settings.tol, rounding)
+        return settled, self.watched and settled and sent and still and small, watch
 
 
 def _tilts(layer, mean, var, external):
@@ -32,17 +63,36 @@ def _cavities(layer, mean, var, b, a):
     return b - layer.couplings * mean, a + layer.couplings**2 * var
 
 
-def _update(layer, messages, external, damping, state):
+def _update(layer, messages, external, damping, state, damped):
+    """New moments and tilts of a layer, and the messages that it sends; None where none exist."""
     units = slice(layer.start, layer.start + layer.couplings.shape[1])
     b, a = _tilts(layer, *messages, external)
     mean, var = moments(layer.units.prior, b, a)
-    change = abs(mean - state[0, units]).max()
     if not np.isfinite([mean, var]).all():
-        return messages, change, False
-    state[:2, units] = mean, var
-    state[2:, units] = damping * state[2:, units] + (1 - damping) * np.stack([b, a])
-    outgoing = moments(layer.units.prior, *_cavities(layer, *messages, *state[2:, units]))
-    return np.stack([x.T for x in outgoing]), change, True
+        return None
+    state[:, units] = mean, var, b, a
+    damped[:, units] = damping * damped[:, units] + (1 - damping) * np.stack([b, a])
+    outgoing = moments(layer.units.prior, *_cavities(layer, *messages, *damped[:, units]))
+    return np.stack([x.T for x in outgoing])
+
+
+def _measure(measures, layer, old, state, sent, damping, precision):
+    """Add the changes of a layer and of its messages to the measures of a sweep."""
+    units = slice(layer.start, layer.start + layer.couplings.shape[1])
+    change, var_change, _, _ = state[:, units] - old[:, units]
+    mean, var, _, a = state[:, units]
+    # Of variances above 1 changes are relative, of means in standard deviations.
+    scale = np.maximum(1, var)
+    measures.add(marginal=change / np.sqrt(scale), scale=mean / np.sqrt(scale))
+    measures.add(var=var_change / scale)
+    measures.add(effect=change**2 / np.maximum(var, SMALLEST))
+    measures.add(var_effect=((a - precision[units]) * var_change) ** 2)
+    if not measures.watched:
+        return
+    mean_change, var_change = (new - old for new, old in zip(*sent, strict=True))
+    undamped = 1 - damping
+    measures.add(mean=mean_change / undamped / np.sqrt(scale)[:, None])
+    measures.add(var=var_change / undamped / scale[:, None])
 
 
 def _bethe_terms(layer, messages, external):
@@ -67,7 +117,8 @@ def relaxed_bp(first, second, settings, field, precision, work, record, log_part
         record.status[row] = status
         if status != DIVERGED:
             total = _bethe_terms(first, messages, external)
-            messages, *_ = _update(first, messages, external, state.dtype.type(0), state.copy())
+            zero = state.dtype.type(0)
+            messages = _update(first, messages, external, zero, state.copy(), state[2:].copy())
             total += _bethe_terms(second, messages, external)
             log_partition[row] = total if first.start != second.start else 0.5 * total
 
@@ -75,23 +126,32 @@ def relaxed_bp(first, second, settings, field, precision, work, record, log_part
 def _iterate(first, second, settings, external, row, record, messages):
     state, dtype = record.state[:, row], record.state.dtype.type
     damping, min_change, last_min_change = dtype(settings.damping), np.inf, np.inf
+    n, damped, watch = first.couplings.shape[1], state[2:].copy(), False
+    start = state[:2, first.start : first.start + n]
+    # What each of the two layers has sent last.
+    sent = [np.repeat(start[:, :, None], len(first.couplings), axis=2), messages]
     for sweep in range(1, settings.max_iter + 1):
-        damping_here = damping if sweep > 1 else dtype(0)
-        messages, change, finite = _update(first, messages, external, damping_here, state)
-        if finite:
-            messages, more, finite = _update(second, messages, external, damping_here, state)
-            change = max(change, more)
+        measures, damping_here = Measures(watch), damping if sweep > 1 else dtype(0)
+        for k, layer in enumerate((first, second)):
+            old = state.copy()
+            new = _update(layer, messages, external, damping_here, state, damped)
+            measures.finite = new is not None
+            if new is None:
+                break
+            _measure(measures, layer, old, state, (new, sent[k]), damping_here, external[1])
+            sent[k] = messages = new
         if len(record.history):
-            record.history[row, sweep - 1] = change
-        converged = change <= max(settings.tol, 4 * settings.resolution * abs(state[0]).max())
-        record.n_iter[row], record.residual[row] = sweep, change
-        if not finite or converged:
+            record.history[row, sweep - 1] = measures.residual()
+        settled, converged, watch = measures.converged(float(damping_here), settings)
+        record.n_iter[row], record.residual[row] = sweep, measures.residual()
+        if not measures.finite or converged:
             break
-        min_change = min(min_change, change)
+        min_change = min(min_change, measures.residual() if settled else measures.marginal)
         if sweep % WINDOW_SWEEPS == 0:
-            if settings.adaptive and min_change > 0.7 * last_min_change:
+            slowest = 1.0 if settled else 0.7
+            if settings.adaptive and min_change > slowest * last_min_change:
                 damping = min((1 + damping) / 2, dtype(MAX_DAMPING))
             last_min_change, min_change = min_change, np.inf
-    if not finite:
+    if not measures.finite:
         return messages, DIVERGED
     return messages, CONVERGED if converged else OUT_OF_ITERATIONS

@@ -44,7 +44,8 @@ def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
         exist, new = new_sites(prior_precision[i], *options, cavity[:, None], tilted, site[:, i])
         mismatches[k] = np.inf
         if proper and exist[0]:
-            mismatches[k] = abs(tilted[:, 0] - marginal).max()
+            scale = np.sqrt(max(1, tilted[1, 0], marginal[1]))
+            mismatches[k] = (abs(tilted[:, 0] - marginal) / [scale, scale**2]).max()
             proper, new, rate, step = change_of(low_rank, q, u, cavity[1], old, new[:, 0])
             if proper:
                 rates[k] = rate

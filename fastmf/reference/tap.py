@@ -14,7 +14,14 @@ from functools import partial
 
 import numpy as np
 
-from fastmf._outcomes import CONVERGED, CYCLING, DIVERGED, OUT_OF_ITERATIONS, RUNNING
+from fastmf._outcomes import (
+    CONFIRMING,
+    CONVERGED,
+    CYCLING,
+    DIVERGED,
+    OUT_OF_ITERATIONS,
+    RUNNING,
+)
 from fastmf.priors._protocol import take
 from fastmf.reference import tap_groups, tap_groups_third
 from fastmf.reference.product import unpacked
@@ -25,6 +32,18 @@ WINDOW_SWEEPS = 16
 MAX_DAMPING = 0.97
 LATE_SWEEPS = 100
 MAX_MOMENTUM = 0.9
+MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
+SMALLEST = 2.0**-126
+# What a row that is stored keeps for the case that it is not confirmed.
+ADAPTED = (
+    "mean_cosine",
+    "min_residual",
+    "last_min_residual",
+    "damping",
+    "oscillating",
+    "squared_step",
+    "accelerated",
+)
 
 
 class ActiveRows:
@@ -43,7 +62,8 @@ class ActiveRows:
             for part in tilt
         )
         self.sweep = np.zeros(n_rows, int)
-        self.accelerated, self.oscillating = np.zeros((2, n_rows), bool)
+        self.accelerated, self.oscillating, self.settled = np.zeros((3, n_rows), bool)
+        self.confirms, self.strictness = np.zeros(n_rows, bool), np.ones(n_rows)
         self.damping, self.momentum = np.full(n_rows, settings.damping), np.zeros(n_rows)
         self.squared_step, self.mean_cosine = np.zeros(n_rows), np.zeros(n_rows)
         self.min_residual, self.last_min_residual = np.full((2, n_rows), np.inf)
@@ -52,8 +72,10 @@ class ActiveRows:
     def start_sweep(self):
         """Reset the measures of the last sweep."""
         n = len(self.index)
+        self.damped = (self.damping > 0) | self.accelerated | self.oscillating
         self.finite = np.ones(n, bool)
-        self.residual, self.scale, self.squared_change, self.step_dot = np.zeros((4, n))
+        self.residual, self.var_residual, self.effect, self.var_effect = np.zeros((4, n))
+        self.scale, self.squared_change, self.step_dot = np.zeros((3, n))
 
     def keep(self, rows):
         """Keep these rows only."""
@@ -72,15 +94,16 @@ def tap(sweep, settings, tilt, workers, queue, record):
             rows.third[:, units] = layer.prior.third_cumulant(rows.mean[:, units])[0]
     if sweep.layers.groups:
         of_order = tap_groups_third if settings.order == 3 else tap_groups
-        return _iterate(rows, of_order.updates(sweep, settings, rows, relax), settings, record)
+        updates = of_order.updates(sweep, settings, rows, relax)
+        return _iterate(layers, rows, updates, settings, record)
     updates = [
         partial(_update, *update, settings=settings, rows=rows)
         for update in _updates(layers, sweep.blocks, settings.one_by_one)
     ]
-    return _iterate(rows, updates, settings, record)
+    return _iterate(layers, rows, updates, settings, record)
 
 
-def _iterate(rows, updates, settings, record):
+def _iterate(layers, rows, updates, settings, record):
     """Sweeps of updates until every row has ended."""
     n_sweeps = 0
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -91,8 +114,8 @@ def _iterate(rows, updates, settings, record):
             for update in updates:
                 update(fresh=fresh)
             status = _assess(rows, fresh, settings, record)
-            _store(rows, status, record)
-            rows.keep(status == RUNNING)
+            _store(layers, rows, status, record)
+            rows.keep((status == RUNNING) | (status == CONFIRMING))
             n_sweeps += 1
 
 
@@ -162,11 +185,21 @@ def relax(rows, units, new, a):
     new_mean = np.where(ok[:, None], new_mean, mean)
     new_var = np.where(ok[:, None], new_var, var)
     step_size = (1 - rows.damping)[:, None].astype(mean.dtype)
-    implicit = (rows.accelerated | rows.oscillating)[:, None]
+    step_size = np.where(rows.confirms[:, None], mean.dtype.type(1), step_size)
+    implicit = ((rows.accelerated | rows.oscillating) & ~rows.confirms)[:, None]
     step_size = np.where(implicit, step_size / (1 - a * new_var / 2), step_size)
-    change = new_mean - mean
-    np.maximum(rows.residual, abs(change).max(1), out=rows.residual)
-    np.maximum(rows.scale, abs(new_mean).max(1), out=rows.scale)
+    change, var_change = new_mean - mean, new_var - var
+    precision = 1 / np.maximum(new_var, SMALLEST)
+    per_var = np.minimum(1, precision)
+    per_sd = np.sqrt(per_var)
+    for largest, of_units in (
+        (rows.residual, per_sd * change),
+        (rows.scale, per_sd * new_mean),
+        (rows.var_residual, per_var * var_change),
+        (rows.effect, precision * change**2),
+        (rows.var_effect, (a * var_change) ** 2),
+    ):
+        np.maximum(largest, abs(of_units).max(1), out=largest)
     change *= step_size
     step = rows.step[:, units]
     rows.squared_change += np.einsum("ij,ij->i", change, change)
@@ -174,7 +207,7 @@ def relax(rows, units, new, a):
     step *= rows.momentum[:, None].astype(mean.dtype)
     step += change
     mean += change
-    var += step_size * (new_var - var)
+    var += np.where(rows.settled[:, None], 1, step_size) * var_change
 
 
 def _assess(rows, fresh, settings, record):
@@ -182,25 +215,25 @@ def _assess(rows, fresh, settings, record):
     rows.sweep += 1
     residual = rows.residual
     if len(record.history):
-        record.history[rows.index, rows.sweep - 1] = residual
+        history = np.maximum(residual, rows.var_residual)
+        record.history[rows.index, rows.sweep - 1] = history
+    status = _verdict(rows, fresh, settings, record)
+    stored, before = status == CONFIRMING, {name: getattr(rows, name) for name in ADAPTED}
     lengths = np.sqrt(rows.squared_change * rows.squared_step)
     cosine = np.divide(rows.step_dot, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    rows.mean_cosine += 0.1 * (cosine - rows.mean_cosine)
-    np.minimum(rows.min_residual, residual, out=rows.min_residual)
-
-    rounding = 4 * settings.resolution * rows.scale
-    converged = fresh & (residual <= np.maximum(settings.tol, rounding))
+    rows.mean_cosine = rows.mean_cosine + 0.1 * (cosine - rows.mean_cosine)
+    rows.min_residual = np.minimum(rows.min_residual, residual)
     exhausted = rows.sweep >= settings.max_iter
     cycling = (rows.mean_cosine < 0.9) & (rows.min_residual > rows.last_min_residual / 2)
-    status = np.where(exhausted, np.where(cycling, CYCLING, OUT_OF_ITERATIONS), RUNNING)
-    status = np.where(rows.finite, np.where(converged, CONVERGED, status), DIVERGED)
+    of_exhausted = np.where(cycling, CYCLING, OUT_OF_ITERATIONS)
+    status = np.where(exhausted & (status == RUNNING), of_exhausted, status)
 
     window = rows.sweep % WINDOW_SWEEPS == 0
     straight = np.where(rows.accelerated, 0.5, 0.9)
     stagnant = (rows.min_residual > 0.95 * rows.last_min_residual) & (rows.mean_cosine < straight)
     alternating = (rows.min_residual > 0.5 * rows.last_min_residual) & (rows.mean_cosine < 0)
     if settings.adaptive:
-        detected = window & (stagnant | alternating)
+        detected = window & ~rows.settled & (stagnant | alternating)
         again = detected & (rows.oscillating | (settings.order < 2))
         stronger = np.minimum((1 + rows.damping) / 2, MAX_DAMPING)
         rows.damping = np.where(again, stronger, rows.damping)
@@ -218,15 +251,54 @@ def _assess(rows, fresh, settings, record):
     rows.momentum = np.where(rows.accelerated & (cosine > 0), (momentum + MAX_MOMENTUM) / 2, 0)
     factor = np.where(status == RUNNING, rows.momentum, 0)
     rows.mean += factor[:, None].astype(rows.mean.dtype) * rows.step
+    for name, values in before.items():
+        setattr(rows, name, np.where(stored, values, getattr(rows, name)))
+    rows.momentum[stored] = 0
     return status
 
 
-def _store(rows, status, record):
-    """Copy the rows that have ended to the record."""
-    ended = status != RUNNING
+def _verdict(rows, fresh, settings, record):
+    """How each row has ended, RUNNING if it has not; CONFIRMING if it is to be stored."""
+    confirms = rows.confirms
+    tol = np.where(confirms, settings.tol, settings.tol / rows.strictness)
+    unit = settings.resolution * np.where(confirms, STEEPNESS, 1)
+    rounding, var_tol = MEAN_ROUNDING * unit * rows.scale, np.maximum(tol, VAR_ROUNDING * unit)
+    rows.settled = rows.residual <= np.maximum(tol, rounding)
+    still = (rows.var_residual <= var_tol) & (rows.var_effect <= var_tol)
+    small = (rows.residual <= rounding) | (rows.effect <= var_tol)
+    converged = rows.settled & still & small & (fresh | confirms)
+
+    failed = confirms & ~(converged & rows.finite)
+    for part, stored in zip((rows.mean, rows.var), record.state, strict=False):
+        part[failed] = stored[rows.index[failed]]
+    rows.strictness = np.where(failed, 4 * rows.strictness, rows.strictness)
+    rows.squared_change[failed] = rows.step_dot[failed] = 0
+    damped = (rows.damping > 0) | rows.oscillating
+    held = converged & ~confirms & damped
+    rows.confirms = (confirms & ~failed) | (held & rows.finite & (rows.sweep < settings.max_iter))
+    status = np.where(converged & ~held, CONVERGED, RUNNING)
+    status = np.where(rows.confirms & ~confirms, CONFIRMING, status)
+    return np.where(failed, RUNNING, np.where(rows.finite, status, DIVERGED))
+
+
+def _store(layers, rows, status, record):
+    """Copy the rows that have ended to the record, with the variances of their tilts.
+
+    Rows that a sweep has confirmed are there already.
+    """
+    ended = (status == CONFIRMING) | ((status != RUNNING) & ~rows.confirms)
+    refreshed = (ended & rows.damped & rows.finite)[:, None]
+    for layer in layers:
+        units = slice(layer.start, layer.start + layer.n_units)
+        a = rows.a[:, units] + rows.precision[:, units]
+        new = moments(layer.prior, rows.b[:, units], a)[1]
+        replaced = refreshed & ~rows.clamped[:, units]
+        rows.var[:, units] = np.where(replaced, new, rows.var[:, units])
     index = rows.index[ended]
     for part, values in zip(record.state, (rows.mean, rows.var, rows.b, rows.a), strict=True):
         part[index] = values[ended]
+    ended = status != RUNNING
+    index = rows.index[ended]
     record.status[index] = status[ended]
     record.n_iter[index] = rows.sweep[ended]
-    record.residual[index] = rows.residual[ended]
+    record.residual[index] = np.maximum(rows.residual, rows.var_residual)[ended]

@@ -173,7 +173,7 @@ def unfitted(method, data, options):
         # plmc's usual penalty: 0.2 for each other site and state.
         n_others = (data.X.shape[1] - 1) * (n_states - 1)
         l2 = 2 * 0.01 * n_others / data.weights.sum()
-        return mf.PottsMachine(n_states=n_states, l2=l2, l2_field=l2 / n_others, tol=1.0)
+        return mf.PottsMachine(n_states=n_states, l2=l2, l2_field=l2, tol=1.0)
     return mf.GeneralizedRBM(options.hidden, n_epochs=options.epochs, **RBM | OF_METHOD[method])
 
 

@@ -71,10 +71,15 @@ def test_the_best_pairs_are_written(alignment, machine, capsys):
     assert scores == sorted(scores, reverse=True)
     assert all(int(row["j"]) - int(row["i"]) >= 5 for row in rows)
     (made,) = machine.made
-    assert (made.n_states, made.l2, made.ignored) == (5, 0.1, 0) and 0 < made.l2_field < 0.1
+    assert (made.n_states, made.l2, made.l2_field, made.ignored) == (5, 0.1, 0.1, 0)
     np.testing.assert_array_equal(made.weights, np.full(400, 0.5))
     out = capsys.readouterr().out
     assert "9 best pairs of 9 columns, from 400 sequences (200.0 effective)" in out
+
+
+def test_the_ridge_on_fields_is_an_option(alignment, machine):
+    assert main(["dca", str(alignment), "--l2", "0.1", "--l2-field", "0.001"]) == 0
+    assert [(made.l2, made.l2_field) for made in machine.made] == [(0.1, 0.001)]
 
 
 def test_gaps_as_missing_data_and_the_columns_of_a_focus(alignment, machine):
@@ -84,6 +89,11 @@ def test_gaps_as_missing_data_and_the_columns_of_a_focus(alignment, machine):
     assert (made.n_states, made.ignored) == (4, None) and made.X.shape == (400, N_COLUMNS - 1)
     assert len(table("x.csv")) == 3 * 4 // 2
     assert [row["column_i"] for row in table("x.csv") if row["i"] == "2"] == ["4", "4"]
+    letters = Path("x.fa").read_text().split("\n")[1].replace("-", "").replace(".", "")
+    for row in table("x.csv"):
+        for k in "ij":
+            place = int(row[k])
+            assert row[f"residue_{k}"] == f"{letters[place - 1]}{place}"
 
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
@@ -127,6 +137,64 @@ def test_errors_are_one_line(alignment, machine, capsys, arguments, says):
     err = capsys.readouterr().err
     assert says in err and err.count("\n") == 1
     assert not Path("contacts.csv").exists()
+
+
+def test_sequences_that_are_left_out_are_said(machine, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = ["".join(rng.choice(list("ACDEFGHIKLMNPQRSTVWY"), 12)) for _ in range(120)]
+    rows = [row[:-1] + "X" if k < 72 else row for k, row in enumerate(rows)]
+    text = "".join(f">s{k}\n{row}\n" for k, row in enumerate(rows))
+    for content in (text, "#A3M#\n" + text.replace("\n>", "*\n>")):
+        Path("x.fa").write_text(content)
+        assert main(["dca", "x.fa", "--identity", "1"]) == 0
+        out, err = capsys.readouterr()
+        assert "from 48 sequences" in out and err.count("\n") == 1
+        assert "72 of 120 sequences left out: letters outside the alphabet -ACDEF" in err
+        assert "(X)" in err
+
+
+def test_gappy_sequences_and_columns_are_left_out(machine, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = ["".join(rng.choice(list("ACDEFGHIKLMNPQRSTVWY"), 12)) for _ in range(20)]
+    rows[0], rows[1] = "A" + "-" * 11, "ACDXX" + rows[1][5:]
+    rows[5:15] = [row[:-1] + "-" for row in rows[5:15]]
+    Path("x.fa").write_text("".join(f">s{k}\n{row}\n" for k, row in enumerate(rows)))
+    options = ["--outside", "gap", "--max-gaps", "0.5", "0.3", "--identity", "1"]
+    assert main(["dca", "x.fa", *options]) == 0
+    out, err = capsys.readouterr()
+    assert "of 11 columns, from 19 sequences" in out
+    assert err.splitlines() == [
+        "fastmf: 1 of 20 sequences left out: more than 50% gaps",
+        "fastmf: 1 of 12 columns left out: more than 30% gaps",
+    ]
+    Path("y.fa").write_text(">a\nacdefg\n>b\nacdefh\n")
+    assert main(["dca", "y.fa", "--inserts", "keep"]) == 0
+    assert main(["dca", "y.fa", "--max-gaps", "1", "1", "1"]) == 1
+    assert "max_gaps must be a number or two" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "rows, options, says",
+    [
+        (["ACDEFGHIKLMN"], (), "12 of 12 columns hold one letter only"),
+        (["ACDEFGHIKLMN"] * 50, (), "12 of 12 columns hold one letter only"),
+        (["ACDEFGHIKLM-", "ACDEFGHIKLMN"], ("--gaps", "missing"), "12 of 12 columns"),
+        (["A" * 11 + x for x in "CDEF"], (), "11 of 12 columns"),
+        (["A" * 10 + x + y for x in "CDEFGH" for y in "KLMNP"], ("--identity", "1"), "10 of 12"),
+        (["AC" * 10 + "CA", "CA" + "AC" * 10], (), "the effective number of sequences is 1.0"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_alignments_that_tell_nothing(tmp_path, monkeypatch, capsys, rows, options, says):
+    monkeypatch.chdir(tmp_path)
+    Path("x.fa").write_text("".join(f">s\n{row}\n" for row in rows))
+    assert main(["dca", "x.fa", "--alphabet", "protein", *options]) == 0
+    err = [line for line in capsys.readouterr().err.splitlines() if "compiling" not in line]
+    assert len(err) == 1 and says in err[0] and "told" in err[0]
+    if len(set(rows)) == 1:  # all pairs are alike
+        assert max(abs(float(row["score"])) for row in table()) < 1e-6
 
 
 def test_a_pair_of_columns_is_found(alignment, capsys):

@@ -1,6 +1,7 @@
 import gzip
 
 import numpy as np
+import pytest
 
 import fastmf as mf
 from fastmf.cli import main
@@ -48,6 +49,7 @@ def test_info_of_every_machine(stripes, tmp_path, capsys):
     for machine in (
         mf.DeepBoltzmannMachine((3, 2), n_epochs=0, pretraining_epochs=0),
         mf.FullyVisibleBoltzmannMachine(l2=1.0),
+        mf.PottsMachine(l2=1.0, l2_field=1.0),
         mf.ConditionalRBM(2, n_epochs=0),
     ):
         X = stripes[:, :5]
@@ -57,6 +59,64 @@ def test_info_of_every_machine(stripes, tmp_path, capsys):
         assert type(machine).__name__ in capsys.readouterr().out
         assert main(["denoise", str(tmp_path / "m.npz"), "x.npy", "--flip-probability", "0.1"]) == 1
         assert "is not a GeneralizedRBM" in capsys.readouterr().err
+
+
+def _facts(path, capsys):
+    assert main(["info", str(path)]) == 0
+    out = capsys.readouterr().out
+    facts = dict(line.split("  ", 1) for line in out.splitlines())
+    return {name: value.strip() for name, value in facts.items()}
+
+
+@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+def test_info_of_a_checkpoint(stripes, tmp_path, capsys, gradient):
+    path = tmp_path / "run.npz"
+    machine = mf.GeneralizedRBM(
+        6, gradient=gradient, n_epochs=3, batch_size=20, checkpoint=path, random_state=1
+    ).fit(stripes)
+    facts = _facts(path, capsys)
+    assert facts["checkpoint"] == "after 3 of 3 epochs" and facts["model"] == "RBM"
+    assert facts["weights"].startswith("16 x 6, ") and facts["visible units"] == "16 Bernoulli"
+    last = f"{machine.history_['log_likelihood'][-1]:.5g}"
+    assert facts["log likelihood"] == f"{last} in the last epoch"
+    assert f"gradient='{gradient}'" in facts["options"] and facts["seed"].isdigit()
+
+
+def test_info_of_a_checkpoint_within_an_epoch(stripes, tmp_path, capsys):
+    def rate(epoch):
+        if epoch:
+            raise KeyboardInterrupt
+        return 0.01
+
+    path = tmp_path / "run.npz"
+    options = dict(n_epochs=4, batch_size=20, checkpoint=path, checkpoint_every=4)
+    with pytest.raises(KeyboardInterrupt):
+        mf.DeepBoltzmannMachine((4, 3), pretraining_epochs=0, learning_rate=rate, **options).fit(
+            stripes
+        )
+    assert _facts(path, capsys)["checkpoint"] == "after 1 of 4 epochs"
+    with np.load(path) as file:
+        np.savez(path, **dict(file) | {"position": np.array([1, 4, 0])})
+    assert _facts(path, capsys)["checkpoint"] == "after 1 of 4 epochs and 4 batches"
+
+
+def test_info_of_an_average(stripes, tmp_path, capsys):
+    average = mf.evaluation.IterateAverage(2, tmp_path / "average.npz")
+    mf.GeneralizedRBM(6, n_epochs=3, callbacks=[average], random_state=1).fit(stripes)
+    facts = _facts(tmp_path / "average.npz", capsys)
+    assert facts["average"] == "of 2 models, the last one after epoch 3"
+    assert facts["model"] == "RBM" and "16 x 6" in facts["weights"]
+
+
+@pytest.mark.parametrize("member", ["run", "position", "model/weights", "history/learning_rate"])
+def test_info_of_a_damaged_checkpoint_is_one_line(stripes, tmp_path, capsys, member):
+    path = tmp_path / "run.npz"
+    mf.GeneralizedRBM(2, n_epochs=1, checkpoint=path).fit(stripes)
+    with np.load(path) as file:
+        np.savez(path, **dict(file) | {member: np.array(["x" * 10**5])})
+    assert main(["info", str(path)]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and member.partition("/")[0] in err and len(err) < 600
 
 
 def test_info_of_an_unknown_prior_is_one_line(tmp_path, capsys):
@@ -76,6 +136,36 @@ def test_info_of_something_else(tmp_path, capsys):
     assert main(["info", str(tmp_path / "x.npz")]) == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "is not a model" in err
+
+
+def test_info_of_parameters_and_arrays(tmp_path, capsys):
+    couplings = np.zeros((3, 5, 3, 5))
+    couplings[0, 1, 2, 3] = couplings[2, 3, 0, 1] = 0.5
+    field = np.arange(15.0).reshape(3, 5)
+    mf.datasets.write_adabmdca(tmp_path / "x.dat", couplings, field, "rna")
+    (tmp_path / "x.dat.gz").write_bytes(gzip.compress((tmp_path / "x.dat").read_bytes()))
+    neighbours = np.array([1.0, 2.0, 0.0])
+    mf.datasets.write_plmc(tmp_path / "x.params", couplings, field, "rna", n_neighbours=neighbours)
+    for name, program in (("x.dat", "adabmDCA"), ("x.dat.gz", "adabmDCA"), ("x.params", "plmc")):
+        facts = _facts(tmp_path / name, capsys)
+        assert facts["file"] == f"parameters of {program}" and facts["columns"] == "3"
+        assert facts["alphabet"] == "-ACGU (5 states)" and "largest 0.5" in facts["couplings"]
+    assert facts["sequences"] == "2 (0.0 effective), 1 left out"
+    np.save(tmp_path / "x.npy", field)
+    np.savetxt(tmp_path / "x.csv", field, delimiter=",")
+    for name in ("x.npy", "x.csv"):
+        facts = _facts(tmp_path / name, capsys)
+        assert facts == {"array": "3 x 5, float64", "values": "0 to 14, mean 7"}
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\x1f\x8b", b"text\n" * 99, b"\0\0", b"h \n"])
+def test_info_of_no_file_of_fastmf_is_one_line(tmp_path, capsys, content):
+    (tmp_path / "x").write_bytes(content)
+    assert main(["info", str(tmp_path / "x")]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and str(tmp_path / "x") in err and len(err) < 600
+    assert main(["info", str(tmp_path / "nowhere")]) == 1
+    assert "nowhere" in capsys.readouterr().err
 
 
 def test_info_of_an_alignment(tmp_path, capsys, monkeypatch):

@@ -158,5 +158,17 @@ def test_an_alignment_is_learned_as_categorical_units(tmp_path, monkeypatch, cap
     assert machine.sample(3, n_sweeps=1, random_state=0).shape == (3, 6)
     assert main(["info", "rbm.npz"]) == 0
     assert "visible=Categorical" in capsys.readouterr().out
-    assert main(["train", "rbm", "family.fa", *options, "--visible", "gaussian"]) == 1
-    assert "an alignment has categorical units" in capsys.readouterr().err
+    assert main(["train", "rbm", "family.fa", *options, "--visible", "categorical"]) == 0
+    for visible in ("gaussian", "bernoulli"):
+        assert main(["train", "rbm", "family.fa", *options, "--visible", visible]) == 1
+        err = capsys.readouterr().err
+        assert f"categorical units, not {visible} ones" in err and err.count("\n") == 1
+    (tmp_path / "family.fa").write_text(text + ">x\nACGUAB\n>y\nACGNNA\n")
+    assert main(["train", "rbm", "family.fa", *options, "--outside", "missing"]) == 1
+    assert "missing" in capsys.readouterr().err
+    assert main(["train", "rbm", "family.fa", *options, "--outside", "gap"]) == 0
+    assert "left out" not in capsys.readouterr().err
+    assert main(["train", "rbm", "family.fa", *options]) == 0
+    assert "2 of 42 sequences left out: letters outside the alphabet -ACGU (N B)" in (
+        capsys.readouterr().err
+    )

@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastmf.datasets import load_alignment
-from fastmf.datasets.alignments import ALPHABETS, is_alignment
+from fastmf.datasets.alignments import (
+    ALPHABETS,
+    is_alignment,
+    load_and_compare,
+    residues_of,
+)
 
 A2M = """>focus/3-7 a title
 AC-g.DE
@@ -59,6 +64,26 @@ def test_a2m(tmp_path, compress, newline):
     np.testing.assert_array_equal(found.rows, [0, 1])
     np.testing.assert_array_equal(found.columns, [0, 1, 2, 5, 6])
     assert found.X.dtype == np.int8
+
+
+@pytest.mark.parametrize("title, first", [("focus/3-7", 3), ("focus", 1), ("focus/x-7", 1)])
+def test_residues_of_a_focus(tmp_path, title, first):
+    path = write(tmp_path, A2M.replace("focus/3-7", title))
+    found = load_alignment(path, focus="focus")
+    numbers = [0, 1, 3, 4]  # the insert g counts
+    expected = [f"{x}{n + first}" for x, n in zip("ACDE", numbers, strict=True)]
+    assert residues_of(path, "focus", found) == expected
+    some = found._replace(columns=found.columns[[1, 3]])
+    assert residues_of(path, "focus", some) == [expected[1], expected[3]]
+    kept = load_alignment(path, focus="focus", inserts="keep")
+    assert residues_of(path, "focus", kept, "keep")[2] == f"g{first + 2}"
+    # Rows without dots are aligned after their inserts are removed.
+    bare = write(tmp_path, f">other\nA-D*\n>{title}\nAgaCD*\n")
+    found = load_alignment(bare, focus="focus")
+    assert residues_of(bare, "focus", found) == [f"A{first}", f"C{first + 3}", f"D{first + 4}"]
+    own = write(tmp_path, f">{title}\n_^*\n>other\n^_*\n")
+    found = load_alignment(own, "_*^", focus="focus")
+    assert residues_of(own, "focus", found) == [f"_{first}", f"^{first + 1}", f"*{first + 2}"]
 
 
 def test_inserts_can_be_kept(tmp_path):
@@ -123,6 +148,134 @@ def test_a_few_odd_letters_do_not_change_the_alphabet(tmp_path):
     assert load(tmp_path, rows, None).alphabet == ALPHABETS["rna"]
 
 
+PROTEIN = "MKVLAEFIPQRSTWYCDGHN"
+
+
+@pytest.mark.parametrize(
+    "rows, alphabet",
+    [
+        ([PROTEIN + "X", PROTEIN[::-1] + "X"], "protein"),  # no row is within any alphabet
+        ([PROTEIN + "B", "-" * 21, "ACG-" * 5 + "A"], "protein"),  # all RNA that there is
+        (["ACGUN"] * 10, "rna"),
+        (["ACGTN"] * 10, "dna"),
+        (["ACGTRYN"] + ["ACGTACG"] * 6, "dna"),
+        (["NNNNNACG"] * 10, "rna"),
+        (["GAGAGSGAGAGS"] * 10, "protein"),  # silk
+    ],
+)
+def test_the_alphabet_of_most_letters_fits(tmp_path, rows, alphabet):
+    path = write(tmp_path, "".join(f">x\n{row}\n" for row in rows))
+    letters = ALPHABETS[alphabet]
+    if any(set(row) <= set(letters) for row in rows):
+        assert load_alignment(path, None).alphabet == letters
+    else:
+        with pytest.raises(ValueError, match=f"no sequence is within the alphabet {letters}; "):
+            load_alignment(path, None)
+
+
+@pytest.mark.parametrize(
+    "text, expected, columns",
+    [
+        (">a\nACDE*\n>b\nAC-E*\n", ["ACDE", "AC-E"], [0, 1, 2, 3]),
+        (">a\nACDE*\n>b\nAC-E-\n", ["ACDE-", "AC-E-"], [0, 1, 2, 3, 4]),
+        (">a\nACDE*\n>b\nAC-E\n", ["ACDE", "AC-E"], [0, 1, 2, 3]),
+        (">a\nACDE*\n>b\nAC*--\n", ["ACDE-", "AC---"], [0, 1, 2, 3, 4]),
+        (">a\nACdD*\n>b\nACD*\n", ["ACD", "ACD"], [0, 1, 2]),
+        (">a\nACdD*\n>b\nAC-D\n>c\nACD-\n", ["ACD-", "AC-D", "ACD-"], [0, 1, 2, 3]),
+        ("#A3M#\n>q\nACDEFGH\n>b\nACkDEF-H\n", ["ACDEFGH", "ACDEF-H"], range(7)),
+        ("#52\t1\n; by hand\n\n>q\nACD\n", ["ACD"], range(3)),
+        ("\ufeff#A3M#\r\n>q\r\nACD\r\n", ["ACD"], range(3)),
+        ("CLUSTAL W (1.83) multiple sequence alignment\n\n\none   ACDE 4\ntwo   A-DE 3\n      * **"
+         "\n\none   FG 6\ntwo   -G 4\n      .:\n", ["ACDEFG", "A-DE-G"], range(6)),
+        ("CLUSTAL O(1.2.4)\r\n\r\none ACDE\r\ntwo A-DE\r\n", ["ACDE", "A-DE"], range(4)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("alphabet", ["protein", None])
+def test_formats_as_they_are_met(tmp_path, text, expected, columns, alphabet):
+    for content in (text.encode(), gzip.compress(text.encode())):
+        assert is_alignment(write(tmp_path, content))
+        found = load(tmp_path, content, alphabet or ALPHABETS["protein"])
+        assert letters(found) == expected
+        np.testing.assert_array_equal(found.columns, columns)
+
+
+def test_a_star_of_ones_own_alphabet_is_a_letter(tmp_path):
+    found = load(tmp_path, ">a\n_^*\n>b\n^_*\n", "_*^")
+    assert letters(found) == ["_^*", "^_*"]
+
+
+def test_a_star_within_a_row_is_outside_the_alphabet(tmp_path):
+    found = load(tmp_path, ">a\nAC*DE\n>b\nACD-E\n")
+    assert found.names == ["b"] and letters(found) == ["ACD-E"]
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("CLUSTAL W\n\none ACD\none ACD\n", "line 4, b'one', repeats a name"),
+        ("CLUSTAL W\n\none\n", "holds no letters"),
+        ("CLUSTAL W\n", "holds no sequences"),
+        ("CLUSTAL W\n\none ACD\ntwo AC\n", "sequence 2"),
+        ("#A3M#\n", "it is empty"),
+        ("#A3M#\nACD\n", "begins neither"),
+    ],
+)
+def test_damaged_files_of_other_formats(tmp_path, text, says):
+    with pytest.raises(ValueError, match=says) as caught:
+        load(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_letters_outside_the_alphabet_can_be_gaps_or_missing(tmp_path):
+    text = ">a\nACD\n>b\nAXZ\n>c\nA-x\n>d\nA*D\n>e\nA1D\n"
+    as_gaps = load(tmp_path, text, outside="gap")
+    assert letters(as_gaps) == ["ACD", "A--", "A--"] and as_gaps.names == ["a", "b", "c"]
+    missing = load(tmp_path, text, outside="missing")
+    assert letters(missing) == ["ACD", "A??", "A-?"]
+    both = load(tmp_path, text, gaps="missing", outside="gap")
+    assert letters(both) == ["ACD", "A??", "A??"] and "-" not in both.alphabet
+    assert letters(load(tmp_path, ">a\nAC-GN\n", "rna", outside="gap")) == ["AC-G-"]
+    with pytest.raises(ValueError, match="outside='gap' needs a gap"):
+        load(tmp_path, text, "ACD", outside="gap")
+    assert letters(load(tmp_path, ">a\nACX\n", "ACD", outside="missing")) == ["AC?"]
+
+
+def test_rows_and_then_columns_of_many_gaps_are_left_out(tmp_path):
+    rows = ["ACDE", "A--E", "A---", "----", "ACD-", "AC-E"]
+    text = "".join(f">{k}\n{row}\n" for k, row in enumerate(rows))
+    for options in ({"gaps": "state"}, {"gaps": "missing"}):
+        found = load(tmp_path, text, max_gaps=0.5, **options)
+        assert found.rows.tolist() == [0, 1, 4, 5] and found.names == ["0", "1", "4", "5"]
+        assert found.columns.tolist() == [0, 1, 2, 3]
+        # Of the four rows 0, 1, 2 and 1 have gaps in the columns.
+        found = load(tmp_path, text, max_gaps=(0.5, 0.4), **options)
+        assert found.rows.tolist() == [0, 1, 4, 5] and found.columns.tolist() == [0, 1, 3]
+        assert found.X.shape == (4, 3)
+    _, left_out = load_and_compare(write(tmp_path, text), max_gaps=(0.5, 0.4))
+    assert left_out == (0, 0, "", 2, 1)
+    assert load(tmp_path, text, max_gaps=0).rows.tolist() == [0]
+    np.testing.assert_array_equal(load(tmp_path, text, max_gaps=1).X, load(tmp_path, text).X)
+    for max_gaps, error, says in (
+        (1.5, ValueError, "max_gaps must be in"),
+        ((0.5,), ValueError, "a number or two"),
+        ("x", TypeError, "max_gaps must be a number"),
+        ((0.5, np.nan), ValueError, "max_gaps must be in"),
+    ):
+        with pytest.raises(error, match=says):
+            load(tmp_path, text, max_gaps=max_gaps)
+    with pytest.raises(ValueError, match="no sequence is left with as few gaps"):
+        load(tmp_path, ">a\nA-\n", max_gaps=0.1)
+    with pytest.raises(ValueError, match="no column is left with as few gaps"):
+        load(tmp_path, ">a\nA-\n>b\n-A\n", max_gaps=(0.5, 0.1))
+
+
+def test_what_is_left_out_is_known(tmp_path):
+    path = write(tmp_path, ">a\nACD\n>b\nAXB\n>c\nAXD\n>d\nAC.\n>e\nX-D\n")
+    _, left_out = load_and_compare(path)
+    assert left_out[:3] == (3, 0, "XB")
+    assert load_and_compare(write(tmp_path, ">a\nACd\n>b\nAC.\n"))[1][:3] == (0, 1, "")
+
+
 @pytest.mark.parametrize(
     "text, says",
     [
@@ -165,6 +318,7 @@ def test_a_damaged_file_is_one_line_with_its_name(tmp_path, text, says):
     [
         ({"gaps": "none"}, ValueError, "gaps must be 'state' or 'missing'"),
         ({"inserts": "none"}, ValueError, "inserts must be 'drop' or 'keep'"),
+        ({"outside": "none"}, ValueError, "outside must be 'drop' or 'gap' or 'missing'"),
         ({"alphabet": "AAC"}, ValueError, "at least two different"),
         ({"alphabet": "A"}, ValueError, "at least two different"),
         ({"alphabet": "Protein?"}, ValueError, "upper-case"),
@@ -226,7 +380,7 @@ def test_memory_is_a_few_times_the_text(tmp_path):
 
 def test_lines_in_pieces_are_one_sequence(tmp_path, monkeypatch):
     whole = load(tmp_path, A2M)
-    monkeypatch.setattr("fastmf.datasets.alignments._PIECE_BYTES", 20)
+    monkeypatch.setattr("fastmf.datasets._alignment_formats._PIECE_BYTES", 20)
     monkeypatch.setattr("fastmf.datasets.alignments._BLOCK_BYTES", 1)
     long = A2M.replace("\nAC-g.DE", "\n" + "ACD" * 50 + "A" * 7)
     for line in ("acWgh-E", "ACXg.DE", "A-\nDk.ax"):
@@ -272,6 +426,7 @@ alignment_bytes = st.lists(
     st.sampled_from([
         b">", b"a", b"\n", b"# STOCKHOLM 1.0\n", b"//", b" ", b"ACD", b"acd", b"-", b".", b"\r",
         b"\x1f\x8b", b"\xff", b"\0", b">x\n", b"x AC\n", b"#=GC x\n", b"\xef\xbb\xbf",
+        b"CLUSTAL W\n", b"x AC 2\n", b" ** \n", b"*", b"AC*\n", b"#A3M#\n", b";\n",
     ])
 ).map(b"".join)  # fmt: skip
 

@@ -1,6 +1,7 @@
 import gzip
 import pickle
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -136,3 +137,94 @@ def test_a_missing_file_and_a_folder(tmp_path):
         read_array(tmp_path / "x.npy")
     with pytest.raises(ValueError, match="is a folder"):
         read_array(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x", "x.npy", "x.csv", "x.npy.gz", "x.csv.gz", "x.gz"])
+def test_compression_is_told_from_the_content(tmp_path, name):
+    array, path = PIXELS.reshape(2, 12).astype(float), tmp_path / name
+    table = "\n".join(",".join(f"{x:g}" for x in row) for row in array).encode()
+    content = npy(array) if ".npy" in name else table if ".csv" in name else idx(array, 14)
+    path.write_bytes(gzip.compress(content))
+    found = read_array(path)
+    np.testing.assert_array_equal(found, array)
+    found[0, 0] = 7  # an array of one's own
+
+
+def bomb(name, megabytes, head=b"", tail=b""):
+    """Zeros, or a table of zeros, in few bytes."""
+    unit = b"0,0,0,0\n" if ".csv" in name else b"\0" * 8
+    return gzip.compress(head + unit * (megabytes * 2**17) + tail, 1)
+
+
+HEAD = struct.pack(">HBB2I", 0, 8, 2, 2**5, 2**20)
+
+
+@pytest.mark.parametrize(
+    "name, content, says",
+    [
+        ("x.idx", bomb("x.idx", 32, HEAD), "more than max_bytes=1048576"),
+        # The header announces less, or as much, than there is.
+        ("x.idx", bomb("x.idx", 32, struct.pack(">HBB2I", 0, 8, 2, 2, 8)), "it has more"),
+        ("x.idx", bomb("x.idx", 1, struct.pack(">HBB2I", 0, 8, 2, 1, 2**19)), "it has more"),
+        ("x.idx", gzip.compress(struct.pack(">HBB2I", 0, 8, 2, 1, 2**19) + b"abc"), "it has 15"),
+        ("x.idx", gzip.compress(struct.pack(">HBB3I", 0, 14, 3, *3 * [2**32 - 1])), "max_bytes="),
+        ("x.csv", bomb("x.csv", 32), "more than max_bytes=1048576"),
+        ("x.csv.gz", gzip.compress(b"0," * 2**16), "line of more than 65536 bytes"),
+        ("x.csv", gzip.compress(b"\n" * 2**24), "more than max_bytes"),
+        ("x.csv", gzip.compress(b"#\n" * 2**22), "more than max_bytes"),
+        ("x.npy.gz", gzip.compress(npy(np.zeros(2**22))), "more than max_bytes=1048576"),
+        ("x.npy", gzip.compress(npy(np.zeros(2**22))), "more than max_bytes=1048576"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
+)
+def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, monkeypatch, name, content, says):
+    monkeypatch.setattr("fastmf.models._archive.MIN_MEMORY_BYTES", 2**20)
+    monkeypatch.setattr("fastmf.datasets.files._MAX_LINE_BYTES", 2**16)
+    path = tmp_path / name
+    path.write_bytes(content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=says) as caught:
+            read_array(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_limit_of_memory_can_be_moved(tmp_path, monkeypatch):
+    monkeypatch.setattr("fastmf.models._archive.MIN_MEMORY_BYTES", 2**16)
+    for name, content in (
+        ("x.csv", gzip.compress(b"0,0\n" * 2**14)),
+        ("x.idx", gzip.compress(idx(np.zeros((2**14, 2)), 14))),
+        ("x.npy", gzip.compress(npy(np.zeros((2**14, 2))))),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=r"max_bytes=65536 bytes; decompress the file"):
+            read_array(tmp_path / name)
+        assert read_array(tmp_path / name, max_bytes=2**20).shape == (2**14, 2)
+        # What is not compressed has the size of its file.
+        (tmp_path / name).write_bytes(gzip.decompress(content))
+        assert read_array(tmp_path / name).shape == (2**14, 2)
+        with pytest.raises(ValueError, match="max_bytes=1000"):
+            read_array(tmp_path / name, max_bytes=1000)
+    np.savez_compressed(tmp_path / "x.npz", a=np.zeros((2**14, 2)), b=np.zeros(2**20))
+    with pytest.raises(ValueError, match="more than max_bytes=65536"):
+        read_array(f"{tmp_path / 'x.npz'}:a")
+    assert read_array(f"{tmp_path / 'x.npz'}:a", max_bytes=2**20).shape == (2**14, 2)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.npy", "x.npz", "x.idx"])
+def test_too_little_memory_is_said(tmp_path, monkeypatch, name):
+    path = tmp_path / name
+    path.write_bytes({"x.csv": b"1,2\n", "x.npy": npy(PIXELS), "x.npz": npz(a=PIXELS),
+                      "x.idx": idx(PIXELS, 8)}[name])  # fmt: skip
+
+    def no_memory(*args, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(np, "loadtxt", no_memory)
+    monkeypatch.setattr(np, "empty", no_memory)
+    monkeypatch.setattr(np.lib.format, "read_array", no_memory)
+    with pytest.raises(MemoryError, match=rf"{name}: there is not enough memory for its array"):
+        read_array(path)

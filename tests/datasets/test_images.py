@@ -133,6 +133,16 @@ def test_caltech_silhouettes_are_upright_with_object_one(tmp_path, rng):
         load_caltech_silhouettes(tmp_path, split="validation")
 
 
+@pytest.mark.parametrize("shapes", [((2**14, 8), (1, 1)), ((3, 784), (2**7, 2**7))])
+def test_a_file_of_other_shapes_is_not_read(tmp_path, monkeypatch, shapes):
+    arrays = dict(zip(("train_data", "train_labels"), map(np.zeros, shapes), strict=True))
+    savemat(tmp_path / "caltech101_silhouettes_28_split1.mat", arrays, do_compression=True)
+    monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: pytest.fail("read"))
+    with pytest.raises(ValueError, match="images have the shape") as caught:
+        load_caltech_silhouettes(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
 def test_cbcl_faces(tmp_path, rng):
     faces = rng.integers(0, 256, (5, 361), dtype=np.uint8)
     path = tmp_path / "cbcl_faces_19x19.npz"

@@ -1,3 +1,5 @@
+import gzip
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +95,23 @@ def test_a_plmc_file_of_giant_sizes(tmp_path):
         read_plmc(PLMC, max_bytes=1000)
 
 
+@pytest.mark.parametrize("dtype", ["<f4", "<f8"])
+def test_a_plmc_file_of_the_older_format(tmp_path, dtype):
+    L, q = 5, 4
+    content = np.array([L, q], "<i4").tobytes() + b"ACGUA" + np.arange(L, dtype="<i4").tobytes()
+    content += np.zeros(2 * L * q, dtype).tobytes()
+    for i in range(L - 1):
+        for j in range(i + 1, L):
+            content += np.array([i + 1, j + 1], "<i4").tobytes()
+            content += np.zeros(2 * q * q, dtype).tobytes()
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(ValueError, match=r"x: these are no parameters of plmc: .* older format"):
+        read_plmc(tmp_path / "x")
+    (tmp_path / "x").write_bytes(content[:-1])
+    with pytest.raises(ValueError, match="may be truncated"):
+        read_plmc(tmp_path / "x")
+
+
 def test_damaged_plmc_numbers_and_text(tmp_path):
     content = PLMC.read_bytes()
     (tmp_path / "x").write_bytes(content[:-4] + np.array([np.nan], "<f4").tobytes())
@@ -177,6 +196,39 @@ def test_a_damaged_adabmdca_file(tmp_path, text, says):
     with pytest.raises(ValueError, match="more than max_bytes=100"):
         (tmp_path / "x").write_text(GOOD)
         read_adabmdca(tmp_path / "x", "-A", max_bytes=100)
+
+
+def test_names_of_alphabets_are_those_of_load_alignment(tmp_path):
+    J, h, _ = potts()
+    for name in ("rna", "RNA", "Rna"):
+        write_adabmdca(tmp_path / "x", J, h, name)
+        assert read_adabmdca(tmp_path / "x", name).alphabet == "-ACGU"
+        write_plmc(tmp_path / "y", J, h, name)
+        assert read_plmc(tmp_path / "y").alphabet == "-ACGU"
+
+
+@pytest.mark.parametrize("name", ["x.dat.gz", "x.dat"])
+def test_adabmdca_compressed(tmp_path, name):
+    (tmp_path / name).write_bytes(gzip.compress(GOOD.encode()))
+    assert read_adabmdca(tmp_path / name, "-A").couplings[0, 1, 1, 0] == 0.5
+    content = gzip.compress((GOOD * 99).encode(), mtime=0)
+    for damaged in (content[:-9], content[:40], content[:20] + b"\0" * 30):
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(ValueError, match="no parameters of adabmDCA") as caught:
+            read_adabmdca(tmp_path / name, "-A")
+        assert str(tmp_path / name) in str(caught.value)
+
+
+@pytest.mark.parametrize("unit", ["h 0 A 1\n", "J 0 1 A - 0.5\n", "\n"])
+def test_a_bomb_of_lines(tmp_path, unit):
+    (tmp_path / "x").write_bytes(gzip.compress(unit.encode() * 2**17))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"max_bytes=100000|holds 0 fields"):
+            read_adabmdca(tmp_path / "x", "-A", max_bytes=100_000)
+        assert tracemalloc.get_traced_memory()[1] < 2**28
+    finally:
+        tracemalloc.stop()
 
 
 @settings(max_examples=200, deadline=None)

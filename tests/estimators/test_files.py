@@ -9,6 +9,17 @@ ESTIMATORS = {
     "rbm": lambda **o: mf.GeneralizedRBM(2, n_epochs=1, random_state=0, **o).fit(X),
     "fully_visible": lambda **o: mf.FullyVisibleBoltzmannMachine(l2=0.1, **o).fit(X),
 }
+OTHERS = {
+    "deep": lambda: mf.DeepBoltzmannMachine((3, 2), n_epochs=1, pretraining_epochs=0).fit(X),
+    "conditional": lambda: mf.ConditionalRBM(2, n_epochs=1).fit(X, X[:, :2]),
+    "potts": lambda: mf.PottsMachine(l2=0.1, l2_field=0.1).fit(X.astype(int)),
+    "few rows": lambda: mf.PottsMachine(l2=0.1, l2_field=0.1).fit(
+        np.random.default_rng(0).integers(0, 4, (5, 12))
+    ),
+    "categorical": lambda: mf.GeneralizedRBM(2, visible="categorical", n_epochs=1).fit(
+        X.astype(int)
+    ),
+}
 
 
 @pytest.fixture(scope="module", params=ESTIMATORS)
@@ -91,3 +102,93 @@ def test_an_option_that_only_a_pickle_can_hold_is_named(tmp_path):
     with pytest.raises(TypeError, match=r"learning_rate=.* cannot be saved"):
         machine.save(tmp_path / "file.npz")
     assert not (tmp_path / "file.npz").exists()
+
+
+def _altered(name, array, members):
+    """Alterations after which a member is none of the estimator."""
+    if name not in ("model", "coefficients"):  # without these it is another kind of machine
+        yield "lacking", None
+    yield "object", np.array([{}, None], object)
+    yield "one axis more", array[None]
+    if array.dtype.kind == "U":
+        yield "empty", array[:0]
+        yield "text of kilobytes", np.array(["x" * 10**4] * array.size)
+        yield "numbers", np.zeros(array.shape)
+        yield "lines", np.array(["a\nb"] * array.size)
+        return
+    yield "text", np.full(array.shape, "1")
+    if array.dtype.kind == "f" and name != "history_":
+        yield "NaN", np.full(array.shape, np.nan)
+    of_rows = name == "weights" and ("rows" in members or "labels" in members)
+    if of_rows or name in ("labels", "sizes", "rows", "coefficient_rows", "starts_"):
+        yield "out of range", np.full(array.shape, -7, array.dtype if name != "rows" else int)
+        if name != "starts_":
+            yield "longer", np.concatenate([array, array])
+
+
+@pytest.fixture(scope="module", params=ESTIMATORS | OTHERS)
+def saved(request, tmp_path_factory):
+    """The class of an estimator, its file, and the members of that."""
+    fitted = (ESTIMATORS | OTHERS)[request.param]()
+    path = tmp_path_factory.mktemp("saved") / "file.npz"
+    fitted.save(path)
+    with np.load(path) as file:
+        return type(fitted), path, dict(file)
+
+
+def _refused(class_, path, members, *what):
+    """Check that a file is refused in one short line."""
+    np.savez(path, **members)
+    with pytest.raises(ValueError, match=r"file\.npz is not a") as caught:
+        class_.load(path)
+        print(*what)  # for the report of a failure
+    text = str(caught.value)
+    assert "\n" not in text and len(text) < len(str(path)) + 400, (what, text)
+
+
+def test_members_that_are_none_of_the_estimator(saved):
+    class_, path, members = saved
+    for name, array in members.items():
+        for what, altered in _altered(name, array, members):
+            others = {k: v for k, v in members.items() if k != name}
+            changed = others if altered is None else others | {name: altered}
+            if what in ("lines", "text of kilobytes") and len(array) == 1 and name != "model":
+                np.savez(path, **changed)
+                with pytest.raises(LookupError, match="unknown here") as caught:
+                    class_.load(path)
+                assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+            else:
+                _refused(class_, path, changed, name, what)
+
+
+TEXTS = ["[1]", "3", "null", '"x"', "{", "[" * 10**5, "a\nb", '{"x": 1}', "{}", "x" * 10**5]
+VALUES = ["-1", '"x"', "[[1]]", "null", "true", "1e400", "{}"]
+NAMES = ["n_iter_", "n_features_in_", "history_", "existence_"]
+
+
+def test_text_that_is_none_of_the_estimator(saved):
+    class_, path, members = saved
+    for text in TEXTS + [f'{{"{name}": {value}}}' for name in NAMES for value in VALUES]:
+        for place in range(3):
+            texts = members["estimator"].tolist()
+            texts[place] = text
+            altered = members | {"estimator": np.array(texts)}
+            if place == 1 and text == "{}":
+                np.savez(path, **altered)
+                class_.load(path)  # all options at their defaults
+            else:
+                _refused(class_, path, altered, place, text[:50])
+
+
+def test_a_model_of_another_kind_is_refused(tmp_path):
+    path, fitted = tmp_path / "file.npz", ESTIMATORS["rbm"]()
+    fitted.save(path)
+    with np.load(path) as file:
+        members = dict(file)
+    mf.DBM(
+        (np.ones((5, 3)), np.ones((3, 2))), tuple(mf.Bernoulli(np.zeros(n)) for n in (5, 3, 2))
+    ).save(tmp_path / "dbm.npz")
+    with np.load(tmp_path / "dbm.npz") as file:
+        np.savez(path, **members | dict(file))
+    with pytest.raises(ValueError, match="its model is a DBM, expected RBM"):
+        type(fitted).load(path)

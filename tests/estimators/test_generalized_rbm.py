@@ -66,7 +66,8 @@ def test_scores_are_close_to_exact_ones(trained):
     assert np.exp(everything).sum() == pytest.approx(1, abs=1e-12)
     best, paper = (trained.score_samples(X, how).mean() for how in ("log_sum_exp", "mean"))
     assert best == pytest.approx(right.mean(), abs=0.3)
-    assert trained.score(X) == pytest.approx(best)
+    assert trained.score(X) == pytest.approx(right.mean(), abs=1e-12)
+    assert abs(trained.score(X) - best) > 0.01  # few states are enumerated
     # The mean over solutions underestimates the log-partition, and so flatters the model.
     assert paper > best + 0.3
 
@@ -232,7 +233,7 @@ def test_rows_that_do_not_converge_are_told(trained, monkeypatch):
         trained.denoise(PATTERNS, flip_probability=0.3)
     holes = np.where(np.eye(3, 8) > 0, np.nan, PATTERNS)
     with pytest.warns(ConvergenceWarning, match="3 of 3 rows did not converge"):
-        assert np.isfinite(trained.impute(holes)).all()
+        assert np.isfinite(trained.impute(holes, method="tap")).all()
 
 
 def test_partial_fit_learns_step_by_step():

@@ -29,7 +29,41 @@ def test_scores_use_the_estimated_log_partition(machines):
         np.testing.assert_array_equal(machine.score_samples(X), expected)
         assert machine.score(X) == pytest.approx(expected.mean())
         exact = mf.exact(machine.model_).log_partition
-        assert machine.log_partition() == pytest.approx(exact, abs=0.05)
+        assert machine.log_partition() == machine.log_partition("exact") == exact
+        assert machine.log_partition("log_sum_exp") == pytest.approx(exact, abs=0.05)
+
+
+def test_scores_are_exact_where_few_states_are_summed(monkeypatch):
+    Y = np.repeat(np.random.default_rng(0).random((500, 5)) < 0.5, 2, axis=1).astype(float)
+    options = {"n_epochs": 100, "learning_rate": 0.2, "random_state": 0}
+    rbm = mf.GeneralizedRBM(8, **options).fit(Y)
+    log_z = mf.exact(rbm.model_).log_partition
+    expected = mf.evaluation.log_likelihood(rbm.model_, Y, log_z)
+    np.testing.assert_allclose(rbm.score_samples(Y), expected, atol=1e-12)
+    mean_field = rbm.score_samples(Y, "log_sum_exp").mean()
+    assert abs(mean_field - expected.mean()) > 0.3
+    monkeypatch.setattr("fastmf.inference.missing.layered.MAX_WORK", 100)
+    assert rbm.score(Y) == mean_field
+    assert rbm.log_partition("exact") == log_z
+    with pytest.raises(ValueError, match="how must be one of"):
+        rbm.log_partition("annealing")
+    wide = mf.GeneralizedRBM(30, n_epochs=1, random_state=0).fit(np.repeat(Y, 3, axis=1))
+    with pytest.raises(ValueError, match="exact needs a layer of at most 20"):
+        wide.log_partition("exact")
+
+
+def test_scores_of_deep_machines_sum_hidden_layers_exactly():
+    Y = np.repeat(np.random.default_rng(0).random((300, 4)) < 0.5, 2, axis=1).astype(float)
+    dbm, rng = mf.DeepBoltzmannMachine((5, 3), **OPTIONS).fit(Y), np.random.default_rng(1)
+    weights = tuple(2 * rng.normal(size=w.shape) for w in dbm.weights_)
+    dbm.model_ = mf.DBM(weights, dbm.model_.layers)
+    states = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(float)
+    assert np.exp(dbm.score_samples(states)).sum() == pytest.approx(1, abs=1e-10)
+    # By mean field given the data it is not.
+    log_z = mf.exact(dbm.model_).log_partition
+    near = mf.evaluation.log_likelihood(dbm.model_, states, log_z)
+    assert abs(np.exp(near).sum() - 1) > 1e-6
+    np.testing.assert_array_equal(dbm.score_samples(states, log_z), dbm.score_samples(states))
 
 
 def test_names_of_outputs_count_the_highest_layer(machines):

@@ -49,6 +49,7 @@ ROOMS = {
         "bp": ("fixed_point",),
         "ep": ("fixed_point", "gaussian", "mean_field"),
         "sampling": ("mean_field",),
+        "missing": ("mean_field", "sampling"),
     },
     "learning": {
         "training": (),

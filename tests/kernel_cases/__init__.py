@@ -30,6 +30,7 @@ FAMILIES = (
     "sites",
     "sparse_rows",
     "training",
+    "tree_annealing",
 )
 
 

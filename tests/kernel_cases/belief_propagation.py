@@ -84,8 +84,8 @@ def exponential_arguments(size, dtype, rows=None):
     """Arguments of `exponentials`, of so many visible units."""
     weights = rbm(size, dtype).weights[chosen(rows, size.n_rows)]
     weights.flags.writeable = False  # like those of a model
-    out = np.zeros((len(weights), size.n_hidden + 3), dtype)
-    return weights, 2.0, np.zeros(1, np.int64), out
+    roots, out = np.zeros((2, len(weights), size.n_hidden + 3), dtype)
+    return weights, 2.0, np.zeros(1, np.int64), roots, out
 
 
 def of_record(arguments):
@@ -139,8 +139,8 @@ CASES = [
          lambda arguments: {"out": arguments[0][0]}, {"float64": 1e-13, "float32": 1e-5},
          large=True),
     Case("belief_propagation.exponentials", "weights", exponential_arguments,
-         lambda arguments: {"out": arguments[-1]}, {"float64": 1e-13, "float32": 1e-5},
-         large=True),
+         lambda arguments: {"roots": arguments[-2], "out": arguments[-1]},
+         {"float64": 1e-13, "float32": 1e-5}, large=True),
     Case("belief_propagation.pair_beliefs", "rows", pair_arguments,
          lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-5},
          large=True),

@@ -18,7 +18,7 @@ def climb_arguments(size, dtype, rows=None, joint=False):
     exponentials = np.exp(weights[:0] if joint else weights)
     max_factors = int(340 / abs(weights).max())
     fields = visible_field.astype(dtype), hidden_field.astype(dtype)
-    problem = BPProblem(weights, exponentials, weights.sum(1), *fields)
+    problem = BPProblem(weights, exponentials, weights[:0], weights.sum(1), *fields)
     outcome = visible, np.zeros(len(rows)), np.zeros(len(rows), bool)
     settings = ClimbSettings(joint, max_factors, 1 + abs(weights).sum(1))
     workspaces = np.empty((8, 3, size.n_hidden))

@@ -1,4 +1,7 @@
+import io
 import pickle
+import tracemalloc
+import zipfile
 from copy import copy, deepcopy
 from typing import NamedTuple
 
@@ -6,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastmf.models import CRBM, DBM, RBM, BoltzmannMachine, SparseLinearModel, load
-from fastmf.models._io import MODELS, model_to_arrays, read_arrays, write_arrays
+from fastmf.models._io import MODELS, model_to_arrays, write_arrays
 from fastmf.priors import Bernoulli, Concatenated, Gaussian, Ising, register
 
 
@@ -169,7 +172,7 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         write_arrays(path, {"x": np.zeros(3)})
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
-    np.testing.assert_array_equal(read_arrays(path)["x"], np.arange(3))
+    np.testing.assert_array_equal(np.load(path)["x"], np.arange(3))
 
 
 def test_objects_are_refused_before_anything_is_written(tmp_path):
@@ -185,3 +188,123 @@ def test_errors_speak_of_files_and_not_of_pickles(tmp_path):
         load(path)
     with pytest.raises(FileNotFoundError, match=r"there is no folder .*absent\.$"):
         rbm().save(tmp_path / "absent" / "model")
+
+
+def written(path, arrays, *, compressed=True):
+    (np.savez_compressed if compressed else np.savez)(path, **arrays)
+    return path
+
+
+def peak(function):
+    """Largest memory that a call has held, in bytes."""
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def refused(path, says, **options):
+    with pytest.raises(ValueError, match=says) as caught:
+        load(path, **options)
+    text = str(caught.value)
+    assert str(path) in text and "\n" not in text and len(text) < len(str(path)) + 300
+
+
+@pytest.fixture
+def small_limit(monkeypatch):
+    monkeypatch.setattr("fastmf.models._archive.MIN_MEMORY_BYTES", 2**20)
+
+
+def test_a_bomb_needs_no_more_memory_than_allowed(tmp_path, small_limit):
+    """32 MiB in a file of some 40 KiB, of which one may be read."""
+    huge = RBM(np.zeros((2**11, 2**11)), Bernoulli(np.zeros(2**11)), Bernoulli(np.zeros(2**11)))
+    path = written(tmp_path / "bomb.npz", model_to_arrays(huge))
+    assert path.stat().st_size < 2**18
+    assert peak(lambda: refused(path, "more than max_bytes=1048576; pass a larger")) < 2**21
+    assert load(path, max_bytes=2**27).weights.shape == (2**11, 2**11)
+    # Uncompressed, it has the size of its file.
+    assert load(written(tmp_path / "x.npz", model_to_arrays(huge), compressed=False))
+
+
+def test_members_that_no_model_has_are_not_read(tmp_path, small_limit):
+    arrays = model_to_arrays(rbm()) | {"more": np.zeros(2**21)}
+    path = written(tmp_path / "x.npz", arrays)
+    assert peak(lambda: load(path)) < 2**21
+    path = written(tmp_path / "y.npz", {"model": np.array(["RBM"]), "more": np.zeros(2**21)})
+    assert peak(lambda: refused(path, "lacks the member 'weights'")) < 2**21
+
+
+def test_members_of_the_wrong_type_are_not_read(tmp_path):
+    sound = model_to_arrays(rbm())
+    for name, array in (
+        ("weights", np.zeros(2**21, int)),
+        ("weights", np.zeros((1, 4, 3))),
+        ("visible", np.full(2**20, "x")),
+        ("visible.field", np.zeros((2**11, 2**10), complex)),
+        ("model", np.full(2**20, "RBM")),
+    ):
+        path = written(tmp_path / "x.npz", sound | {name: array})
+        says = f"member '{name}' must hold"
+        assert peak(lambda path=path, says=says: refused(path, says)) < 2**21
+
+
+def test_a_header_that_does_not_fit_the_data(tmp_path):
+    path, content = tmp_path / "x.npz", io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        content, {"descr": "<f8", "fortran_order": False, "shape": (10**6, 10**6)}
+    )
+    rbm().save(path)
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "y.npz", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, content.getvalue() if name == "weights.npy" else old.read(name))
+    assert peak(lambda: refused(tmp_path / "y.npz", "does not have the size of its shape")) < 2**21
+
+
+@pytest.mark.parametrize("text", ["x" * 10**6, "RBM\n" * 10, "\0", "../x"])
+def test_names_of_no_model_are_shown_in_one_short_line(tmp_path, text):
+    refused(written(tmp_path / "x.npz", {"model": np.array([text])}), "it holds .* expected one of")
+    many = {"model": np.array(["RBM"]), "weights": np.ones((4, 3)), "visible": np.array([text])}
+    with pytest.raises(LookupError) as caught:
+        load(written(tmp_path / "y.npz", many))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("count", ["-1", "0", "x", "9" * 5000, "99999", "2"])
+def test_numbers_of_parts_that_are_none(tmp_path, count):
+    model = RBM(np.ones((3, 2)), Concatenated(Ising(np.ones(2)), Ising(np.ones(1))), Ising([1, 1]))
+    arrays = model_to_arrays(model) | {"visible": np.array(["concatenated", count])}
+    path = written(tmp_path / "x.npz", arrays)
+    if count == "2":
+        assert load(path).weights.shape == (3, 2)
+    else:
+        refused(path, "visible")
+
+
+def test_a_model_in_a_folder_of_itself(tmp_path):
+    arrays = model_to_arrays(rbm()) | {"visible": np.array(["concatenated", "1"])}
+    name = "visible"
+    for _ in range(1500):
+        name += ".0"
+        arrays[name] = np.array(["concatenated", "1"])
+    refused(written(tmp_path / "x.npz", arrays, compressed=False), "recursion|is not a model")
+
+
+def test_nan_in_the_units_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("fastmf.models._io.USER_REGISTRY", {"Own": Own})
+    model = RBM(np.ones((3, 2)), Own(np.ones(3)), Own(np.ones(2)))
+    arrays = model_to_arrays(model) | {"hidden.shift": np.array([1, np.nan])}
+    refused(written(tmp_path / "x.npz", arrays), "member 'hidden.shift' must hold numbers, got NaN")
+
+
+def test_too_little_memory_is_said(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    rbm().save(path)
+
+    def no_memory(*args, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(np.lib.format, "read_array", no_memory)
+    with pytest.raises(MemoryError, match="model: there is not enough memory for its arrays"):
+        load(path)

@@ -44,6 +44,8 @@ def test_curves_and_their_errors():
     np.testing.assert_array_equal(ax.containers[1].lines[0].get_ydata(), [-3.1, -2.2])
     with pytest.raises(ValueError, match="'TAP'"):
         curves_by_epoch([1, 2], {"TAP": [1]})
+    with pytest.raises(ValueError, match="at least one curve"):
+        curves_by_epoch([1, 2], {})
 
 
 def test_map_has_a_dot_for_each_solution_and_a_few_images(tmp_path):

@@ -42,6 +42,12 @@ def test_contact_map_shows_contacts_and_both_kinds_of_predictions(tmp_path):
     figure.savefig(tmp_path / "map.png")
 
 
+def test_a_map_of_few_columns_has_no_legend():
+    for distances in (None, np.full((4, 4), 20.0)):
+        ax = contact_map(np.ones((4, 4)), distances).axes[0]
+        assert (ax.get_legend() is None) == (distances is None)
+
+
 def test_contact_map_without_a_structure_or_with_gaps_in_it():
     scores, distances = problem()
     (predicted,) = contact_map(scores).axes[0].lines

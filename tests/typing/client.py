@@ -61,7 +61,7 @@ def models(folder: Path) -> tuple[mf.RBM, mf.DBM, mf.BoltzmannMachine]:
     machine = mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.zeros(3)))
     rbm.energy(np.zeros(3), np.zeros(3)), dbm.energy(np.zeros(3), np.zeros(3), np.zeros(3))
     machine.save(folder / "machine.npz")
-    again = mf.load(folder / "machine.npz")
+    again = mf.load(folder / "machine.npz", max_bytes=2**20)
     log_partition: float = mf.exact(again).log_partition
     assert log_partition > 0 and rbm.n_hidden == dbm.sizes[1] == machine.n_units
     return rbm, dbm, machine
@@ -89,9 +89,10 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     mf.GeneralizedRBM(init=rbm.fit(X).model_).fit(X)
     rbm.fit(X, validation_data=X).partial_fit(X)
     rbm.save(folder / "rbm.npz")
-    score: float = mf.GeneralizedRBM.load(folder / "rbm.npz").score(X) + rbm.log_partition()
+    score: float = mf.GeneralizedRBM.load(folder / "rbm.npz", max_bytes=None).score(X)
+    score += rbm.log_partition("exact")
     found: evaluation.Solutions = rbm.solutions()
-    layered = rbm.sample(3), rbm.denoise(X, flip_probability=0.1), rbm.impute(X)
+    layered = rbm.sample(3), rbm.denoise(X, flip_probability=0.1), rbm.impute(X, n_starts=3)
     dbm = mf.DeepBoltzmannMachine((8, 4), hidden=("bernoulli", "ising")).fit(X)
     crbm = mf.ConditionalRBM(8, callbacks=[lambda state: None], standardize=False).fit(X, y=Y)
     print(crbm.values_, crbm.classes_, crbm.score_samples(X, y=Y))
@@ -118,7 +119,9 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
 
 def sequences(folder: Path) -> dict[str, Array]:
     """Alignments, Potts machines, contacts."""
-    alignment: datasets.Alignment = datasets.load_alignment(folder / "family.fasta", gaps="missing")
+    alignment: datasets.Alignment = datasets.load_alignment(
+        folder / "family.fasta", gaps="missing", outside="gap", max_gaps=(0.5, 0.3)
+    )
     weights = datasets.sequence_weights(alignment.X, 0.8)
     machine = mf.PottsMachine(l2=0.01).fit(alignment.X, sample_weight=weights)
     couplings, field = machine.in_gauge("zero-sum")
@@ -141,7 +144,10 @@ def sequences(folder: Path) -> dict[str, Array]:
     ):
         figure.savefig(folder / "figure.png")
     print(plotting.letter_colours("ACGU"), first, second)
-    return {"scores": machine.contact_scores(), "imputed": machine.impute(alignment.X)}
+    return {
+        "scores": machine.contact_scores(),
+        "imputed": machine.impute(alignment.X, method="exact"),
+    }
 
 
 def evaluations(rbm: mf.RBM, X: Array) -> list[float]:
@@ -169,7 +175,7 @@ def pictures(folder: Path) -> None:
     digits: datasets.Images = datasets.load_digits(binary=True, dtype=np.float64)
     for load in (datasets.load_caltech_silhouettes, datasets.load_cbcl_faces, datasets.load_mnist):
         print(load(folder, split="test").shape)
-    weights = datasets.read_array(folder / "weights.npy")
+    weights = datasets.read_array(folder / "weights.npy", max_bytes=2**20)
     found = evaluation.solutions(mf.BoltzmannMachine(weights, mf.Ising(weights[0])), digits.X)
     machine = mf.RBM(weights, mf.Ising(weights[0]), mf.Ising(weights[0]))
     history = {"epoch": [1, 2], "log_likelihood": [-1.0, -0.5]}

@@ -86,6 +86,7 @@ class BinaryUnits:
             )
         _check_fields(total, model.dtype)
         (o_v, o_h), (s_v, s_h), (b, c) = self.offsets, self.scales, total
+        self._own_fields = total
         rows = w.sum(1, dtype=np.float64) if o_h else 0.0
         columns = w.sum(0, dtype=np.float64) if o_v else 0.0
         self.fields = s_v * (b + o_h * rows), s_h * (c + o_v * columns)
@@ -107,6 +108,7 @@ class BinaryUnits:
         units.offsets, units.scales, units.prior_fields = (0.0, 0.0), (1.0, 1.0), (0.0, 0.0)
         units.max_weight = _max_abs(model.weights)
         units.fields = tuple(np.asarray(field, np.float64) for field in fields)
+        units._own_fields = units.fields
         units.constant = np.zeros(1)
         _check_fields(units.fields, model.dtype)
         return units
@@ -116,6 +118,29 @@ class BinaryUnits:
         weights = self.model.weights.astype(np.float64)
         weights *= self.factor
         return weights
+
+    def symmetric_field(self, layer):
+        """Log-odds of the units of a layer while all messages are in the middle of their range.
+
+        With couplings W of {0, 1} units that is W / 2: what a unit sends that is as often high as
+        low, whichever of its values is called 1. So these log-odds do not depend on the coding of
+        the units; for spins they are twice the field of the model.
+
+        Parameters
+        ----------
+        layer : int
+            0 for visible units, 1 for hidden ones.
+
+        Returns
+        -------
+        float64 array of shape (1 or n_rows, n_units)
+        """
+        # Not from `fields`: the middle of a spin is 0, and sums of its weights cancel exactly.
+        middle = self.offsets[1 - layer] + self.scales[1 - layer] / 2
+        field = self._own_fields[layer]
+        if middle:
+            field = field + middle * self.model.weights.sum(1 - layer)
+        return self.scales[layer] * field
 
     def repeated(self, n):
         """The same with n rows for each row of fields; fields that all rows share stay shared."""

@@ -27,13 +27,18 @@ def set_assignments(units, record, starts, n_starts, rng):
     n_rows, n = record.visible.shape
     if starts is None:
         visible = generator(rng).random((n_rows, n)) < 0.5
-        visible[::n_starts] = False
     else:
         visible = np.tile(np.vstack([np.zeros((1, n), bool), starts]), (n_rows // n_starts, 1))
+    at_assignments = np.arange(n_rows) % n_starts > 0
+    set_visible(units, record, at_assignments, visible[at_assignments])
+
+
+def set_visible(units, record, rows, visible):
+    """Start some rows from visible {0, 1} units: one assignment each, or the same for all."""
     weights = units.model.weights
-    record.hidden[:, : weights.shape[1]] += (visible @ weights.astype(np.float64)) * units.factor
-    record.visible[:] = np.where(visible, 1.0, -1.0)
-    record.visible[::n_starts] = 0
+    record.visible[rows] = np.where(visible, 1.0, -1.0)
+    sums = visible.astype(weights.dtype) @ weights
+    record.hidden[rows, : weights.shape[1]] += sums.astype(np.float64) * units.factor
 
 
 def polish_rows(options, units, settings, problem, record):
@@ -49,6 +54,7 @@ def polish_rows(options, units, settings, problem, record):
     problem = BPProblem(
         weights=weights,
         exponentials=np.exp(weights[:0] if joint else weights),
+        starts=weights[:0],
         row_sums=weights.sum(1),
         visible_field=problem.visible_field,
         hidden_field=np.ascontiguousarray(problem.hidden_field[:, :m]),
@@ -83,6 +89,8 @@ def spectral_radius_bound(weights):
         Of {0, 1} units: four times the couplings of spins.
     """
     strength = np.tanh(abs(weights.astype(np.float64)) / 4)
+    if not strength.size:
+        return 0.0
     x, bound = np.ones_like(strength), np.inf
     for _ in range(MAX_POWER_ITERATIONS):
         back = strength * (x.sum(0) - x)

@@ -5,6 +5,7 @@ import numpy as np
 from fastmf._outcomes import POLISHED, RUNNING, is_converged, messages_of
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.bp._fallbacks import mark_cycles
+from fastmf.inference.bp._kernel_arguments import rounding
 from fastmf.inference.bp.beliefs import Beliefs
 from fastmf.inference.fixed_point import trace_of
 from fastmf.kernels import bp_groups, bp_types
@@ -125,7 +126,8 @@ def _prepared(options, units, n_rows):
     """Settings, and a record of rows at their starts."""
     n_states, n_hidden = units.problem.weights.shape
     n_groups, history = len(units.problem.starts) - 1, options.history_length(n_rows)
-    rounding_error = float(np.finfo(np.float64).eps * np.sqrt(max(n_states, n_hidden)))
+    summed = units.max_weight if options.algorithm == "max" else 1.0
+    rounding_error = rounding((n_states, n_hidden), np.dtype(np.float64), units.max_weight, summed)
     settings = bp_groups.GroupSettings(
         algorithm=options.kernel_algorithm,
         adaptive=options.damping is None and options.algorithm != "mixed",
@@ -148,6 +150,7 @@ def _prepared(options, units, n_rows):
         damping=np.full(n_rows, options.damping or 0.0),
         min_residual=np.full(n_rows, np.inf),
         n_stalled=np.zeros(n_rows, np.int64),
+        limit=np.full(n_rows, np.inf),
         history=np.zeros((n_rows, history) if history else (0, 0)),
     )
     return settings, record
@@ -156,7 +159,7 @@ def _prepared(options, units, n_rows):
 def _workspace(problem, n_workers):
     """Memory of the workers."""
     n_hidden, sizes = problem.weights.shape[1], np.diff(problem.starts)
-    shapes = (len(sizes), n_hidden), (8, n_hidden), (3, int(sizes.max()))
+    shapes = (len(sizes), n_hidden), (9, n_hidden), (3, int(sizes.max()))
     return bp_groups.GroupWorkspace(*(np.zeros((n_workers, *shape)) for shape in shapes))
 
 

@@ -15,6 +15,8 @@ from fastmf.kernels.bp_types import BPProblem, BPRecord, BPSettings, BPWorkspace
 MAX_WEIGHT = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
 # Largest logarithm of a product of messages in the type.
 MAX_LOG_PRODUCT = {np.dtype(np.float32): 80, np.dtype(np.float64): 690}
+# Rounding errors of a message in a sweep, in units of the last place.
+ROUNDINGS = 4.0
 # Field of the units that pad the hidden layer: their belief is 0, their log-odds are finite.
 PADDING_FIELD = -1e4
 # Smallest number of pairs of units at which the sweeps of a single row are shared between threads:
@@ -84,7 +86,7 @@ def message_dtype(options, units):
     return dtype
 
 
-def prepared(options, units, dtype, n_rows):
+def prepared(options, units, dtype, n_rows, starts=None):
     """Settings, problem and initial record of the kernels.
 
     Parameters
@@ -95,6 +97,8 @@ def prepared(options, units, dtype, n_rows):
     dtype : NumPy dtype
         Of the messages.
     n_rows : int
+    starts : array of shape (n_visible, n_padded), optional
+        Memory for the messages that rows of sum-product start from. None: a new array.
 
     Returns
     -------
@@ -102,7 +106,7 @@ def prepared(options, units, dtype, n_rows):
     """
     dtype = np.dtype(dtype)
     settings = _settings(options, units, dtype)
-    problem = _problem(options, units, dtype)
+    problem = _problem(options, units, dtype, starts)
     n, n_padded = len(units.model.weights), problem.hidden_field.shape[1]
     record = _record(n_rows, n, n_padded, options)
     record.hidden[:] = problem.hidden_field
@@ -113,7 +117,8 @@ def _settings(options, units, dtype):
     max_weight = max(0.1, units.max_weight)
     flush_every = max(1, int(MAX_LOG_PRODUCT[dtype] / max_weight))
     max_factors = max(1, int(MAX_LOG_PRODUCT[np.dtype(np.float64)] / max_weight))
-    rounding_error = float(np.finfo(dtype).eps * np.sqrt(max(units.model.weights.shape)))
+    summed = max_weight if options.algorithm == "max" else 1.0
+    rounding_error = rounding(units.model.weights.shape, dtype, max_weight, summed)
     addresses = bp_blocks.addresses(options.kernel_algorithm, dtype)
     if not options.log_partition:
         addresses = addresses | {"bethe": 0}
@@ -131,6 +136,26 @@ def _settings(options, units, dtype):
     )
 
 
+def rounding(shape, dtype, max_weight, max_term):
+    """Change of log-odds that rounding may cause in a sweep.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the weights.
+    dtype : NumPy dtype
+        Of the messages.
+    max_weight : float
+        Largest absolute weight; sums of log-messages, in float64, are so many times as large.
+    max_term : float
+        Size of what is rounded in the type of the messages: 1 for ratios, that of the weights for
+        log-messages.
+    """
+    degree = max(*shape, 1)
+    messages = ROUNDINGS * np.finfo(dtype).eps * np.sqrt(degree) * max_term
+    return float(messages + np.finfo(np.float64).eps * degree * max_weight)
+
+
 def _padded(n_hidden):
     """Number of columns of messages; rows must not lie a multiple of 4 KB apart.
 
@@ -141,26 +166,30 @@ def _padded(n_hidden):
     return n_padded + multiple if n_padded % 512 == 0 else n_padded
 
 
-def _problem(options, units, dtype):
+def _problem(options, units, dtype, starts):
     n, m = units.model.weights.shape
     n_padded = _padded(m)
     weights = exponentials = np.zeros((0, n_padded), dtype)
+    if options.algorithm != "sum":
+        starts = weights
     if options.algorithm != "sum":
         weights = np.zeros((n, n_padded), dtype)
         factor = dtype.type(units.factor)
         np.multiply(units.model.weights, factor, out=weights[:, :m], casting="same_kind")
     if options.algorithm != "max":
         exponentials = aligned_zeros((n, n_padded), dtype)
-        exponentials[:, m:] = 1
+        if starts is None and options.algorithm == "sum":
+            starts = np.empty_like(exponentials)
+        exponentials[:, m:] = starts[:, m:] = 1
         queue = np.zeros(1, np.int64)
         n_workers = workers_for(-(-n // bp_types.BLOCK_UNITS), 4 * n * m, options.n_threads)
-        arguments = units.model.weights, float(units.factor), queue, exponentials
+        arguments = units.model.weights, float(units.factor), queue, starts, exponentials
         in_parallel(bp_kernels.exponentials, arguments, n_workers)
     hidden_field = np.full((len(units.fields[1]), n_padded), PADDING_FIELD)
     hidden_field[:, :m] = units.fields[1]
     row_sums = weights.sum(1, dtype=np.float64) if options.algorithm == "mixed" else np.zeros(0)
     visible_field = np.ascontiguousarray(units.fields[0])
-    return BPProblem(weights, exponentials, row_sums, visible_field, hidden_field)
+    return BPProblem(weights, exponentials, starts, row_sums, visible_field, hidden_field)
 
 
 def _record(n_rows, n, n_padded, options):
@@ -177,6 +206,7 @@ def _record(n_rows, n, n_padded, options):
         damping=np.full(n_rows, options.damping or 0.0),
         min_residual=np.full(n_rows, np.inf),
         n_stalled=np.zeros(n_rows, np.int64),
+        limit=np.full(n_rows, np.inf),
         history=np.zeros((n_rows, n_history) if n_history else (0, 0)),
     )
 
@@ -195,5 +225,6 @@ def new_workspaces(n_workspaces, record, dtype, algorithm, n_workers=None):
         received=aligned_zeros((n_workers, bp_types.TILE_UNITS, n_padded), dtype),
         tile=np.zeros((n_workers, 5, bp_types.TILE_UNITS)),
         product=aligned_zeros((n_workers, n_padded), dtype),
+        message_changes=aligned_zeros((n_workers, n_padded), dtype),
         product64=aligned_zeros((n_workers, n_padded), np.float64),
     )

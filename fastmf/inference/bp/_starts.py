@@ -3,8 +3,8 @@
 import numpy as np
 
 from fastmf._common import arguments as check
+from fastmf.inference.bp._decoding import set_visible
 from fastmf.inference.bp.beliefs import Beliefs
-from fastmf.kernels import bp_types
 
 
 def checked_fields(model, field):
@@ -79,20 +79,51 @@ def checked_restarts(options, starts, units, rng, has_init):
     return len(starts), units.is_one(starts)
 
 
-def set_start(options, units, init, messages, record):
-    """Initial messages, and the log-odds of the hidden beliefs that they give."""
-    m = units.model.weights.shape[1]
-    algorithm = options.kernel_algorithm
-    if algorithm == bp_types.MIXED_PRODUCT:
-        if init is not None:
-            record.visible[:] = np.where(init, 1.0, -1.0)
-            record.hidden[:, :m] += (init @ units.model.weights.astype(np.float64)) * units.factor
+def set_start(options, units, init, messages, record, n_starts=1):
+    """Initial messages, and the log-odds of the hidden beliefs that they give.
+
+    Parameters
+    ----------
+    options : BPOptions
+    units : BinaryUnits
+    init : array or None
+        Checked. None: the middle of the range of each message.
+    messages : array of shape (n_rows or n_workspaces, n_visible, n_padded)
+        Set if there is one entry for each row, of which the first then has the `starts` of the
+        problem of sum-product; otherwise kernels set them.
+    record : BPRecord
+        Its hidden log-odds are the fields.
+    n_starts : int
+        The first of each so many rows is set, if there is no `init`.
+    """
+    m, rows = units.model.weights.shape[1], slice(None, None, n_starts)
+    if options.algorithm == "mixed":
+        set_visible(units, record, rows, _decisions(units) if init is None else init)
         return
-    if len(messages) == len(record.visible):  # the kernel then starts from these messages
-        messages[:] = 1 if algorithm == bp_types.SUM_PRODUCT else 0
-    if init is not None:
-        # Messages lie between 1 and exp(weight).
-        scaled = units.model.weights * messages.dtype.type(units.factor)
-        logs = np.clip(init, np.minimum(scaled, 0), np.maximum(scaled, 0))
-        record.hidden[:, :m] += logs.sum(-2)
-        messages[:, :, :m] = np.exp(logs) if algorithm == bp_types.SUM_PRODUCT else logs
+    if init is None:
+        record.hidden[rows, :m] = units.symmetric_field(1)
+    if len(messages) != len(record.visible):
+        return  # the kernel sets them
+    is_sum, real = options.algorithm == "sum", messages.dtype.type
+    if init is None:
+        if not is_sum:
+            messages[0, :, m:] = 0
+            np.multiply(units.model.weights, real(units.factor / 2), out=messages[0, :, :m])
+        messages[1:] = messages[0]
+        return
+    # Log-messages lie between 0 and the weight.
+    scaled = units.model.weights * real(units.factor)
+    logs = np.clip(init, np.minimum(scaled, 0), np.maximum(scaled, 0))
+    record.hidden[:, :m] += logs.sum(-2)
+    messages[:, :, m:] = 1 if is_sum else 0
+    messages[:, :, :m] = np.exp(logs) if is_sum else logs
+
+
+def _decisions(units):
+    """Visible {0, 1} units by the means of the hidden ones, less 1/2, at messages in their middle.
+
+    Mixed-product has decisions for messages; these do not depend on the coding of the units.
+    """
+    hidden, weights = np.tanh(units.symmetric_field(1) / 2) / 2, units.model.weights
+    received = hidden.astype(weights.dtype) @ weights.T * weights.dtype.type(units.factor)
+    return units.symmetric_field(0) + received > 0

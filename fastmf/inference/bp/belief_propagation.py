@@ -81,19 +81,23 @@ def belief_propagation(
         (n_rows, n_units) or None: conditional biases, or a loss that decomposes over units.
     init : None, array or Beliefs
         Messages to start from, as in the result's `messages`; for mixed-product a visible
-        assignment. None: uniform messages. An earlier result must have its messages.
+        assignment. None: messages without preference, halfway between their bounds, 0 and the
+        weight of {0, 1} units: those of spins of mean 0. They do not depend on which value of a
+        unit is called 1, and neither do results. Mixed-product starts from the visible values that
+        they suggest. An earlier result must have its messages.
     damping : float in [0, 1), optional
-        Weight of the old value in the average of the normalised messages. None: undamped, until the
-        residual of a row has not fallen for 16 sweeps; then only that row is damped, by 1/2, 3/4
-        and so on. Must be None or 0 for mixed-product, whose messages are hard decisions.
+        Weight of the old value in the average of the normalised messages of spins. None: undamped,
+        until the residual of a row has not fallen for 16 sweeps; then only that row is damped, by
+        1/2, 3/4 and so on. Must be None or 0 for mixed-product, whose messages are hard decisions.
     tol : float, default 1e-8
-        A row has converged when an undamped sweep changes no belief (probability) by more, nor the
-        square of the relative change of its log-odds, which may still change where the probability
-        is saturated. A damped row makes an undamped sweep when its residual falls below
+        A row has converged when an undamped sweep changes nothing that is returned by more: no
+        belief (probability), no log-odds x of a belief, relative to 1 + |x|, and no log-message.
+        A damped row makes an undamped sweep when its beliefs change by less than
         tol * (1 - d) / (1 + d), for damping d; that sweep must change it by no more than this,
-        because the fixed point may be stable only with damping. At least
-        eps * sqrt(largest degree), the change that rounding causes. 0: always do `max_iter` sweeps,
-        as in the training of conditional RBMs.
+        because the fixed point may be stable only with damping. At least the change that rounding
+        causes: 4 eps * sqrt(largest degree), for max-product times the largest weight of {0, 1}
+        units, and for large weights the rounding of their sum in float64. 0: always do `max_iter`
+        sweeps, as in the training of conditional RBMs.
     max_iter : int, default 1000
     history : bool, default False
         Keep the residual of every sweep.
@@ -151,19 +155,24 @@ def belief_propagation(
     Ping and Ihler (2017), Eqs. 8-18, with messages as ratios m(1) / m(0), so that no exponential or
     logarithm of a message is computed (see `fastmf.kernels.belief_propagation`). A sweep updates
     all messages to visible units, then all messages to hidden units. A float32 model with weights
-    beyond ±40 is computed in float64. Memory: exp(weights) and one array of messages for each
-    thread (one in all for a single large row), or for each row if they are kept: 0.15 GiB beside
-    the weights for a row of 10,000 x 2,000 units in float32, 0.75 GiB for one of 100,000 x 1,000.
+    beyond ±40 is computed in float64. Memory: exp(weights) and one array of messages for each row
+    if they are kept, or otherwise for each thread and one to start from; one in all for a single
+    row: 0.15 GiB beside the weights for a row of 10,000 x 2,000 units in float32, 0.75 GiB for one
+    of 100,000 x 1,000.
 
     Decoding: max- and mixed-product are heuristics; a polished assignment is a local maximum under
     single flips. Polishing costs about as much as five sweeps, and the memory of the weights in
-    float64 (for mixed-product twice); a restart costs as much as decoding without one. Of 60
-    machines of 8 x 6 to 12 x 10 units mixed-product found the optimum of 37 without polishing, of
-    45 with it, of 58 with 4 restarts and of 59 with 8; max-product of 59 from the start.
+    float64 (for mixed-product twice); a restart costs as much as decoding without one. Of 30
+    machines of 8 x 6 to 12 x 10 units, half of them with fields that centre the units,
+    mixed-product found the optimum of 21 without polishing, of 22 with it, of 25 with 4 restarts
+    and of 28 with 8; max-product of 29 from the start.
 
     With Categorical visible units means and variances are flat and the visible assignment consists
     of labels, (n_rows, n_groups). Their messages are computed in float64; `init`, `messages`,
     `pairwise`, restarts, `spectral_radius` and on_failure="minimise" are not available.
+
+    A fixed point without preference, such as that of a ferromagnet without a field below its
+    critical temperature, is found in one sweep and need not be stable: `init` leads to others.
 
     Damping averages probabilities, as in the paper. Damped saturated messages go on changing by a
     fraction in each sweep long after the beliefs have stopped changing; the undamped sweep that
@@ -244,14 +253,19 @@ def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):
     """
     dtype = message_dtype(options, units)
     n_starts, starts, rng = restarts
-    settings, problem, record = prepared(options, units.repeated(n_starts), dtype, n_rows)
-    if n_starts > 1:
-        set_assignments(units, record, starts, n_starts, rng)
     layout = message_layout(options, units, n_rows, init is not None)
     n_messages, *pair_shape = layout.shape
-    with borrowed((n_messages + layout.n_groups, *pair_shape), dtype) as memory:
-        ratios, sums = memory[:n_messages], memory[n_messages:]
-        set_start(options, units, init, ratios, record)
+    # Rows with messages of their own start from them, others from one copy more.
+    n_arrays = n_messages + layout.n_groups + (n_messages != n_rows)
+    with borrowed((n_arrays, *pair_shape), dtype) as memory:
+        ratios, sums = memory[:n_messages], memory[n_messages:][: layout.n_groups]
+        start = memory[0 if n_messages == n_rows else -1]
+        settings, problem, record = prepared(
+            options, units.repeated(n_starts), dtype, n_rows, start
+        )
+        if n_starts > 1:
+            set_assignments(units, record, starts, n_starts, rng)
+        set_start(options, units, init, ratios, record, n_starts)
         _solve(settings, problem, ratios, record, layout, sums, options.n_threads)
         if record.history.size:
             mark_cycles(record)
@@ -350,12 +364,14 @@ def _solve_shared(settings, problem, messages, record, n_threads):
 def _from_assignments(weights, visible_field, hidden_field, tol, n_threads=None):
     """Fixed point of sum-product near a local maximum of log p(v), the largest that has one.
 
-    With large frustrated weights, sweeps from uniform messages cycle, and the minimum of the Bethe
+    With large frustrated weights, sweeps from no preference cycle, and the minimum of the Bethe
     free energy is far from the true marginals. There may still be a fixed point near a probable
     assignment; its Bethe log-partition is about that of the states around the assignment.
     """
     model = RBM(weights, Bernoulli(visible_field), Bernoulli(hidden_field))
-    visible = np.random.default_rng(0).random((N_ASSIGNMENTS, len(weights))) < 0.5
+    visible = np.random.default_rng(0).random((N_ASSIGNMENTS // 2, len(weights))) < 0.5
+    # Opposites, so that a machine of exchanged values is searched from the same states.
+    visible = np.concatenate([visible, ~visible])
     maxima = belief_propagation(
         model, algorithm="mixed", init=visible, max_iter=1, polish=True, n_threads=n_threads
     )

@@ -52,8 +52,8 @@ def newton_fixed_point(weights, visible_field, hidden_field, tol, messages=None)
     """
     n_iter, factors = 0, np.ones(1)
     if messages is None:
-        messages = np.zeros_like(weights)
         factors = np.geomspace(min(1, 1 / abs(weights).max(initial=1e-300)), 1, N_STAGES)
+        messages = factors[0] * weights / 2
     for factor, previous in zip(factors, [factors[0], *factors], strict=False):
         parts = (factor * part for part in (weights, visible_field, hidden_field))
         sweep = _MessageSweep(*parts, messages * (factor / previous))
@@ -85,8 +85,8 @@ def confirmed(weights, visible_field, hidden_field, point):
     Returns
     -------
     StationaryPoint
-        The residual is that of `belief_propagation`: the largest change of a belief in a sweep, or
-        squared relative change of its log-odds.
+        The residual is that of `belief_propagation`: the largest change in a sweep of a belief, of
+        its log-odds, relative to these, or of a log-message.
     """
     low, high = np.minimum(weights, 0), np.maximum(weights, 0)
     # Pair beliefs that underflow give messages of 0, infinity or NaN.
@@ -100,15 +100,15 @@ def confirmed(weights, visible_field, hidden_field, point):
         log_odds=log_odds,
         messages=np.exp(messages),
         log_partition=sweep.log_partition(),
-        residual=max(map(_belief_change, log_odds, new_log_odds)),
+        residual=max(*map(_belief_change, log_odds, new_log_odds), abs(sweep.change).max()),
         n_iter=point.n_iter,
     )
 
 
 def _belief_change(old, new):
-    """Largest change of a belief, or squared relative change of its log-odds."""
-    relative = (new - old) / (1 + abs(old) + abs(new))
-    return float(np.maximum(abs(sigmoid(new) - sigmoid(old)), relative**2).max(initial=0))
+    """Largest change of a belief, or relative change of its log-odds."""
+    relative = abs(new - old) / (1 + (abs(old) + abs(new)) / 2)
+    return float(np.maximum(abs(sigmoid(new) - sigmoid(old)), relative).max(initial=0))
 
 
 class _MessageSweep:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
-from fastmf._outcomes import CONVERGED
+from fastmf._outcomes import CONVERGED, LOST, MESSAGES
 from fastmf._threads import one_blas_thread
 from fastmf.inference.ep.parallel import parallel_sweeps, proper_start, run_batch, run_one
 from fastmf.inference.ep.result import ExpectationPropagation, result_of, stacked_rows
@@ -125,12 +125,21 @@ def adaptive_tap(
             for problem, end, trace in zip(problems, ends, traces, strict=True)
         ]
     result = rows[0] if single else stacked_rows(rows)
-    split = layout_of(model, 2, "blocked").split
-    parts = {
-        name: split(getattr(result, name).astype(model.dtype, copy=False))
-        for name in ("mean", "var", "b", "a")
-    }
-    return replace(result, **parts)
+    return _in_model_type(model, result)
+
+
+def _in_model_type(model, result):
+    """The result by layers, in the type of the model; rows beyond its range have not converged."""
+    split, names = layout_of(model, 2, "blocked").split, ("mean", "var", "b", "a")
+    with np.errstate(over="ignore"):
+        parts = {name: getattr(result, name).astype(model.dtype, copy=False) for name in names}
+    finite = np.all([np.isfinite(part).all(-1) for part in parts.values()], axis=0)
+    fields = {name: split(part) for name, part in parts.items()}
+    if not finite.all():
+        lost = result.converged & ~finite
+        fields["converged"] = result.converged & finite
+        fields["message"] = np.where(lost, MESSAGES[LOST], result.message)
+    return replace(result, **fields)
 
 
 def mean_covariance(model, solutions, precision=0.0):

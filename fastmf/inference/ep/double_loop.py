@@ -230,7 +230,7 @@ def double_loop(problem, state, trace):
         trace.add(max(residual, inner_residual), lambda e=point.energy: float(e))
         if trace.residuals[-1] <= problem.tol:
             final = _state(problem, point.inner)
-            if bounded or (final is not None and final.residual() <= problem.tol):
+            if bounded or (final is not None and final.agrees(problem.tol)):
                 return final or state, True
         if exhausted(problem):
             break

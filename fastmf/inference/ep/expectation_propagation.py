@@ -55,8 +55,8 @@ def expectation_propagation(
         the paper. None: no bound; negative precisions are natural, and needed for the solution to
         be a fixed point.
     tol : float, default 1e-8
-        Largest difference in a mean or variance between the Gaussian and the units, in units of the
-        coefficients: it should be small beside their prior variance.
+        Largest difference of a mean or variance between the Gaussian and the units, at a fixed
+        point: see the notes of `FixedPoint`.
     max_iter : int, default 1000
         Iterations, sweeps, or inner iterations of the double loop; of either schedule of "auto".
     history : bool, default False

@@ -39,7 +39,7 @@ def descend(problem, point, trace):
     for _ in range(problem.max_iter):
         state = point.state(problem)
         trace.add(state.residual(), lambda value=point.value: float(value))
-        if trace.residuals[-1] <= problem.tol:
+        if state.agrees(problem.tol):
             return state, True
         new = None
         while new is None and levenberg < MAX_LEVENBERG:

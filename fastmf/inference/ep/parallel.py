@@ -99,7 +99,7 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
     for k in range(1, problem.max_iter + 1):
         residual = state.residual()
         trace.add(residual, lambda state=state: energy(problem, state))
-        if residual <= problem.tol:
+        if state.agrees(problem.tol):
             return state, CONVERGED, "parallel"
         if residual < smallest:
             closest, smallest = state, residual

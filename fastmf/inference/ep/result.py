@@ -5,9 +5,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from fastmf._common.html import counts, extent
-from fastmf._outcomes import BOUNDED, CONVERGED, MESSAGES, OUT_OF_ITERATIONS
-from fastmf.inference.ep.sites import energy
+from fastmf._outcomes import BOUNDED, CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS
+from fastmf.inference.ep.sites import energy, mismatch, tilted_units
 from fastmf.inference.fixed_point import FixedPoint
+
+# Rounding error of a natural parameter, relative to it, and the largest change of a mean or
+# variance, as in `FixedPoint`, that those of cavities may cause.
+EPSILON, MAX_ROUNDING = 2.0**-50, 1e-4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,10 +55,14 @@ def result_of(problem, end, trace, history):
         Whether to return the residuals and energies of the trace.
     """
     state, outcome, schedule = end
-    log_partition = -energy(problem, state)
     at_bound = np.isclose(state.proposal[1], problem.min_site_precision, rtol=1e-6).any()
     if at_bound and outcome == OUT_OF_ITERATIONS and schedule != "convergent":
         outcome = BOUNDED
+    with np.errstate(over="ignore", invalid="ignore"):
+        log_partition = -energy(problem, state)
+        lost = not (np.isfinite(log_partition) and _cavities_known(problem, state))
+    if outcome == CONVERGED and lost:
+        outcome = LOST
     zero = np.zeros(problem.side.n_units)
     normaliser = problem.prior.log_partition(zero, zero).sum()
     mean, var = state.tilted
@@ -76,6 +84,14 @@ def result_of(problem, end, trace, history):
         energies=np.array(trace.energies) if history else None,
         schedule=schedule,
     )
+
+
+def _cavities_known(problem, state):
+    """Whether the rounding of the cavities, differences of naturals, leaves the moments known."""
+    rounding = EPSILON * np.maximum(abs(state.site), abs(state.site + state.cavity))
+    signs = np.array([[1.0], [-1.0]])
+    moved = (tilted_units(problem, state.cavity + sign * signs * rounding)[0] for sign in (1, -1))
+    return all(mismatch(moments, state.tilted) <= MAX_ROUNDING for moments in moved)
 
 
 def stacked_rows(rows):

@@ -29,7 +29,7 @@ def sequential_sweeps(problem, state, damping, trace):
         if trace.with_energies or residual <= problem.tol:
             new = state_of(problem, site.copy())
             state = state if new is None else new
-            converged = new is not None and residual <= problem.tol >= state.residual()
+            converged = new is not None and residual <= problem.tol and state.agrees(problem.tol)
         trace.add(residual, lambda state=state: energy(problem, state))
         if converged:
             break

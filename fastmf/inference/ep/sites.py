@@ -17,8 +17,12 @@ from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.kernels.sites import BLOCK_UNITS, SiteSettings, match_sites, tilt_sites
 from fastmf.priors._compiled import Units, units_of
-from fastmf.priors._protocol import as_dtype
+from fastmf.priors._domain import has_spike, two_values
+from fastmf.priors._protocol import as_dtype, n_units, parts_of
 from fastmf.priors.concatenated import concatenate
+
+# Smallest second moment of a unit under its prior, relative to that of a free one.
+MIN_RELATIVE_MOMENT = 1e-6
 
 
 class EPProblem(NamedTuple):
@@ -37,7 +41,8 @@ class EPProblem(NamedTuple):
     max_iter : int
     n_threads : int or None
     prior_precision : array of shape (n_units,)
-        Inverse second moments of the units under their priors; 1 where they do not exist.
+        Inverse second moments of the units under their priors, the scale of each: see
+        `_second_moments`.
     evaluations : list of int
         [number of evaluations of the inner objective of the double loop so far].
     """
@@ -78,6 +83,17 @@ class EPState(NamedTuple):
         """Largest difference of a mean or variance between the Gaussian and the tilted units."""
         return mismatch(self.gaussian, self.tilted)
 
+    def agrees(self, tol):
+        """Whether Gaussian and tilted units have the same moments: the rule of `FixedPoint`."""
+        return self.residual() <= tol and self._effect() <= tol
+
+    def _effect(self):
+        """Largest effect of a difference on the log-partition, whatever the scale of the unit."""
+        mean, var = self.gaussian - self.tilted
+        with np.errstate(over="ignore"):
+            by_mean = mean**2 / np.maximum(self.gaussian[1], self.tilted[1])
+            return float(np.maximum(by_mean, (self.cavity[1] * var) ** 2).max())
+
 
 class EPTrace:
     """Residual and energy of every iteration."""
@@ -96,11 +112,6 @@ def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_thr
     """The problem of a model, in double precision."""
     prior = concatenate([as_dtype(layer, np.float64) for layer in model.layers])
     side = gaussian_side(model, n_threads)
-    zero = np.zeros(side.n_units)
-    mean, var = prior.moments(zero, zero)
-    second = mean * mean + var
-    exist = np.isfinite(second) & (second > 0)
-    prior_precision = 1 / np.where(exist, second, np.ones(side.n_units))
     units = units_of(prior, np.float64, ("moments", "log_partition"))
     return EPProblem(
         side,
@@ -110,15 +121,37 @@ def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_thr
         tol,
         max_iter,
         n_threads,
-        prior_precision,
+        prior_precision=1 / np.concatenate(list(map(_second_moments, parts_of(prior)))),
         evaluations=[0],
     )
 
 
+def _second_moments(prior):
+    """Second moments of units that are not coupled; 1 where they do not exist.
+
+    Units that their own field or log-odds hold at 0 may be moved by their neighbours: theirs are
+    not far below those of units that are free, of two values with equal probabilities, of a slab.
+    """
+    zero = np.zeros(n_units(prior))
+    free, values = 0.0, two_values(prior)
+    if values is not None:
+        free = (values[1] - values[0]) ** 2 / 4
+    elif has_spike(prior):
+        mean, var = prior.slab().moments(zero, zero)
+        free = mean * mean + var
+    mean, var = prior.moments(zero, zero)
+    second = np.maximum(mean * mean + var, MIN_RELATIVE_MOMENT * free)
+    return np.where(np.isfinite(second) & (second > 0), second, 1.0)
+
+
 def mismatch(moments, others):
-    """Largest difference of a mean or variance; inf if one does not exist."""
+    """Largest difference of a mean or variance; inf if one does not exist.
+
+    Where variances exceed 1, in standard deviations, and relative to the variance.
+    """
     with np.errstate(invalid="ignore"):
-        largest = float(abs(moments - others).max())
+        scale = np.sqrt(np.maximum(1, np.maximum(moments[1], others[1])))
+        largest = float(abs((moments - others) / [scale, scale * scale]).max())
     return largest if largest < np.inf else np.inf
 
 
@@ -172,7 +205,7 @@ def first_sites(problem, mean, var, cavity=0.0):
     """
     mean, var = (np.broadcast_to(m, (problem.side.n_units,)) for m in (mean, var))
     exist = np.isfinite(var) & (var > 0)
-    precision = np.where(exist, 1 / np.where(exist, var, 1.0), 1.0)
-    precision = np.maximum(np.minimum(precision, 1e6), problem.min_site_precision)
+    precision = 1 / np.maximum(np.where(exist, var, 1.0), 1e-6)
+    precision = np.maximum(precision, problem.min_site_precision)
     mean = np.where(exist, mean, 0.0)
     return np.stack([mean * precision, precision]) - cavity, mean

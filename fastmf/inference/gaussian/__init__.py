@@ -38,8 +38,11 @@ def gaussian_side(model, n_threads=None):
         arguments = X, model.y, model.noise_variance
         return Dense.of_regression(*arguments) if kind is Dense else kind(*arguments, n_threads)
     if isinstance(model, RBM):
-        return Bipartite(model.weights.astype(np.float64))
-    couplings = model.couplings.astype(np.float64)
+        if model.n_hidden:
+            return Bipartite(model.weights.astype(np.float64))
+        couplings = np.zeros((model.n_visible, model.n_visible))
+    else:
+        couplings = model.couplings.astype(np.float64)
     return Dense(-couplings, np.zeros(len(couplings)), 0.0)
 
 

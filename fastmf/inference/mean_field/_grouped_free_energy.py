@@ -17,25 +17,23 @@ from fastmf.priors._groups import column_is_group, column_sizes, groups, has_gro
 
 
 def log_partition_of_rows(model, layout, state, order, tilt):
-    """Mean-field log-partition of each row, and the tilts of its units; see `free_energy`."""
+    """Mean-field log-partition of each row; see `free_energy`."""
     with np.errstate(invalid="ignore", over="ignore"):
         total = np.zeros(state.shape[1])
         means, variances = state[:2]
         third = third_cumulants(model, layout, means) if order == 3 else None
-        # The state is changed in place, of which other layers need the old means.
         for k, (prior, units) in enumerate(zip(model.layers, layout.bounds, strict=True)):
             mean, var = means[:, units], variances[:, units]
             field, b, a = fields(layout, k, means, variances, order)
-            state[2][:, units], state[3][:, units] = b, a
             scalar = ~_in_group(prior)
             parts = [(m * x).astype(np.float64) for m, x in ((mean, field), (mean, a), (mean, b))]
             total += np.where(scalar, 0, parts[0] + parts[1] - 3 * parts[2]).sum(1) / 4
             total += np.where(scalar, a * var / 4 - parts[2] / 2, 0).sum(1)
             if order == 3:
                 more, pairs = third_order(layout, k, means, third)
-                state[2][:, units] += more
                 total += pairs - (mean * more).sum(1, dtype=np.float64)
-            total += _units_alone(prior, (mean, var, b, a), state[2:, :, units], tilt, units)
+            tilts = [b + more if order == 3 else b, a]
+            total += _units_alone(prior, (mean, var, b, a), tilts, tilt, units)
         return total
 
 
@@ -99,7 +97,7 @@ def _in_group(prior):
 
 
 def _units_alone(prior, state, tilts, tilt, units):
-    """Log-partitions of the units; adds their external tilts to `tilts`.
+    """Log-partitions of the units under their `tilts`, to which external ones are added.
 
     Clamped units have none, and their terms -b m + a (m^2 + v) / 2 are taken back.
     """
@@ -107,9 +105,8 @@ def _units_alone(prior, state, tilts, tilt, units):
     clamped = np.broadcast_to(tilt.clamped[:, units], mean.shape)
     second = np.where(_in_group(prior), mean, mean * mean + var)
     taken_back = np.where(clamped, a * second / 2 - b * mean, 0).sum(1)
-    for natural, external in zip(tilts, (tilt.field, tilt.precision), strict=True):
-        natural += external[:, units]
-    own = prior.log_partition(*tilts)
+    b, a = tilts[0] + tilt.field[:, units], tilts[1] + tilt.precision[:, units]
+    own = prior.log_partition(b, a)
     firsts = np.cumsum([0, *column_sizes(prior)[:-1]])
     own = np.where(clamped[:, firsts], 0, own)
     return own.sum(1, dtype=np.float64) - taken_back

@@ -51,6 +51,8 @@ def log_partition_correction(model, mean, var, *, tol=1e-2, max_iter=100):
         mean, var = ([np.hstack(part[side::2]) for side in (0, 1)] for part in (mean, var))
         model = model.bipartite()
     weights = model.weights.astype(np.float64)
+    if not weights.size:
+        return np.zeros(len(mean[0]))
     supports = [two_values(prior) for prior in model.layers]
     if not all(supports):
         return _rings(weights, [np.asarray(part, np.float64) for part in var], tol, max_iter)[0]

@@ -22,14 +22,14 @@ BLOCK_SIZE, MIN_BLOCK_ROWS = 1 << 17, 16
 
 
 def log_partition_of_rows(model, layout, state, order, tilt, n_threads=None):
-    """Mean-field log-partition of each row, and the tilts of its units.
+    """Mean-field log-partition of each row.
 
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
     layout : Layout
-    state : array of shape (4, n_rows, n_units)
-        Mean and variance on entry; on exit also the tilts b and a, external ones included.
+    state : array of shape (2 or more, n_rows, n_units)
+        Means, variances, and what is not looked at.
     order : {1, 2, 3}
     tilt : Tilt
     n_threads : int or None
@@ -69,13 +69,11 @@ def _of_block(model, layout, state, order, tilt):
     for layer, prior, units in zip(
         layout.layers.of_model, model.layers, layout.bounds, strict=True
     ):
-        m, v, b_layer, a_layer = (part[:, units] for part in state)
-        fields = _products(mean, layer, layer.couplings)
-        a_layer[:] = 0
+        m, v = mean[:, units], var[:, units]
+        b_layer, a_layer = _products(mean, layer, layer.couplings), np.zeros_like(m)
         if order >= 2:
             np.negative(_products(var, layer, layer.squares), out=a_layer)
-        np.multiply(a_layer, m, out=b_layer)
-        b_layer += fields
+        b_layer += a_layer * m
         # Half of the pairs' terms and the terms -b m + a (m^2 + v) / 2 of the units, put together.
         total += _sum(a_layer, v) / 4 - _sum(m, b_layer) / 2
         if order == 3:

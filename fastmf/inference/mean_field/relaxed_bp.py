@@ -17,6 +17,7 @@ from fastmf._common.arguments import iteration
 from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.kernels.relaxed_bp import LayerView, RelaxedBPSettings, relaxed_bp_work, update_address
 from fastmf.kernels.relaxed_bp import relaxed_bp as solve_rows
@@ -25,6 +26,7 @@ from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups
 
 
+@allows_no_hidden
 def relaxed_bp(
     model,
     init=None,
@@ -52,8 +54,8 @@ def relaxed_bp(
         Weight of the old tilts b and a. None: undamped until the residual of a row stops decreasing
         over 16 sweeps; then that row is damped by 1/2, 3/4, ...
     tol : float, default 1e-8
-        A row has converged when no marginal mean changes by more in a sweep, or by no more than
-        four times the rounding error of its largest mean.
+        Largest change of a mean or variance in one more sweep of a row that has converged, messages
+        included: see the notes of `FixedPoint`.
     max_iter : int, default 1000
     history : bool, default False
         Keep the residual of every sweep.

@@ -102,7 +102,8 @@ def solutions(model, starts=1000, *, merge_tol=1e-2, **options):
     starts : int or array of shape (n_starts, n_units)
         Data, or so many samples of the uncoupled units of the first layer (by `rng`, default 0).
     merge_tol : float, default 1e-2
-        Solutions are the same if no mean of the first layer differs by more.
+        Solutions are the same if no mean of the first layer differs by more, and no variance by
+        more than twice that (relative to the variance where it exceeds 1).
     **options
         Options of `fastmf.tap`: order, tol, max_iter, n_threads, rng and so on.
 
@@ -168,7 +169,8 @@ def distinct(reached, merge_tol=1e-2):
     reached : FixedPoint
         One row per start, with `log_partition`.
     merge_tol : float
-        Solutions are the same if no mean of the first layer differs by more.
+        Solutions are the same if no mean of the first layer differs by more, and no variance by
+        more than twice that (relative to the variance where it exceeds 1).
 
     Returns
     -------
@@ -176,8 +178,16 @@ def distinct(reached, merge_tol=1e-2):
         As for `merge`.
     """
     order = np.argsort(-np.asarray(reached.log_partition), kind="stable")
-    means = reached.mean[0] if isinstance(reached.mean, tuple) else reached.mean
-    return merge(means, order, merge_tol)
+    means, var = (
+        part[0] if isinstance(part, tuple) else part for part in (reached.mean, reached.var)
+    )
+    rows, members = merge(means, order, merge_tol)
+    # Of units of two values the variance follows from the mean; of units symmetric about zero all
+    # solutions may have the same means.
+    scaled = np.nan_to_num(np.where(var > 1, 1 + np.log(np.maximum(var, 1)), var) / 2)
+    if (abs(scaled - scaled[rows[members]]) > merge_tol).any():
+        return merge(np.hstack([means, scaled]), order, merge_tol)
+    return rows, members
 
 
 def phases(model, reached, order=2, merge_tol=1e-2):

@@ -21,6 +21,7 @@ from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
 from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.kernels.mean_field_types import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
@@ -37,6 +38,7 @@ ACCELERATION_RESIDUALS = {
 }
 
 
+@allows_no_hidden
 def tap(
     model,
     init=None,
@@ -84,8 +86,8 @@ def tap(
         that row is treated half-implicitly (see the notes), and if it still oscillates the row is
         damped by 1/2, 3/4, ...
     tol : float, default 1e-8
-        A row has converged when no mean changes by more in a sweep (before damping), or by no more
-        than four times the rounding error of its largest mean, which is the limit in float32.
+        Largest change of a mean or variance in one more sweep of a row that has converged: see the
+        notes of `FixedPoint`.
     max_iter : int, default 1000
     acceleration : {"delayed", "immediate", None}, default "delayed"
         Nesterov momentum for rows in which no mean changes by more than 0.05 in a sweep:
@@ -258,7 +260,7 @@ def _solve(layout, record, tilt, settings, n_threads):
 
 def _log_partition(model, layout, record, tilt, order, n_workers):
     """Log-partition of every row; rows where it is not finite are marked as diverged."""
-    values = log_partition_of_rows(model, layout, record.state, order, tilt, n_workers)
+    values = log_partition_of_rows(model, layout, record.state[:2], order, tilt, n_workers)
     record.status[~np.isfinite(values)] = DIVERGED
     if tilt.clamped.any():
         values += _clamped_terms(model, layout, record, tilt)

@@ -1,9 +1,9 @@
-"""Probabilities, samples and missing values of a Boltzmann machine of spins."""
+"""Probabilities and samples of a Boltzmann machine of spins."""
 
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from fastmf.inference.mean_field.tap import tap
+from fastmf.inference.sampling.trees import tree_draws
 from fastmf.priors._domain import binary_field, two_values
 
 # Up to so many units all states are enumerated.
@@ -24,6 +24,9 @@ def probabilities(model):
 def sample(model, n_samples, rng, n_sweeps=100):
     """Samples: exact ones up to 20 units, by Gibbs sampling beyond, one chain per row.
 
+    Chains start from exact draws with the couplings of the maximum spanning tree alone, so that
+    samples of a tree, such as a Markov chain, are exact however strong its couplings are.
+
     Parameters
     ----------
     model : BoltzmannMachine
@@ -31,7 +34,7 @@ def sample(model, n_samples, rng, n_sweeps=100):
     n_samples : int
     rng : numpy Generator
     n_sweeps : int
-        Sweeps of each chain, which starts from independent units in their fields.
+        Sweeps of each chain.
 
     Returns
     -------
@@ -42,8 +45,7 @@ def sample(model, n_samples, rng, n_sweeps=100):
         cumulative = np.cumsum(probabilities(model))
         chosen = np.searchsorted(cumulative, rng.random(n_samples) * cumulative[-1], side="right")
         return 2.0 * ((chosen[:, None] >> np.arange(n)) & 1) - 1
-    states = np.where(rng.random((n, n_samples)) < expit(2 * model.prior.field[:, None]), 1.0, -1.0)
-    return sweeps(model, states.T, n_sweeps, rng)
+    return sweeps(model, 2.0 * tree_draws(model, n_samples, rng) - 1, n_sweeps, rng)
 
 
 def sweeps(model, states, n_sweeps, rng):
@@ -75,46 +77,3 @@ def sweeps(model, states, n_sweeps, rng):
             local[:, flipped] += couplings[:, j, None] * (new - states[j])[flipped]
             states[j] = new
     return np.ascontiguousarray(states.T)
-
-
-def conditional_means(model, X, max_exact=14, n_threads=None):
-    """Means of missing units given the others.
-
-    Parameters
-    ----------
-    model : BoltzmannMachine
-        With Ising units.
-    X : array of shape (n_rows, n_units)
-        With NaN for missing values.
-    max_exact : int
-        Rows with more missing values are solved by `tap`, the others by enumeration.
-    n_threads : int or None
-
-    Returns
-    -------
-    array of shape (n_rows, n_units)
-        Observed values are unchanged.
-    """
-    missing = np.isnan(X)
-    out = np.where(missing, 0.0, X)
-    patterns, members = np.unique(missing, axis=0, return_inverse=True)
-    members = members.reshape(-1)
-    for p, pattern in enumerate(patterns):
-        n_missing, rows = int(pattern.sum()), np.flatnonzero(members == p)
-        if n_missing == 0:
-            continue
-        if n_missing > max_exact:
-            clamp = np.broadcast_to(~pattern, (len(rows), len(pattern)))
-            solved = tap(model, out[rows], clamp=clamp, n_threads=n_threads)
-            out[np.ix_(rows, pattern)] = solved.mean[:, pattern]
-            continue
-        states = all_states(n_missing)
-        inner = ((states @ model.couplings[np.ix_(pattern, pattern)]) * states).sum(1) / 2
-        size = max(1, (1 << 22) // len(states))
-        for i in range(0, len(rows), size):
-            some = rows[i : i + size]
-            local = out[some] @ model.couplings[:, pattern] + model.prior.field[pattern]
-            log_weights = local @ states.T + inner
-            weights = np.exp(log_weights - log_weights.max(1, keepdims=True))
-            out[np.ix_(some, pattern)] = weights @ states / weights.sum(1, keepdims=True)
-    return out

@@ -10,6 +10,7 @@ from fastmf.inference.mean_field.solutions import merge, phases
 from fastmf.inference.mean_field.tap import tap
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
 from fastmf.learning.layered.preconditioning import preparation
+from fastmf.learning.layered.state_check import MAX_SOLUTIONS, check
 from fastmf.learning.layered.step import step
 from fastmf.learning.layered.steps import steps
 from fastmf.learning.training import trainer
@@ -18,9 +19,6 @@ from fastmf.priors._rows import states
 
 # The log-likelihood after each epoch need not be known better than this.
 MONITOR = {"tol": 1e-4, "max_iter": 200}
-# Solutions of largest weight that are starts in the next epoch: they are nearly solved, and cost a
-# quarter of what a hundred rows of digits of 784 pixels do.
-MAX_SOLUTIONS = 50
 
 
 def _metrics(state, monitored, validation, settings, n_threads):
@@ -79,7 +77,7 @@ def _warn_of_collapse(state, solutions):
 
 
 LAYERED_FAMILY = Family(
-    step, _metrics, "log_likelihood", "log-likelihood per unit", steps, preparation
+    step, _metrics, "log_likelihood", "log-likelihood per unit", steps, preparation, check
 )
 
 

@@ -6,13 +6,8 @@ import numpy as np
 
 from fastmf._common.arguments import count
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.models._io import (
-    check_folder,
-    model_from_arrays,
-    model_to_arrays,
-    read_arrays,
-    write_arrays,
-)
+from fastmf.models._archive import reading, shown
+from fastmf.models._io import check_folder, model_from_arrays, model_to_arrays, write_arrays
 
 
 class IterateAverage:
@@ -125,13 +120,14 @@ class IterateAverage:
         """Go on from the file, unless it is of epochs that training has not reached again."""
         if self.path is None or not self.path.exists():
             return
-        arrays = read_arrays(self.path)
-        if "position" not in arrays:
-            raise ValueError(f"{self.path} is not a file of IterateAverage; choose another path.")
-        last, n_averaged = map(int, arrays["position"])
+        with reading(self.path, "a file of IterateAverage") as arrays:
+            last, n_averaged = map(int, arrays.member("position", "iu", (2,), low=1))
+            dtype = str(arrays.member("dtype", "U", ()))
+            if dtype not in ("float32", "float64"):
+                raise ValueError(f"member 'dtype' must be a floating type, got {shown(dtype)}.")
+            mean = model_from_arrays(arrays)
         if last < epoch:
-            self._mean, self._dtype = model_from_arrays(arrays), np.dtype(str(arrays["dtype"]))
-            self.n_averaged = n_averaged
+            self._mean, self._dtype, self.n_averaged = mean, np.dtype(dtype), n_averaged
 
 
 def _rebuilt(model, parameters):

@@ -29,6 +29,13 @@ def stream(seed, epoch, batch=None):
     return np.random.default_rng([seed, epoch + 1, 0 if batch is None else batch + 1])
 
 
+def _keeps_nothing(state, settings, n_rows):
+    """Raise for a state that keeps anything between steps beside its parameters."""
+    for name in ("chains", "preconditioners", "solutions"):
+        if getattr(state, name):
+            raise ValueError(f"it holds members {name}/..., which no such run has.")
+
+
 class Family(NamedTuple):
     """What the loop needs to know of a family of models.
 
@@ -52,6 +59,11 @@ class Family(NamedTuple):
         `preparation(settings)` gives a number of batches and a function, or None. The function is
         called before the first of as many batches, and again before the next ones, as
         `prepare(state, X, settings, n_threads)` with the rows that follow in the epoch.
+    check : callable
+        `check(state, settings, n_rows)` raises a ValueError for a state from a file that holds
+        chains, preconditioners or solutions that no run on as many rows has; default: for any.
+    others : tuple of str
+        Names of metrics beside the score.
     """
 
     step: Callable
@@ -60,6 +72,8 @@ class Family(NamedTuple):
     label: str
     steps: Callable | None = None
     preparation: Callable | None = None
+    check: Callable = _keeps_nothing
+    others: tuple = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +174,7 @@ def train(model, X, settings, family, **options):
         If learning diverges.
     """
     options = RunOptions(**options)
-    state, seed, write_checkpoint = _start(model, X, settings, options)
+    state, seed, write_checkpoint = _start(model, X, settings, family, options)
     monitored = monitor_rows(X, settings, seed, options.weights)
     n_batches = -(-_length(X) // settings.batch_size)
     take = family.steps and family.steps(state.model, X, settings, options.n_threads)
@@ -182,7 +196,7 @@ def train(model, X, settings, family, **options):
     return state
 
 
-def _start(model, X, settings, options):
+def _start(model, X, settings, family, options):
     """The state to start from, the seed, and a function that writes a checkpoint of a state."""
     any_seed = options.seed is None
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if any_seed else int(options.seed)
@@ -190,13 +204,76 @@ def _start(model, X, settings, options):
     if options.checkpoint is None:
         return state, seed, lambda state: None
     validation = () if options.validation is None else _parts(options.validation)
+    size = settings.batch_size
     weights = () if options.weights is None else (options.weights,)
     run = checkpoint.identity(settings, model, seed, *_parts(X), *validation, *weights)
-    found = checkpoint.read(options.checkpoint, run, any_seed=any_seed)
+
+    def check(state):
+        names = {family.score, *family.others, score := _score(family, options)}
+        _check_progress(state, settings, score, names, -(-_length(X) // size))
+        family.check(state, settings, _length(X))
+
+    found = checkpoint.read(options.checkpoint, run, state, check, any_seed=any_seed)
     if found:
         state, seed = found
         run["seed"] = seed
     return state, seed, lambda state: checkpoint.write(options.checkpoint, state, run)
+
+
+def _check_progress(state, settings, score, names, n_batches):
+    """Raise for a state from a file that a run does not come to.
+
+    Parameters
+    ----------
+    state : State
+    settings : AscentSettings
+    score : str
+        The metric that early stopping maximises.
+    names : set of str
+        All metrics.
+    n_batches : int
+        Of an epoch.
+    """
+    left = state.epoch < settings.n_epochs
+    if state.epoch > settings.n_epochs or state.batch > left * n_batches:
+        raise ValueError(
+            f"member 'position' must hold an epoch up to {settings.n_epochs} and a batch up to "
+            f"{left * n_batches}, got {state.epoch} and {state.batch}."
+        )
+    for name in sorted({"epoch", "learning_rate", *names} if state.epoch else state.history):
+        found = state.history.get(name, [])
+        numbers = isinstance(found, list) and all(type(x) in (int, float) for x in found)
+        if not numbers or len(found) != state.epoch:
+            raise ValueError(
+                f"member 'history/{name}' must have {state.epoch} numbers, one for each epoch of "
+                f"'position', got {found!r:.60}."
+            )
+    if state.history.get("epoch", []) != list(range(1, state.epoch + 1)):
+        raise ValueError(f"member 'history/epoch' must hold 1 to {state.epoch}.")
+    stopping = settings.early_stopping and state.epoch
+    waited = _epochs_since_best(state.history[score]) if stopping else 0
+    if state.waited != waited:
+        raise ValueError(
+            f"member 'position' must hold {waited} epochs without a better score, as the history "
+            f"does, got {state.waited}."
+        )
+    if (state.best is None) == bool(stopping):
+        raise ValueError(
+            f"it must {'' if stopping else 'not '}hold members best/..., the best model so far."
+        )
+
+
+def _score(family, options):
+    """The metric that early stopping maximises."""
+    return family.score if options.validation is None else f"validation_{family.score}"
+
+
+def _epochs_since_best(scores):
+    """Epochs since the last score that was better than all before."""
+    best, waited = scores[0], 0
+    for score in scores[1:]:
+        best, waited = (score, 0) if score > best else (best, waited + 1)
+    return waited
 
 
 def _epoch(state, family, X, settings, options, seed, take):
@@ -240,11 +317,8 @@ def _record_metrics(state, family, monitored, settings, options):
     for name, value in entry.items():
         state.history.setdefault(name, []).append(value)
     if settings.early_stopping:
-        scores = state.history.get(f"validation_{family.score}", state.history[family.score])
-        if len(scores) == 1 or scores[-1] > max(scores[:-1]):
-            state.best, state.waited = state.model, 0
-        else:
-            state.waited += 1
+        state.waited = _epochs_since_best(state.history[_score(family, options)])
+        state.best = state.best if state.waited else state.model
 
 
 def _finished(state, settings):

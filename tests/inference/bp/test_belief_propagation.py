@@ -15,12 +15,15 @@ KINDS = pytest.mark.parametrize("prior", [mf.Bernoulli, mf.Ising])
 
 
 def log_odds_by_edges(model, n_sweeps, field=None):
-    """Sum-product with a dictionary of messages, one edge at a time, units {0, 1}."""
+    """Sum-product with a dictionary of messages, one edge at a time, units {0, 1}.
+
+    Messages start from half the weight, which is no preference for spins of these units.
+    """
     w = model.weights
     n, m = w.shape
     b = model.visible.field + (0 if field is None else field), model.hidden.field
     to_visible = dict.fromkeys(itertools.product(range(n), range(m)), 0.0)
-    to_hidden = dict.fromkeys(itertools.product(range(n), range(m)), 0.0)
+    to_hidden = {(i, j): w[i, j] / 2 for i, j in to_visible}
     for _ in range(n_sweeps):
         for i, j in to_visible:
             x = b[1][j] + sum(to_hidden[k, j] for k in range(n) if k != i)

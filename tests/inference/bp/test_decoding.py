@@ -87,7 +87,7 @@ def test_polishing_ends_where_weights_differ_by_many_orders():
 def test_a_polished_assignment_is_a_local_maximum(prior, algorithm):
     low, high = prior.support
     n_better = 0
-    for seed in range(6):
+    for seed in range(12):
         model = loopy(seed=seed, prior=prior, scale=1.5)
         rough = mf.belief_propagation(model, algorithm=algorithm, max_iter=2, polish=False)
         result = mf.belief_propagation(model, algorithm=algorithm, max_iter=2)

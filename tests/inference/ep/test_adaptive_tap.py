@@ -216,3 +216,64 @@ def test_bad_arguments():
         mf.adaptive_tap(rbm(), np.ones((2, 7)), field=np.ones((3, 7)))
     unbounded = mf.RBM(np.full((3, 2), 5.0), *(mf.Gaussian(np.zeros(n), 1.0) for n in (3, 2)))
     assert not mf.adaptive_tap(unbounded, schedule="parallel").converged
+
+
+def test_units_held_by_large_fields_keep_their_cavities():
+    """The sum over the states of the visible units is one term, of which the integral is known."""
+    weights = np.array([[-1170.0], [1739.0], [-496.0], [329.0], [-259.0]])
+    visible = mf.Bernoulli([1583.0, 1320.0, 633.0, -2204.0, 52.0])
+    model = mf.RBM(weights, visible, mf.TruncatedGaussian([684.0], [1.0], [0.0], [np.inf]))
+    found = mf.adaptive_tap(model, max_iter=100)
+    assert found.converged
+    # Terms of 1e15 cancel.
+    assert found.log_partition == pytest.approx(mf.exact(model).log_partition, rel=1e-7)
+    np.testing.assert_allclose(found.mean[0], [0, 1, 0, 1, 0], atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("size", [30.0, 300.0, 1e3, 1e5])
+def test_large_weights_and_fields_converge_to_numbers_or_say_why_not(size, dtype):
+    rng = np.random.default_rng(int(size))
+    for k in range(8):
+        field, odds = size * rng.normal(size=(2, 2))
+        one = np.ones(2)
+        hidden = (
+            mf.Bernoulli(field),
+            mf.TruncatedGaussian(field, one, 0 * one, np.full(2, np.inf)),
+            mf.GaussBernoulli(field, size**2 * 10 * one, odds),
+            mf.TruncatedGaussBernoulli(field, one, odds, 0 * one, 3 * one),
+        )[k % 4]
+        weights = (size * rng.normal(size=(5, 2))).astype(dtype)
+        model = mf.RBM(weights, mf.Bernoulli(size * rng.normal(size=5)), hidden)
+        try:
+            found = mf.adaptive_tap(model, max_iter=100)
+        except ValueError as error:  # from the start on there is no proper Gaussian
+            assert "smaller" in str(error)
+            continue
+        parts = [np.concatenate(part) for part in (found.mean, found.var, found.b, found.a)]
+        assert not np.isnan(parts).any()
+        if found.converged:
+            assert np.isfinite(parts).all() and np.isfinite(found.log_partition)
+            assert found.log_partition < mf.exact(model).log_partition * (1 + 1e-4) + 10
+        else:
+            assert found.message.startswith("not converged")
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@pytest.mark.parametrize("schedule", ["parallel", "convergent"])
+def test_the_scale_of_units_does_not_matter(schedule, scale):
+    weights = 0.45 * np.random.default_rng(0).normal(size=(6, 4))
+
+    def solve(scale):
+        units = (
+            mf.TruncatedGaussian(np.zeros(n), np.full(n, scale**-2.0), -3 * scale * np.ones(n),
+                                 3 * scale * np.ones(n))
+            for n in (6, 4)
+        )  # fmt: skip
+        return mf.adaptive_tap(mf.RBM(weights / scale**2, *units), schedule=schedule)
+
+    expected, found = solve(1.0), solve(scale)
+    assert found.converged
+    value = found.log_partition - 10 * np.log(scale)
+    assert value == pytest.approx(expected.log_partition, abs=1e-6)
+    np.testing.assert_allclose(found.var[0] / scale**2, expected.var[0], rtol=1e-3)

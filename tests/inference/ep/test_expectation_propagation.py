@@ -165,3 +165,22 @@ def test_energy_is_the_joint_density():
     rest = model.y - model.X @ w
     density = -(rest @ rest / 0.09 + 8 * np.log(2 * np.pi * 0.09)) / 2
     np.testing.assert_allclose(-model.energy(w), density + model.prior.log_prob(w).sum())
+
+
+@pytest.mark.parametrize("schedule", ["parallel", "sequential", "convergent", "auto"])
+@pytest.mark.parametrize("scale", [1e-7, 1e7])
+def test_the_scale_of_coefficients_does_not_matter(schedule, scale):
+    """With coefficients far below 1 all means and variances agree to `tol` from the start."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 12))
+    y = X[:, 3] - 2 * X[:, 5] + 0.3 * rng.normal(size=40)
+
+    def solve(scale):
+        prior = mf.GaussBernoulli(np.zeros(12), np.full(12, scale**-2.0), np.full(12, -1.0))
+        model = mf.SparseLinearModel(X / scale, y, 0.09, prior)
+        return mf.expectation_propagation(model, schedule=schedule)
+
+    expected, found = solve(1.0), solve(scale)
+    assert found.converged
+    assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-5)
+    np.testing.assert_allclose(found.mean / scale, expected.mean, atol=1e-3)

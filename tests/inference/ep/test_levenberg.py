@@ -23,7 +23,10 @@ class Point:
         self.x, self.limit, self.value = x, limit, (x * x - 1) ** 2 / 4
 
     def state(self, problem):
-        return SimpleNamespace(residual=lambda: abs(self.x * (self.x**2 - 1)), x=self.x)
+        residual = abs(self.x * (self.x**2 - 1))
+        return SimpleNamespace(
+            residual=lambda: residual, agrees=lambda tol: residual <= tol, x=self.x
+        )
 
     def step(self, problem, parameter):
         gradient, hessian = self.x * (self.x**2 - 1), 3 * self.x**2 - 1 + parameter

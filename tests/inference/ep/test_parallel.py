@@ -95,7 +95,7 @@ def lengths_of_steps(residuals):
         site, proposal = np.zeros(1), np.ones(1)
 
         def __init__(self, residual):
-            self.residual = lambda: residual
+            self.residual, self.agrees = lambda: residual, lambda tol: residual <= tol
 
     states = iter(map(State, residuals))
     task = problem_of(problem(20, 10)[0])._replace(max_iter=len(residuals))

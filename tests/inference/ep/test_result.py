@@ -5,7 +5,7 @@ import pytest
 from html_tables import shown
 from kernel_cases.regression import problem
 
-from fastmf._outcomes import BOUNDED, CONVERGED, MESSAGES, OUT_OF_ITERATIONS
+from fastmf._outcomes import BOUNDED, CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS
 from fastmf.inference.ep.expectation_propagation import start_of
 from fastmf.inference.ep.result import result_of, stacked_rows
 from fastmf.inference.ep.sites import EPTrace, energy, problem_of
@@ -74,3 +74,19 @@ def test_notebooks_show_the_evidence_and_the_schedule(task):
     assert summary[-2][0] == "log-evidence" and summary[-1] == ("schedule", "parallel")
     assert messages[1] == (MESSAGES[CONVERGED], "1")
     assert dict(shown(stacked_rows([found, found]))[1][0])["rows"] == "2"
+
+
+def test_cavities_that_are_lost_in_rounding_are_no_fixed_point(task):
+    """A site so precise that the cavity, a difference of naturals, is nothing but rounding."""
+    state = start_of(task)
+    assert result_of(task, (state, CONVERGED, "auto"), trace_of([3.0]), False).converged
+    site = state.site.copy()
+    site[:, 2] = 1e25
+    result = result_of(task, (state._replace(site=site), CONVERGED, "auto"), trace_of([0.0]), False)
+    assert not result.converged and result.message == MESSAGES[LOST]
+
+
+def test_an_infinite_log_partition_is_no_fixed_point(task):
+    state = start_of(task)._replace(log_partition=np.inf)
+    result = result_of(task, (state, CONVERGED, "auto"), trace_of([0.0]), False)
+    assert not result.converged and result.message == MESSAGES[LOST]

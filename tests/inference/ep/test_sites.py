@@ -63,8 +63,15 @@ def test_tilted_units_have_moments_and_log_partition_of_the_prior(task):
 
 
 def test_the_mismatch_is_the_largest_difference_and_infinite_where_there_is_none():
-    assert sites.mismatch(np.array([[1.0, 2.0]]), np.array([[1.5, 0.0]])) == 2
-    assert sites.mismatch(np.array([[1.0, np.inf]]), np.array([[1.5, np.inf]])) == np.inf
+    moments = np.array([[1.0, 2.0], [0.5, 0.5]])
+    assert sites.mismatch(moments, moments + [[0.5, -2.0], [0.1, 0.1]]) == 2
+    assert sites.mismatch(moments, moments * [[1.0, 1.0], [1.0, np.inf]]) == np.inf
+
+
+def test_the_mismatch_of_wide_units_is_relative():
+    wide = np.array([[3e6], [1e12]])
+    assert sites.mismatch(wide, wide + [[500.0], [0.0]]) == pytest.approx(5e-4)
+    assert sites.mismatch(wide, wide - [[0.0], [1e5]]) == pytest.approx(1e-7)
 
 
 def test_the_log_partition_of_gaussians_is_their_integral():

@@ -74,7 +74,7 @@ def by_unit(model, layout, method, *arrays):
 
 
 def explicit(model, layout, state, order, tilt):
-    """Log-partition and tilts, every pair of units once, in float64."""
+    """Log-partition, every pair of units once, in float64."""
     m, v = state[:2].astype(float)
     J = couplings_of(model, layout)
     a = -v @ J**2 if order > 1 else np.zeros_like(m)
@@ -91,7 +91,7 @@ def explicit(model, layout, state, order, tilt):
     sites = a * (m**2 + v) / 2 - b * m
     b, a = b + tilt.field, a + tilt.precision
     sites += by_unit(model, layout, lambda p, *x: p.log_partition(*x), b, a)
-    return pairs.sum(1) + np.where(tilt.clamped, 0, sites).sum(1), b, a
+    return pairs.sum(1) + np.where(tilt.clamped, 0, sites).sum(1)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -101,12 +101,10 @@ def explicit(model, layout, state, order, tilt):
 def test_it_is_the_formula(kind, order, tilts, dtype):
     given = arguments(kind, order, dtype, **tilts)
     values = log_partition_of_rows(*given)
-    expected, b, a = explicit(*given)
+    expected = explicit(*given)
     close = {"float64": 1e-9, "float32": 1e-3}[dtype]
     assert values.dtype == np.float64
     np.testing.assert_allclose(values, expected, rtol=close, atol=close)
-    np.testing.assert_allclose(given[2][2], b, rtol=close, atol=close)
-    np.testing.assert_allclose(given[2][3], a, rtol=close, atol=close)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -115,24 +113,23 @@ def test_it_is_the_formula(kind, order, tilts, dtype):
 def test_company_does_not_matter(kind, rows, dtype):
     whole = arguments(kind, 3, dtype, **TILTS["tilted and clamped"])
     model, layout, state, order, tilt = whole
-    some, tilt = state[:, rows], Tilt(*(part[rows] for part in tilt))
-    alone = log_partition_of_rows(model, layout, some, order, tilt)
+    tilt = Tilt(*(part[rows] for part in tilt))
+    alone = log_partition_of_rows(model, layout, state[:, rows], order, tilt)
     np.testing.assert_array_equal(alone, log_partition_of_rows(*whole)[rows])
-    np.testing.assert_array_equal(some, state[:, rows])
 
 
 @pytest.mark.parametrize("tilts", [TILTS["tilted and clamped"], TILTS["tilted alike"]])
 def test_threads_and_blocks_of_rows_do_not_matter(tilts, monkeypatch):
     def run(n_threads):
         given = arguments("rbm", 3, **tilts)
-        return log_partition_of_rows(*given, n_threads=n_threads), given[2]
+        return log_partition_of_rows(*given, n_threads=n_threads)
 
     monkeypatch.setattr(free_energy, "workers_for", lambda n_tasks, work, n_threads: n_threads or 1)
     one = run(1)
-    monkeypatch.setattr(free_energy, "BLOCK_SIZE", 27 * one[1].shape[2])
+    n_units = arguments("rbm", 3, **tilts)[1].n_units
+    monkeypatch.setattr(free_energy, "BLOCK_SIZE", 27 * n_units)
     for n_threads in (1, 2, 5):
-        for found, expected in zip(run(n_threads), one, strict=True):
-            np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(run(n_threads), one)
 
 
 def test_no_rows_have_no_values():

@@ -20,7 +20,8 @@ def some_solutions(means, log_partition):
     means = np.array(means, dtype=float)
     log_partition = np.array(log_partition, dtype=float)
     converged = np.ones(len(means), bool)
-    return SimpleNamespace(mean=(means, means), log_partition=log_partition, converged=converged)
+    both, var = (means, means), (means - means**2,) * 2
+    return SimpleNamespace(mean=both, var=var, log_partition=log_partition, converged=converged)
 
 
 def one_by_one(means, order, tol):
@@ -204,3 +205,23 @@ def test_notebooks_show_the_solutions_that_most_starts_lead_to():
     ]  # fmt: skip
     assert [row[1] for row in rows] == ["starts", "15", "5"]
     assert [row[3] for row in rows] == ["weight", "0.5", "0.5"]
+
+
+def test_solutions_of_equal_means_and_different_variances_are_distinct():
+    """Means of 0 by symmetry; the two variances solve v = var(x) under the precision 1 - J^2 v."""
+    n, strength = 12, 0.17
+    couplings = strength * (1 - np.eye(n)) * np.resize([1, -1], (n, 1)) * np.resize([1, -1], n)
+    zero, bound = np.zeros(n), np.full(n, 3.0)
+    model = mf.BoltzmannMachine(couplings, mf.TruncatedGaussian(zero, zero + 1, -bound, bound))
+    start = np.zeros((3, n)), np.stack([zero + 0.1, zero + 0.2, zero + 8])
+    found = distinct_solutions(mf.tap(model, start, max_iter=5000))
+    assert found.converged.all() and (found.visible == 0).all()
+    expected, x = [], np.linspace(-3, 3, 20_001)
+    for v in (0.1, 8.0):
+        for _ in range(2000):
+            weight = np.exp(-(1 - strength**2 * (n - 1) * v) * x**2 / 2)
+            v = np.trapezoid(weight * x**2, x) / np.trapezoid(weight, x)
+        pairs = -n * (n - 1) * strength**2 * v**2 / 4
+        expected.append(n * np.log(np.trapezoid(weight, x)) + pairs)
+    np.testing.assert_allclose(found.log_partition, expected[::-1], rtol=1e-6)
+    np.testing.assert_array_equal(found.counts, [1, 2])

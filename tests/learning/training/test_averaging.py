@@ -195,3 +195,21 @@ def test_the_model_of_a_run_that_has_ended_is_in_the_file(tmp_path):
     again = IterateAverage(2, tmp_path / "average.npz")
     again(SimpleNamespace(epoch=1, model=machine("bernoulli")))
     assert again.model is None and again.n_averaged == 0
+
+
+@pytest.mark.parametrize("name", ["position", "dtype", "model", "weights"])
+@pytest.mark.parametrize(
+    "altered",
+    [None, np.array([{}], object), np.array(["x" * 10**4]), np.array([-1, 2]), np.full(2, np.nan)],
+    ids=["lacking", "object", "text", "negative", "NaN"],
+)
+def test_members_that_are_none_of_an_average(tmp_path, name, altered):
+    average, path = IterateAverage(1, tmp_path / "average.npz"), tmp_path / "average.npz"
+    average(SimpleNamespace(model=machine("bernoulli"), epoch=1))
+    with np.load(path) as file:
+        members = dict(file) | {name: altered}
+    np.savez(path, **{k: v for k, v in members.items() if v is not None})
+    with pytest.raises((ValueError, LookupError), match=r"average\.npz") as caught:
+        IterateAverage(1, path).model
+    assert name in str(caught.value) or name == "model"
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < len(str(path)) + 300

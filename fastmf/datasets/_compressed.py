@@ -1,0 +1,31 @@
+"""Files that are perhaps compressed by gzip."""
+
+import gzip
+import zlib
+
+
+def is_compressed(path):
+    """Whether a file begins like one of gzip, or is named so."""
+    with open(path, "rb") as file:
+        begins = file.read(2) == b"\x1f\x8b"
+    return begins or str(path).lower().endswith(".gz")
+
+
+def open_decompressed(path):
+    """The file for reading bytes, uncompressed."""
+    return gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")
+
+
+def beginning(path, n_bytes):
+    """The first bytes of a file, uncompressed; none if it is damaged.
+
+    Raises
+    ------
+    OSError
+        If there is no such file, or it cannot be read.
+    """
+    with open_decompressed(path) as file:
+        try:
+            return file.read(n_bytes)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            return b""

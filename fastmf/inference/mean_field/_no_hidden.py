@@ -1,0 +1,44 @@
+"""Solvers of machines without hidden units: with a spare one, which is coupled to nothing."""
+
+import functools
+from dataclasses import replace
+
+import numpy as np
+
+from fastmf.inference.fixed_point import FixedPoint
+from fastmf.models import RBM
+from fastmf.priors import Bernoulli
+
+
+def allows_no_hidden(solve):
+    """A solver that also takes RBMs without hidden units, whose kernels need a unit in each layer.
+
+    Parameters
+    ----------
+    solve : callable
+        solve(model, init, **options), with `field`, `precision` and `clamp` as in `tap`.
+    """
+
+    @functools.wraps(solve)
+    def solver(model, init=None, **options):
+        if not isinstance(model, RBM) or model.n_hidden:
+            return solve(model, init, **options)
+        n, dtype = model.n_visible, model.dtype
+        spare = RBM(np.zeros((n, 1), dtype), model.visible, Bernoulli(np.zeros(1, dtype)))
+        if isinstance(init, FixedPoint):
+            init = init.mean, init.var
+        if isinstance(init, tuple):
+            init = tuple(map(_of_visible, init))
+        found = solve(spare, init, **{name: _of_visible(part) for name, part in options.items()})
+        parts = ((name, getattr(found, name)) for name in ("mean", "var", "b", "a"))
+        layers = {name: (visible, hidden[..., :0]) for name, (visible, hidden) in parts}
+        if found.log_partition is not None:
+            layers["log_partition"] = found.log_partition - np.log(2.0)
+        return replace(found, **layers)
+
+    return solver
+
+
+def _of_visible(part):
+    """What is given for the visible units, where it is given for each layer."""
+    return part[0] if isinstance(part, tuple) else part

@@ -1,0 +1,1 @@
+"""Means of the missing units of rows given those that are there."""

@@ -1,0 +1,243 @@
+"""Means of the missing visible units of a layered machine given the others.
+
+Exactly, by enumeration of one side of the machine as an RBM of two sides v and h, for rows that
+lack any of the units v:
+
+    log p(h | seen) = log p(h) + sum over seen v_i (W h)_i + sum over missing log Z_i((W h)_i)
+
+for all states h, which are two matrix products for all rows at once; or log p(v | seen) for all
+states of the missing units, with the units h summed out. Else from several mean-field solutions,
+each with its weight.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.inference.mean_field.likelihood import log_likelihood as mean_field_log_likelihood
+from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
+from fastmf.models.exact import MAX_UNITS, states_of
+from fastmf.priors._domain import columns_of_values, number_of_states
+from fastmf.priors._groups import column_sizes, has_groups
+from fastmf.priors._protocol import by_parts
+from fastmf.priors._rows import log_prob_of_rows, states
+
+# Largest enumerations, states times units of the other side: once, and for each row.
+MAX_WORK, MAX_WORK_OF_ROW = 1 << 24, 1 << 22
+# A log-partition of a unit takes about as long as so many terms of a product.
+LOG_PARTITION_COST = 8
+# Numbers in one block.
+BLOCK_SIZE = 1 << 21
+# Mean-field solutions of a row are the same if no mean differs by more.
+MERGE_TOL = 1e-2
+
+
+class GivenSeen(NamedTuple):
+    """What `exact_given` returns.
+
+    Parameters
+    ----------
+    mean : float64 array of shape (n_rows, n_visible)
+        Means of the visible units; those that were seen are unchanged.
+    log_partition : float64 array of shape (n_rows,)
+        Log of the sum over all units that were not seen; without what is constant, log p(seen).
+    exact : bool array of shape (n_rows,)
+        False, and NaN in the others, where either side has too many states.
+    """
+
+    mean: np.ndarray
+    log_partition: np.ndarray
+    exact: np.ndarray
+
+
+def enumerable(model):
+    """Whether the log-partition of a layered machine is summed exactly within a second or so.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    """
+    pair = model.bipartite()
+    return any(_work(*sides) <= MAX_WORK for sides in (pair.layers, pair.layers[::-1]))
+
+
+def _work(summed, other):
+    """States of one side times units of the other; infinite if there are too many."""
+    columns = columns_of_values(summed)
+    if columns is None or len(columns) > MAX_UNITS:
+        return np.inf
+    return number_of_states(summed) * column_sizes(other).sum()
+
+
+def exact_given(model, X):
+    """Means and log-partitions given the visible units of rows that are not missing.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    X : array of shape (n_rows, n_visible)
+        With NaN for missing values: of a categorical unit, in all its states.
+
+    Returns
+    -------
+    GivenSeen
+    """
+    pair = model.bipartite()
+    n_rows, n = X.shape
+    X = np.hstack([np.asarray(X, float), np.full((n_rows, pair.n_visible - n), np.nan)])
+    of_missing = LOG_PARTITION_COST * _work_of_missing(pair, X)
+    of_hidden = _work(pair.hidden, pair.visible)
+    mean, log_partition = np.full(X.shape, np.nan), np.full(n_rows, np.nan)
+    for solve, rows in (
+        (_sum_over_missing, (of_missing <= of_hidden) & (of_missing <= MAX_WORK_OF_ROW)),
+        (_sum_over_hidden, (of_missing > of_hidden) & (of_hidden <= MAX_WORK_OF_ROW)),
+    ):
+        if rows.any():
+            mean[rows], log_partition[rows] = solve(pair, X[rows])
+    mean = np.where(np.isnan(X), mean, X)[:, :n]
+    return GivenSeen(mean, log_partition, ~np.isnan(log_partition))
+
+
+def _work_of_missing(pair, X):
+    """States of the missing units of each row, times hidden units; infinite if not discrete."""
+    columns = flat_states(pair.visible)
+    if columns is None:
+        return np.full(len(X), np.inf)
+    log_states = columns.missing(X) @ np.log2(np.diff(columns.offsets))
+    return pair.n_hidden * 2.0 ** np.minimum(log_states, 1000)
+
+
+def _sum_over_hidden(pair, X):
+    """Sums over all states of the hidden side."""
+    visible, hidden = pair.layers
+    weights, seen = pair.weights.astype(float), np.nan_to_num(X, nan=0.0)
+    sizes = column_sizes(visible)
+    missing = np.isnan(X[:, np.cumsum(sizes) - sizes]).astype(float)
+    top, total, sums = np.full(len(X), -np.inf), np.zeros(len(X)), np.zeros(X.shape)
+    for h in states_of(hidden, max(pair.n_visible, pair.n_hidden, 512)):
+        fields = h @ weights.T
+        own = hidden.log_prob(h).sum(1)
+        free = visible.log_partition(fields, 0.0)
+        mean = visible.moments(fields, 0.0)[0]
+        n_rows = max(1, BLOCK_SIZE // len(h))
+        for start in range(0, len(X), n_rows):
+            here = slice(start, start + n_rows)
+            logs = seen[here] @ fields.T + missing[here] @ free.T + own
+            largest = np.maximum(top[here], logs.max(1))
+            scale = np.exp(top[here] - largest)
+            w = np.exp(logs - largest[:, None])
+            total[here] = scale * total[here] + w.sum(1)
+            sums[here] = scale[:, None] * sums[here] + w @ mean
+            top[here] = largest
+    return sums / total[:, None], top + np.log(total)
+
+
+def _sum_over_missing(pair, X):
+    """Sums over all states of the missing units, the hidden side summed analytically."""
+    weights, columns = pair.weights.astype(float), flat_states(pair.visible)
+    given, table = np.nan_to_num(X, nan=0.0) @ weights, columns.values @ weights
+    means, log_partition = np.zeros((len(X), len(table))), np.empty(len(X))
+    for rows, of_states, own in batches_of_rows(columns.missing(X), columns.offsets):
+        candidates = one_hot_states(own)
+        n = max(1, BLOCK_SIZE // (len(candidates) * pair.n_hidden))
+        for start in range(0, len(rows), n):
+            some, here = rows[start : start + n], of_states[start : start + n]
+            b = given[some][:, None] + candidates @ table[here]
+            free = pair.hidden.log_partition(b.reshape(-1, pair.n_hidden), 0.0).sum(1)
+            logs = columns.log_weights[here] @ candidates.T + free.reshape(len(some), -1)
+            top = logs.max(1, keepdims=True)
+            w = np.exp(logs - top)
+            means[some[:, None], here] = w @ candidates / w.sum(1, keepdims=True)
+            log_partition[some] = top[:, 0] + np.log(w.sum(1))
+    return columns.means(means), log_partition
+
+
+def log_likelihood(model, X, log_partition, **options):
+    """Log-likelihood of rows, the hidden layers of a deep machine summed exactly if they are few.
+
+    Parameters
+    ----------
+    model, X, log_partition, **options
+        See `fastmf.evaluation.log_likelihood`, which takes a mean-field solution.
+
+    Returns
+    -------
+    array of shape (n_rows,), float64
+    """
+    if model.deep:
+        found = exact_given(model, states(model.layers[0], X, np.float64))
+        if found.exact.all():
+            visible = log_prob_of_rows(model.layers[0], X, model.dtype)
+            return visible + found.log_partition - log_partition
+    return mean_field_log_likelihood(model, X, log_partition, **options)
+
+
+# --- mean-field solutions -------------------------------------------------------------------------
+
+
+def promising_starts(prior, X, solutions, rows, n_starts):
+    """Means of solutions that are probable given what was seen, and rows of data nearest to it.
+
+    Parameters
+    ----------
+    prior : unit prior
+        Of the visible units.
+    X : array of shape (n_rows, n_units)
+        With NaN for missing values.
+    solutions : FixedPoint
+        Mean-field solutions of the model itself, one for each phase.
+    rows : array of shape (n_candidates, n_units)
+    n_starts : int
+        Of each row. All but two of them, if there are as many, are solutions.
+
+    Returns
+    -------
+    array of shape (n_rows, at most n_starts, n_units)
+    """
+    logs = _log_likelihoods(prior, X, solutions) + solutions.log_partition
+    first = np.argsort(-logs, axis=1, kind="stable")[:, : max(1, n_starts - 2)]
+    seen = ~np.isnan(X)
+    distances = seen @ np.square(rows).T - 2 * np.where(seen, X, 0) @ rows.T
+    others = np.argsort(distances, axis=1, kind="stable")[:, : n_starts - first.shape[1]]
+    return np.concatenate([solutions.mean[0][first], rows[others]], axis=1)
+
+
+def _log_likelihoods(prior, X, solutions):
+    """Log-probabilities of what was seen under each solution, up to a constant of the row."""
+    parts = (by_parts(prior, array[0]) for array in (solutions.mean, solutions.b, solutions.a))
+    total = 0.0
+    for (part, x), (_, mean), (_, b), (_, a) in zip(by_parts(prior, X), *parts, strict=True):
+        seen, x = ~np.isnan(x), np.nan_to_num(x, nan=0.0)
+        if has_groups(part):
+            total = total + x @ np.log(np.maximum(mean, np.finfo(mean.dtype).tiny)).T
+        else:
+            total = total + x @ b.T - np.square(x) @ a.T / 2 - seen @ part.log_partition(b, a).T
+    return total
+
+
+def average_of_phases(means, log_partition, converged):
+    """Means of several solutions of each row, weighted as phases of their own.
+
+    Parameters
+    ----------
+    means : array of shape (n_rows, n_starts, n_units)
+    log_partition, converged : arrays of shape (n_rows, n_starts)
+
+    Returns
+    -------
+    mean : array of shape (n_rows, n_units)
+    converged : bool array of shape (n_rows,)
+        Whether a solution of the row has; only those that have count.
+    """
+    any_converged = converged.any(1)
+    counts = (converged | ~any_converged[:, None]) & np.isfinite(log_partition)
+    for k in range(means.shape[1]):
+        for earlier in range(k):
+            same = abs(means[:, k] - means[:, earlier]).max(1) <= MERGE_TOL
+            counts[:, k] &= ~(same & counts[:, earlier])
+    nothing = ~counts.any(1)
+    counts[nothing] = True
+    logs = np.where(counts, np.where(nothing[:, None], 0.0, log_partition), -np.inf)
+    weights = np.exp(logs - logs.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
+    return np.einsum("rs,rsu->ru", weights.astype(means.dtype), means), any_converged

@@ -1,0 +1,97 @@
+"""States of discrete columns, and batches of rows that lack as many of them, whichever these are.
+
+A column is a unit, or a group of categorical states. Its states are numbered; a state is one-hot in
+the states of its column, whatever its value.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from fastmf.priors._domain import columns_of_values
+from fastmf.priors._groups import column_sizes
+
+
+class FlatStates(NamedTuple):
+    """The states of all columns of a layer side by side.
+
+    Parameters
+    ----------
+    values : sparse array of shape (n_states, n_units)
+        Values of the units of a column in its states, zero for all others.
+    log_weights : float64 array of shape (n_states,)
+        Of the prior.
+    offsets : int array of shape (n_columns + 1,)
+        First state of each column, and the number of all.
+    first_units : int array of shape (n_columns,)
+        First unit of each column.
+    """
+
+    values: scipy.sparse.csr_array
+    log_weights: np.ndarray
+    offsets: np.ndarray
+    first_units: np.ndarray
+
+    def missing(self, X):
+        """Whether each column of rows is missing: NaN in its first unit."""
+        return np.isnan(X[:, self.first_units])
+
+    def means(self, probabilities):
+        """Means of the units by the probabilities of the states, (n_rows, n_units)."""
+        return (self.values.T @ probabilities.T).T
+
+
+def flat_states(prior):
+    """The states of the columns of a layer of discrete units, or None."""
+    columns = columns_of_values(prior)
+    if columns is None:
+        return None
+    sizes, widths = np.array([len(values) for values in columns]), column_sizes(prior)
+    offsets, first_units = np.append(0, np.cumsum(sizes)), np.cumsum(widths) - widths
+    log_weights = np.empty(offsets[-1])
+    for state in range(sizes.max()):
+        x = np.concatenate([values[min(state, len(values) - 1)] for values in columns])
+        own = np.add.reduceat(prior.log_prob(x).astype(float), first_units)
+        log_weights[offsets[:-1] + np.minimum(state, sizes - 1)] = own
+    values = scipy.sparse.block_diag(columns, format="csr")
+    return FlatStates(scipy.sparse.csr_array(values), log_weights, offsets, first_units)
+
+
+def batches_of_rows(missing, offsets):
+    """Batches of rows whose missing columns have the same numbers of states.
+
+    Parameters
+    ----------
+    missing : bool array of shape (n_rows, n_columns)
+    offsets : int array of shape (n_columns + 1,)
+        First state of each column, and the number of all.
+
+    Yields
+    ------
+    rows : int array of shape (n,)
+    states : int array of shape (n, k)
+        The states of the missing columns of each row, the smallest columns first.
+    sizes : int array
+        Numbers of states of the missing columns, in this order.
+    """
+    sizes = np.diff(offsets)
+    distinct = np.unique(sizes)
+    counts = np.stack([missing[:, sizes == size].sum(1) for size in distinct], 1)
+    batches, batch = np.unique(counts, axis=0, return_inverse=True)
+    for number, counts in enumerate(batches):
+        rows = np.flatnonzero(batch.reshape(-1) == number)
+        own = np.repeat(distinct, counts)
+        key = np.where(missing[rows], sizes, sizes.max() + 1)
+        columns = np.argsort(key, axis=1, kind="stable")[:, : len(own)]
+        within = np.concatenate([np.arange(size) for size in own] or [np.zeros(0, int)])
+        yield rows, np.repeat(offsets[columns], own, axis=1) + within, own
+
+
+def one_hot_states(sizes):
+    """All states of some columns, one-hot: (n_states, sum of sizes)."""
+    states = np.zeros((1, 0))
+    for size in sizes:
+        new = np.tile(np.eye(size), (len(states), 1))
+        states = np.hstack([np.repeat(states, size, axis=0), new])
+    return states
