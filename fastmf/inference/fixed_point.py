@@ -51,8 +51,9 @@ class FixedPoint:
     variance change by dm and dv these are dm^2 / v and (a dv)^2, and neither may exceed `tol`: so
     the log-partition is known to about `tol` nats a unit also where all values are far below 1, of
     which absolute changes say nothing.
-    Changes of a mean by 4 units in the last place of the largest one, and of a variance by 16 of
-    its own or of 1, count as rounding errors, whatever `tol` is: in float32 about 5e-7 and 2e-6.
+    Changes of a mean by 4 units in the last place of the largest mean, or variance up to 1, and of
+    a variance by 16 of its own or of 1, count as rounding errors, whatever `tol` is: in float32
+    about 5e-7 and 2e-6.
 
     Examples
     --------

@@ -40,7 +40,7 @@ TILE_SOURCES = 16
 MEAN, VAR, B, A, OWN_B, OWN_A = range(6)
 # Measures of a sweep: largest change of a marginal mean, and of a mean among messages too, both
 # before damping; that of a variance; largest effects on the log-partition (see
-# `fastmf.kernels.tap_units`); largest absolute mean; and 1 where moments do not exist.
+# `fastmf.kernels.tap_units`); largest absolute mean, or variance up to 1; and 1 where moments do not exist.
 MARGINAL_CHANGE, MEAN_CHANGE, VAR_CHANGE, EFFECT, VAR_EFFECT, SCALE, INFINITE = range(7)
 # Whether messages are measured, too: once marginal means change by no more than so many times what
 # they do in a row that has converged.
@@ -151,7 +151,8 @@ def _update_marginals(layer, damping, work):
         measures[VAR_CHANGE] = larger(measures[VAR_CHANGE], per_var * abs(var_change))
         measures[EFFECT] = larger(measures[EFFECT], effect)
         measures[VAR_EFFECT] = larger(measures[VAR_EFFECT], var_effect)
-        measures[SCALE] = larger(measures[SCALE], per_sd * abs(new_mean[i]))
+        scale = larger(per_sd * abs(new_mean[i]), smaller(1.0, new_var[i]))
+        measures[SCALE] = larger(measures[SCALE], scale)
         mean[i], var[i], own_b[i], own_a[i] = new_mean[i], new_var[i], new_b[i], new_a[i]
         b[i] = old * b[i] + new * new_b[i]
         a[i] = old * a[i] + new * new_a[i]

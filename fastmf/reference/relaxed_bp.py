@@ -83,8 +83,8 @@ def _measure(measures, layer, old, state, sent, damping, precision):
     mean, var, _, a = state[:, units]
     # Of variances above 1 changes are relative, of means in standard deviations.
     scale = np.maximum(1, var)
-    measures.add(marginal=change / np.sqrt(scale), scale=mean / np.sqrt(scale))
-    measures.add(var=var_change / scale)
+    measures.add(marginal=change / np.sqrt(scale), var=var_change / scale)
+    measures.add(scale=np.maximum(abs(mean) / np.sqrt(scale), np.minimum(1, var)))
     measures.add(effect=change**2 / np.maximum(var, SMALLEST))
     measures.add(var_effect=((a - precision[units]) * var_change) ** 2)
     if not measures.watched:

@@ -194,7 +194,7 @@ def relax(rows, units, new, a):
     per_sd = np.sqrt(per_var)
     for largest, of_units in (
         (rows.residual, per_sd * change),
-        (rows.scale, per_sd * new_mean),
+        (rows.scale, np.maximum(per_sd * abs(new_mean), np.minimum(new_var, 1))),
         (rows.var_residual, per_var * var_change),
         (rows.effect, precision * change**2),
         (rows.var_effect, (a * var_change) ** 2),

@@ -11,7 +11,8 @@ from fastmf.priors import Bernoulli, Concatenated, Gaussian, TruncatedGaussian
 
 def solutions(means, log_partition):
     means = np.array(means, dtype=float)
-    return SimpleNamespace(mean=(means, means), log_partition=np.array(log_partition, dtype=float))
+    log_partition, var = np.array(log_partition, dtype=float), means - means**2
+    return SimpleNamespace(mean=(means, means), var=(var, var), log_partition=log_partition)
 
 
 @pytest.mark.parametrize("hidden", [Bernoulli([0.1, -0.4]), Gaussian([0.1, -0.4], [2.0, 3.0])])
