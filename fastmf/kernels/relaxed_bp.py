@@ -40,7 +40,8 @@ TILE_SOURCES = 16
 MEAN, VAR, B, A, OWN_B, OWN_A = range(6)
 # Measures of a sweep: largest change of a marginal mean, and of a mean among messages too, both
 # before damping; that of a variance; largest effects on the log-partition (see
-# `fastmf.kernels.tap_units`); largest absolute mean, or variance up to 1; and 1 where moments do not exist.
+# `fastmf.kernels.tap_units`); largest absolute mean, or variance up to 1; and 1 where moments do
+# not exist.
 MARGINAL_CHANGE, MEAN_CHANGE, VAR_CHANGE, EFFECT, VAR_EFFECT, SCALE, INFINITE = range(7)
 # Whether messages are measured, too: once marginal means change by no more than so many times what
 # they do in a row that has converged.
