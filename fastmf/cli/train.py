@@ -89,7 +89,7 @@ def _add_gradient_ascent(learning):
     )
     learning.add_argument(
         "--gradient",
-        choices=("tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"),
+        choices=("auto", "tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd", "exact"),
         default="tap",
         help="how averages over the model are computed: mean-field solutions of second, first or "
         "third order or of adaptive TAP, or Gibbs chains from the data or persistent [tap]",

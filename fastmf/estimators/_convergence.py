@@ -7,8 +7,8 @@ from fastmf._common.warning import warn_user
 from fastmf.priors._domain import columns_of_values
 
 # Learning counts as diverged at so many times the log-likelihood of uniform values, with which it
-# may begin.
-BELOW_UNIFORM = 1.1
+# may begin, and of real values at so many nats a unit below independent units.
+BELOW_UNIFORM, BELOW_INDEPENDENT = 1.1, 0.02
 
 
 def warn_unless_converged(converged):
@@ -46,5 +46,27 @@ def warn_if_below_uniform(found, n_labels):
             f"learning has diverged: the log-likelihood of the labels, {found:.3g} nats a row, is "
             f"below that of values drawn uniformly at random, {uniform:.3g}. Use a smaller "
             "learning_rate, or standardize=True.",
+            ConvergenceWarning,
+        )
+
+
+def warn_if_below_independent(model, history, independent):
+    """Say so if the independent units that learning began with would explain real values better.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    history : dict of lists
+    independent : float or None
+        Log-likelihood of the independent units, nats a row.
+    """
+    if independent is None or not np.isfinite(history["log_likelihood"][-1]):
+        return
+    found = history["log_likelihood"][-1] * sum(model.sizes)
+    if found < independent - BELOW_INDEPENDENT * model.sizes[0]:
+        warn_user(
+            f"learning has diverged: the log-likelihood of the last epoch, {found:.4g} nats a row, "
+            "is below that of the independent units that learning began with, "
+            f"{independent:.4g}. Use a smaller learning_rate, more epochs, or gradient='exact'.",
             ConvergenceWarning,
         )

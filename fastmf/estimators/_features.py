@@ -1,6 +1,5 @@
 """Features in units of their deviations, and models of such features in their own units."""
 
-import copy
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -84,19 +83,6 @@ class FeatureScale(NamedTuple):
             parameters |= {f"{layer}_weights": weights, f"{layer}_bias": bias}
         cast = {name: value.astype(model.dtype) for name, value in parameters.items()}
         return replace(model, **cast)
-
-    def told(self, callbacks):
-        """The same callbacks, told of the model of features in their own units."""
-
-        def with_raw(callback):
-            def told(state):
-                seen = copy.copy(state)
-                seen.model = self.of_raw(state.model)
-                return callback(seen)
-
-            return told
-
-        return [with_raw(callback) for callback in callbacks]
 
 
 def _positive(scale):

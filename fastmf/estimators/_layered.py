@@ -1,39 +1,37 @@
-"""What the estimators of RBMs and DBMs share: learning, likelihoods, sampling, restoring, files."""
+"""What the estimators of RBMs and DBMs share: likelihoods, sampling, restoring, files."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, number, one_of, row_weights
+from fastmf._common.arguments import count, number, one_of
 from fastmf._common.rows import row_blocks
 from fastmf.estimators import denoising
-from fastmf.estimators._convergence import warn_if_diverged, warn_unless_converged
+from fastmf.estimators._convergence import warn_unless_converged
 from fastmf.estimators._files import Saved, pointwise_and_starts
 from fastmf.estimators._imputing import LayeredImputing
+from fastmf.estimators._layered_learning import Learning
 from fastmf.estimators._rows import checked_rows, checked_values
-from fastmf.estimators._runs import generator_of, run, seed_of, settings_of, split
+from fastmf.estimators._runs import generator_of
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import enumerable, log_likelihood
-from fastmf.learning.layered.family import LAYERED_FAMILY
 from fastmf.learning.layered.gradients import ORDERS
-from fastmf.learning.layered.preconditioning import preparation
-from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.step import step
-from fastmf.learning.training.ascent import initial_state
-from fastmf.learning.training.settings import learning_rate
-from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
 from fastmf.models import exact
 from fastmf.models._io import prior_to_arrays
-from fastmf.priors._domain import independent_units
 from fastmf.priors._groups import as_labels
 from fastmf.priors._protocol import n_units, sample
 from fastmf.priors._rows import states
 
 
 class LayeredMachine(
-    LayeredImputing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saved, BaseEstimator
+    Learning,
+    LayeredImputing,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    Saved,
+    BaseEstimator,
 ):
     """Base of `GeneralizedRBM` and `DeepBoltzmannMachine`.
 
@@ -55,128 +53,6 @@ class LayeredMachine(
     @property
     def _order(self):
         return ORDERS.get(self.gradient, 2)
-
-    # --- learning -------------------------------------------------------------------------------
-
-    def fit(self, X, y=None, validation_data=None, sample_weight=None):
-        """Learn from data.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-            Of categorical units, one label for each, and no sparse matrix. Sparse rows and integers
-            are made dense and floating point a batch at a time; integers count as float64.
-        y : ignored
-        validation_data : array or sparse matrix of shape (n_rows, n_features) or None
-            Data whose log-likelihood is followed and decides on early stopping.
-        sample_weight : array of shape (n_samples,) or None
-            An epoch has each row as often as its weight says, on average, and as many rows in all
-            as there are. Not negative, and not all zero.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            For data outside the support of the visible units, options out of range, or a
-            checkpoint of another run.
-        FloatingPointError
-            If learning diverges, and couplings grow beyond all bounds.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If in the end data of discrete units are explained worse than by values drawn uniformly
-            at random.
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0)
-        >>> _ = rbm.fit(X[:150], validation_data=X[150:])
-        >>> len(rbm.history_["validation_log_likelihood"])
-        2
-        """
-        settings = self._settings()
-        seed, validation = seed_of(self.random_state), None
-        X, model = self._first_data(X, seed or 0)
-        weights = row_weights(sample_weight, X.shape[0])
-        if validation_data is not None:
-            validation = self._data(validation_data, model=model)
-        elif self.early_stopping:
-            rows, others = split(X.shape[0], self.validation_fraction, seed or 0)
-            X, validation = X[rows], X[others]
-            weights = weights if weights is None else weights[rows]
-        model = self._pretrained(model, X, settings, seed or 0, weights)
-        run(self, model, X, settings, LAYERED_FAMILY, seed, validation, weights)
-        self._remember(X, settings, weights)
-        warn_if_diverged(self.model_, self.history_)
-        self.__dict__.pop("_state", None)
-        return self
-
-    def partial_fit(self, X, y=None):
-        """Take one step of learning on a batch of data, at the rate of the first epoch.
-
-        The first call initialises the model as `fit` does, but without pre-training.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        self
-
-        Examples
-        --------
-        >>> import numpy as np, fastmf as mf
-        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
-        >>> rbm = mf.GeneralizedRBM(8, random_state=0)
-        >>> for batch in np.split(X, 4):
-        ...     _ = rbm.partial_fit(batch)
-        >>> rbm.n_iter_
-        4
-        """
-        settings = self._settings()
-        if hasattr(self, "model_"):
-            X = self._data(X)
-        if not hasattr(self, "_state"):
-            self._state_seed = seed_of(self.random_state) or 0
-            if not hasattr(self, "model_"):
-                X, self.model_ = self._first_data(X, self._state_seed)
-                self.n_iter_, self.history_ = 0, {}
-                self._remember(X, settings)
-            self._state = initial_state(self.model_)
-        every, prepare = preparation(settings) or (1, None)
-        if prepare and (self.n_iter_ % every == 0 or not self._state.preconditioners):
-            prepare(self._state, X, settings, self.n_threads)
-        rng = stream(self._state_seed, self.n_iter_)
-        step(self._state, X, settings, learning_rate(settings, 0), rng, self.n_threads)
-        self.model_, self.n_iter_ = self._state.model, self.n_iter_ + 1
-        return self
-
-    def _first_data(self, X, seed):
-        """Checked data, and the model before it has learned from them."""
-        X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32])
-        model = self._initial_model(X, seed)
-        return checked_values(model.layers[0], X, model.dtype), model
-
-    def _pretrained(self, model, X, settings, seed, row_weights):
-        """The model from which `fit` starts."""
-        return model
-
-    def _settings(self):
-        return settings_of(self, LayeredSettings)
-
-    def _remember(self, X, settings, weights=None):
-        rows = slice(None) if weights is None else weighted_rows(weights, np.random.default_rng(0))
-        self.pointwise_ = independent_units(self.visible_, X[rows])
-        starts = monitor_rows(X, settings, 0, weights)
-        self.starts_ = states(self.visible_, starts, self.model_.dtype)
 
     # --- likelihoods and solutions ------------------------------------------------------------
 

@@ -1,5 +1,8 @@
 """What estimators that learn by the training loop have in common."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -52,10 +55,10 @@ def split(n_rows, fraction, seed):
     return order[n:], order[:n]
 
 
-def settings_of(estimator, class_):
-    """The estimator's options as settings of this class, checked."""
+def settings_of(estimator, class_, **others):
+    """The estimator's options as settings of this class, checked; `others` replace some."""
     names = class_.__dataclass_fields__
-    settings = class_(**{name: getattr(estimator, name) for name in names})
+    settings = class_(**{name: getattr(estimator, name) for name in names} | others)
     number("weight_scale", estimator.weight_scale, 0, np.inf, below=True)
     number("validation_fraction", estimator.validation_fraction, 0, 1)
     if not isinstance(estimator.verbose, bool | np.bool_):
@@ -66,24 +69,43 @@ def settings_of(estimator, class_):
     return settings
 
 
-def run(estimator, model, data, settings, family, seed, validation, weights=None):
-    """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state."""
-    callbacks = () if estimator.callbacks is None else estimator.callbacks
+def run(estimator, model, data, settings, family, seed, validation, raw=None, **options):
+    """Train from a model; sets `model_`, `history_` and `n_iter_`, and returns the last state.
+
+    Parameters
+    ----------
+    raw : callable or None
+        The model of data as they were given, of a model of rescaled data: what callbacks see.
+    **options
+        Options of training that stand for the estimator's own, or that it has not.
+    """
+    own = {
+        "callbacks": _with_raw_models(estimator.callbacks, raw),
+        "checkpoint": estimator.checkpoint,
+        "checkpoint_every": estimator.checkpoint_every,
+        "n_threads": estimator.n_threads,
+        "verbose": estimator.verbose,
+    }
     with one_blas_thread():  # the products of one batch are small
-        state = train(
-            model,
-            data,
-            settings,
-            family,
-            seed=seed,
-            validation=validation,
-            callbacks=estimator._told(callbacks) if hasattr(estimator, "_told") else callbacks,
-            checkpoint=estimator.checkpoint,
-            checkpoint_every=estimator.checkpoint_every,
-            n_threads=estimator.n_threads,
-            verbose=estimator.verbose,
-            weights=weights,
-        )
+        options = {"seed": seed, "validation": validation} | own | options
+        state = train(model, data, settings, family, **options)
     estimator.model_, estimator.history_ = state.model, state.history
     estimator.n_iter_ = state.epoch
     return state
+
+
+def _with_raw_models(callbacks, raw):
+    """Callbacks that see models of data as they were given; what is no list of them, as it is."""
+    if callbacks is None:
+        return ()
+    if raw is None or not (isinstance(callbacks, Iterable) and all(map(callable, callbacks))):
+        return callbacks
+
+    def seeing_raw(callback):
+        def called(state):
+            best = state.best and raw(state.best)
+            return callback(replace(state, model=raw(state.model), best=best))
+
+        return called
+
+    return [seeing_raw(callback) for callback in callbacks]

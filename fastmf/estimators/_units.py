@@ -11,6 +11,7 @@ from fastmf.priors._domain import (
     describe_support,
     fitted,
     hidden_unit,
+    independent_units,
 )
 from fastmf.priors._groups import (
     column_sizes,
@@ -42,7 +43,7 @@ def _instance(name, prior, n, dtype):
     return unit_prior(name, prior, n, dtype)
 
 
-def visible_prior(spec, X):
+def visible_prior(spec, X, rows=None):
     """The visible prior to start from: fitted to the columns of data if `spec` is a name or class.
 
     Parameters
@@ -51,6 +52,8 @@ def visible_prior(spec, X):
     X : array or csr_array of shape (n_samples, n_features)
         With one label for each categorical unit, which all have as many states as the largest
         label requires; an instance may also have rows of one-hot states.
+    rows : int array, optional
+        Rows that units are fitted to, as often as they occur; bounds and states are of all rows.
 
     Returns
     -------
@@ -63,10 +66,12 @@ def visible_prior(spec, X):
     if not can_be_fitted(class_):
         raise TypeError(f"visible: {class_.__name__} has no from_data; give an instance.")
     if has_groups_of_states(class_):
-        return class_.from_data(_labels(X))
-    if common_support(class_):
-        (_check_stored if is_sparse(X) else _check_columns)(class_, X, True, 0)
-    return unit_prior("visible", fitted(class_, X), X.shape[1], dtype)
+        prior = class_.from_data(_labels(X))
+    else:
+        if common_support(class_):
+            (_check_stored if is_sparse(X) else _check_columns)(class_, X, True, 0)
+        prior = unit_prior("visible", fitted(class_, X), X.shape[1], dtype)
+    return prior if rows is None else independent_units(prior, X[rows])
 
 
 def _labels(X):

@@ -6,6 +6,22 @@ from fastmf._common.arguments import row_weights
 from fastmf._common.memory import memory_of_the_machine
 
 
+def present_rows(X, weights):
+    """The rows of positive weight, and their weights, or None if these are all equal.
+
+    Parameters
+    ----------
+    X : array or csr_array of shape (n_rows, n_columns)
+    weights : array of shape (n_rows,) or None
+    """
+    if weights is None:
+        return X, None
+    present = weights > 0
+    if not present.all():
+        X, weights = X[present], weights[present]
+    return X, None if (weights == weights[0]).all() else weights
+
+
 def whole_weights(sample_weight, X):
     """Weights of the rows of X as integers, for estimators to which a weight is so many rows.
 

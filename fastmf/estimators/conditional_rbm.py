@@ -1,7 +1,5 @@
 """Conditional restricted Boltzmann machine, a multi-label classifier."""
 
-from collections.abc import Iterable
-
 import numpy as np
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -241,16 +239,12 @@ class ConditionalRBM(TrainedCRBM):
             start, X = self._scale.of_standardised(model), self._scale.standardised(X)
             if validation is not None:
                 validation = validation[0], self._scale.standardised(validation[1])
-        state = run(self, start, (Y, X), settings, CRBM_FAMILY, seed, validation, weights)
+        options = {"weights": weights, "raw": self._scale and self._scale.of_raw}
+        state = run(self, start, (Y, X), settings, CRBM_FAMILY, seed, validation, **options)
         if self._scale is not None:
             # A model that has not learned keeps its bits.
             self.model_ = model if self.model_ is start else self._scale.of_raw(self.model_)
         return state
-
-    def _told(self, callbacks):
-        """Callbacks that see the model in the features' own units."""
-        known = isinstance(callbacks, Iterable) and all(map(callable, callbacks))
-        return self._scale.told(callbacks) if known and self._scale is not None else callbacks
 
     def _settings(self):
         settings = settings_of(self, ConditionalSettings)

@@ -38,8 +38,9 @@ class DeepBoltzmannMachine(LayeredMachine):
         As for `GeneralizedRBM`.
     hidden : str, class, unit prior, or tuple of these
         Of all hidden layers, or of each.
-    gradient : {"tap", "mean_field", "tap3", "pcd"}
-        Averages over the model, as for `GeneralizedRBM`; of "pcd" from persistent chains of all
+    gradient : {"auto", "tap", "mean_field", "tap3", "pcd"}
+        Averages over the model, as for `GeneralizedRBM`, but that "auto" is "pcd" wherever there
+        are unbounded units; of "pcd" from persistent chains of all
         layers. Those over the data are of solutions of the same order, of "pcd" naive ones.
     learning_rate, momentum, l2, l1, n_epochs, batch_size, n_starts, n_sweeps, starts, noise, \
     centred, preconditioning, monitor_rows, early_stopping, validation_fraction, patience, \
@@ -59,7 +60,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         Couplings of neighbouring layers.
     visible_ : unit prior
     hidden_ : tuple of unit priors
-    pointwise_, starts_, history_, n_iter_, n_features_in_
+    pointwise_, starts_, history_, gradient_, n_iter_, n_features_in_
         As for `GeneralizedRBM`.
 
     Notes
@@ -95,7 +96,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         pretraining_epochs=5,
         visible="bernoulli",
         hidden="bernoulli",
-        gradient="tap",
+        gradient="auto",
         learning_rate=0.05,
         momentum=0.5,
         l2=0.001,
@@ -206,7 +207,7 @@ class DeepBoltzmannMachine(LayeredMachine):
 
     def _settings(self):
         settings = super()._settings()
-        known = (*ORDERS, "pcd")
+        known = ("auto", *ORDERS, "pcd")
         if self.gradient not in known:
             raise ValueError(
                 f"gradient of a deep machine must be one of {known}, got {self.gradient!r}."
@@ -218,7 +219,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         count("pretraining_epochs", self.pretraining_epochs, 0)
         return settings
 
-    def _initial_model(self, X, seed):
+    def _initial_model(self, X, seed, rows=None):
         rng = np.random.default_rng([seed, 0, 3])
         several = isinstance(self.hidden, tuple | list) and not is_unit_prior(self.hidden)
         sizes, dtype = self._sizes(), floating_type(X)
@@ -229,7 +230,7 @@ class DeepBoltzmannMachine(LayeredMachine):
                 f"{len(kinds)}."
             )
         if self.init is None:
-            weights, layers = (), (visible_prior(self.visible, X),)
+            weights, layers = (), (visible_prior(self.visible, X, rows),)
         else:
             weights, layers = given_layers(self.init, X, RBM, DBM)
             given = tuple(n_units(layer) for layer in layers[1:])

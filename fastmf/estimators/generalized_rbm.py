@@ -28,10 +28,14 @@ class GeneralizedRBM(LayeredMachine):
         from the largest value. Bernoulli units accept values in [0, 1], as probabilities.
         Categorical units have one label each, an integer from 0, and as many states as the largest
         label requires, or are a `fastmf.Categorical`; `sample` and `impute` give labels, too.
-    gradient : {"tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"}
+    gradient : {"auto", "tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd", "exact"}
         How averages over the model are computed; see
         `fastmf.learning.layered.settings.LayeredSettings`, which documents the following options up
-        to `patience` in detail.
+        to `patience` in detail. "auto" is "tap" for machines of bounded units, such as binary ones.
+        With unbounded units it is "exact" if averages by enumeration (at most 2^10 states) or in
+        closed form take no longer, and otherwise "pcd". "exact" maximises the likelihood of all
+        rows by quasi-Newton steps, two an epoch, for which `learning_rate`, `momentum` and
+        `batch_size` do not matter; with `l1` or `preconditioning` by the usual steps.
     learning_rate : float, (start, end), (start, end, "linear") or callable
     momentum, l2, l1 : float
     n_epochs, batch_size : int
@@ -60,7 +64,7 @@ class GeneralizedRBM(LayeredMachine):
         Share of the data set aside for early stopping, unless `fit` is given validation data.
     patience : int
     weight_scale : float
-        Standard deviation of the weights before learning.
+        Standard deviation of the weights before learning, in the units of measurement of learning.
     init : RBM or None
         The model that learning begins with, such as the `model_` of another machine, in place of
         small random weights. Its units count, and its sizes; not `visible`, `hidden`,
@@ -91,7 +95,10 @@ class GeneralizedRBM(LayeredMachine):
         Rows of data from which `score_samples` looks for solutions.
     history_ : dict of lists
         By epoch: "epoch", "learning_rate", "log_likelihood" and "validation_log_likelihood" (by
-        mean field, nats per unit, visible and hidden).
+        mean field, or of small machines of unbounded units exact; nats per unit, visible and
+        hidden).
+    gradient_ : str
+        The gradient that was chosen, or asked for.
     n_iter_ : int
         Epochs (`fit`) or steps (`partial_fit`) done.
     n_features_in_ : int
@@ -99,7 +106,17 @@ class GeneralizedRBM(LayeredMachine):
     Notes
     -----
     Tramel, Gabrie, Manoel, Caltagirone & Krzakala (2018), Algorithm 2, with the corrections noted
-    in `fastmf.learning.layered.step`. float32 data are computed in float32, all other in float64.
+    in `fastmf.learning.layered.step`.
+
+    Unbounded real columns are learned in units of their standard deviation, bounded ones in units
+    of their interval, so that a column learns alike in metres and in millimetres; all attributes,
+    and what callbacks see, are of the data as they are. Precisions of unbounded units are learned
+    in their logarithm. Only machines without a distribution are out of reach: steps are halved
+    where two layers of unbounded units would be coupled too strongly. Where mean-field iterations
+    have no moments, as for strongly coupled units on half-lines, a warning says so and learning
+    goes on with "pcd". `l2` and `l1` act on the couplings in the units of measurement of learning.
+
+    float32 data are computed in float32, all other in float64.
     Rows may be sparse, in SciPy's CSR form or one that is converted to it, or integers: they are
     kept as they are, and products with sparse rows, and with chains of units of which most are 0,
     cost what their entries do. Mean-field solutions are dense whatever the rows are.
@@ -128,7 +145,7 @@ class GeneralizedRBM(LayeredMachine):
         *,
         visible="bernoulli",
         hidden="bernoulli",
-        gradient="tap",
+        gradient="auto",
         learning_rate=0.05,
         momentum=0.5,
         l2=0.001,
@@ -223,12 +240,12 @@ class GeneralizedRBM(LayeredMachine):
         b = data_fields(self.visible_, X, self.weights_, self.n_threads)
         return self.hidden_.moments(b, b.dtype.type(0))[0]
 
-    def _initial_model(self, X, seed):
+    def _initial_model(self, X, seed, rows=None):
         if self.init is not None:
             return machine_of(*given_layers(self.init, X, RBM))
         count("n_components", self.n_components)
         rng = np.random.default_rng([seed, 0, 3])
-        visible = visible_prior(self.visible, X)
+        visible = visible_prior(self.visible, X, rows)
         weights = rng.normal(scale=self.weight_scale, size=(n_units(visible), self.n_components))
         dtype = floating_type(X)
         hidden = hidden_prior(self.hidden, self.n_components, dtype)

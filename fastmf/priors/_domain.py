@@ -8,8 +8,9 @@ import numpy as np
 
 from fastmf._common.rows import is_sparse
 from fastmf.priors._groups import columns_by_parts, has_groups, values_of_columns
-from fastmf.priors._protocol import by_parts, contains, is_concatenated, n_units, parts_of
+from fastmf.priors._protocol import by_parts, contains, is_concatenated, n_units, parts_of, take
 from fastmf.priors._registry import REGISTRY
+from fastmf.priors.concatenated import concatenate
 
 # Unbounded units keep a tilted precision of at least their own precision divided by this.
 PRECISION_MARGIN = 2.0
@@ -221,24 +222,76 @@ def largest_variance(prior):
     return variance
 
 
-def with_min_precision(prior, min_precision):
-    """The prior with the precisions of unbounded units raised to `min_precision`, (n_units,)."""
-    raised = [_raise_precision(*part) for part in by_parts(prior, min_precision)]
-    return prior._make((tuple(raised),)) if is_concatenated(prior) else raised[0]
+def gaussian_units(prior):
+    """Which units are Gaussian ones, on the whole line: bool array (n_units,)."""
+    if is_concatenated(prior):
+        return np.concatenate([gaussian_units(part) for part in prior.parts])
+    known = type(prior) in REGISTRY.values() and hasattr(prior, "precision")
+    if not known or has_spike(prior):
+        return np.zeros(n_units(prior), bool)
+    return unbounded(prior) & (directions(prior) == 0)
 
 
-def _raise_precision(prior, min_precision):
-    raised = unbounded(prior)
-    if not raised.any():
-        return prior
-    precision = np.where(raised, np.maximum(prior.precision, min_precision), prior.precision)
-    return prior._replace(precision=precision.astype(prior.precision.dtype))
+def fields_of(prior):
+    """Field of each unit, (n_units,): of all that have one, and elsewhere NaN."""
+    if is_concatenated(prior):
+        return np.concatenate([fields_of(part) for part in prior.parts])
+    none = np.full(n_units(prior), np.nan)
+    return np.asarray(getattr(prior, "field", none), np.float64)
+
+
+def without_units(layers, units):
+    """The prior of all units of several layers but some, which are given by their numbers.
+
+    Parameters
+    ----------
+    layers : sequence of unit priors
+        Without groups of states.
+    units : int array
+
+    Returns
+    -------
+    unit prior
+    """
+    parts, first = [], 0
+    for part in (part for layer in layers for part in parts_of(layer)):
+        last = first + n_units(part)
+        here = units[(first <= units) & (units < last)] - first
+        kept = np.setdiff1d(np.arange(last - first), here)
+        if not len(here):
+            parts.append(part)
+        elif len(kept):
+            parts.append(take(part, kept))
+        first = last
+    return concatenate(parts)
+
+
+def precisions(prior):
+    """Precision of each unit, (n_units,): of all that have one, and elsewhere NaN."""
+    if is_concatenated(prior):
+        return np.concatenate([precisions(part) for part in prior.parts])
+    none = np.full(n_units(prior), np.nan)
+    return np.asarray(getattr(prior, "precision", none), np.float64)
+
+
+def directions(prior):
+    """Signs of the values of unbounded units, (n_units,): 0 for units unbounded on both sides."""
+    if is_concatenated(prior):
+        return np.concatenate([directions(part) for part in prior.parts])
+    if not hasattr(prior, "lower"):
+        return np.zeros(n_units(prior))
+    return np.isfinite(prior.lower) * 1.0 - np.isfinite(prior.upper)
 
 
 def field_is_tilt(prior):
     """Whether the prior has a parameter `field` that acts as the tilt b does."""
     # A user's own prior may have a moment_gradient, and another name for its field.
     return hasattr(prior, "moment_gradient") and "field" in prior._fields
+
+
+def has_tilts(prior):
+    """Whether all units have a field that `with_shifted_field` shifts."""
+    return all(field_is_tilt(part) or hasattr(part, "tilted_log_odds") for part in parts_of(prior))
 
 
 def with_shifted_field(prior, shift):
@@ -251,8 +304,12 @@ def with_shifted_field(prior, shift):
     """
 
     def shifted(part, shift):
-        if field_is_tilt(part):
-            return part._replace(field=(part.field + shift).astype(part.field.dtype))
+        if has_tilts(part):
+            new = {"field": (part.field + shift).astype(part.field.dtype)}
+            if not field_is_tilt(part):  # a slab that is normalised
+                log_odds = part.tilted_log_odds(shift, 0.0)
+                new["log_odds"] = log_odds.astype(part.log_odds.dtype)
+            return part._replace(**new)
         if np.any(shift):
             raise ValueError(
                 f"the couplings of {type(part).__name__} units to groups of states have no gauge: "

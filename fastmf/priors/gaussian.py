@@ -9,10 +9,11 @@ from fastmf._common.rows import column_moments
 from fastmf.priors._registry import floating_type, unit_prior
 from fastmf.special import constant, log, narrow, normal_quantile, where
 
-# Smallest precision of unbounded units during learning.
-MIN_PRECISION = 1e-3
-# Smallest variance of fitted columns: constant ones would have an infinite precision.
-MIN_VARIANCE = 1e-3
+# Smallest precision of unbounded units: it has an inverse in any floating type.
+MIN_PRECISION = 1e-30
+# Variance of fitted columns that are constant, relative to the square of their value if it is not
+# zero, and the largest relative deviation from their mean, in units of rounding errors, of these.
+CONSTANT_VARIANCE, MAX_ROUNDING_ERRORS = 1e-3, 8
 
 
 @unit_prior("gaussian")
@@ -116,8 +117,10 @@ class Gaussian(NamedTuple):
 
     @classmethod
     def from_data(cls, X):
-        """Mean and variance of the columns."""
-        mean, var = column_moments(X)
-        precision = 1 / np.maximum(var, MIN_VARIANCE)
+        """Mean and variance of the columns; constant ones get a small variance."""
+        (mean, var), dtype = column_moments(X), floating_type(X)
+        rounding = MAX_ROUNDING_ERRORS * np.finfo(dtype).eps * abs(mean)
+        constant = np.sqrt(var) <= rounding
+        precision = 1 / np.where(constant, CONSTANT_VARIANCE * np.where(mean, mean**2, 1), var)
         field = mean * precision
-        return cls(*(p.astype(floating_type(X)) for p in (field, precision)))
+        return cls(*(p.astype(dtype) for p in (field, precision)))

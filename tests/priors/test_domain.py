@@ -20,16 +20,21 @@ from fastmf.priors._domain import (
     binary_field,
     common_support,
     describe_support,
+    directions,
     field_is_tilt,
+    fields_of,
+    gaussian_units,
     hidden_unit,
     independent_units,
     largest_variance,
     number_of_states,
     perturbed,
+    precisions,
     support,
     two_values,
     unbounded,
-    with_min_precision,
+    with_shifted_field,
+    without_units,
 )
 
 
@@ -160,15 +165,44 @@ def test_largest_variance_of_other_units(prior, expected):
     np.testing.assert_allclose(largest_variance(prior), expected)
 
 
-def test_precisions_are_raised_where_units_are_unbounded():
-    slab = TruncatedGaussian(0.0, 1.0, [0.0, 0.0], [3.0, np.inf])
-    prior = Concatenated(Bernoulli([0.0]), slab, Gaussian([0.0], np.float64(9.0)))
-    np.testing.assert_array_equal(unbounded(prior), [False, False, True, True])
+def test_unbounded_units_have_directions_precisions_and_fields():
+    slab = TruncatedGaussian(0.5, 1.0, [0.0, 0.0, -np.inf, -np.inf], [3.0, np.inf, 1.0, np.inf])
+    prior = Concatenated(Bernoulli([2.0]), slab, Gaussian([4.0], [9.0]), GaussBernoulli(0, 5, 0))
+    expected = [False, False, True, True, True, True, True]
+    np.testing.assert_array_equal(unbounded(prior), expected)
     np.testing.assert_array_equal(unbounded(Own(np.ones(2))), [False, False])
-    raised = with_min_precision(prior, np.full(4, 4.0))
-    np.testing.assert_array_equal(raised.parts[1].precision, [1, 4])
-    np.testing.assert_array_equal(raised.parts[2].precision, [9])
-    assert with_min_precision(slab, np.full(2, 4.0)).precision.tolist() == [1, 4]
+    np.testing.assert_array_equal(directions(prior), [0, 0, 1, -1, 0, 0, 0])
+    np.testing.assert_array_equal(precisions(prior), [np.nan, 1, 1, 1, 1, 9, 5])
+    np.testing.assert_array_equal(fields_of(prior), [2, 0.5, 0.5, 0.5, 0.5, 4, 0])
+    # Spike and slab is no Gaussian, and two infinite bounds are no bounds.
+    np.testing.assert_array_equal(gaussian_units(prior), [0, 0, 0, 0, 1, 1, 0])
+
+
+def test_units_that_are_left_of_several_layers():
+    layers = Bernoulli([1.0, 2.0]), Concatenated(Ising([3.0]), Bernoulli([4.0, 5.0]))
+    left = without_units(layers, np.array([0, 2]))
+    np.testing.assert_array_equal(left.field, [2, 4, 5])
+    left = without_units(layers, np.array([3]))
+    assert [type(part).__name__ for part in left.parts] == ["Bernoulli", "Ising", "Bernoulli"]
+    np.testing.assert_array_equal(left.parts[2].field, [5])
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        Gaussian([0.3], [2.0]),
+        GaussBernoulli([0.3], [2.0], [0.4]),
+        TruncatedGaussBernoulli([0.3], [2.0], [0.4], [-1.0], [2.0]),
+        Ising([0.3]),
+    ],
+)
+def test_a_shifted_field_is_a_tilt(prior):
+    """log Z of the shifted prior under any tilt is that of the prior under the sum, but for 0."""
+    b, a, shift = np.array([-0.7]), 0.3, np.array([0.9])
+    moved = with_shifted_field(prior, shift)
+    expected = prior.moments(b + shift, a)
+    for found, right in zip(moved.moments(b, a), expected, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12)
 
 
 def test_fields_that_act_as_tilts():

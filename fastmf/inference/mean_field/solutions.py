@@ -7,6 +7,7 @@ import scipy
 
 from fastmf._common import html
 from fastmf._common.arguments import count, number, real_array
+from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._grouped_free_energy import second_moments, second_order
 from fastmf.inference.mean_field.tap import tap
 
@@ -254,6 +255,8 @@ def _log_partition_at(model, b, a, order):
 
     It is the entropy of the units less their energy, with the pair terms up to second order.
     """
+    if gaussian_layers.is_integrated(model):
+        return gaussian_layers.log_partition_at(model, b, a, order)
     moments, total = [], 0.0
     for prior, b_, a_ in zip(model.layers, b, a, strict=True):
         mean, var = prior.moments(b_, a_)

@@ -19,6 +19,7 @@ from fastmf._common.arguments import iteration
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads import in_parallel, workers_for
+from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
@@ -130,6 +131,9 @@ def tap(
     The third order has the terms of pairs of units or groups. Those of triangles, which fully
     visible machines have too, are left out, so that its error there is of third order as that of
     TAP; in an RBM or a DBM it is of fourth order.
+    Gaussian units of an RBM or a DBM whose other units are bounded are integrated out, exactly: see
+    `fastmf.inference.mean_field.gaussian_layers`. The other units are then a fully visible machine,
+    in which they are updated one after another, whatever the schedule.
     Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015). It needs sweeps
     that do not oscillate, and most oscillations come from the Onsager terms. In a row that is
     accelerated or oscillates these are therefore evaluated at the average of the old and the new
@@ -160,6 +164,23 @@ def tap(
     early_residual, late_residual = ACCELERATION_RESIDUALS[acceleration]
     damping, tol, max_iter, n_threads = iteration(damping, tol, max_iter, n_threads)
     onsager_every = check.count("onsager_every", onsager_every)
+    if gaussian_layers.is_integrated(model):
+        return gaussian_layers.solve(
+            model,
+            tap,
+            init,
+            (field, precision, clamp),
+            rng,
+            order=order,
+            damping=damping,
+            tol=tol,
+            max_iter=max_iter,
+            acceleration=acceleration,
+            onsager_every=onsager_every,
+            history=history,
+            log_partition=log_partition,
+            n_threads=n_threads,
+        )
     layout = _layout(model, order, schedule)
     if layout.grouped and order == 3:
         onsager_every = 1
@@ -182,6 +203,18 @@ def tap(
         _log_partition(model, layout, record, tilt, order, n_workers) if log_partition else None
     )
     return result(layout, record, values, single=n_rows is None)
+
+
+def tap_of_means(model, init, *, order=2, max_iter=1000, **options):
+    """The same as `tap`, without the variances of Gaussian units that are integrated out.
+
+    These take longer than all the rest where there are many units of both kinds.
+    """
+    if not gaussian_layers.is_integrated(model):
+        return tap(model, init, order=order, max_iter=max_iter, **options)
+    options = {"log_partition": True} | options | {"order": order, "max_iter": max_iter}
+    none = None, None, None
+    return gaussian_layers.solve(model, tap, init, none, None, variances=False, **options)
 
 
 def sweeps_from_data(model, X, hidden, order, n_sweeps, n_threads=None):

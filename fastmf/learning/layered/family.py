@@ -7,11 +7,14 @@ from fastmf._common.warning import warn_user
 from fastmf.inference.fixed_point import stacked
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import merge, phases
-from fastmf.inference.mean_field.tap import tap
-from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
+from fastmf.inference.mean_field.tap import tap_of_means
+from fastmf.learning.layered.domain import can_follow
+from fastmf.learning.layered.exact_averages import exact_averages, is_cheaply_exact
+from fastmf.learning.layered.gradients import ORDERS
 from fastmf.learning.layered.preconditioning import preparation
+from fastmf.learning.layered.quasi_newton_steps import Objective, check_memory, take_step
 from fastmf.learning.layered.state_check import MAX_SOLUTIONS, check
-from fastmf.learning.layered.step import step
+from fastmf.learning.layered.step import is_solved, step
 from fastmf.learning.layered.steps import steps
 from fastmf.learning.training import trainer
 from fastmf.learning.training.trainer import Family
@@ -19,18 +22,23 @@ from fastmf.priors._rows import states
 
 # The log-likelihood after each epoch need not be known better than this.
 MONITOR = {"tol": 1e-4, "max_iter": 200}
+# Quasi-Newton steps in an epoch: they take no longer than other steps from small batches.
+STEPS_PER_EPOCH = 2
 
 
 def _metrics(state, monitored, validation, settings, n_threads):
     """Log-likelihoods per unit."""
     model = state.model
-    size = sum(model.sizes)
-    monitored = states(model.layers[0], monitored, model.dtype)
-    order = ORDERS.get(settings.gradient, 2)
-    solutions = tap(model, monitored, order=order, n_threads=n_threads, **MONITOR)
-    log_partition = _log_partition(state, solutions, order, n_threads)
-    if settings.gradient in MEAN_FIELD and settings.starts == "persistent":
-        _warn_of_collapse(state, solutions)
+    # Naive mean fields have moments for any machine.
+    size, order = sum(model.sizes), ORDERS.get(settings.gradient, 2) if can_follow(model) else 1
+    if settings.gradient == "exact" or is_cheaply_exact(model):
+        log_partition = exact_averages(model).log_partition
+    else:
+        monitored = states(model.layers[0], monitored, model.dtype)
+        solutions = tap_of_means(model, monitored, order=order, n_threads=n_threads, **MONITOR)
+        log_partition = _log_partition(state, solutions, order, n_threads)
+        if settings.starts == "persistent" and is_solved(state, settings):
+            _warn_of_collapse(state, solutions)
 
     options = MONITOR | {"order": order, "n_threads": n_threads} if model.deep else {}
 
@@ -52,7 +60,7 @@ def _log_partition(state, reached, order, n_threads):
     model, n_layers = state.model, len(state.model.layers)
     if state.solutions:
         init = state.solutions[:n_layers], state.solutions[n_layers:]
-        again = tap(model, init, order=order, n_threads=n_threads, **MONITOR)
+        again = tap_of_means(model, init, order=order, n_threads=n_threads, **MONITOR)
         reached = stacked(reached, again)
     rows, log_weights = phases(model, reached, order)
     if not len(rows):
@@ -79,6 +87,26 @@ def _warn_of_collapse(state, solutions):
 LAYERED_FAMILY = Family(
     step, _metrics, "log_likelihood", "log-likelihood per unit", steps, preparation, check
 )
+
+
+def quasi_newton_family(X, weights, settings):
+    """The family of quasi-Newton steps, each from all rows of some data; an epoch is one batch.
+
+    Of the random order and the weights of the batch nothing is used.
+
+    Parameters
+    ----------
+    X : array or csr_array of shape (n_rows, n_visible)
+    weights : array of shape (n_rows,) or None
+    settings : LayeredSettings
+    """
+    objective = Objective(X, weights, settings.l2)
+
+    def step(state, batch, settings, rate, rng, n_threads):
+        for _ in range(STEPS_PER_EPOCH):
+            take_step(state, objective)
+
+    return LAYERED_FAMILY._replace(step=step, steps=None, preparation=None, check=check_memory)
 
 
 def train(model, X, settings, *, family=LAYERED_FAMILY, **options):

@@ -26,12 +26,15 @@ from fastmf.inference.mean_field._grouped_free_energy import second_moments
 from fastmf.inference.mean_field._grouped_third_order import third_cumulant
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.data import add_pair_average, data_fields
+from fastmf.inference.mean_field.gaussian_layers import averages, is_integrated
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.kernels import statistics
 from fastmf.kernels.product import empty_panels, fill_panels, product_address
+from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.layered.group_gradients import group_effects, third_order_effects
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.priors._compiled import AddressTable
+from fastmf.priors._domain import average_gradient, gaussian_units
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import gradient as prior_gradient
 from fastmf.priors._protocol import log_prob_gradient, map_parameters
@@ -158,6 +161,8 @@ def _of_solutions(model, solutions, order):
     """The same for the average log-partition over mean-field solutions."""
     layers = model.layers
     parts = list(zip(solutions.b, solutions.a, solutions.mean, solutions.var, strict=True))
+    if is_integrated(model) and not isinstance(solutions, ExpectationPropagation):
+        return _of_integrated(model, solutions, parts, order)
     pairs, effects = [], []
     for k, weights in enumerate(model.couplings):
         below, above = ((layers[i], *parts[i][2:]) for i in (k, k + 1))
@@ -174,6 +179,20 @@ def _of_solutions(model, solutions, order):
     priors = zip(layers, parts, strict=True)
     of_priors = [_row_mean(prior_gradient(prior, *of_layer)) for prior, of_layer in priors]
     return pairs, effects, of_priors
+
+
+def _of_integrated(model, solutions, parts, order):
+    """The same where Gaussian units are integrated out."""
+    covariances, squares = averages(model, solutions, order)
+    pairs = [[(m, m_above, 1, 0)] for m, m_above in pairwise(solutions.mean)]
+    of_priors = []
+    for prior, of_layer, square in zip(model.layers, parts, squares, strict=True):
+        if gaussian_units(prior).any():
+            moments = np.array([row_mean(of_layer[2]), square, np.ones(len(square))])
+            of_priors.append(average_gradient(prior, moments))
+        else:
+            of_priors.append(_row_mean(prior_gradient(prior, *of_layer)))
+    return pairs, covariances, of_priors
 
 
 def _of_samples(model, even, order, n_threads):
@@ -204,7 +223,7 @@ def gradient(model, X, of_model, order=2, n_threads=None, **options):
     model : RBM or DBM
     X : array or csr_array of shape (n_rows, n_visible)
         Data.
-    of_model : FixedPoint, or array of shape (n_samples, n_visible)
+    of_model : FixedPoint, ExactAverages, or array of shape (n_samples, n_visible)
         Any number of solutions of `tap(model, ..., order=order)` or of `adaptive_tap`, weighted
         equally; or samples of the visible units, of a DBM of those of `model.bipartite()`. The
         approximate log-partition is stationary in means and variances at a fixed point, so its
@@ -237,7 +256,9 @@ def gradient_and_means(model, X, of_model, order=2, n_threads=None, hidden=None,
     Those who know the `conditional_moments` of the hidden units of an RBM can give them.
     """
     adaptive = isinstance(of_model, ExpectationPropagation)
-    if isinstance(of_model, np.ndarray):  # first, with the packed couplings of sampling
+    if isinstance(of_model, ExactAverages):
+        less = [[]], list(of_model.pairwise), list(of_model.layers)
+    elif isinstance(of_model, np.ndarray):  # first, with the packed couplings of sampling
         less = _of_samples(model, of_model, order, n_threads)
     else:
         less = _of_solutions(model, of_model, 1 if adaptive else order)

@@ -9,7 +9,7 @@ from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.layered.starts import STARTS
 from fastmf.learning.training.settings import AscentSettings
 
-GRADIENTS = (*MEAN_FIELD, "cd", "pcd")
+GRADIENTS = (*MEAN_FIELD, "cd", "pcd", "exact")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,10 +18,11 @@ class LayeredSettings(AscentSettings):
 
     Parameters
     ----------
-    gradient : {"tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd"}
+    gradient : {"tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd", "exact"}
         Model averages from TAP solutions (second order), naive mean-field or third-order ones
         (binary and categorical units), from those of adaptive TAP, from short Gibbs chains started
-        at the data, or from persistent chains.
+        at the data, from persistent chains, or exact ones: by enumeration of the hidden or of the
+        visible units of an RBM, at most 2^14 states, or in closed form of Gaussian units alone.
     n_starts : int or None
         Mean-field solutions or Gibbs chains per step; None for as many as rows in the batch. With
         half as many solutions a step takes 0.6 of the time; where the learning rate falls,

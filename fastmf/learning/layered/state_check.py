@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf.learning.layered.gradients import MEAN_FIELD
-from fastmf.priors._domain import admissible, two_values
+from fastmf.priors._domain import admissible, two_values, unbounded
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import by_parts, n_units, parts_of
 
@@ -32,7 +32,10 @@ def check(state, settings, n_rows):
     """
     layers, sizes, begun = state.model.layers, state.model.sizes, state.epoch or state.batch
     n_starts = settings.n_starts or min(settings.batch_size, n_rows)
-    if settings.gradient == "pcd":
+    # Mean-field gradients of unbounded units may go on with chains.
+    free = any(unbounded(layer).any() for layer in layers)
+    changed = settings.gradient in MEAN_FIELD and free and len(state.chains) == 1
+    if settings.gradient == "pcd" or changed:
         _check_shapes("chains", state.chains, [(n_starts, sum(sizes[::2]))] if begun else [])
         for chains in state.chains:
             _check_samples(layers[::2], chains)

@@ -4,15 +4,18 @@ import numpy as np
 
 from fastmf._common.rows import blocks, is_sparse
 from fastmf._threads import workers_for
+from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.learning.layered.gradients import MEAN_FIELD
 from fastmf.learning.layered.starts import starts
+from fastmf.learning.layered.step import is_solved, step
 from fastmf.learning.layered.steps_of_deep import StepsOfDeep
 from fastmf.learning.layered.steps_of_fields import StepsOfFields, is_persistent
 from fastmf.learning.layered.steps_of_groups import StepsOfGroups
 from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
+from fastmf.models.dbm import machine_of
 from fastmf.priors import Bernoulli, Ising
-from fastmf.priors._domain import has_average_gradient
+from fastmf.priors._domain import has_average_gradient, unbounded
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import can_draw, has_third_cumulant
 from fastmf.priors._rows import few_stored, states
@@ -58,7 +61,22 @@ def steps(model, X, settings, n_threads=None):
         by_size[key].X = X
         by_size[key].take(state, rows, seeds, rates)
 
+    if settings.gradient in MEAN_FIELD and any(unbounded(p).any() for p in model.layers):
+        return _while_solved(take, X, settings, n_threads)
     return take
+
+
+def _while_solved(take, X, settings, n_threads):
+    """Steps in the general path, one by one, where mean-field iterations have no moments."""
+
+    def take_each(state, rows, rngs, rates):
+        for k in range(len(rows)):
+            if is_solved(state, settings):
+                take(state, rows[k : k + 1], rngs[k : k + 1], rates[k : k + 1])
+            else:
+                step(state, X[rows[k]], settings, rates[k], rngs[k], n_threads)
+
+    return take_each
 
 
 def _kind_of_steps(model, X, settings, sparse):
@@ -66,7 +84,9 @@ def _kind_of_steps(model, X, settings, sparse):
     mean_field = settings.gradient in MEAN_FIELD
     if (
         not (isinstance(X, np.ndarray) or is_sparse(X))
-        or settings.gradient == "adaptive_tap"
+        or settings.gradient in ("adaptive_tap", "exact")
+        or (mean_field and is_integrated(model))
+        or (model.deep and is_integrated(machine_of(model.couplings[1:], model.layers[1:])))
         or (mean_field and settings.starts not in ("data", "persistent"))
     ):
         return None

@@ -80,5 +80,9 @@ class StepsOfDeep(StepsOfParameters):
         for units in self.layout.bounds[2:]:
             self.statistics.model.state[MEAN][:, units] = self.statistics.uncoupled[MEAN, units]
 
+    def _fill(self, model):
+        super()._fill(model)
+        self.above.fill(machine_of(model.couplings[1:], model.layers[1:]))
+
     def _sweeps(self):
         return self.layout.sweep, self.above.sweep

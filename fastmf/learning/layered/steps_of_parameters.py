@@ -5,10 +5,13 @@ import numpy as np
 from fastmf.kernels import training_types as types
 from fastmf.kernels.mean_field_types import Layers
 from fastmf.kernels.training_units import phases_of_parameters
-from fastmf.learning.layered.domain import project_layers
+from fastmf.learning.layered.domain import after_step, exists, has_constraints
 from fastmf.learning.layered.steps_of_fields import StepsOfFields
+from fastmf.learning.training.parameters import ModelParameters
+from fastmf.models.dbm import machine_of
 from fastmf.priors._domain import average_gradient, field_is_tilt, has_spike
-from fastmf.priors._protocol import learned_fields, map_parameters, precomputed
+from fastmf.priors._protocol import learned_fields, map_parameters, precomputed, project
+from fastmf.priors._scaling import by_log_precision, with_log_steps
 
 
 class StepsOfParameters(StepsOfFields):
@@ -45,17 +48,23 @@ class StepsOfParameters(StepsOfFields):
         return self.priors, self.velocities
 
     def _run(self, rows, seeds, rates):
+        constrained = has_constraints(self.priors)
         for k in range(len(rows)):
             self.solvers = tuple(map(_with_sweep, self.solvers, self._sweeps()))
+            before = [w.copy() for w in self.couplings.weights] if constrained else None
             super()._run(rows[k : k + 1], seeds[k : k + 1], rates[k : k + 1])
             squares = self.statistics.units[types.SQUARES]
             # Written so that NaN counts as diverged.
-            if not squares.max() < self.settings.max_weight**2 or not self._move_units(rates[k]):
+            moved = squares.max() < self.settings.max_weight**2
+            if not moved or not self._move_units(rates[k], before):
                 self.parameters.diverged[0] = 1
                 return
 
-    def _move_units(self, rate):
-        """Move the parameters of the units along their gradient; whether these stay finite."""
+    def _move_units(self, rate, before):
+        """Move the parameters of the units along their gradient; whether these stay finite.
+
+        `before` are the couplings before the step, or None if it cannot lead too far.
+        """
         statistics, momentum = self.statistics.units, self.options.momentum
         differences = statistics[types.FIRST : types.NONZERO + 1].copy()
         if self.preconditioned:
@@ -68,18 +77,34 @@ class StepsOfParameters(StepsOfFields):
         parts = zip(self.priors, self.velocities, self.layout.bounds, shifts, strict=True)
         for prior, velocity, units, shift in parts:
             gradient = average_gradient(prior, differences[:, units])
+            gradient = by_log_precision(prior, gradient, slab_means_held=True)
             if field_is_tilt(prior):
                 gradient = gradient._replace(field=gradient.field - shift)
             velocities.append(
                 map_parameters(lambda v, g: momentum * v + rate * g, velocity, gradient)
             )
-            priors.append(map_parameters(np.add, prior, velocities[-1]))
+            moved = map_parameters(np.add, prior, velocities[-1])
+            priors.append(project(with_log_steps(prior, moved, velocities[-1])))
         sums = [np.sum(field) for prior in priors for field in learned_fields(prior)]
         if not np.isfinite(sums).all():
             return False
-        priors = project_layers(self.couplings.weights, priors)
+        if before is not None and not exists(self.couplings.weights, priors):
+            priors = self._shorten_step(before, velocities)
         self._load_units(tuple(priors), tuple(velocities))
         return True
+
+    def _shorten_step(self, before, velocities):
+        """Take back a step as far as there is no machine after it; returns the priors."""
+        model = machine_of(before, self.priors)
+        step = ModelParameters(couplings=tuple(self.couplings.velocity), layers=tuple(velocities))
+        model = after_step(model, ModelParameters.of(model).combine(np.add, step), step)
+        self.couplings.load(model.couplings, self.couplings.velocity)
+        self._fill(model)
+        return model.layers
+
+    def _fill(self, model):
+        """Pack the couplings of a model."""
+        self.layout.fill(model)
 
 
 def _with_sweep(solver, sweep):

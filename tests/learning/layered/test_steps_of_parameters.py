@@ -1,5 +1,7 @@
 """Steps of units of which more than the field is learned are those of the general path."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,6 @@ from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.steps import steps
 from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
 from fastmf.learning.training.ascent import initial_state
-from fastmf.priors._domain import PRECISION_MARGIN
 from fastmf.priors._protocol import learned_fields
 
 ONE_BY_ONE = LAYERED_FAMILY._replace(steps=None)
@@ -79,7 +80,9 @@ def assert_equal(found, expected, **close):
         np.testing.assert_allclose(one, other, **close)
 
 
-EVERY_KIND = [(kind, "gaussian", {}) for kind in UNITS if kind != "groups"]
+# Gaussian units next to bounded ones only are integrated out, in the general path.
+EVERY_KIND = [(kind, "gaussian", {}) for kind in ("rectified", "spiked", "mixed")]
+EVERY_KIND += [(kind, "spiked", {}) for kind in ("gaussian", "bounded", "binomial")]
 OF_SPIKED = [
     ("spiked", "spiked", {"centred": False, "n_starts": 4}),
     ("spiked", "bounded", {"starts": "persistent", "n_starts": 9, "n_sweeps": 4}),
@@ -109,17 +112,25 @@ def test_they_are_those_of_the_general_path(visible, hidden, options):
             assert not np.array_equal(now, then)
 
 
-def test_precisions_are_kept_above_what_the_couplings_need():
-    """By learning alone they would hardly change from 2."""
+def test_gaussian_units_next_to_bounded_ones_take_the_general_path():
+    settings = LayeredSettings(**OPTIONS)
+    for visible, hidden in (("gaussian", "gaussian"), ("bounded", "gaussian")):
+        assert steps(machine(visible, hidden), data(visible), settings) is None
+        assert steps(machine(visible, hidden), data(visible), replace(settings, gradient="pcd"))
+
+
+@pytest.mark.parametrize("gradient", ["pcd", "cd"])
+def test_steps_end_where_machines_would_not_exist(gradient):
+    """Both paths halve the same steps; W here begins at 0.97 of where the machine ends to exist."""
     model = machine("gaussian", "gaussian")
-    model = mf.RBM(4 * model.weights, *model.layers)
-    X, settings = data("gaussian"), LayeredSettings(**OPTIONS)
+    largest = np.linalg.norm(model.weights, 2) / 2  # the precisions are 2
+    model = mf.RBM(0.97 / largest * model.weights, *model.layers)
+    X, settings = 9 * data("gaussian"), LayeredSettings(**OPTIONS | {"gradient": gradient})
     found = train(model, X, settings, seed=1)
     assert_equal(found, train(model, X, settings, seed=1, family=ONE_BY_ONE), rtol=1e-9, atol=1e-11)
     visible, hidden = found.model.layers
-    variances = PRECISION_MARGIN / hidden.precision
-    assert (visible.precision >= PRECISION_MARGIN * found.model.weights**2 @ variances).all()
-    assert visible.precision.max() > 3
+    scaled = found.model.weights / np.sqrt(np.outer(visible.precision, hidden.precision))
+    assert 0.97 < np.linalg.norm(scaled, 2) < 1
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -1,0 +1,294 @@
+"""Learning of the estimators of RBMs and DBMs: gradients, units of measurement, weights of rows."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._common import arguments as check
+from fastmf._common.rows import is_sparse
+from fastmf.estimators._convergence import warn_if_below_independent, warn_if_diverged
+from fastmf.estimators._rows import checked_rows, checked_values
+from fastmf.estimators._runs import run, seed_of, settings_of, split
+from fastmf.estimators._weights import present_rows
+from fastmf.learning.layered.choice import gradient_for
+from fastmf.learning.layered.domain import check_exists
+from fastmf.learning.layered.exact_averages import MAX_STATES, is_exact
+from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
+from fastmf.learning.layered.preconditioning import preparation
+from fastmf.learning.layered.scaling import scaling_of
+from fastmf.learning.layered.settings import GRADIENTS, LayeredSettings
+from fastmf.learning.layered.step import step
+from fastmf.learning.training.ascent import initial_state
+from fastmf.learning.training.settings import learning_rate
+from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
+from fastmf.priors._domain import independent_units
+from fastmf.priors._rows import log_prob_of_rows, states
+from fastmf.priors._scaling import is_real
+
+# Rows that units are fitted to at least, where rows have weights.
+MIN_REPEATED = 50_000
+
+
+class Learning:
+    """`fit` and `partial_fit` of `LayeredMachine`.
+
+    A subclass gives `_initial_model`.
+    """
+
+    def fit(self, X, y=None, validation_data=None, sample_weight=None):
+        """Learn from data.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+            Of categorical units, one label for each, and no sparse matrix. Sparse rows and integers
+            are made dense and floating point a batch at a time; integers count as float64.
+        y : ignored
+        validation_data : array or sparse matrix of shape (n_rows, n_features) or None
+            Data whose log-likelihood is followed and decides on early stopping.
+        sample_weight : array of shape (n_samples,) or None
+            An epoch has each row as often as its weight says, on average, and as many rows in all
+            as have a positive weight; those of weight 0 are left out. Not negative, and not all
+            zero.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For data outside the support of the visible units, options out of range, or a
+            checkpoint of another run.
+        FloatingPointError
+            If learning diverges, and couplings grow beyond all bounds.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If in the end data of discrete units are explained worse than by values drawn uniformly
+            at random, or data of real-valued units worse than by the independent units that
+            learning began with.
+        UserWarning
+            If mean-field iterations have no moments, and learning goes on with "pcd".
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, n_epochs=2, random_state=0)
+        >>> _ = rbm.fit(X[:150], validation_data=X[150:])
+        >>> len(rbm.history_["validation_log_likelihood"])
+        2
+        """
+        settings = self._settings()
+        seed, validation = seed_of(self.random_state), None
+        X = self._checked_rows(X)
+        X, weights = present_rows(X, check.row_weights(sample_weight, X.shape[0]))
+        begin = self._begin(X, seed or 0, weights)
+        raw, scaled, model, scaling = begin.raw, begin.scaled, begin.model, begin.scaling
+        if validation_data is not None:
+            validation = self._data(validation_data, model=begin.model_of_data())
+        elif self.early_stopping:
+            rows, others = split(raw.shape[0], self.validation_fraction, seed or 0)
+            validation, raw = raw[others], raw[rows]
+            weights = weights if weights is None else weights[rows]
+            scaled = scaled[rows]
+        if validation is not None and scaling is not None:
+            validation = scaling.data(validation, model.dtype)
+        settings = self._with_gradient(settings, model, raw.shape[0])
+        model = self._pretrained(model, scaled, settings, seed or 0, weights)
+        family, settings = self._family(settings, scaled, weights)
+        metrics = Metrics(family.metrics, begin)
+        family = family._replace(metrics=metrics)
+        options = {"weights": weights, "raw": scaling and scaling.undone}
+        run(self, model, scaled, settings, family, seed, validation, **options)
+        if scaling is not None:
+            self.model_ = scaling.undone(self.model_)
+        self._remember(raw, settings, weights)
+        warn_if_diverged(self.model_, self.history_)
+        warn_if_below_independent(self.model_, self.history_, metrics.independent)
+        self.__dict__.pop("_state", None)
+        return self
+
+    def partial_fit(self, X, y=None):
+        """Take one step of learning on a batch of data, at the rate of the first epoch.
+
+        The first call initialises the model as `fit` does, but without pre-training.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = (np.random.default_rng(0).random((200, 16)) < 0.3).astype(float)
+        >>> rbm = mf.GeneralizedRBM(8, random_state=0)
+        >>> for batch in np.split(X, 4):
+        ...     _ = rbm.partial_fit(batch)
+        >>> rbm.n_iter_
+        4
+        """
+        settings = self._settings()
+        if not hasattr(self, "model_"):
+            self._state_seed = seed_of(self.random_state) or 0
+            begin = self._begin(self._checked_rows(X), self._state_seed)
+            X, self._scaling, self.n_iter_, self.history_ = begin.scaled, begin.scaling, 0, {}
+            self._state = initial_state(begin.model)
+            self.model_ = begin.model_of_data()
+            self._remember(begin.raw, settings)
+        else:
+            X = self._data(X)
+            if not hasattr(self, "_state"):
+                self._state_seed = seed_of(self.random_state) or 0
+                self._scaling = scaling_of(self.pointwise_, self.model_, is_sparse(X))
+                model = self.model_ if self._scaling is None else self._scaling.model(self.model_)
+                self._state = initial_state(model)
+            X = X if self._scaling is None else self._scaling.data(X, self.model_.dtype)
+        settings = self._with_gradient(settings, self._state.model, X.shape[0])
+        every, prepare = preparation(settings) or (1, None)
+        if prepare and (self.n_iter_ % every == 0 or not self._state.preconditioners):
+            prepare(self._state, X, settings, self.n_threads)
+        rng = stream(self._state_seed, self.n_iter_)
+        step(self._state, X, settings, learning_rate(settings, 0), rng, self.n_threads)
+        model, self.n_iter_ = self._state.model, self.n_iter_ + 1
+        self.model_ = model if self._scaling is None else self._scaling.undone(model)
+        return self
+
+    def _checked_rows(self, X):
+        return checked_rows(self, X, reset=True, dtype=[np.float64, np.float32])
+
+    def _begin(self, X, seed, weights=None):
+        """What learning begins with, as a `Begin`."""
+        rows = None if weights is None else _repeated_rows(weights)
+        model = self._initial_model(X, seed, rows)
+        check_exists(model)
+        X = checked_values(model.layers[0], X, model.dtype)
+        independent = independent_units(model.layers[0], X if rows is None else X[rows])
+        scaling = scaling_of(independent, model, is_sparse(X))
+        if scaling is None:
+            return Begin(X, X, model, None, independent)
+        if self.init is None:
+            # The couplings that were drawn are meant for the units of measurement of learning.
+            visible = scaling.units(model.layers[0])
+            model = model.rebuilt(model.couplings, (visible, *model.layers[1:]))
+        else:
+            model = scaling.model(model)
+        return Begin(X, scaling.data(X, model.dtype), model, scaling, independent)
+
+    def _with_gradient(self, settings, model, n_rows):
+        """The settings with the gradient that is taken."""
+        gradient = self.gradient
+        if gradient == "auto":
+            gradient = gradient_for(model, n_rows)
+        if gradient == "exact" and not is_exact(model):
+            raise ValueError(
+                f"gradient='exact' needs a machine with one hidden layer, and at most {MAX_STATES} "
+                f"states of its visible or of its hidden units, got {model}; use 'tap' or 'pcd'."
+            )
+        self.gradient_ = gradient
+        return replace(settings, gradient=gradient)
+
+    def _family(self, settings, X, weights):
+        """The steps of learning, and the settings that suit them."""
+        first_order = settings.l1 or settings.preconditioning is not None
+        if settings.gradient != "exact" or first_order:
+            return LAYERED_FAMILY, settings
+        settings = replace(settings, batch_size=X.shape[0])
+        return quasi_newton_family(X, weights, settings), settings
+
+    def _pretrained(self, model, X, settings, seed, row_weights):
+        """The model from which `fit` starts."""
+        return model
+
+    def _settings(self):
+        check.one_of("gradient", self.gradient, ("auto", *GRADIENTS))
+        chosen = {"gradient": "tap"} if self.gradient == "auto" else {}
+        return settings_of(self, LayeredSettings, **chosen)
+
+    def _remember(self, X, settings, weights=None):
+        rows = slice(None) if weights is None else weighted_rows(weights, np.random.default_rng(0))
+        self.pointwise_ = independent_units(self.visible_, X[rows])
+        starts = monitor_rows(X, settings, 0, weights)
+        self.starts_ = states(self.visible_, starts, self.model_.dtype)
+
+
+def _repeated_rows(weights):
+    """Rows as often as their weights say, several times all of them where they are few."""
+    rng, n_times = np.random.default_rng(0), max(1, MIN_REPEATED // len(weights))
+    return np.concatenate([weighted_rows(weights, rng) for _ in range(n_times)])
+
+
+class Begin(NamedTuple):
+    """Data, and the machine before it has learned.
+
+    Parameters
+    ----------
+    raw, scaled : array or csr_array of shape (n_samples, n_features)
+        Data as they are, and in the units of measurement in which they are learned.
+    model : RBM or DBM
+        Machine of the latter.
+    scaling : Scaling or None
+        How they are related; None if they are the same.
+    independent : unit prior
+        Independent units fitted to the data as they are.
+    """
+
+    raw: np.ndarray
+    scaled: np.ndarray
+    model: object
+    scaling: tuple
+    independent: tuple
+
+    def model_of_data(self):
+        """The machine of the data as they are."""
+        return self.model if self.scaling is None else self.scaling.undone(self.model)
+
+
+class Metrics:
+    """Metrics of an epoch, of data in units of measurement of their own.
+
+    Parameters
+    ----------
+    metrics : callable
+        Metrics of the family, of data as they are learned.
+    begin : Begin
+
+    Attributes
+    ----------
+    independent : float or None
+        Log-likelihood on the rows of the last epoch, nats a row, of the independent units fitted to
+        the data, or of those that learning began with if these explain less.
+    """
+
+    def __init__(self, metrics, begin):
+        self._metrics, self._scaling = metrics, begin.scaling
+        fitted = begin.independent
+        fitted = fitted if begin.scaling is None else begin.scaling.units(fitted)
+        self._priors = fitted, begin.model.layers[0]
+        self.independent = None
+
+    def __call__(self, state, monitored, validation, settings, n_threads):
+        """Metrics by name: log-likelihoods per unit of data as they were given."""
+        found = self._metrics(state, monitored, validation, settings, n_threads)
+        if not is_real(self._priors[0]):
+            return found
+        self.independent = min(self._alone(prior, monitored) for prior in self._priors)
+        size = sum(state.model.sizes)
+        rows = {"log_likelihood": monitored, "validation_log_likelihood": validation}
+        return {name: value - self._volume(rows[name]) / size for name, value in found.items()}
+
+    def _alone(self, prior, rows):
+        """Log-likelihood of uncoupled units."""
+        log_probs = log_prob_of_rows(prior, rows, prior.moments(0.0, 0.0)[0].dtype)
+        return float(log_probs.mean() - prior.log_partition(0.0, 0.0).sum()) - self._volume(rows)
+
+    def _volume(self, rows):
+        return 0.0 if self._scaling is None else self._scaling.log_volume(self._priors[0], rows)

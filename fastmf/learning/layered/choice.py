@@ -1,0 +1,29 @@
+"""Which gradient suits a machine."""
+
+from fastmf.learning.layered.exact_averages import is_cheaply_exact
+from fastmf.priors._domain import unbounded
+
+# Products of data with couplings in one step from all rows, up to which exact gradients are taken.
+MAX_PRODUCTS = 2**28
+
+
+def gradient_for(model, n_rows):
+    """The gradient that "auto" stands for.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    n_rows : int
+        Rows of data.
+
+    Returns
+    -------
+    {"tap", "exact", "pcd"}
+        "tap" without unbounded units. With them "exact" for small machines, and otherwise "pcd":
+        as good as "tap" where that has moments, and several times as fast.
+    """
+    if not any(unbounded(layer).any() for layer in model.layers):
+        return "tap"
+    if is_cheaply_exact(model) and n_rows * model.couplings[0].size <= MAX_PRODUCTS:
+        return "exact"
+    return "pcd"

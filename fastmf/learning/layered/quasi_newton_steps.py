@@ -1,0 +1,233 @@
+"""Maximum likelihood of small machines: exact gradients, and steps of the L-BFGS method.
+
+A step is one from all rows at once, along the direction of the two-loop recursion (Nocedal
+1980), of a length that meets the weak Wolfe conditions, found by bisection (Lewis & Overton 2013).
+Variables are the couplings and the parameters of the units, precisions of unbounded units by their
+logarithm. The differences of steps and gradients are kept in `state.chains`, so that a run resumes
+as if it had not been interrupted.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._common.rows import row_blocks
+from fastmf.learning.layered.domain import exists
+from fastmf.learning.layered.exact_averages import exact_averages
+from fastmf.learning.training.parameters import ModelParameters
+from fastmf.priors._protocol import gradient as prior_gradient
+from fastmf.priors._protocol import log_prob_gradient, map_parameters
+from fastmf.priors._rows import log_prob_of_rows, states
+from fastmf.priors._scaling import by_log_precision, from_log_precisions, with_log_precisions
+
+# Pairs of differences that are kept; the weak Wolfe conditions; evaluations in one step.
+MEMORY, DECREASE, CURVATURE, MAX_EVALUATIONS = 20, 1e-4, 0.9, 25
+# Increase that counts as rounding, relative to the log-likelihood if that is above 1.
+ROUNDING = 1e-12
+
+
+class Point(NamedTuple):
+    """A model, its variables, the log-likelihood of data less the penalty, and its gradient."""
+
+    model: object
+    variables: np.ndarray
+    value: float
+    gradient: np.ndarray
+
+
+class Objective:
+    """The log-likelihood of weighted rows, less l2 / 2 times the sum of squared couplings.
+
+    Parameters
+    ----------
+    X : array or csr_array of shape (n_rows, n_visible)
+    weights : array of shape (n_rows,) or None
+    l2 : float
+    """
+
+    def __init__(self, X, weights, l2):
+        n_rows = X.shape[0]
+        weights = np.ones(n_rows) if weights is None else np.asarray(weights, np.float64)
+        self.X, self.weights, self.l2 = X, weights / weights.sum(), l2
+        self._last = None
+
+    def at(self, model):
+        """The `Point` of a model; that of the last one is kept."""
+        if self._last is None or self._last.model is not model:
+            self._last = self._at(model)
+        return self._last
+
+    def _at(self, model):
+        of_model, variables = exact_averages(model), variables_of(model)
+        value, pairs, layers = self._of_data(model)
+        couplings = [
+            np.float64(pairs) - of_model.pairwise[0] - self.l2 * np.float64(model.couplings[0])
+        ]
+        value -= of_model.log_partition + self.l2 * np.sum(np.square(model.couplings[0])) / 2
+        layers = [
+            by_log_precision(prior, map_parameters(np.subtract, *both))
+            for prior, *both in zip(model.layers, layers, of_model.layers, strict=True)
+        ]
+        gradient = _joined(ModelParameters(couplings=tuple(couplings), layers=tuple(layers)))
+        return Point(model, variables, float(value), gradient)
+
+    def near(self, model, variables):
+        """The `Point` of a model like another one with these variables, or None without one."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            new = _model_of(model, variables)
+            if new is None or not exists(new.couplings, new.layers):
+                return None
+            point = self.at(new)
+        finite = np.isfinite(point.value) and np.isfinite(point.gradient).all()
+        return point if finite else None
+
+    def _of_data(self, model):
+        """Average over rows of log sum_h exp(-energy(x, h)), and its derivatives."""
+        value, sums = 0.0, None
+        visible, hidden = model.layers
+        for rows in row_blocks(self.X, dense=True):
+            x, w = states(visible, self.X[rows], model.dtype), self.weights[rows]
+            b = x @ model.couplings[0]
+            zero = b.dtype.type(0)
+            mean, var = hidden.moments(b, zero)
+            value += w @ log_prob_of_rows(visible, x, model.dtype)
+            value += w @ hidden.log_partition(b, zero).sum(1, dtype=np.float64)
+            layers = [
+                map_parameters(lambda part, w=w: w @ part, derivatives)
+                for derivatives in (
+                    log_prob_gradient(visible, x),
+                    prior_gradient(hidden, b, zero, mean, var),
+                )
+            ]
+            new = [x.T @ (w[:, None] * mean), *layers]
+            sums = new if sums is None else _added(sums, new)
+        return value, sums[0], sums[1:]
+
+
+def _added(sums, new):
+    layers = [map_parameters(np.add, *pair) for pair in zip(sums[1:], new[1:], strict=True)]
+    return [sums[0] + new[0], *layers]
+
+
+def _joined(parameters):
+    """All arrays of parameters, one after another."""
+    found = []
+    parameters.combine(lambda x: found.append(np.ravel(x)) or x)
+    return np.concatenate(found).astype(np.float64)
+
+
+def variables_of(model):
+    """The variables of the optimisation, (n_variables,)."""
+    layers = tuple(map(with_log_precisions, model.layers))
+    return _joined(ModelParameters(couplings=model.couplings, layers=layers))
+
+
+def _model_of(model, variables):
+    """The model like another one with these variables; None if they are out of range."""
+    if not np.isfinite(variables).all():
+        return None
+    first = 0
+
+    def taken(x):
+        nonlocal first
+        first += x.size
+        return variables[first - x.size : first].reshape(x.shape).astype(model.dtype)
+
+    new = ModelParameters.of(model).combine(taken)
+    pairs = zip(model.layers, new.layers, strict=True)
+    layers = tuple(from_log_precisions(*pair) for pair in pairs)
+    try:
+        return model.rebuilt(new.couplings, layers)
+    except ValueError:  # a parameter outside its domain
+        return None
+
+
+def take_step(state, objective):
+    """Move a state one step up; it stays where no step rises.
+
+    Parameters
+    ----------
+    state : State
+        Changed in place.
+    objective : Objective
+    """
+    here, memory = objective.at(state.model), list(state.chains)
+    pairs = (memory[0], memory[1]) if memory else (np.zeros((0, len(here.variables))),) * 2
+    direction = _direction(here.gradient, *pairs)
+    if not direction @ here.gradient > 0:
+        pairs, direction = tuple(p[:0] for p in pairs), here.gradient
+    new = _search(objective, here, direction, 1.0 if len(pairs[0]) else _first_step(direction))
+    if new is None:
+        # The next step starts anew, along the gradient.
+        state.chains = tuple(p[:0] for p in pairs)
+        return
+    step, change = new.variables - here.variables, here.gradient - new.gradient
+    if step @ change > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
+        pairs = [np.vstack([p, [x]])[-MEMORY:] for p, x in zip(pairs, (step, change), strict=True)]
+    state.model, state.chains = new.model, tuple(pairs)
+
+
+def _first_step(direction):
+    return min(1.0, 1 / max(np.linalg.norm(direction), 1e-300))
+
+
+def _direction(gradient, steps, changes):
+    """The two-loop recursion: an approximation of the inverse Hessian times the gradient."""
+    q = gradient.copy()
+    curvatures = np.einsum("ij,ij->i", steps, changes)
+    factors = np.zeros(len(steps))
+    for k in reversed(range(len(steps))):
+        factors[k] = steps[k] @ q / curvatures[k]
+        q -= factors[k] * changes[k]
+    if len(steps):
+        q *= curvatures[-1] / (changes[-1] @ changes[-1])
+    for k in range(len(steps)):
+        q += steps[k] * (factors[k] - changes[k] @ q / curvatures[k])
+    return q
+
+
+def _search(objective, here, direction, length):
+    """A point on a line that meets the weak Wolfe conditions, or the highest one that was found."""
+    slope, low, high, best = direction @ here.gradient, 0.0, np.inf, None
+    resolution = ROUNDING * max(1.0, abs(here.value))
+    for _ in range(MAX_EVALUATIONS):
+        if length * slope < resolution:
+            break
+        trial = objective.near(here.model, here.variables + length * direction)
+        if trial is None or trial.value < here.value + DECREASE * length * slope:
+            high = length
+        else:
+            best = trial if best is None or trial.value > best.value else best
+            if trial.gradient @ direction <= CURVATURE * slope:
+                return trial
+            low = length
+        length = 2 * low if high == np.inf else (low + high) / 2
+        if best is not None and high - low < 1e-3 * high:
+            break
+    return best
+
+
+def check_memory(state, settings, n_rows):
+    """Raise a ValueError for a state from a file whose memory no run of these steps has.
+
+    Parameters
+    ----------
+    state : State
+        Of arrays of finite numbers, of two axes.
+    settings : LayeredSettings
+    n_rows : int
+    """
+    n_variables = len(variables_of(state.model))
+    found = [part.shape for part in state.chains]
+    length = found[0][0] if found else 0
+    if found not in ([], [(length, n_variables)] * 2) or length > MEMORY:
+        raise ValueError(
+            f"members chains/... must be two arrays of shape (n, {n_variables}) with n at most "
+            f"{MEMORY}, got {found[:9]}."
+        )
+    for name in ("preconditioners", "solutions"):
+        if getattr(state, name):
+            raise ValueError(f"members {name}/... are of no run with exact gradients.")
+    steps, changes = state.chains or (np.zeros((0, 1)),) * 2
+    if (np.einsum("ij,ij->i", steps, changes) <= 0).any():
+        raise ValueError("members chains/... must hold pairs of positive products.")

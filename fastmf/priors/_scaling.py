@@ -1,0 +1,218 @@
+"""Units of measurement of real-valued units, and steps of their precisions in the logarithm.
+
+With x = offset + scale y, exp(field x - precision x^2 / 2) is, but for a constant, of the same form
+in y, with the field scale (field - precision offset) and the precision scale^2 precision.
+"""
+
+import numpy as np
+
+from fastmf.priors._domain import unbounded
+from fastmf.priors._protocol import (
+    by_parts,
+    is_concatenated,
+    map_parts,
+    n_units,
+    parameter_names,
+)
+from fastmf.priors._registry import REGISTRY
+
+# Standard deviation of unbounded units in the units of measurement in which they are learned. A
+# binary hidden unit has 1/2 at most: steps of the couplings suit both at this one.
+LEARNED_DEVIATION = 1.5
+# Largest change of the logarithm of a precision in one step, and the precision from which it does
+# not grow any more: columns that hidden units explain without an error have no largest likelihood.
+MAX_LOG_STEP, MAX_PRECISION = 0.5, 1e6
+
+
+def _is_real(prior):
+    """Whether units have a precision, and the other fields that go with it."""
+    return type(prior) in REGISTRY.values() and hasattr(prior, "precision")
+
+
+def is_real(prior):
+    """Whether some of the units of a layer are real-valued ones of this package."""
+    return any(map(_is_real, getattr(prior, "parts", (prior,))))
+
+
+def units_of_measurement(prior):
+    """Offset and scale of the values of each unit, in float64.
+
+    Parameters
+    ----------
+    prior : unit prior
+        Independent units fitted to data.
+
+    Returns
+    -------
+    offset, scale : array of shape (n_units,)
+        Mean and standard deviation of unbounded units, the latter divided by `LEARNED_DEVIATION`;
+        the lower bound and the width of bounded ones. Of units with a spike at zero, which stays
+        where it is, the offset is 0. Units of other kinds have 0 and 1.
+    """
+    if is_concatenated(prior):
+        parts = zip(*map(units_of_measurement, prior.parts), strict=True)
+        return tuple(map(np.concatenate, parts))
+    n = n_units(prior)
+    if not _is_real(prior):
+        return np.zeros(n), np.ones(n)
+    spiked = hasattr(prior, "log_odds")
+    slab = prior.slab() if spiked else prior
+    mean, var = (np.asarray(part, np.float64) for part in slab.moments(0.0, 0.0))
+    offset, scale = (0 * mean, np.sqrt(var + mean**2)) if spiked else (mean, np.sqrt(var))
+    scale = scale / LEARNED_DEVIATION
+    bounded = ~unbounded(prior)
+    if bounded.any():
+        lower, upper = (np.asarray(bound, np.float64)[bounded] for bound in slab[2:4])
+        size = np.maximum(abs(lower), abs(upper))
+        offset[bounded], scale[bounded] = (0, size) if spiked else (lower, upper - lower)
+    return offset, scale
+
+
+def rescaled(prior, offset, scale):
+    """The prior of y, for values x = offset + scale y of its real-valued units.
+
+    Parameters
+    ----------
+    prior : unit prior
+    offset, scale : array of shape (n_units,)
+        0 and 1 for units of other kinds; offsets of units with a spike at zero are 0.
+    """
+    parts = zip(by_parts(prior, offset), by_parts(prior, scale), strict=True)
+    new = [_rescaled(part, o, s) for (part, o), (_, s) in parts]
+    return prior._make((tuple(new),)) if is_concatenated(prior) else new[0]
+
+
+def _rescaled(prior, offset, scale):
+    if not _is_real(prior):
+        return prior
+    field, precision = (np.asarray(part, np.float64) for part in prior[:2])
+    fields = {"field": scale * (field - precision * offset), "precision": scale**2 * precision}
+    if hasattr(prior, "lower"):
+        for name in ("lower", "upper"):
+            fields[name] = (np.asarray(getattr(prior, name), np.float64) - offset) / scale
+    return prior._replace(**{k: x.astype(getattr(prior, k).dtype) for k, x in fields.items()})
+
+
+def with_fixed_fields_of(prior, other):
+    """The prior with the fields of another one that learning does not change, such as bounds."""
+
+    def changed(part, of_other):
+        fixed = set(part._fields) - set(parameter_names(part))
+        return part._replace(**{name: getattr(of_other, name) for name in fixed})
+
+    return map_parts(changed, prior, other)
+
+
+def log_volume(prior, scale, X):
+    """Log of the volume of y in units of that of x, summed over the units: one number for each row.
+
+    It is what log-densities of x = offset + scale y have less than those of y; at a spike at zero
+    there is no density.
+
+    Parameters
+    ----------
+    prior : unit prior
+    scale : array of shape (n_units,)
+    X : array of shape (n_rows, n_units)
+
+    Returns
+    -------
+    float64 array of shape (n_rows,)
+    """
+    total = np.zeros(len(X))
+    for (part, x), (_, of_part) in zip(by_parts(prior, X), by_parts(prior, scale), strict=True):
+        logs = np.log(of_part)
+        total += (x != 0) @ logs if hasattr(part, "log_odds") else logs.sum()
+    return total
+
+
+# --- steps ------------------------------------------------------------------------------------
+
+
+def by_log_precision(prior, gradient, *, slab_means_held=False):
+    """The gradient with derivatives by the logarithm of precisions of unbounded units.
+
+    Parameters
+    ----------
+    prior, gradient : unit prior
+        Units, and derivatives by their parameters.
+    slab_means_held : bool, default False
+        Derivatives with the means of slabs fixed, in place of their fields: `with_log_steps` moves
+        precisions of slabs so. Slabs, which have no offset, may be narrow and far from zero.
+    """
+
+    def changed(part, derivatives):
+        learned = _learned_by_logarithm(part)
+        if not learned.any():
+            return derivatives
+        of_log = derivatives.precision * np.where(learned, part.precision, 1)
+        if slab_means_held and hasattr(part, "log_odds"):
+            of_log = of_log + np.where(learned, part.field * derivatives.field, 0)
+        highest = learned & (part.precision >= MAX_PRECISION)
+        of_log = np.where(highest, np.minimum(of_log, 0), of_log)
+        return derivatives._replace(precision=of_log)
+
+    return map_parts(changed, prior, gradient)
+
+
+def with_log_steps(prior, moved, step):
+    """The units after a step: precisions of unbounded ones move by a factor, and stay positive.
+
+    Parameters
+    ----------
+    prior : unit prior
+        Before the step.
+    moved : unit prior
+        `prior` plus `step`.
+    step : unit prior
+        Step of each parameter, by the logarithm of precisions of unbounded units.
+    """
+
+    def changed(part, part_moved, part_step):
+        learned = _learned_by_logarithm(part)
+        if not learned.any():
+            return part_moved
+        factor = np.exp(np.clip(part_step.precision, -MAX_LOG_STEP, MAX_LOG_STEP))
+        highest = np.maximum(part.precision, MAX_PRECISION)
+        precision = np.minimum(part.precision * factor, highest)
+        precision = np.where(learned, precision, part_moved.precision)
+        new = part_moved._replace(precision=precision.astype(part.precision.dtype))
+        if hasattr(part, "log_odds"):
+            held = np.where(learned, part.field * (precision / part.precision - 1), 0)
+            new = new._replace(field=(new.field + held).astype(part.field.dtype))
+        return new
+
+    return map_parts(changed, prior, moved, step)
+
+
+def with_log_precisions(prior):
+    """The parameters of a prior, but the logarithm of precisions of unbounded units."""
+
+    def changed(part):
+        learned = _learned_by_logarithm(part)
+        if not learned.any():
+            return part
+        logs = np.log(np.where(learned, part.precision, 1))
+        return part._replace(precision=np.where(learned, logs, part.precision))
+
+    return map_parts(changed, prior)
+
+
+def from_log_precisions(prior, values):
+    """The prior with the parameters `values`, in the form of `with_log_precisions`."""
+
+    def changed(part, new):
+        learned = _learned_by_logarithm(part)
+        if not learned.any():
+            return new
+        highest = np.maximum(part.precision, MAX_PRECISION)
+        logs = np.minimum(new.precision, np.log(highest))
+        return new._replace(precision=np.where(learned, np.exp(logs), new.precision))
+
+    return map_parts(changed, prior, values)
+
+
+def _learned_by_logarithm(prior):
+    if not hasattr(prior, "precision"):
+        return np.zeros(1, bool)
+    return unbounded(prior)

@@ -1,0 +1,253 @@
+"""Machines of real-valued units that learn: by enumeration, in any unit of measurement."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
+
+import fastmf as mf
+
+IRIS, WINE = load_iris().data, load_wine().data
+
+
+def standardised(X):
+    return (X - X.mean(0)) / X.std(0)
+
+
+def independent(X):
+    """Log-likelihood of independent Gaussian columns."""
+    return -np.sum(1 + np.log(2 * np.pi * X.var(0))) / 2
+
+
+def log_likelihood(machine, X):
+    log_z = mf.exact(machine.model_, averages=False).log_partition
+    return mf.evaluation.log_likelihood(machine.model_, X, log_z).mean()
+
+
+def fitted(X, gradient="auto", n_epochs=200, n_components=8, **options):
+    options = {"visible": "gaussian", "random_state": 0} | options
+    return mf.GeneralizedRBM(n_components, gradient=gradient, n_epochs=n_epochs, **options).fit(X)
+
+
+# --- learning ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("gradient", "fraction"), [("auto", 0.9), ("pcd", 0.55), ("tap", 0.45)])
+@pytest.mark.parametrize(("X", "best"), [(IRIS, -2.44), (WINE, -13.63)], ids=["iris", "wine"])
+def test_tables_are_learned_most_of_the_way_to_maximum_likelihood(X, best, gradient, fraction):
+    """Maximum likelihood by enumeration and L-BFGS, of 8 hidden units."""
+    X = standardised(X)
+    found = log_likelihood(fitted(X, gradient), X)
+    assert found > independent(X) + fraction * (best - independent(X))
+
+
+CLUSTERS = np.random.default_rng(0).integers(0, 2, 400) * 2 - 1
+CLUSTERS = CLUSTERS[:, None] + 0.3 * np.random.default_rng(1).normal(size=(400, 3))
+P = np.full(3, 1 / 0.09)
+TRUTH = mf.RBM((2 * P)[:, None], mf.Gaussian(-P, P), mf.Bernoulli(np.zeros(1)))
+
+
+@pytest.mark.parametrize("gradient", ["tap", "mean_field", "tap3", "cd", "pcd"])
+def test_a_machine_that_is_right_stays_and_two_clusters_are_found(gradient):
+    options = {"init": TRUTH, "learning_rate": 1e-6, "n_epochs": 1}
+    machine = fitted(CLUSTERS, gradient, **options)
+    np.testing.assert_allclose(machine.model_.visible.precision, P, rtol=1e-4)
+    truth = mf.evaluation.log_likelihood(TRUTH, CLUSTERS, mf.exact(TRUTH)[0]).mean()
+    assert log_likelihood(machine, CLUSTERS) == pytest.approx(truth, abs=1e-4)
+    machine = fitted(CLUSTERS, gradient, n_components=2, learning_rate=0.02, n_epochs=150)
+    assert log_likelihood(machine, CLUSTERS) > independent(CLUSTERS) + 1.5
+
+
+def test_factors_are_found_up_to_the_covariance():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(400, 4)) @ np.array(
+        [[1, 0.9, 0, 0], [0, 0.4, 0, 0], [0, 0, 1, 0.9], [0, 0, 0, 0.4]]
+    )
+    X = standardised(X)
+    machine = fitted(X, hidden="gaussian", n_components=6, n_epochs=100, l2=0.0)
+    assert machine.gradient_ == "exact"
+    model = machine.model_
+    precision = np.diag(model.visible.precision)
+    precision -= model.weights / model.hidden.precision @ model.weights.T
+    np.testing.assert_allclose(np.linalg.inv(precision), X.T @ X / 400, atol=5e-3)
+
+
+def test_two_phases_of_spins_are_learned_by_one_gaussian_unit():
+    """The precision of the hidden unit may fall below what bounds every field would ask for."""
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((400, 6)) < 0.9, 1.0, -1.0) * rng.choice([-1.0, 1.0], (400, 1))
+    best = fitted(X, "exact", visible="ising", hidden="gaussian", n_components=1)
+    # Persistent chains seldom change from one phase to the other.
+    for gradient, tolerance in (("tap", 0.15), ("cd", 0.15), ("pcd", 0.6)):
+        found = fitted(X, gradient, visible="ising", hidden="gaussian", n_components=1)
+        assert log_likelihood(found, X) > log_likelihood(best, X) - tolerance
+
+
+# --- units of measurement ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gradient", ["auto", "tap", "pcd"])
+def test_columns_learn_alike_in_any_unit_of_measurement(gradient):
+    factors = 10.0 ** (np.arange(13) % 7 - 3)
+    moved = WINE * factors + 5 * factors
+    one = fitted(WINE, gradient, 30)
+    other = fitted(moved, gradient, 30)
+    found = log_likelihood(other, moved) + np.log(factors).sum()
+    assert found == pytest.approx(log_likelihood(one, WINE), abs=1e-6)
+    assert found > independent(WINE)
+    np.testing.assert_allclose(other.weights_ * factors[:, None], one.weights_, rtol=1e-4)
+    ratios = [machine.history_["log_likelihood"] for machine in (one, other)]
+    np.testing.assert_allclose(ratios[0], np.array(ratios[1]) + np.log(factors).sum() / 21)
+    np.testing.assert_allclose(one.visible_.precision, other.visible_.precision * factors**2)
+
+
+@pytest.mark.parametrize("kind", ["gauss_bernoulli", "deep", "float32", "init"])
+def test_other_machines_learn_alike_too(kind):
+    factors = 10.0 ** (np.arange(4) - 2)
+    X = IRIS.astype(np.float32) if kind == "float32" else IRIS
+    if kind == "gauss_bernoulli":
+        X = np.where(np.random.default_rng(0).random(X.shape) < 0.3, 0, X)
+    found = []
+    for scale in (np.ones(4), factors):
+        x = (X * scale).astype(X.dtype)
+        options = {"visible": "gauss_bernoulli" if kind == "gauss_bernoulli" else "gaussian"}
+        if kind == "deep":
+            machine = mf.DeepBoltzmannMachine((5, 3), n_epochs=5, random_state=0, **options).fit(x)
+        else:
+            if kind == "init":
+                p = 1 / (IRIS.std(0) * scale) ** 2
+                units = mf.Gaussian(IRIS.mean(0) * scale * p, p)
+                weights = (
+                    np.random.default_rng(0).normal(size=(4, 5)) / (scale * IRIS.std(0))[:, None]
+                )
+                options["init"] = mf.RBM(weights, units, mf.Bernoulli(-weights.T @ x.mean(0)))
+            machine = fitted(x, "pcd", 5, 5, **options)
+        found.append(machine.model_)
+    rtol = 1e-2 if kind == "float32" else 1e-6
+    one, other = (model.couplings[0] for model in found)
+    np.testing.assert_allclose(other * factors[:, None], one, rtol=rtol, atol=rtol * abs(one).max())
+
+
+def test_callbacks_and_files_see_the_data_as_they_are(tmp_path):
+    seen = []
+    machine = fitted(
+        WINE, "pcd", 3, callbacks=[lambda state: seen.append(state.model)], early_stopping=True
+    )
+    assert len(seen) == 3
+    mean, _ = seen[0].visible.moments(0.0, 0.0)
+    np.testing.assert_allclose(mean, WINE.mean(0), rtol=0.2)
+    machine.save(tmp_path / "machine.npz")
+    again = mf.GeneralizedRBM.load(tmp_path / "machine.npz")
+    np.testing.assert_array_equal(again.weights_, machine.weights_)
+    one, other = machine.partial_fit(WINE).weights_, again.set_params(random_state=0)
+    np.testing.assert_array_equal(other.partial_fit(WINE).weights_, one)
+
+
+@pytest.mark.parametrize("gradient", ["exact", "pcd", "tap"])
+def test_a_run_resumes_bit_by_bit(gradient, tmp_path):
+    options = {"n_components": 3, "checkpoint": tmp_path / "run.npz"}
+    fitted(WINE, gradient, 4, **options)
+    resumed = fitted(WINE, gradient, 8, **options)
+    whole = fitted(WINE, gradient, 8, n_components=3)
+    np.testing.assert_array_equal(resumed.weights_, whole.weights_)
+    np.testing.assert_array_equal(resumed.visible_.precision, whole.visible_.precision)
+    assert resumed.history_ == whole.history_
+
+
+def test_batches_one_by_one():
+    machine = mf.GeneralizedRBM(3, visible="gaussian", random_state=0)
+    for _ in range(60):
+        machine.partial_fit(WINE)
+    assert machine.gradient_ == "exact" and machine.n_iter_ == 60
+    assert log_likelihood(machine, WINE) > independent(WINE)
+
+
+# --- weights of rows --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [mf.GeneralizedRBM, mf.DeepBoltzmannMachine])
+@pytest.mark.parametrize(
+    "visible", ["gaussian", "truncated_gaussian", "gauss_bernoulli", "bernoulli", "categorical"]
+)
+def test_rows_of_weight_zero_are_absent(visible, estimator):
+    rng = np.random.default_rng(0)
+    X, others = rng.normal(size=(100, 4)), 30 + 10 * rng.normal(size=(100, 4))
+    if visible in ("bernoulli", "categorical"):
+        X, others = (X > 0.5) * 1.0, 1.0 + 2 * (visible == "categorical") + 0 * others
+    weights = np.r_[np.ones(100), np.zeros(100)]
+    options = {"visible": visible, "n_epochs": 2, "random_state": 0}
+    one = estimator(3, **options).fit(np.r_[X, others], sample_weight=weights)
+    other = estimator(3, **options).fit(X)
+    for layer, right in zip(one.model_.layers, other.model_.layers, strict=True):
+        for field, expected in zip(layer, right, strict=True):
+            np.testing.assert_array_equal(field, expected)
+    np.testing.assert_array_equal(one.model_.couplings[0], other.model_.couplings[0])
+
+
+def test_weights_reach_the_units_that_learning_begins_with():
+    rng = np.random.default_rng(0)
+    X, weights = (
+        rng.normal(rng.integers(0, 2, (300, 1)) * 9.0, 1, (300, 3)),
+        rng.integers(1, 9, 300),
+    )
+    many = np.repeat(X, weights, 0)
+    options = {"learning_rate": 1e-12, "n_epochs": 1, "gradient": "pcd", "visible": "gaussian"}
+    found = mf.GeneralizedRBM(2, **options).fit(X, sample_weight=weights).visible_
+    mean, var = found.moments(0.0, 0.0)
+    np.testing.assert_allclose(mean, many.mean(0), rtol=0.02)
+    np.testing.assert_allclose(var, many.var(0), rtol=0.02)
+    # Bounds are those of all rows of positive weight, however small it is.
+    rare = np.r_[np.full(299, 5.0), 1e-6]
+    options["visible"] = "truncated_gaussian"
+    found = mf.GeneralizedRBM(2, **options).fit(X, sample_weight=rare).visible_
+    np.testing.assert_allclose([found.lower.min(), found.upper.max()], [X.min(), X.max()])
+
+
+# --- warnings and errors ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [mf.GeneralizedRBM, mf.DeepBoltzmannMachine])
+def test_divergence_of_real_units_is_said(estimator):
+    X = standardised(IRIS)
+    options = {"visible": "gaussian", "gradient": "pcd", "learning_rate": 3.0, "n_epochs": 20}
+    with pytest.warns(ConvergenceWarning, match="below that of the independent units"):
+        machine = estimator(8, random_state=0, **options).fit(X)
+    assert log_likelihood(machine, X) < independent(X)
+
+
+@pytest.mark.parametrize("gradient", ["auto", "tap", "pcd"])
+def test_raw_tables_are_learned_or_divergence_is_said(gradient):
+    X = (
+        30
+        * np.random.default_rng(0).normal(size=(300, 6))
+        @ np.random.default_rng(1).normal(size=(6, 6))
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        machine = fitted(X, gradient, 20)
+    assert log_likelihood(machine, X) > independent(X) - 0.01
+
+
+def test_gradients_that_cannot_be_taken_are_refused():
+    with pytest.raises(ValueError, match=r"'exact' needs .* at most 16384 states"):
+        fitted(WINE, "exact", n_components=15)
+    with pytest.raises(ValueError, match="gradient of a deep machine must be one of"):
+        mf.DeepBoltzmannMachine((3, 2), visible="gaussian", gradient="exact").fit(WINE)
+    with pytest.raises(ValueError, match="gradient must be one of"):
+        fitted(WINE, "newton")
+    weights = 5 * np.eye(4)
+    init = mf.RBM(weights, mf.Gaussian(np.zeros(4), 1.0), mf.Gaussian(np.zeros(4), 1.0))
+    with pytest.raises(ValueError, match="has no distribution"):
+        fitted(IRIS, init=init)
+
+
+def test_which_gradient_is_taken():
+    assert fitted(IRIS, n_epochs=1).gradient_ == "exact"
+    assert fitted(IRIS, n_epochs=1, n_components=20).gradient_ == "pcd"
+    binary = (IRIS > IRIS.mean(0)) * 1.0
+    assert mf.GeneralizedRBM(3, n_epochs=1).fit(binary).gradient_ == "tap"
+    # Decay towards zero has no gradient there: the usual steps, along exact gradients.
+    sparse = fitted(standardised(IRIS), "exact", 100, l1=0.1, learning_rate=0.1)
+    assert (sparse.weights_ == 0).any()

@@ -1,0 +1,246 @@
+"""Gaussian units integrated out: compared with enumeration and with closed forms."""
+
+import numpy as np
+import pytest
+
+from fastmf.inference.mean_field.gaussian_layers import (
+    Integrated,
+    averages,
+    integrated_of,
+    is_integrated,
+    log_partition_at,
+)
+from fastmf.inference.mean_field.tap import tap, tap_of_means
+from fastmf.models import DBM, RBM, exact
+from fastmf.priors import (
+    Bernoulli,
+    Categorical,
+    Concatenated,
+    GaussBernoulli,
+    Gaussian,
+    Ising,
+    TruncatedGaussian,
+)
+
+RNG = np.random.default_rng(0)
+WEIGHTS = RNG.normal(size=(5, 3))
+FIELD, PRECISION = RNG.normal(size=5), RNG.uniform(1, 2, 5)
+GAUSSIAN = Gaussian(FIELD, PRECISION)
+BINARY = Bernoulli(RNG.normal(size=3))
+TOP = Gaussian(RNG.normal(size=3), RNG.uniform(2, 3, 3))
+
+
+def closed_form(model):
+    """log Z, means and covariance of a machine of Gaussian units alone."""
+    machine = model.bipartite()
+    p = np.concatenate([layer.precision for layer in machine.layers])
+    f = np.concatenate([layer.field for layer in machine.layers])
+    n, matrix = machine.n_visible, np.diag(p)
+    matrix[:n, n:], matrix[n:, :n] = -machine.weights, -machine.weights.T
+    covariance = np.linalg.inv(matrix)
+    log_z = f @ covariance @ f / 2 - np.linalg.slogdet(matrix / (2 * np.pi))[1] / 2
+    return log_z, covariance @ f, covariance
+
+
+def test_which_machines_are_integrated():
+    assert is_integrated(RBM(WEIGHTS, GAUSSIAN, BINARY))
+    assert is_integrated(RBM(WEIGHTS.T, BINARY, GAUSSIAN))
+    assert is_integrated(RBM(WEIGHTS, GAUSSIAN, TOP))
+    line = TruncatedGaussian(FIELD, PRECISION, -np.inf, np.inf)
+    assert is_integrated(RBM(WEIGHTS, line, TruncatedGaussian(np.zeros(3), -1.0, 0.0, 1.0)))
+    part = Concatenated(Bernoulli(FIELD[:2]), Gaussian(FIELD[2:], 1.0))
+    assert is_integrated(RBM(WEIGHTS, part, BINARY))
+    for other in (
+        BINARY,
+        GaussBernoulli(np.zeros(3), 1.0, 0.0),
+        TruncatedGaussian(np.zeros(3), 1.0, 0.0, np.inf),
+        Categorical([np.zeros(3)]),
+    ):
+        visible = Ising(FIELD) if other is BINARY else GAUSSIAN
+        assert not is_integrated(RBM(WEIGHTS, visible, other))
+
+
+def test_one_hidden_unit_is_exact_however_strong_its_couplings():
+    """Two clusters 20 standard deviations apart: the units that are left are a single one."""
+    model = RBM(20 * np.ones((4, 1)), Gaussian(np.full(4, -10.0), 1.0), Bernoulli([0.3]))
+    found, right = tap(model), exact(model)
+    assert found.converged
+    np.testing.assert_allclose(found.log_partition, right.log_partition, rtol=1e-12)
+    for name in ("mean", "var"):
+        for one, other in zip(getattr(found, name), getattr(right, name), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_errors_are_of_the_order_of_the_expansion(order):
+    """Scaled down by 2, couplings J of hidden units fall by 4."""
+    errors = []
+    for scale in (0.5, 0.25, 0.125):
+        model = RBM(scale * WEIGHTS, GAUSSIAN, BINARY)
+        errors.append(abs(tap(model, order=order, tol=1e-13).log_partition - exact(model)[0]))
+    slopes = np.log2(np.array(errors[:-1]) / errors[1:]) / 2
+    # Third order in couplings of hidden units; triangles are left out of it.
+    assert (slopes > min(order, 2) + 0.6).all()
+
+
+MIXED = Concatenated(Ising(FIELD[:2]), Gaussian(FIELD[2:], PRECISION[2:]))
+BOUNDED = TruncatedGaussian(BINARY.field, -0.5, -1.0, 1.0)
+SEVERAL = {
+    "binary": RBM(0.2 * WEIGHTS, GAUSSIAN, BINARY),
+    "below": RBM(0.2 * WEIGHTS.T, BINARY, GAUSSIAN),
+    "mixed": RBM(0.2 * WEIGHTS, MIXED, BINARY),
+    "deep": DBM((0.2 * WEIGHTS, 0.3 * WEIGHTS[:3, :2]), (GAUSSIAN, BINARY, Ising(FIELD[:2]))),
+    "middle": DBM((0.2 * WEIGHTS, 0.3 * WEIGHTS[:3, :2]), (Ising(FIELD), TOP, Ising(FIELD[:2]))),
+    "next": DBM((0.2 * WEIGHTS, 0.3 * WEIGHTS[:3, :2]), (GAUSSIAN, TOP, Ising(FIELD[:2]))),
+}
+
+
+def enumerated(model):
+    """log Z by enumeration of all units but the Gaussian ones, whose integral is closed."""
+    integrated = Integrated(model)
+    field = integrated.fields[integrated.gaussian]
+    alone = integrated.times_covariance(field)
+    machine, extra = integrated.machine, integrated.diagonal
+    from itertools import product
+
+    values = [
+        (0.0, 1.0) if isinstance(part, Bernoulli) else (-1.0, 1.0)
+        for part in getattr(machine.prior, "parts", (machine.prior,))
+        for _ in part.field
+    ]
+    states = np.array(list(product(*values)))
+    logs = -machine.energy(states) + states**2 @ extra / 2 + states @ (field @ integrated.means)
+    constant = alone @ field / 2 - integrated.half_log_determinant
+    return np.logaddexp.reduce(logs) + constant
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_gaussian_units_anywhere(name):
+    model = SEVERAL[name]
+    found = tap(model, tol=1e-12)
+    assert found.converged
+    assert found.log_partition == pytest.approx(enumerated(model), abs=3e-3)
+    if name in ("binary", "below"):
+        assert enumerated(model) == pytest.approx(exact(model).log_partition, abs=1e-9)
+    # Moments are those of the tilts, as of any fixed point.
+    for prior, b, a, mean, var in zip(
+        model.layers, found.b, found.a, found.mean, found.var, strict=True
+    ):
+        for one, other in zip(prior.moments(b, a), (mean, var), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+    tilts = [[part[None] for part in parts] for parts in (found.b, found.a)]
+    assert log_partition_at(model, *tilts, 2)[0] == pytest.approx(found.log_partition, abs=1e-9)
+
+
+@pytest.mark.parametrize("n_layers", [2, 3])
+def test_gaussian_units_alone_are_exact(n_layers):
+    weights = (0.3 * WEIGHTS, 0.3 * WEIGHTS[:3])[: n_layers - 1]
+    layers = (GAUSSIAN, TOP, Gaussian(FIELD[:3], 2.0))[:n_layers]
+    model = RBM(*weights, *layers) if n_layers == 2 else DBM(weights, layers)
+    log_z, mean, covariance = closed_form(model)
+    found = tap(model)
+    assert found.converged and found.log_partition == pytest.approx(log_z, abs=1e-12)
+    even = [k for k in range(n_layers) if k % 2 == 0]
+    order = even + [k for k in range(n_layers) if k % 2]
+    np.testing.assert_allclose(np.concatenate([found.mean[k] for k in order]), mean, rtol=1e-10)
+    found_var = np.concatenate([found.var[k] for k in order])
+    np.testing.assert_allclose(found_var, covariance.diagonal(), rtol=1e-10)
+
+
+def test_a_machine_of_gaussian_units_that_does_not_exist_is_said_to_diverge():
+    found = tap(RBM(9 * WEIGHTS, GAUSSIAN, TOP))
+    assert not found.converged and found.log_partition == -np.inf
+    assert found.message.startswith("diverged")
+    assert all(np.isfinite(part).all() for part in (*found.mean, *found.var))
+
+
+@pytest.mark.parametrize("name", ["binary", "mixed", "deep"])
+def test_fields_precisions_and_clamps_are_those_of_another_machine(name):
+    """Against the machine whose units have them, or whose clamped units are fields."""
+    model, rng = SEVERAL[name], np.random.default_rng(3)
+    first = model.layers[0]
+    field, precision = rng.normal(size=(4, 5)), rng.uniform(0, 1, (4, 5))
+    found = tap(model, field=field, precision=precision, tol=1e-12)
+    for row in range(4):
+        parts, start = [], 0
+        for part in getattr(first, "parts", (first,)):
+            here = slice(start, start + len(part.field))
+            start = here.stop
+            new = part._replace(field=part.field + field[row, here])
+            if hasattr(part, "precision"):
+                new = new._replace(precision=part.precision + precision[row, here])
+            parts.append(new)
+        prior = parts[0] if len(parts) == 1 else Concatenated(*parts)
+        other = tap(model.rebuilt(model.couplings, (prior, *model.layers[1:])), tol=1e-12)
+        constant = precision[row, :2].sum() / 2 if name == "mixed" else 0  # spins: x^2 = 1
+        assert found.log_partition[row] == pytest.approx(other.log_partition - constant, abs=1e-9)
+        np.testing.assert_allclose(found.mean[0][row], other.mean[0], rtol=1e-8)
+    X = np.full((3, 5), np.nan)
+    X[0, 2], X[1, 3:], X[2] = 0.7, [0.2, -0.4], first.sample(np.zeros(5), 0.0, rng)
+    found = tap(model, clamp=X, tol=1e-12)
+    np.testing.assert_array_equal(found.mean[0][~np.isnan(X)], X[~np.isnan(X)])
+    # All clamped: the sum over the hidden units, which of an RBM is exact.
+    if name != "deep":
+        b = X[2] @ model.weights
+        right = first.log_prob(X[2]).sum() + model.hidden.log_partition(b, 0.0).sum()
+        assert found.log_partition[2] == pytest.approx(right, abs=1e-12)
+    # One clamped Gaussian unit: log Z is that of the machine without it, in its field.
+    energy = PRECISION[2] * 0.49 / 2 - FIELD[2] * 0.7
+    rest = model.rebuilt(
+        (np.delete(model.couplings[0], 2, 0), *model.couplings[1:]),
+        (_without(first, 2), *model.layers[1:]),
+    )
+    other = tap(rest, field=(None, 0.7 * model.couplings[0][2], *[None] * (len(model.sizes) - 2)))
+    assert found.log_partition[0] == pytest.approx(other.log_partition - energy, abs=1e-6)
+
+
+def _without(prior, unit):
+    if hasattr(prior, "parts"):
+        n = len(prior.parts[0].field)
+        return Concatenated(prior.parts[0], _without(prior.parts[1], unit - n))
+    return prior._make(np.delete(field, unit) for field in prior)
+
+
+def test_averages_are_derivatives_of_the_log_partition():
+    model = SEVERAL["binary"]
+    found = tap(model, np.zeros((1, 5)), tol=1e-13)
+    covariances, squares = averages(model, found, 2)
+    pairs = np.outer(found.mean[0][0], found.mean[1][0]) + covariances[0]
+
+    def log_z(weights, precision):
+        changed = RBM(weights, Gaussian(FIELD, precision), BINARY)
+        return tap(changed, tol=1e-13).log_partition
+
+    for place in ((0, 0), (3, 2)):
+        step = np.zeros((5, 3))
+        step[place] = 1e-5
+        change = log_z(model.weights + step, PRECISION) - log_z(model.weights - step, PRECISION)
+        assert pairs[place] == pytest.approx(change / 2e-5, rel=1e-6)
+    step = 1e-5 * np.eye(5)[1]
+    change = log_z(model.weights, PRECISION + step) - log_z(model.weights, PRECISION - step)
+    assert -squares[0][1] / 2 == pytest.approx(change / 2e-5, rel=1e-6)
+    # Of exact averages a part in a thousand is missing.
+    np.testing.assert_allclose(pairs, exact(model).pairwise, rtol=5e-3, atol=1e-3)
+
+
+def test_starts_lead_to_their_clusters():
+    clusters = RBM(np.full((3, 1), 12.0), Gaussian(np.full(3, -6.0), 1.0), Bernoulli([0.0]))
+    found = tap(clusters, np.array([[12.0] * 3, [0.0] * 3]))
+    # With one unit left there is one solution; two units tell the clusters apart.
+    assert abs(found.mean[0] - 0).max() < 12.1
+    twins = RBM(np.full((3, 2), 6.0), Gaussian(np.full(3, -6.0), 1.0), Bernoulli([0.0, 0.0]))
+    found = tap(twins, np.array([[6.0] * 3, [-6.0] * 3]))
+    assert (found.mean[0][0] > 5).all() and (found.mean[0][1] < -5).all()
+
+
+def test_means_alone_and_float32_and_history():
+    model = SEVERAL["binary"]
+    whole, means = tap(model, np.zeros((2, 5))), tap_of_means(model, np.zeros((2, 5)))
+    np.testing.assert_array_equal(means.mean[0], whole.mean[0])
+    np.testing.assert_array_equal(means.log_partition, whole.log_partition)
+    assert not means.var[0].any() and whole.var[0].all()
+    single = RBM(model.weights.astype(np.float32), *model.layers)
+    found = tap(single, np.zeros((2, 5), np.float32), history=True)
+    assert found.mean[0].dtype == np.float32 and found.history.shape[0] == 2
+    np.testing.assert_allclose(found.mean[0], whole.mean[0], rtol=1e-4)
+    assert integrated_of(model) is integrated_of(model)

@@ -1,0 +1,99 @@
+"""Exact gradients: finite differences of the log-likelihood by enumeration, for all units."""
+
+import numpy as np
+import pytest
+from units_to_learn import HIDDEN, VISIBLE, entry, moved, names
+
+from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.learning.layered.exact_averages import (
+    enumerated_layer,
+    exact_averages,
+    is_cheaply_exact,
+    is_exact,
+)
+from fastmf.learning.layered.gradients import gradient
+from fastmf.models import DBM, RBM, exact
+from fastmf.priors import Bernoulli, Binomial, Categorical, Gaussian, Ising
+
+RNG = np.random.default_rng(2)
+MORE = {
+    "binomial": (Binomial(RNG.normal(size=5), 3.0), RNG.integers(0, 4, (6, 5)).astype(float)),
+    "categorical": (
+        Categorical([RNG.normal(size=2), RNG.normal(size=3)]),
+        np.array([[1.0, 0, 0, 1, 0], [0, 1, 1, 0, 0], [0, 1, 0, 0, 1]]),
+    ),
+}
+CASES = [(visible, "bernoulli") for visible in (*VISIBLE, *MORE)]
+CASES += [("bernoulli", "gaussian"), ("ising", "rectified"), ("gaussian", "ising")]
+CASES += [("gaussian", "gaussian")]
+
+
+def log_partition(model):
+    """By enumeration; of Gaussian units alone by the determinant."""
+    if isinstance(model.visible, Gaussian) and isinstance(model.hidden, Gaussian):
+        blocks = [
+            [np.diag(model.visible.precision), -model.weights],
+            [-model.weights.T, np.diag(model.hidden.precision)],
+        ]
+        matrix, field = np.block(blocks), np.concatenate([layer.field for layer in model.layers])
+        value = field @ np.linalg.solve(matrix, field) / 2
+        return value - np.linalg.slogdet(matrix / (2 * np.pi))[1] / 2
+    return exact(model, averages=False).log_partition
+
+
+@pytest.mark.parametrize(("visible", "hidden"), CASES)
+def test_gradients_are_finite_differences(visible, hidden):
+    prior, X = (VISIBLE | MORE)[visible]
+    weights = 0.4 * np.random.default_rng(1).normal(size=(X.shape[1], 3))
+    model = RBM(weights, prior, HIDDEN[hidden])
+    assert is_exact(model)
+    averages = exact_averages(model)
+    assert averages.log_partition == pytest.approx(log_partition(model), abs=1e-10)
+
+    def average_log_likelihood(model):
+        return log_likelihood(model, X, log_partition(model)).mean()
+
+    derivatives = gradient(model, X, averages)
+    by_name = dict(
+        zip(
+            ("weights", "visible", "hidden"),
+            (*derivatives.couplings, *derivatives.layers),
+            strict=True,
+        )
+    )
+    places = [("weights", None, (0, 0)), ("weights", None, (4, 2))]
+    for layer, of_layer in (("visible", model.visible), ("hidden", model.hidden)):
+        places += [(layer, name, 0) for name in names(of_layer)]
+    for layer, name, unit in places:
+        change = [
+            average_log_likelihood(moved(model, layer, name, unit, step)) for step in (-1e-5, 1e-5)
+        ]
+        found = by_name[layer]
+        found = found[unit] if layer == "weights" else entry(found, name, unit)
+        assert found == pytest.approx((change[1] - change[0]) / 2e-5, rel=1e-5, abs=1e-7)
+
+
+def test_the_layer_with_fewer_states_is_enumerated():
+    many, few = Bernoulli(np.zeros(200)), Ising(np.zeros(3))
+    assert enumerated_layer(RBM(np.zeros((200, 3)), many, few)) == 1
+    assert enumerated_layer(RBM(np.zeros((3, 200)), few, many)) == 0
+    assert enumerated_layer(RBM(np.zeros((15, 15)), *[Bernoulli(np.zeros(15))] * 2)) is None
+    assert is_exact(RBM(np.zeros((14, 15)), Bernoulli(np.zeros(14)), Bernoulli(np.zeros(15))))
+    real = Gaussian(np.zeros(9), 1.0)
+    assert is_exact(RBM(np.zeros((9, 9)), real, real))
+    deep = DBM((np.zeros((9, 3)), np.zeros((3, 9))), (real, few, real))
+    assert not is_exact(deep) and enumerated_layer(deep) is None
+    assert is_cheaply_exact(RBM(np.zeros((9, 3)), real, few)) and not is_cheaply_exact(deep)
+    assert not is_cheaply_exact(RBM(np.zeros((9, 11)), real, Bernoulli(np.zeros(11))))
+    assert not is_cheaply_exact(RBM(np.zeros((200, 3)), many, few))
+
+
+@pytest.mark.parametrize("chunk", [1, 100])
+def test_chunks_of_states_make_no_difference(chunk, monkeypatch):
+    model = RBM(9 * RNG.normal(size=(5, 4)), VISIBLE["gaussian"][0], Bernoulli(np.zeros(4)))
+    whole = exact_averages(model)
+    monkeypatch.setattr("fastmf.models.exact.CHUNK_SIZE", chunk)
+    parts = exact_averages(model)
+    assert parts.log_partition == pytest.approx(whole.log_partition, abs=1e-10)
+    np.testing.assert_allclose(parts.pairwise[0], whole.pairwise[0], rtol=1e-10)
+    np.testing.assert_allclose(parts.layers[0].precision, whole.layers[0].precision, rtol=1e-10)

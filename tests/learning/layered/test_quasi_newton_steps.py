@@ -1,0 +1,116 @@
+"""Maximum likelihood by quasi-Newton steps: against SciPy's L-BFGS and closed forms."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.sparse import csr_array
+
+from fastmf.learning.layered.family import quasi_newton_family, train
+from fastmf.learning.layered.quasi_newton_steps import Objective, variables_of
+from fastmf.learning.layered.settings import LayeredSettings
+from fastmf.models import RBM
+from fastmf.priors import Bernoulli, GaussBernoulli, Gaussian, TruncatedGaussian
+
+RNG = np.random.default_rng(0)
+CLUSTERS = RNG.integers(0, 2, (200, 2)) @ RNG.normal(size=(2, 4)) + 0.4 * RNG.normal(size=(200, 4))
+
+
+def machine(X, hidden=None, n=3, visible=None):
+    hidden = Bernoulli(np.zeros(n)) if hidden is None else hidden
+    visible = Gaussian.from_data(X) if visible is None else visible
+    weights = 1e-2 * np.random.default_rng(1).normal(size=(X.shape[1], n))
+    return RBM(weights.astype(X.dtype), visible, hidden)
+
+
+def maximise(model, X, n_epochs, weights=None, **options):
+    settings = LayeredSettings(
+        gradient="exact", n_epochs=n_epochs, batch_size=len(X), **{"l2": 0.0} | options
+    )
+    family = quasi_newton_family(X, weights, settings)
+    return train(model, X, settings, seed=0, family=family)
+
+
+def test_gradients_are_finite_differences_with_weights_and_penalties():
+    model = RBM(RNG.normal(size=(4, 3)), Gaussian.from_data(CLUSTERS), Bernoulli(np.zeros(3)))
+    objective = Objective(CLUSTERS, RNG.random(200), 0.3)
+    point, found = objective.at(model), []
+    for k in range(len(point.variables)):
+        step = np.zeros(len(point.variables))
+        step[k] = 1e-5
+        ends = [objective.near(model, point.variables + sign * step).value for sign in (-1, 1)]
+        found.append((ends[1] - ends[0]) / 2e-5)
+    np.testing.assert_allclose(point.gradient, found, rtol=1e-5, atol=1e-7)
+
+
+def test_steps_are_as_good_as_those_of_scipy():
+    model = machine(CLUSTERS)
+    objective = Objective(CLUSTERS, None, 0.0)
+
+    def negative(variables):
+        point = objective.near(model, variables)
+        return -point.value, -point.gradient
+
+    start, options = variables_of(model), {"maxiter": 40}
+    expected = minimize(negative, start, jac=True, method="L-BFGS-B", options=options)
+    assert objective.at(maximise(model, CLUSTERS, 40).model).value > -expected.fun - 0.1
+    # Every step rises, on all rows.
+    values = [objective.at(maximise(model, CLUSTERS, n).model).value for n in (1, 2, 5, 10, 20)]
+    assert (np.diff(values) > 0).all()
+
+
+def test_a_factor_model_reaches_the_determinant_of_the_covariance():
+    """Two Gaussian hidden units suffice for two pairs of columns: log det, in closed form."""
+    X = RNG.normal(size=(400, 4)) @ np.array(
+        [[1, 0.9, 0, 0], [0, 0.4, 0, 0], [0, 0, 1, 0.9], [0, 0, 0, 0.4]]
+    )
+    X -= X.mean(0)
+    best = -(4 * np.log(2 * np.pi) + np.linalg.slogdet(X.T @ X / 400)[1] + 4) / 2
+    model = machine(X, Gaussian(np.zeros(6), 1.0), 6)
+    found = maximise(model, X, 200)
+    assert Objective(X, None, 0.0).at(found.model).value == pytest.approx(best, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["spike", "bounded", "float32", "sparse"])
+def test_other_units_and_rows_rise(kind):
+    X = np.where(RNG.random(CLUSTERS.shape) < 0.5, 0, CLUSTERS)
+    visible = GaussBernoulli.from_data(X) if kind in ("spike", "sparse") else None
+    if kind == "bounded":
+        visible = TruncatedGaussian.from_data(X)
+    if kind == "float32":
+        X = X.astype(np.float32)
+    model = machine(X, visible=visible)
+    rows = csr_array(X) if kind == "sparse" else X
+    settings = LayeredSettings(gradient="exact", n_epochs=30, batch_size=200, l2=0.0)
+    family = quasi_newton_family(rows, None, settings)
+    found = train(model, rows, settings, seed=0, family=family).model
+    assert found.dtype == X.dtype
+    objective = Objective(X, None, 0.0)
+    assert objective.at(found).value > objective.at(model).value + 0.05
+
+
+def test_weights_are_repeated_rows():
+    weights = RNG.integers(0, 3, 200)
+    one = maximise(machine(CLUSTERS), CLUSTERS, 20, weights.astype(float))
+    other = maximise(machine(CLUSTERS), np.repeat(CLUSTERS, weights, 0), 20)
+    np.testing.assert_allclose(one.model.weights, other.model.weights, rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path):
+    settings = LayeredSettings(gradient="exact", n_epochs=12, batch_size=200)
+    family = quasi_newton_family(CLUSTERS, None, settings)
+    whole = train(machine(CLUSTERS), CLUSTERS, settings, seed=0, family=family)
+    options = {"seed": 0, "family": family, "checkpoint": tmp_path / "run.npz"}
+    first = train(
+        machine(CLUSTERS), CLUSTERS, settings, callbacks=[lambda s: s.epoch == 5], **options
+    )
+    assert first.epoch == 5
+    second = train(machine(CLUSTERS), CLUSTERS, settings, **options)
+    np.testing.assert_array_equal(second.model.weights, whole.model.weights)
+    np.testing.assert_array_equal(second.model.visible.precision, whole.model.visible.precision)
+
+
+def test_columns_explained_without_an_error_do_not_run_away():
+    """Two values in a column: with a hidden unit for them the likelihood has no bound."""
+    X = np.c_[RNG.integers(0, 2, 200), RNG.normal(size=200)].astype(float)
+    model = maximise(machine(X, n=1), X, 200).model
+    assert np.isfinite(model.weights).all() and model.visible.precision.max() <= 1e6

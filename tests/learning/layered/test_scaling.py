@@ -1,0 +1,117 @@
+"""Machines in other units of measurement have the same distribution."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.learning.layered.scaling import scaling_of
+from fastmf.models import DBM, RBM, exact
+from fastmf.priors import (
+    Bernoulli,
+    Concatenated,
+    GaussBernoulli,
+    Gaussian,
+    Ising,
+    TruncatedGaussian,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.normal([3.0, -1e3, 0.01], [0.2, 50.0, 1e-4], (20, 3))
+W = RNG.normal(size=(3, 2)) / X.std(0)[:, None]
+
+
+@pytest.mark.parametrize("hidden", ["bernoulli", "spike", "deep"])
+@pytest.mark.parametrize("kind", ["gaussian", "spiked", "mixed"])
+def test_log_likelihoods_differ_by_the_volume(kind, hidden):
+    data = X.copy()
+    visible = Gaussian.from_data(data)
+    if kind == "spiked":
+        data[RNG.random(X.shape) < 0.4] = 0
+        visible = GaussBernoulli.from_data(data)
+    if kind == "mixed":
+        data[:, 0] = data[:, 0] > 3
+        first, rest = Bernoulli.from_data(data[:, :1]), Gaussian.from_data(data[:, 1:])
+        visible = Concatenated(first, rest)
+    if hidden == "deep":
+        layers = visible, Bernoulli(RNG.normal(size=2)), Ising(RNG.normal(size=2))
+        model = DBM((W, RNG.normal(size=(2, 2))), layers)
+        evaluate = lambda m, x: _log_weights(m, x) - exact(m, averages=False).log_partition  # noqa: E731
+    else:
+        units = Bernoulli(RNG.normal(size=2))
+        model = RBM(W, visible, units)
+        if hidden == "spike":
+            model = RBM(1e-2 * W, visible, GaussBernoulli([0.3, -0.2], [2e3, 3e3], [0.4, 1.0]))
+        evaluate = lambda m, x: (  # noqa: E731
+            log_likelihood(m, x, 0.0) - (0 if hidden == "spike" else exact(m)[0])
+        )
+    scaling = scaling_of(visible, model, False)
+    y, of_y = scaling.data(data, np.float64), scaling.model(model)
+    change = evaluate(of_y, y) - evaluate(model, data)
+    volumes = np.array([scaling.log_volume(visible, row[None]) for row in y])
+    difference = change - volumes
+    # Of machines that are not normalised, up to a constant.
+    spread = difference - (difference.mean() if hidden == "spike" else 0)
+    np.testing.assert_allclose(spread, 0, atol=1e-7)
+    again = scaling.undone(of_y)
+    np.testing.assert_allclose(again.couplings[0], model.couplings[0], rtol=1e-10)
+    for one, other in zip(evaluate(again, data), evaluate(model, data), strict=True):
+        assert one == pytest.approx(other, rel=1e-9, abs=1e-7)
+
+
+def _log_weights(model, x):
+    """Log of the sum over hidden states of a deep machine, by enumeration."""
+    total = []
+    for a in np.ndindex(2, 2):
+        for b in np.ndindex(2, 2):
+            states = (np.broadcast_to(h, (len(x), 2)) for h in (np.array(a), 2 * np.array(b) - 1))
+            total.append(-model.energy(x, *(s.astype(float) for s in states)))
+    return np.logaddexp.reduce(total)
+
+
+def test_bounds_come_back_as_they_were():
+    visible = TruncatedGaussian(np.zeros(3), 1.0, [0.1, 0.0, -0.3], [0.7, 1.0, np.inf])
+    model = RBM(np.ones((3, 1)), visible, Bernoulli([0.0]))
+    scaling = scaling_of(visible, model, False)
+    again = scaling.undone(scaling.model(model)).visible
+    np.testing.assert_array_equal(again.lower, visible.lower)
+    np.testing.assert_array_equal(again.upper, visible.upper)
+
+
+def test_what_needs_no_scaling_has_none():
+    for visible in (
+        Bernoulli(np.zeros(3)),
+        TruncatedGaussian(np.zeros(3), 1.0, 0.0, 1.0),
+    ):
+        assert scaling_of(visible, RBM(W, visible, Bernoulli(np.zeros(2))), False) is None
+
+
+def test_sparse_rows_stay_sparse():
+    data = np.where(RNG.random(X.shape) < 0.5, 0, X)
+    visible = Gaussian.from_data(data)
+    scaling = scaling_of(visible, RBM(W, visible, Bernoulli(np.zeros(2))), True)
+    found = scaling.data(csr_array(data), np.float32)
+    assert isinstance(found, csr_array) and found.dtype == np.float32
+    np.testing.assert_allclose(found.toarray(), scaling.data(data, np.float32), rtol=1e-6)
+    assert scaling.log_volume(visible, found) == pytest.approx(np.log(scaling.scale).sum())
+
+
+def test_spikes_of_hidden_units_follow_offsets_and_users_units_have_none():
+    visible = Gaussian.from_data(X)
+    spike = GaussBernoulli([0.0, 0.0], 1.0, 0.0)
+    assert scaling_of(visible, RBM(W, visible, spike), False).offset.all()
+    assert not scaling_of(visible, RBM(W, visible, Own(np.ones(2))), False).offset.any()
+
+
+class Own(NamedTuple):
+    """A user's own hidden units, of whose field nothing is known: a Gaussian of some width."""
+
+    width: np.ndarray
+
+    def log_partition(self, b, a):
+        return (self.width * b) ** 2 / 2 + 0 * a
+
+    def moments(self, b, a):
+        return self.width**2 * b + 0 * a, self.width**2 + 0 * (a + b)
