@@ -1,5 +1,7 @@
 """Exact gradients: finite differences of the log-likelihood by enumeration, for all units."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from units_to_learn import HIDDEN, VISIBLE, entry, moved, names
@@ -92,7 +94,8 @@ def test_the_layer_with_fewer_states_is_enumerated():
 def test_chunks_of_states_make_no_difference(chunk, monkeypatch):
     model = RBM(9 * RNG.normal(size=(5, 4)), VISIBLE["gaussian"][0], Bernoulli(np.zeros(4)))
     whole = exact_averages(model)
-    monkeypatch.setattr("fastmf.models.exact.CHUNK_SIZE", chunk)
+    # `fastmf.models.exact` is a function, too.
+    monkeypatch.setattr(import_module("fastmf.models.exact"), "CHUNK_SIZE", chunk)
     parts = exact_averages(model)
     assert parts.log_partition == pytest.approx(whole.log_partition, abs=1e-10)
     np.testing.assert_allclose(parts.pairwise[0], whole.pairwise[0], rtol=1e-10)
