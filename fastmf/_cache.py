@@ -1,7 +1,7 @@
 """Compiled code kept in a folder that many processes may share.
 
-The folder is named after a fingerprint of the package's sources, so that an edit of a source leaves
-the old code behind. In it each compiled function has a file of its own, written under another name
+The folder is named after a fingerprint of the package's sources, or of its bytecode where it comes
+without sources, so that another version leaves the old code behind. In it each compiled function has a file of its own, written under another name
 and then renamed: a reader sees all of it or nothing. Beside a file that is still to be written lies
 a claim, which a process makes before it compiles; others that need the file wait for it. Whatever
 becomes of the folder, at worst the code is compiled again.
@@ -19,15 +19,23 @@ import tempfile
 import time
 import uuid
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
+from pkgutil import iter_modules
+from types import CodeType
 
-import llvmlite
+import llvmlite.binding
 import numba
-from numba.core import event
+import numpy as np
+from numba.core import config, event
 from numba.core.compiler import CompileResult
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
+from fastmf import __version__
+
+# Subpackages that compiled code can depend on, beside the modules of the package's own folder.
+ROOMS = "priors", "kernels"
 # A claim older than this is that of a process which has failed: no function takes as long.
 CLAIM_SECONDS = 60.0
 # No process waits longer than this for one function, whatever the claims say.
@@ -36,20 +44,77 @@ WAIT_SECONDS = 120.0
 POLL_SECONDS = 0.01, 0.05
 # A file begins with a digest of the rest.
 DIGEST_SIZE = 32
+# Numba's settings that change machine code, beside those of the processor.
+SETTINGS = (
+    *("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "USING_SVML", "ENABLE_AVX"),
+    *("DEBUGINFO_DEFAULT", "EXTEND_VARIABLE_LIFETIMES", "DEBUG_JIT", "DEBUG_NRT"),
+    *("LLVM_REFPRUNE_PASS", "LLVM_REFPRUNE_FLAGS"),
+)
+# What code is compiled by, and from: `-O` leaves assertions out.
+_COMPILERS = (
+    *(sys.version, sys.flags.optimize, numba.__version__, llvmlite.__version__, np.__version__),
+)
+# Vectors in kernels are as wide as this processor's, whatever NUMBA_CPU_FEATURES says.
+_PROCESSOR = llvmlite.binding.get_host_cpu_features().flatten()
 # Kind of the event for Numba's listeners of a process that waits for another.
 WAIT = "fastmf:wait"
 
 
 def _fingerprint():
-    """Hash of every source file that compiled code can depend on, and of what compiles it."""
-    package = Path(__file__).parent
-    digest = hashlib.sha256(
-        "\n".join([sys.version, numba.__version__, llvmlite.__version__]).encode()
+    """Version of the package, and hash of all code that compiled code can depend on.
+
+    None where that code cannot be read: different versions would share one folder.
+    """
+    modules = dict(_modules(Path(__file__).parent, ROOMS))
+    if not modules or None in modules.values():
+        return None
+    digest = hashlib.sha256(repr(_COMPILERS).encode())
+    for name, content in modules.items():
+        digest.update(f"{name} {len(content)}\0".encode() + content)
+    return f"{__version__}-{digest.hexdigest()[:16]}"
+
+
+def _modules(folder, rooms=None):
+    """Names and contents of the modules in a folder, which may be one of an archive, in order.
+
+    Parameters
+    ----------
+    folder : Path
+    rooms : collection of str, optional
+        Packages in the folder whose modules are counted as well; default all.
+    """
+    for finder, name, is_package in sorted(iter_modules([str(folder)]), key=itemgetter(1)):
+        if is_package and rooms is not None and name not in rooms:
+            continue
+        yield name, _content(finder, name)
+        if is_package:
+            for inner, content in _modules(folder / name):
+                yield f"{name}.{inner}", content
+
+
+def _content(finder, name):
+    """Source of a module, or else its bytecode; None if neither can be read."""
+    try:
+        loader = finder.find_spec(name).loader
+        source = loader.get_source(name)
+        return _bytecode(loader.get_code(name)) if source is None else source.encode()
+    except Exception:  # whatever a loader of another kind may raise
+        return None
+
+
+def _bytecode(code):
+    """What decides what a code object does, as bytes that are the same in all processes."""
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return b"\0".join(
+        [repr((code.co_name, *names)).encode(), code.co_code, *map(_constant, code.co_consts)]
     )
-    files = [*package.glob("*.py"), *package.glob("priors/*.py"), *package.glob("kernels/*.py")]
-    for file in sorted(files):
-        digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
+
+
+def _constant(value):
+    if isinstance(value, CodeType):
+        return _bytecode(value)
+    # The order of a set is another in each process.
+    return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value).encode()
 
 
 def _user_cache():
@@ -72,9 +137,12 @@ def _temporary_cache():
 def _cache_folder():
     """Folder of code compiled from the present sources; those unused for a month are removed.
 
-    A folder that cannot be written serves as well if there is code in it.
+    A folder that cannot be written serves as well if there is code in it. None if no folder can be
+    used, or what is loaded cannot be read.
     """
     name = _fingerprint()
+    if name is None:
+        return None
     for parent in (_user_cache, _temporary_cache):
         try:
             folder = parent() / name
@@ -119,9 +187,12 @@ class Cache:
 
     def _path(self, signature, codegen):
         # Processor and operating system too: a home folder may be seen by several machines. Whether
-        # the signature says what is returned makes no difference.
+        # the signature says what is returned makes no difference. Numba reads its settings from the
+        # environment again before it compiles.
+        config.reload_config()
+        settings = [f"{name}={getattr(config, name, None)}" for name in SETTINGS]
         arguments = tuple(getattr(signature, "args", signature))
-        key = f"{arguments} {codegen.magic_tuple()}"
+        key = f"{arguments} {codegen.magic_tuple()} {_PROCESSOR} {settings}"
         return FOLDER / f"{self._stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.nbc"
 
     def load_overload(self, signature, target_context):

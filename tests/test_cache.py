@@ -3,6 +3,7 @@
 Here a function that is decorated anew stands for the same function in another process.
 """
 
+import compileall
 import errno
 import json
 import multiprocessing
@@ -415,6 +416,103 @@ def test_a_relative_folder_stays_where_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NUMBA_CACHE_DIR", "here")
     assert _cache._cache_folder().is_relative_to(tmp_path / "here")
+
+
+# --- one folder for each version ------------------------------------------------------------------
+
+MOMENTS = """
+import sys, numpy as np, fastmf as mf
+from fastmf import _cache
+
+prior = mf.Bernoulli(np.zeros(1 << 15))  # for so many units the compiled functions are called
+print(prior.moments(np.zeros(1 << 15), np.zeros(1 << 15))[0][0], _cache.FOLDER, mf.__file__)
+"""
+
+
+def python(path, code=MOMENTS, **variables):
+    """Words that a fresh process prints which finds the package in `path`."""
+    environment = {**os.environ, **variables, "PYTHONPATH": str(path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=Path(path).parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def as_sources(tree, place):
+    shutil.copytree(tree, place / "fastmf", dirs_exist_ok=True)
+    return place
+
+
+def as_bytecode(tree, place):
+    as_sources(tree, place)
+    compileall.compile_dir(place, quiet=1, legacy=True, force=True)
+    for source in place.rglob("*.py"):
+        source.unlink()
+    return place
+
+
+def as_archive(tree, place):
+    return Path(shutil.make_archive(str(place / "package"), "zip", tree.parent, tree.name))
+
+
+def as_archive_of_bytecode(tree, place):
+    return as_archive(as_bytecode(tree, place / "tree") / "fastmf", place)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the package's sources."""
+    only_sources = shutil.ignore_patterns("__pycache__", "*.pyc")
+    return Path(shutil.copytree(PACKAGE, tmp_path / "tree" / "fastmf", ignore=only_sources))
+
+
+@pytest.mark.parametrize("form", [as_sources, as_bytecode, as_archive, as_archive_of_bytecode])
+def test_another_version_does_not_run_the_code_of_the_first(tmp_path, tree, form):
+    cache, words = str(tmp_path / "cache"), []
+    for name in ("first", "second", "third"):
+        place = tmp_path / name
+        place.mkdir()
+        words.append(python(form(tree, place), NUMBA_CACHE_DIR=cache))
+        assert words[-1][2].startswith(str(place))
+        source = tree / "priors" / "binary.py"
+        text = source.read_text(encoding="utf-8")
+        if name == "first":
+            assert text.count("return p, p * q") == 1
+            source.write_text(text.replace("return p, p * q", "return p / 2, p * q"))
+    assert [float(mean) for mean, *_ in words] == [0.5, 0.25, 0.25]
+    first, second, third = (folder for _, folder, _ in words)
+    assert first != second == third
+    assert Path(first).name.startswith(f"{fastmf.__version__}-")
+
+
+def test_what_cannot_be_read_is_not_kept(monkeypatch):
+    monkeypatch.setattr(_cache, "_content", lambda finder, name: None)
+    assert _cache._cache_folder() is None
+    monkeypatch.setattr(_cache, "iter_modules", lambda path: [])
+    assert _cache._cache_folder() is None
+
+
+@pytest.mark.parametrize("name", ["OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE"])
+def test_code_of_other_settings_of_numba_is_not_loaded(folder, monkeypatch, name):
+    assert use() == (6, 0)
+    monkeypatch.setenv(f"NUMBA_{name}", "1" if name != "LOOP_VECTORIZE" else "0")
+    assert use() == (6, 0)
+    assert use() == (6, 1)
+    monkeypatch.delenv(f"NUMBA_{name}")
+    assert use() == (6, 1)
+    assert names(folder) == [".nbc", ".nbc"]
+
+
+def test_code_of_another_processor_is_not_loaded(folder, monkeypatch):
+    assert use() == (6, 0)
+    # The settings may make Numba compile for the same processor on different machines.
+    monkeypatch.setattr(_cache, "_PROCESSOR", "+another")
+    assert use() == (6, 0)
 
 
 # --- many at once ---------------------------------------------------------------------------------

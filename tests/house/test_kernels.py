@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import fastmf
+from fastmf import _cache
 
 PACKAGE = Path(fastmf.__file__).parent
 
@@ -67,6 +68,25 @@ def unwatched(package):
             "kernel",
         }:
             yield str(path.relative_to(package))
+
+
+def test_the_cache_reads_all_modules_of_the_watched_rooms():
+    rooms = [PACKAGE / room for room in _cache.ROOMS]
+    assert {room.name for room in rooms} == {name for name in WATCHED if not name.endswith(".py")}
+    files = [*PACKAGE.glob("*.py"), *(file for room in rooms for file in room.rglob("*.py"))]
+    parts = (file.relative_to(PACKAGE).with_suffix("").parts for file in files)
+    names = {".".join(part for part in path if part != "__init__") for path in parts} - {""}
+    assert names == {name for name, _ in _cache._modules(PACKAGE, _cache.ROOMS)}
+
+
+def test_modules_in_folders_of_a_watched_room_are_read(tmp_path):
+    for folder in ("kernels", "kernels/bp", "learning"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("")
+        (tmp_path / folder / "x.py").write_text(f"name = {folder!r}")
+    modules = dict(_cache._modules(tmp_path, ("kernels",)))
+    assert list(modules) == ["kernels", "kernels.bp", "kernels.bp.x", "kernels.x"]
+    assert modules["kernels.bp.x"] == b"name = 'kernels/bp'"
 
 
 def test_every_kernel_has_a_twin():
