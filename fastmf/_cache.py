@@ -1,10 +1,11 @@
 """Compiled code kept in a folder that many processes may share.
 
 The folder is named after a fingerprint of the package's sources, or of its bytecode where it comes
-without sources, so that another version leaves the old code behind. In it each compiled function has a file of its own, written under another name
-and then renamed: a reader sees all of it or nothing. Beside a file that is still to be written lies
-a claim, which a process makes before it compiles; others that need the file wait for it. Whatever
-becomes of the folder, at worst the code is compiled again.
+without sources, so that another version leaves the old code behind. In it each compiled function
+has a file of its own, written under another name and then renamed: a reader sees all of it or
+nothing. Beside a file that is still to be written lies a claim, which a process makes before it
+compiles; others that need the file wait for it. Whatever becomes of the folder, at worst the code
+is compiled again.
 """
 
 import atexit

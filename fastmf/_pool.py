@@ -76,8 +76,8 @@ def _looks_per_microsecond():
 class _Job:
     """A call that a worker may take."""
 
-    def __init__(self, function, arguments):
-        self.function, self.arguments = function, arguments
+    def __init__(self, function, arguments, stop):
+        self.function, self.arguments, self.stop = function, arguments, stop
         self.failure, self.given = None, False
         self.running = threading.Lock()
         self.running.acquire()
@@ -133,8 +133,9 @@ class _Worker(threading.Thread):
             watch(self.flags, -1, DONE, self.n_done, self.n_looks, 0)
             with job.running:
                 pass
-        except KeyboardInterrupt:
+        except BaseException:  # of the handler of a signal
             # It still uses what the caller would free.
+            job.stop()
             self.wait_for(job)
             raise
 
@@ -145,8 +146,16 @@ class Pool:
     def __init__(self):
         self._idle, self._n_workers = deque(), 0
 
-    def run(self, function, arguments, n_threads):
+    def run(self, function, arguments, n_threads, stop=lambda: None):
         """Call a function in this thread and in up to `n_threads` - 1 workers.
+
+        Parameters
+        ----------
+        function : callable
+        arguments : tuple
+        n_threads : int
+        stop : callable
+            Called where this thread fails: lets the workers end soon.
 
         Raises
         ------
@@ -155,11 +164,14 @@ class Pool:
         given, jobs = [], []
         try:
             for worker in self._take(n_threads - 1):
-                job = _Job(function, arguments)
+                job = _Job(function, arguments, stop)
                 given.append((worker, job))
                 jobs.append(job)
                 worker.give(job)
             function(*arguments)
+        except BaseException:
+            stop()
+            raise
         finally:
             # The arguments may hold addresses of what the caller frees when this returns.
             self._end(given)

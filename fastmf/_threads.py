@@ -8,12 +8,14 @@ another busy process on two cores, that made two threads twice as slow as one.
 
 import os
 import threading
+from collections import deque
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 
 import numba
 
 from fastmf._common.cores import n_cores
+from fastmf._interrupts import raise_kept, stop
 from fastmf._pool import Pool
 
 # Order of a matrix from which its factorisation is faster with several threads of BLAS.
@@ -120,14 +122,47 @@ def in_parallel(kernel, arguments, n_workers):
     Parameters
     ----------
     kernel : compiled function
-        Takes tasks through `fetch_and_increment` until none is left.
+        Takes tasks from its argument `queue`, or from that of `work`, through `next_task`, until
+        none is left; where a task may take a second, it asks `stopped` now and then.
     arguments : tuple
     n_workers : int
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Or whatever else the handler of a signal raises meanwhile; the work is not done then.
     """
     if n_workers > 1:
-        _pool.run(_as_worker, (kernel, arguments), n_workers)
+        stop_all = partial(stop, kernel, arguments)
+        _pool.run(_as_worker, (kernel, arguments), n_workers, stop_all)
     else:
         _as_worker(kernel, arguments)
+
+
+def for_each(function, tasks, n_workers):
+    """Call a Python function for each task, in several threads, and wait until all are done.
+
+    Parameters
+    ----------
+    function : callable
+        Takes one task.
+    tasks : iterable
+    n_workers : int
+    """
+    left = deque(tasks)
+
+    def take():
+        while left:
+            try:
+                task = left.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            function(task)
+
+    if n_workers > 1:
+        _pool.run(_as_worker, (take, ()), n_workers, left.clear)
+    else:
+        _as_worker(take, ())
 
 
 _here = threading.local()
@@ -140,6 +175,7 @@ def _as_worker(kernel, arguments):
         kernel(*arguments)
     finally:
         _here.is_worker = nested
+    raise_kept()
 
 
 def workers_for(n_tasks, work, n_threads=None):

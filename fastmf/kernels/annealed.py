@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._interrupts import next_task, stopped
 from fastmf._intrinsics import fetch_and_increment, row, smaller
 from fastmf._numba import REORDER, kernel
 from fastmf.kernels.gibbs import TASK_ROWS, draw_rows
@@ -166,15 +167,17 @@ def annealed(to_hidden, to_visible, path, seed, v, h, log_weights, queue):
     n_columns = max(to_hidden.shape[0], to_visible.shape[0]) * to_hidden.shape[2]
     shifts = np.zeros((TASK_ROWS, n_columns), v.dtype)
     uniforms = np.zeros(max(n_visible, h.shape[1]), v.dtype)
-    first = fetch_and_increment(queue) * TASK_ROWS
+    first = next_task(queue) * TASK_ROWS
     while first < n_rows:
         last = min(n_rows, first + TASK_ROWS)
         rows = AnnealedRows(
             first, v[first:last], h[first:last], log_weights[first:last], shifts, uniforms
         )
         for step in range(1, path.betas.shape[0]):
+            if stopped(queue):
+                return
             _step(to_hidden, to_visible, path, seed, step, rows)
-        first = fetch_and_increment(queue) * TASK_ROWS
+        first = next_task(queue) * TASK_ROWS
 
 
 @kernel(inner=True)
@@ -247,10 +250,12 @@ def annealed_units(address, visible, hidden, path, seed, chains, log_weights, wo
         return
     fields, vectors = scratch.rows[w, :TASK_ROWS], scratch.rows[w, TASK_ROWS:]
     memory = fields, (vectors, scratch.uniforms[w])
-    first = fetch_and_increment(queue) * TASK_ROWS
+    first = next_task(queue) * TASK_ROWS
     while first < n_rows:
         here = first, smaller(n_rows, first + TASK_ROWS)
         for step in range(1, path.betas.shape[0]):
+            if stopped(queue):
+                return
             layers = visible, hidden
             _step_of_units(address, layers, path, (seed, step), here, chains, log_weights, memory)
-        first = fetch_and_increment(queue) * TASK_ROWS
+        first = next_task(queue) * TASK_ROWS

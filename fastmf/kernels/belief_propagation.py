@@ -29,6 +29,7 @@ row are shared between threads block by block of visible units.
 
 import numpy as np
 
+from fastmf._interrupts import next_task, stopped
 from fastmf._intrinsics import fetch_and_increment, row, smaller
 from fastmf._numba import REORDER, call, kernel
 from fastmf._outcomes import CONFIRMING, RUNNING
@@ -68,7 +69,7 @@ def _log_partition(record, workspaces, index, w):
 
 
 @kernel(merged=True)
-def _iterate(settings, problem, messages, record, workspaces, pairs, place):
+def _iterate(settings, problem, messages, record, workspaces, pairs, place, queue):
     """Iterate a row to its end, with a workspace; `place` is both."""
     index, w = place
     arrays, n_blocks = (messages, record.visible, record.hidden), workspaces.change.shape[1]
@@ -78,7 +79,7 @@ def _iterate(settings, problem, messages, record, workspaces, pairs, place):
         for block in range(n_blocks):
             workspaces.change[w, block] = -1
     damping, after = 0.0, np.int64(0)
-    while True:
+    while not stopped(queue):
         call(settings.finish, (settings, problem, record, workspaces, (index, w, after), damping))
         # Once the row has ended, the blocks' terms of the Bethe log-partition.
         function = settings.block if record.status[index] <= RUNNING else settings.bethe
@@ -122,12 +123,13 @@ def belief_propagation(settings, problem, messages, record, workspaces, pairs, q
     n_rows = record.visible.shape[0]
     n_groups = pairs.shape[0] if pairs.shape[0] > 0 else n_rows
     w = fetch_and_increment(row(queue, (1,), 1))
-    group = fetch_and_increment(queue)
+    group = next_task(queue)
     while group < n_groups:
         last = first_of_group(group + 1, n_rows, n_groups)
         for index in range(first_of_group(group, n_rows, n_groups), last):
-            _iterate(settings, problem, messages, record, workspaces, pairs, (index, w))
-        group = fetch_and_increment(queue)
+            place = index, w
+            _iterate(settings, problem, messages, record, workspaces, pairs, place, queue)
+        group = next_task(queue)
 
 
 @kernel(views=True)
@@ -147,11 +149,11 @@ def sweep_blocks(settings, problem, messages, record, workspaces, queue):
     arrays = messages, record.visible, record.hidden
     function = settings.block if record.status[0] <= RUNNING else settings.bethe
     damping = _damping(record, zero)
-    block = fetch_and_increment(queue)
+    block = next_task(queue)
     while block < workspaces.change.shape[1]:
         place = zero, zero, zero, w, block
         call(function, (settings, problem, arrays, workspaces, place, damping))
-        block = fetch_and_increment(queue)
+        block = next_task(queue)
 
 
 @kernel(views=True)
@@ -189,7 +191,7 @@ def exponentials(weights, factor, queue, roots, out):
     n_visible, n_hidden = weights.shape
     real = out.dtype.type
     scale = real(factor / 2)
-    first = fetch_and_increment(queue) * BLOCK_UNITS
+    first = next_task(queue) * BLOCK_UNITS
     while first < n_visible:
         for i in range(first, smaller(first + BLOCK_UNITS, n_visible)):
             source, target = row(weights, (i, 0), n_hidden), row(out, (i, 0), n_hidden)
@@ -199,7 +201,7 @@ def exponentials(weights, factor, queue, roots, out):
                 copy(target, row(roots, (i, 0), n_hidden))
             for j in range(n_hidden):
                 target[j] *= target[j]
-        first = fetch_and_increment(queue) * BLOCK_UNITS
+        first = next_task(queue) * BLOCK_UNITS
 
 
 @kernel(fastmath=REORDER, views=True)
@@ -221,7 +223,7 @@ def pair_beliefs(problem, messages, beliefs, scales, queue, out):
         The probabilities of each row times its weight, or their sum, are added.
     """
     n_rows, n_visible, n = messages.shape
-    first = fetch_and_increment(queue) * PAIR_BLOCK_UNITS
+    first = next_task(queue) * PAIR_BLOCK_UNITS
     while first < n_visible:
         for i in range(first, smaller(first + PAIR_BLOCK_UNITS, n_visible)):
             e = row(problem.exponentials, (i, 0), n)
@@ -229,7 +231,7 @@ def pair_beliefs(problem, messages, beliefs, scales, queue, out):
                 total = row(out, (smaller(r, out.shape[0] - 1), i, 0), n)
                 p, q = row(beliefs, (0, r, 0), n), row(beliefs, (1, r, 0), n)
                 add_pair_beliefs(e, row(messages, (r, i, 0), n), p, q, scales[r, i], total)
-        first = fetch_and_increment(queue) * PAIR_BLOCK_UNITS
+        first = next_task(queue) * PAIR_BLOCK_UNITS
 
 
 @kernel(views=True)
@@ -243,9 +245,9 @@ def add_groups(pairs, queue):
         Next block of `PAIR_BLOCK_UNITS` visible units; shared by all threads that call this.
     """
     n_groups, n_visible, n = pairs.shape
-    first = fetch_and_increment(queue) * PAIR_BLOCK_UNITS
+    first = next_task(queue) * PAIR_BLOCK_UNITS
     while first < n_visible:
         size = smaller(PAIR_BLOCK_UNITS, n_visible - first) * n
         for group in range(1, n_groups):
             add(row(pairs, (group, first, 0), size), row(pairs, (0, first, 0), size))
-        first = fetch_and_increment(queue) * PAIR_BLOCK_UNITS
+        first = next_task(queue) * PAIR_BLOCK_UNITS

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from fastmf._interrupts import next_task, stopped
 from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
@@ -419,16 +420,16 @@ def group_propagation(settings, problem, record, workspace, queue):
         return
     messages, work, states = workspace.messages[w], workspace.hidden[w], workspace.states[w]
     start = 0.0 if settings.algorithm == MAX_PRODUCT else 1.0
-    r = fetch_and_increment(queue)
+    r = next_task(queue)
     while r < record.hidden.shape[0]:
         for i in range(messages.shape[0]):
             for j in range(messages.shape[1]):
                 messages[i, j] = start
-        while record.status[r] <= RUNNING:
+        while record.status[r] <= RUNNING and not stopped(queue):
             call(settings.sweep, (settings, problem, record, workspace, (r, w)))
         if settings.algorithm == SUM_PRODUCT:
             bethe(settings, problem, r, messages, record, work, states)
-        r = fetch_and_increment(queue)
+        r = next_task(queue)
 
 
 @cache

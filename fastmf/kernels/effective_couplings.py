@@ -9,7 +9,7 @@ is what the states a and b of these groups contribute together.
 
 import numpy as np
 
-from fastmf._intrinsics import fetch_and_increment
+from fastmf._interrupts import next_task, stopped
 from fastmf._numba import kernel
 from fastmf.priors._compiled import tilted_log_partition
 
@@ -56,10 +56,12 @@ def effective_couplings(units, weights, starts, fields, states, queue, out):
     """
     n_groups, n_rows, n_hidden = states.shape[1], fields.shape[0], weights.shape[1]
     scratch, base = np.zeros((4, n_hidden), weights.dtype), np.empty(n_hidden, weights.dtype)
-    i = fetch_and_increment(queue)
+    i = next_task(queue)
     while i < n_groups:
         of_i = slice(starts[i], starts[i + 1])
         for other in range((n_groups - i - 1) * n_rows):
+            if stopped(queue):
+                return
             j, r = i + 1 + other // n_rows, other % n_rows
             of_j = slice(starts[j], starts[j + 1])
             own_i, own_j = weights[states[r, i]], weights[states[r, j]]
@@ -67,4 +69,4 @@ def effective_couplings(units, weights, starts, fields, states, queue, out):
                 base[k] = fields[r, k] - own_i[k] - own_j[k]
             _add_row(units, base, weights[of_i], weights[of_j], scratch, out[of_i, of_j])
         out[of_i] /= n_rows
-        i = fetch_and_increment(queue)
+        i = next_task(queue)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._interrupts import next_task, stopped
 from fastmf._intrinsics import fetch_and_increment, row, smaller
 from fastmf._numba import kernel
 from fastmf.kernels.product import product
@@ -121,15 +122,17 @@ def gibbs(address, visible, hidden, seed, n_sweeps, v, h, work):
     if w >= scratch.rows.shape[0]:
         return
     fields, memory = scratch.rows[w, :TASK_ROWS], (scratch.rows[w, TASK_ROWS:], scratch.uniforms[w])
-    first = fetch_and_increment(queue) * TASK_ROWS
+    first = next_task(queue) * TASK_ROWS
     while first < n_rows:
         last = smaller(n_rows, first + TASK_ROWS)
         n_here, v_rows, h_rows = last - first, v[first:last], h[first:last]
         for sweep in range(n_sweeps):
+            if stopped(queue):
+                return
             product(address, v_rows, n_here, start, hidden.couplings, fields, n_hidden)
             counter = seed, 2 * sweep + 1, first, last
             draw_rows(hidden, counter, fields, memory, (start, n_hidden), h)
             product(address, h_rows, n_here, start, visible.couplings, fields, n_visible)
             counter = seed, 2 * sweep + 2, first, last
             draw_rows(visible, counter, fields, memory, (start, n_visible), v)
-        first = fetch_and_increment(queue) * TASK_ROWS
+        first = next_task(queue) * TASK_ROWS

@@ -8,6 +8,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 
+from fastmf._interrupts import next_task, stopped
 from fastmf._intrinsics import fetch_and_increment, row, smaller
 from fastmf._numba import emitted, kernel
 from fastmf.kernels.product import VECTOR_BYTES
@@ -126,15 +127,17 @@ def count_similar(labels, most, queue, counts):
     """
     n_rows = labels.shape[0]
     mine = row(counts, (fetch_and_increment(row(queue, (1,), 1)), 0), n_rows)
-    begin = fetch_and_increment(queue) * TASK_ROWS
+    begin = next_task(queue) * TASK_ROWS
     while begin < n_rows:
         end = smaller(begin + TASK_ROWS, n_rows)
         for tile in range(0, end, TILE_ROWS):
+            if stopped(queue):
+                return
             for i in range(begin, end):
                 _compare_with_tile(labels, i, tile, most, mine)
         for i in range(begin, end):
             mine[i] += 1
-        begin = fetch_and_increment(queue) * TASK_ROWS
+        begin = next_task(queue) * TASK_ROWS
 
 
 @kernel(merged=True)
@@ -176,7 +179,7 @@ def spanning_trees(labels, sizes, group_rows, queue, order, parents, left):
         Memory.
     """
     n_rows = labels.shape[0]
-    begin = fetch_and_increment(queue) * group_rows
+    begin = next_task(queue) * group_rows
     while begin < n_rows:
         n = smaller(group_rows, n_rows - begin)
         rows, costs = row(left, (0, begin), n), row(left, (1, begin), n)
@@ -186,10 +189,12 @@ def spanning_trees(labels, sizes, group_rows, queue, order, parents, left):
             if costs[k] < costs[nearest]:
                 nearest = k
         for k in range(n):
+            if stopped(queue):
+                return
             chosen = rows[nearest]
             order[begin + k] = chosen
             # The rows that are left are the first n - k - 1.
             n_left = n - k - 1
             rows[nearest], costs[nearest] = rows[n_left], costs[n_left]
             nearest = _visit(labels, chosen, rows, costs, parents, n_left)
-        begin = fetch_and_increment(queue) * group_rows
+        begin = next_task(queue) * group_rows

@@ -8,7 +8,8 @@ once for `product`, in double precision whatever the type of X, and its products
 
 import numpy as np
 
-from fastmf._intrinsics import fetch_and_increment, row, smaller
+from fastmf._interrupts import next_task, stopped
+from fastmf._intrinsics import row, smaller
 from fastmf._numba import REORDER, kernel
 from fastmf.kernels.memory import transpose_tile
 from fastmf.kernels.product import VECTOR_BYTES, panel_width, product
@@ -45,13 +46,15 @@ def data_covariance(address, X, scale, vector, queue, sums):
     scaled = np.zeros((n_panels * WIDTH, COLUMNS + 8))
     panel, tile = np.zeros((1, COLUMNS, WIDTH)), np.empty((n_rows, WIDTH))
     while True:
-        part = fetch_and_increment(queue)
+        part = next_task(queue)
         if part >= n_parts:
             break
         total = sums[part]
         total[:] = 0
         end = (part + 1) * n_units // n_parts
         for start in range(part * n_units // n_parts, end, COLUMNS):
+            if stopped(queue):
+                return
             n_here = smaller(COLUMNS, end - start)
             here = slice(start, start + n_here)
             _scale_columns(X, start, scale[here], vector[here], scaled, total[n_rows])
@@ -127,7 +130,7 @@ def whitened_columns(address, X, whiten, directions, z, offset, queue, out):
     packed, tile = np.zeros((PANELS, n_rows, WIDTH)), np.zeros((ROWS, width))
     sums = np.empty((2, width))
     while True:
-        first = fetch_and_increment(queue) * width
+        first = next_task(queue) * width
         if first >= n_units:
             break
         last = smaller(first + width, n_units)

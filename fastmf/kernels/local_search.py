@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._interrupts import next_task, stopped
 from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._numba import REORDER, kernel
 from fastmf.kernels.bp_messages import max_message
@@ -97,9 +98,9 @@ def _gain(joint, problem, unit, is_one, field, max_factors, workspaces, w):
 
 
 @kernel(merged=True)
-def _climb_row(joint, problem, fields, scale, max_factors, visible, workspaces, w):
+def _climb_row(settings, problem, fields, visible, workspaces, w, queue):
     """Flip units of one row; returns whether no single flip helps."""
-    n_visible, n = problem.weights.shape
+    (joint, max_factors, scale), (n_visible, n) = settings, problem.weights.shape
     log_odds = row(workspaces, (w, LOG_ODDS, 0), n)
     p, q = row(workspaces, (w, ONE, 0), n), row(workspaces, (w, ZERO, 0), n)
     n_tried = n_rejected = np.int64(0)
@@ -109,6 +110,8 @@ def _climb_row(joint, problem, fields, scale, max_factors, visible, workspaces, 
             for j in range(n):
                 p[j], q[j] = sigmoid_pair(log_odds[j])
         i = n_tried % n_visible
+        if i == 0 and stopped(queue):
+            break
         is_one = visible[i]
         gain = _gain(joint, problem, i, is_one, fields[i], max_factors, workspaces, w)
         changed = gain > GAIN_TOLERANCE * (scale[i] + abs(fields[i]))
@@ -152,11 +155,10 @@ def climb(settings, problem, workspaces, visible, objective, optimal, queue):
     queue : int64 array of shape (2,)
         Next row, next worker; shared by all threads that call this.
     """
-    joint, max_factors, scale = settings
     n_visible, n_hidden = problem.weights.shape
     w = fetch_and_increment(row(queue, (1,), 1))
     log_odds = row(workspaces, (w, LOG_ODDS, 0), n_hidden)
-    index = fetch_and_increment(queue)
+    index = next_task(queue)
     while index < visible.shape[0]:
         shared = smaller(index, problem.visible_field.shape[0] - 1)
         fields = row(problem.visible_field, (shared, 0), n_visible)
@@ -167,11 +169,9 @@ def climb(settings, problem, workspaces, visible, objective, optimal, queue):
             # At the end anew, without the rounding errors of all flips.
             _set_log_odds(problem.weights, hidden_field, v, log_odds)
             if not ended:
-                optimal[index] = _climb_row(
-                    joint, problem, fields, scale, max_factors, v, workspaces, w
-                )
+                optimal[index] = _climb_row(settings, problem, fields, v, workspaces, w, queue)
         total = 0.0
         for i in range(n_visible):
             total += fields[i] if v[i] else 0.0
-        objective[index] = total + _hidden_objective(joint, log_odds)
-        index = fetch_and_increment(queue)
+        objective[index] = total + _hidden_objective(settings.joint, log_odds)
+        index = next_task(queue)

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._interrupts import next_task, stopped
 from fastmf._intrinsics import fetch_and_increment, row
 from fastmf._numba import kernel
 from fastmf.kernels.memory import copy, set_to_zero
@@ -163,13 +164,15 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
     memory = row(workspaces, (worker, 0), workspaces.shape[1])
     scales, statistics = row(memory, (0,), lanes), row(memory, (lanes,), 2 * lanes)
     residuals = row(memory, (_VECTORS * lanes,), memory.shape[0] - _VECTORS * lanes)
-    block = fetch_and_increment(queue)
+    block = next_task(queue)
     while block < n_blocks:
         h, of_h = row(field, (block, 0), width), row(field_gradient, (block, 0), width)
         set_to_zero(of_h)
         for source in range(n_sources):
             set_to_zero(row(gradient, (block, source, 0), width))
         for g in range(rows.groups.shape[0] - 1):
+            if stopped(queue):
+                return
             first, last = rows.groups[g], rows.groups[g + 1]
             _set_fields(rows, couplings[block], h, memory, first, last)
             for s in range(first, last):
@@ -179,7 +182,7 @@ def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, fiel
                     labels, rows.weights[s], fields, scales, statistics
                 )
             _add_gradient(rows, residuals, gradient[block], of_h, first, last)
-        block = fetch_and_increment(queue)
+        block = next_task(queue)
 
 
 @kernel(views=True)
@@ -198,9 +201,11 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
     worker = fetch_and_increment(row(queue, (1,), 1))
     memory = row(workspaces, (worker, 0), workspaces.shape[1])
     scales, statistics = row(memory, (0,), lanes), row(memory, (lanes,), 2 * lanes)
-    block = fetch_and_increment(queue)
+    block = next_task(queue)
     while block < n_blocks:
         for g in range(rows.groups.shape[0] - 1):
+            if stopped(queue):
+                return
             first, last = rows.groups[g], rows.groups[g + 1]
             _set_fields(rows, couplings[block], row(field, (block, 0), width), memory, first, last)
             for s in range(first, last):
@@ -209,7 +214,7 @@ def conditionals(rows, couplings, field, workspaces, queue, out):
                 mine = row(out, (s, block, 0), width)
                 copy(row(memory, (_VECTORS * lanes + (s - first) * width,), width), mine)
                 softmax(mine, scales, n_sites, statistics)
-        block = fetch_and_increment(queue)
+        block = next_task(queue)
 
 
 @kernel(views=True)
@@ -235,13 +240,15 @@ def hessian_product(
     memory = row(workspaces, (worker, 0), workspaces.shape[1])
     scales = row(memory, (0,), lanes)
     changes = row(memory, (_VECTORS * lanes,), memory.shape[0] - _VECTORS * lanes)
-    block = fetch_and_increment(queue)
+    block = next_task(queue)
     while block < n_blocks:
         h, of_h = row(field, (block, 0), width), row(field_gradient, (block, 0), width)
         set_to_zero(of_h)
         for source in range(n_sources):
             set_to_zero(row(gradient, (block, source, 0), width))
         for g in range(rows.groups.shape[0] - 1):
+            if stopped(queue):
+                return
             first, last = rows.groups[g], rows.groups[g + 1]
             _set_fields(rows, couplings[block], h, memory, first, last)
             for s in range(first, last):
@@ -250,7 +257,7 @@ def hessian_product(
                 fields = row(changes, ((s - first) * width,), width)
                 curve(fields, row(probabilities, (s, block, 0), width), scales, n_sites)
             _add_gradient(rows, changes, gradient[block], of_h, first, last)
-        block = fetch_and_increment(queue)
+        block = next_task(queue)
 
 
 @kernel(merged=True)
@@ -287,7 +294,7 @@ def spread(tiles, scale, places, width, queue, couplings):
         The tables, flat for each pair of blocks. Filled.
     """
     size = width * width
-    t = fetch_and_increment(queue)
+    t = next_task(queue)
     while t < tiles.shape[0]:
         p, r = places[t, 0], places[t, 1]
         mine, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
@@ -298,7 +305,7 @@ def spread(tiles, scale, places, width, queue, couplings):
             _symmetrize(here, width)
         else:
             _transpose(here, there, width)
-        t = fetch_and_increment(queue)
+        t = next_task(queue)
 
 
 @kernel(views=True)
@@ -324,7 +331,7 @@ def collect(tables, vectors, l2, scale, places, queue, tiles):
     width = vectors.shape[2]
     size = width * width
     l2 = tables.dtype.type(l2)
-    t = fetch_and_increment(queue)
+    t = next_task(queue)
     while t < tiles.shape[0]:
         p, r = places[t, 0], places[t, 1]
         mine, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
@@ -338,4 +345,4 @@ def collect(tables, vectors, l2, scale, places, queue, tiles):
             for a in range(width):
                 total = out[a] + gradient[a] - f_b * g[a] - g_b * f[a] - l2 * J[a]
                 out[a] = factor[a] * total
-        t = fetch_and_increment(queue)
+        t = next_task(queue)

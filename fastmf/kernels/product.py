@@ -18,7 +18,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from fastmf._intrinsics import fetch_and_increment, in_all_lanes, larger, smaller
+from fastmf._interrupts import next_task
+from fastmf._intrinsics import in_all_lanes, larger, smaller
 from fastmf._numba import address_of, call, calls, kernel
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
@@ -350,8 +351,8 @@ def multiply(address, states, source, packed, n_columns, queue, out):
     out : array of shape (n_rows, n_panels * panel_width)
         Filled, but for whole vectors of padding.
     """
-    first = fetch_and_increment(queue) * TASK_ROWS
+    first = next_task(queue) * TASK_ROWS
     while first < states.shape[0]:
         n_rows = smaller(TASK_ROWS, states.shape[0] - first)
         product(address, states[first:], n_rows, source, packed, out[first:], n_columns)
-        first = fetch_and_increment(queue) * TASK_ROWS
+        first = next_task(queue) * TASK_ROWS

@@ -21,6 +21,7 @@ from functools import cache
 import numba
 import numpy as np
 
+from fastmf._interrupts import next_task, stopped
 from fastmf._intrinsics import (
     bits_to_float,
     fetch_and_increment,
@@ -75,7 +76,7 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
     for i in range(TASK_ROWS):
         for j in range(n_units):
             fields[i * n_units + j] = field[j]
-    first = fetch_and_increment(queue) * TASK_ROWS
+    first = next_task(queue) * TASK_ROWS
     while first < n_rows:
         n = smaller(TASK_ROWS, n_rows - first)
         # As one long row and into other memory: a short loop, or one in place, does not vectorise.
@@ -87,7 +88,7 @@ def residuals(products, field, states, weights, workspaces, queue, out, value):
         for j in range(whole.shape[0]):
             whole[j] = scaled[j]
         _values(weights, workspaces, worker, first, n, n_units, value)
-        first = fetch_and_increment(queue) * TASK_ROWS
+        first = next_task(queue) * TASK_ROWS
 
 
 @kernel(merged=True)
@@ -159,7 +160,7 @@ def pair_tables(codes, n_codes, first, second, values, queue, sums):
         Filled; the state of the second group alternates fastest.
     """
     n_columns = values.shape[1]
-    t = fetch_and_increment(queue)
+    t = next_task(queue)
     while t < sums.shape[0]:
         table = row(sums, (t, 0, 0), sums.shape[1] * n_columns)
         for c in range(table.shape[0]):
@@ -171,7 +172,7 @@ def pair_tables(codes, n_codes, first, second, values, queue, sums):
             total, terms = row(sums, (t, code, 0), n_columns), row(values, (i, 0), n_columns)
             for c in range(n_columns):
                 total[c] += terms[c]
-        t = fetch_and_increment(queue)
+        t = next_task(queue)
 
 
 @kernel(merged=True)
@@ -208,11 +209,11 @@ def scores(states, residuals, queue, out):
         Filled: fields, then couplings of units j < k in lexicographic order.
     """
     n_rows = states.shape[0]
-    first = fetch_and_increment(queue) * TASK_ROWS
+    first = next_task(queue) * TASK_ROWS
     while first < n_rows:
         for i in range(first, smaller(first + TASK_ROWS, n_rows)):
             _set_scores(states, residuals, i, out)
-        first = fetch_and_increment(queue) * TASK_ROWS
+        first = next_task(queue) * TASK_ROWS
 
 
 @kernel(inline=True, fastmath=REORDER)
@@ -428,11 +429,13 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
         Filled with the number of sweeps, negative if the last still gained more than `tol`.
     """
     worker = fetch_and_increment(row(queue, (1,), 1))
-    start = fetch_and_increment(queue)
+    start = next_task(queue)
     while start < couplings.shape[0]:
         J, h = couplings[start], row(field, (start, 0), field.shape[1])
         n_iter[start], before = -settings.max_iter, -np.inf
         for sweep in range(settings.max_iter + 1):
+            if stopped(queue):
+                return
             if sweep > 0:
                 call(settings.sweep, (data, settings, J, h, workspaces, worker))
             renew = sweep % REFRESH_SWEEPS == 0 or not _fields_are_bounded(J, h)
@@ -445,7 +448,7 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
                 n_iter[start] = sweep
                 break
             before = value
-        start = fetch_and_increment(queue)
+        start = next_task(queue)
 
 
 @cache

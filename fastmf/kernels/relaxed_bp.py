@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from fastmf._interrupts import next_task, stopped
 from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS, RUNNING
@@ -308,12 +309,12 @@ def _status(measures, sweep, damping, settings):
 
 
 @kernel(merged=True)
-def _iterate_row(layers, settings, index, record, work):
+def _iterate_row(layers, settings, index, queue, record, work):
     """Sweep a row until it ends, and store it; returns its status."""
     status, sweep, damping, old = RUNNING, np.int64(0), settings.damping, 0.0
     min_change, last_min_change, residual, measures = np.inf, np.inf, 0.0, work.measures
     measures[WATCHED] = 0
-    while status == RUNNING:
+    while status == RUNNING and not stopped(queue):
         for k in range(WATCHED):
             measures[k] = 0
         # Before the first sweep there are no old tilts.
@@ -375,12 +376,12 @@ def relaxed_bp(first, second, settings, field, precision, work, record, log_part
     here = RelaxedBPRow(
         messages[w], state[w], tilt[w], external[w], scratch[w], tile[w], measures[w]
     )
-    index = fetch_and_increment(queue)
+    index = next_task(queue)
     while index < record.state.shape[1]:
         for i in range(n_units):
             here.external[0, i] = field[index % len(field), i]
             here.external[1, i] = precision[index % len(precision), i]
         _start_row(first, index, record, here)
-        if _iterate_row(layers, settings, index, record, here) != DIVERGED:
+        if _iterate_row(layers, settings, index, queue, record, here) != DIVERGED:
             log_partition[index] = _bethe(layers, settings, here)
-        index = fetch_and_increment(queue)
+        index = next_task(queue)

@@ -16,6 +16,7 @@ the vector and subtracted from the rows after it; M itself is changed once per b
 
 import numpy as np
 
+from fastmf._interrupts import next_task
 from fastmf._intrinsics import larger, smaller
 from fastmf._numba import kernel
 from fastmf.kernels.linear_model import WIDTH, pack_columns
@@ -31,7 +32,7 @@ MIN_RELATIVE_PRECISION = 1e-7
 
 
 @kernel
-def sweep_blocks(address, units, settings, X, matrix, vector, site, updates):
+def sweep_blocks(address, units, settings, X, matrix, vector, sites, queue):
     """Update the sites of all units of a linear model, block by block.
 
     Parameters
@@ -43,14 +44,21 @@ def sweep_blocks(address, units, settings, X, matrix, vector, site, updates):
     X : array of shape (n_rows, n_units)
     matrix : array of shape (n_panels, n_rows, width)
         B^-1, packed for `product`; updated in place.
-    vector, site, updates
-        See `visit_block`.
+    vector : array of shape (BLOCK + n_panels * width,)
+        Updated in place.
+    sites : tuple
+        The arguments `site` and `updates` of `visit_block`.
+    queue : int64 array of shape (1,)
+        Next block. One thread takes all, as each needs what the one before has changed.
     """
+    site, updates = sites
     rows = np.zeros((BLOCK, len(vector)))
-    for start in range(0, X.shape[1], BLOCK):
+    start = next_task(queue) * BLOCK
+    while start < X.shape[1]:
         project_block(address, X, start, matrix, rows, vector)
         visit_block(units, settings, start, True, rows, vector, site, updates)
         downdate(address, rows, updates[0, start : start + BLOCK], matrix)
+        start = next_task(queue) * BLOCK
 
 
 @kernel

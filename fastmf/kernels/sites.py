@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._intrinsics import fetch_and_increment, larger, smaller
+from fastmf._interrupts import next_task
+from fastmf._intrinsics import larger, smaller
 from fastmf._numba import kernel
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments
 
@@ -69,7 +70,7 @@ def tilt_sites(units, cavity, queue, tilted, log_partition):
     """
     n_units = cavity.shape[1]
     while True:
-        first = fetch_and_increment(queue) * BLOCK_UNITS
+        first = next_task(queue) * BLOCK_UNITS
         if first >= n_units:
             break
         last = smaller(first + BLOCK_UNITS, n_units)
@@ -98,7 +99,7 @@ def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal
     """
     n_units = site.shape[1]
     while True:
-        first = fetch_and_increment(queue) * BLOCK_UNITS
+        first = next_task(queue) * BLOCK_UNITS
         if first >= n_units:
             break
         last = smaller(first + BLOCK_UNITS, n_units)
@@ -160,7 +161,7 @@ def match_cavities(units, prior_precision, marginal, queue, cavity, log_partitio
     now, trial = np.empty((5, MATCHED_UNITS)), np.empty((5, MATCHED_UNITS))
     search = np.empty((7, MATCHED_UNITS))
     while True:
-        first = fetch_and_increment(queue) * BLOCK_UNITS
+        first = next_task(queue) * BLOCK_UNITS
         if first >= n_units:
             break
         last = smaller(first + BLOCK_UNITS, n_units)

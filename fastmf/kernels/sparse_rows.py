@@ -11,7 +11,8 @@ import numba
 import numpy as np
 from numba.core import types
 
-from fastmf._intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._interrupts import next_task
+from fastmf._intrinsics import larger, row, smaller
 from fastmf._numba import REORDER, address_of, call, calls, kernel
 from fastmf.kernels.memory import set_to_zero
 
@@ -154,9 +155,9 @@ def add_sparse_product(address, rows, matrix, task_rows, queue, out):
     out : array of shape (n_rows, n)
     """
     (n_rows, n), entries = out.shape, row(matrix, (0, 0), matrix.size)
-    first = fetch_and_increment(queue) * task_rows
+    first = next_task(queue) * task_rows
     while first < n_rows:
         last = smaller(first + task_rows, n_rows)
         out_rows = row(out, (first, 0), (last - first) * n)
         add_rows(address, rows, first, last, entries, n, out_rows)
-        first = fetch_and_increment(queue) * task_rows
+        first = next_task(queue) * task_rows

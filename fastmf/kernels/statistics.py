@@ -6,6 +6,7 @@ on the same cores cost each other more than the products themselves.
 
 import numpy as np
 
+from fastmf._interrupts import next_task
 from fastmf._intrinsics import fetch_and_increment, row, smaller, view
 from fastmf._numba import kernel
 from fastmf.kernels.memory import copy
@@ -59,7 +60,7 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
     if w >= scratch.shape[0]:
         return
     products, zero = scratch[w, :TASK_ROWS], row(scratch, (w, TASK_ROWS, 0), n_units)
-    first = fetch_and_increment(queue) * TASK_ROWS
+    first = next_task(queue) * TASK_ROWS
     while first < n_rows:
         n_here = smaller(TASK_ROWS, n_rows - first)
         product(address, states[first:], n_here, start, couplings, products, n_units)
@@ -68,7 +69,7 @@ def conditional_moments(units, address, couplings, states, work, b, mean, var):
             copy(row(products, (r, 0), n_units), b_r)
             mean_r, var_r = row(mean, (first + r, 0), n_units), row(var, (first + r, 0), n_units)
             tilted_moments(units, start, b_r, zero, mean_r, var_r)
-        first = fetch_and_increment(queue) * TASK_ROWS
+        first = next_task(queue) * TASK_ROWS
 
 
 # The columns of a table of pair terms: address of the units of one layer, number of rows, entries
@@ -113,7 +114,7 @@ def pair_averages(address, terms, rights, weights, work, out):
     if w >= scratch.shape[0]:
         return
     products = scratch[w]
-    first = fetch_and_increment(queue) * TASK_ROWS
+    first = next_task(queue) * TASK_ROWS
     while first < n_left:
         n_here = smaller(TASK_ROWS, n_left - first)
         units = slice(first, first + n_here)
@@ -126,4 +127,4 @@ def pair_averages(address, terms, rights, weights, work, out):
             product(address, left, n_here, start, right, products, n_right)
             _add_term(products, weights[units], power - terms[k, POWER], out[units])
             begin, power = begin + n_rows, terms[k, POWER]
-        first = fetch_and_increment(queue) * TASK_ROWS
+        first = next_task(queue) * TASK_ROWS

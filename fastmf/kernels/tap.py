@@ -17,6 +17,7 @@ from functools import cache
 import numba
 import numpy as np
 
+from fastmf._interrupts import next_task, stopped
 from fastmf._intrinsics import copy_row, fetch_and_increment, larger, row, smaller
 from fastmf._numba import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, RUNNING
@@ -121,7 +122,7 @@ def _load_rows(layers, active, n_active, queue, settings, record):
     Returns the number of active rows, and whether the queue may hold more rows.
     """
     while n_active < settings.rows_per_worker:
-        index = fetch_and_increment(queue)
+        index = next_task(queue)
         if index >= record.state.shape[1]:
             return n_active, False
         copy_row(record.state, index, active.state, n_active, 4 if settings.tilts_kept else 2)
@@ -227,6 +228,8 @@ def tap(sweep, settings, tilt, workers, queue, record):
         first_due = n_active if phase > 1 else phase * n_before
         skipped = layers.shape[0] > 1 and active.slots[0, 0, SWEEP] == 0
         for k in range(blocks.shape[0]):
+            if stopped(queue):
+                return
             # With zero variances there are no Onsager terms to compute in the first layer, as long
             # as no other one has been updated.
             skipped = skipped and blocks[k, 0] == blocks[0, 0]

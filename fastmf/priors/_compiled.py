@@ -24,7 +24,8 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from fastmf import _cache
-from fastmf._intrinsics import array_at, fetch_and_increment, view, widest_vectors
+from fastmf._interrupts import next_task
+from fastmf._intrinsics import array_at, view, widest_vectors
 from fastmf._numba import address_of, call, calls, compile_methods, kernel, unit
 from fastmf._threads import in_parallel, workers_for
 from fastmf.priors._protocol import (
@@ -379,7 +380,7 @@ def _fill_rows(units, moments, b, a, queue, out):
     """
     n_rows, n_units = b.shape
     n_tasks = -(-n_units // TASK_UNITS)
-    task = fetch_and_increment(queue)
+    task = next_task(queue)
     while task < n_rows * n_tasks:
         row, start = task // n_tasks, task % n_tasks * TASK_UNITS
         here = slice(start, min(start + TASK_UNITS, n_units))
@@ -388,7 +389,7 @@ def _fill_rows(units, moments, b, a, queue, out):
             tilted_moments(units, start, b_row, a_row, out[0, row, here], out[1, row, here])
         else:
             tilted_log_partition(units, start, b_row, a_row, out[0, row, here])
-        task = fetch_and_increment(queue)
+        task = next_task(queue)
 
 
 def compiled_if_large(class_, name):

@@ -8,7 +8,8 @@ once.
 
 import numpy as np
 
-from fastmf._intrinsics import fetch_and_increment, row, smaller, widest_vectors
+from fastmf._interrupts import next_task
+from fastmf._intrinsics import row, smaller, widest_vectors
 from fastmf._numba import REORDER, compilable, kernel
 from fastmf._threads import in_parallel, workers_for
 from fastmf.priors import _quadrature
@@ -79,11 +80,11 @@ def _invert(slab, b, a, u, queue, out):
         Next group of draws; shared by all threads that call this.
     out : array of shape (n_draws,)
     """
-    first = fetch_and_increment(queue) * TASK_DRAWS
+    first = next_task(queue) * TASK_DRAWS
     while first < out.shape[0]:
         last = smaller(first + TASK_DRAWS, out.shape[0])
         draw_units(slab, first, b[first:last], a[first:last], u[first:last], out[first:last])
-        first = fetch_and_increment(queue) * TASK_DRAWS
+        first = next_task(queue) * TASK_DRAWS
 
 
 @kernel(merged=True)

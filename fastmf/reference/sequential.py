@@ -10,8 +10,9 @@ from fastmf.reference.units import moments
 BLOCK = 24
 
 
-def sweep_blocks(address, units, settings, X, matrix, vector, site, updates):
+def sweep_blocks(address, units, settings, X, matrix, vector, sites, queue):
     """Update the sites of all units of a linear model, block by block."""
+    site, updates = sites
     rows = np.zeros((BLOCK, len(vector)))
     for start in range(0, X.shape[1], BLOCK):
         project_block(address, X, start, matrix, rows, vector)

@@ -13,7 +13,8 @@ PACKAGE = Path(fastmf.__file__).parent
 
 # The files whose text names the cache folder: see `fastmf._cache._fingerprint`.
 WATCHED = {
-    *("_numba.py", "_intrinsics.py", "_pool.py", "_waiting.py", "special.py", "priors", "kernels"),
+    *("_numba.py", "_intrinsics.py", "_interrupts.py", "_pool.py", "_waiting.py", "special.py"),
+    *("priors", "kernels"),
 }
 
 

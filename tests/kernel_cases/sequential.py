@@ -84,12 +84,13 @@ def sweep_arguments(size, dtype, rows=None):
     settings = SiteSettings(0.5 + 0 * site[0], 0.1, -np.inf)
     updates = np.full((2, 3 * BLOCK), 9.0)
     units = units_of(prior, float)
-    return product_address(float), units, settings, X, matrix, vector, site, updates
+    sites, queue = (site, updates), np.zeros(1, np.int64)
+    return product_address(float), units, settings, X, matrix, vector, sites, queue
 
 
 def sweep_results(arguments):
     """All that `sweep_blocks` fills."""
-    matrix, vector, site, updates = arguments[4:]
+    matrix, vector, (site, updates), _ = arguments[4:]
     filled = {"matrix": matrix, "vector": vector, "site": site, "updates": updates}
     return {name: a[None] for name, a in filled.items()}
 

@@ -7,6 +7,7 @@ or with fewer rows than units B^-1 and B^-1 (y - X D t1).
 import numpy as np
 from scipy.linalg import inv
 
+from fastmf._threads import in_parallel
 from fastmf.inference.ep.sites import energy, state_of
 from fastmf.inference.gaussian import Dense, Latent, LowRank
 from fastmf.kernels.product import pack, product_address
@@ -55,7 +56,9 @@ def _sweep(problem, damping, site):
     address = product_address(np.float64)
     units = problem.units
     if low_rank:
-        sweep_blocks(address, units, settings, side.X, matrix, vector, site, updates)
+        sites, queue = (site, updates), np.zeros(1, np.int64)
+        arguments = address, units, settings, side.X, matrix, vector, sites, queue
+        in_parallel(sweep_blocks, arguments, 1)
         return float(updates[1].max())
     for start in starts:
         _copy_block(slice(start, min(start + BLOCK, n)), matrix, rows, vector)

@@ -8,11 +8,9 @@ With b and a as in `fastmf.kernels.tap`, before external tilts are added,
 where the second sum has each pair once, and its three terms are those of order 1, 2 and 3.
 """
 
-from collections import deque
-
 import numpy as np
 
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads import for_each, in_parallel, workers_for
 from fastmf.inference.mean_field import _grouped_free_energy
 from fastmf.kernels.product import multiply, product_address
 
@@ -42,21 +40,15 @@ def log_partition_of_rows(model, layout, state, order, tilt, n_threads=None):
     of_block = _grouped_free_energy.log_partition_of_rows if layout.grouped else _of_block
     n_rows, n_units = state.shape[1:]
     step = max(MIN_BLOCK_ROWS, BLOCK_SIZE // n_units)
-    starts, out = deque(range(0, n_rows, step)), np.empty(n_rows)
+    starts, out = range(0, n_rows, step), np.empty(n_rows)
 
-    def take_blocks():
-        while True:
-            try:
-                first = starts.popleft()
-            except IndexError:
-                return
-            rows = slice(first, first + step)
-            here = tilt._make(part[rows] if len(part) > 1 else part for part in tilt)
-            with np.errstate(invalid="ignore", over="ignore"):
-                out[rows] = of_block(model, layout, state[:, rows], order, here)
+    def fill_block(first):
+        rows = slice(first, first + step)
+        here = tilt._make(part[rows] if len(part) > 1 else part for part in tilt)
+        with np.errstate(invalid="ignore", over="ignore"):
+            out[rows] = of_block(model, layout, state[:, rows], order, here)
 
-    n_workers = workers_for(len(starts), 100 * n_rows * n_units, n_threads)
-    in_parallel(take_blocks, (), n_workers)
+    for_each(fill_block, starts, workers_for(len(starts), 100 * n_rows * n_units, n_threads))
     return out
 
 
@@ -90,7 +82,8 @@ def _products(states, layer, packed):
     n_panels, _, width = packed.shape
     out = np.empty((len(states), n_panels * width), states.dtype)
     queue = np.zeros(1, np.int64)
-    multiply(product_address(states.dtype), states, layer.source, packed, layer.n_units, queue, out)
+    arguments = states, layer.source, packed, layer.n_units, queue, out
+    in_parallel(multiply, (product_address(states.dtype), *arguments), 1)
     return out[:, : layer.n_units]
 
 

@@ -297,7 +297,11 @@ class StepsOfFields:
 
     def _run(self, rows, seeds, rates):
         """Take the steps in one call of the kernel."""
-        in_parallel(train_kernel, self.arguments(rows, seeds, rates), self.n_workers)
+        try:
+            in_parallel(train_kernel, self.arguments(rows, seeds, rates), self.n_workers)
+        except BaseException:  # Ctrl-C: parameters are those of no step
+            self.model = None
+            raise
 
     def arguments(self, rows, seeds, rates):
         """Those of the kernel; see `take`."""

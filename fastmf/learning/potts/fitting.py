@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fastmf._common.memory import memory_of_the_machine
-from fastmf._threads import in_parallel, one_blas_thread, workers_for
+from fastmf._threads import for_each, one_blas_thread, workers_for
 from fastmf.learning.potts import lbfgs, newton
 from fastmf.learning.potts.asymmetric import AsymmetricObjective
 from fastmf.learning.potts.couplings import Dense, OfFewRows
@@ -205,15 +205,14 @@ def _fit_asymmetric(data, options, few):
 
 def _in_threads(function, n_tasks, data):
     """Results of function(0), ..., function(n_tasks - 1)."""
-    results, left = [None] * n_tasks, iter(range(n_tasks))
+    results = [None] * n_tasks
     n_workers = workers_for(n_tasks, len(data.labels) * data.n_states * n_tasks, data.n_threads)
 
-    def work():
-        for k in left:
-            results[k] = function(k)
+    def compute(k):
+        results[k] = function(k)
 
     with one_blas_thread():
-        in_parallel(work, (), n_workers)
+        for_each(compute, range(n_tasks), n_workers)
     return results
 
 

@@ -7,12 +7,11 @@ products with the three that are new, once for the combination. SciPy's L-BFGS-B
 double precision, and in one thread.
 """
 
-from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._threads import in_parallel, one_blas_thread, workers_for
+from fastmf._threads import for_each, one_blas_thread, workers_for
 from fastmf.kernels.potts import aligned
 
 # Pairs of steps and changes of the gradient that are kept.
@@ -57,13 +56,7 @@ class _Vectors:
 
     def over_chunks(self, function):
         """Call a function with the number and slice of each chunk, in several threads."""
-        numbers = count()
-
-        def work():
-            while (k := next(numbers)) < len(self.chunks):
-                function(k, self.chunks[k])
-
-        in_parallel(work, (), self.n_workers)
+        for_each(lambda task: function(*task), enumerate(self.chunks), self.n_workers)
 
     def update_products(self, new):
         """Compute the inner products of some rows with all."""

@@ -1,10 +1,8 @@
 """Products of the matrices of a batch, on several threads."""
 
-from collections import deque
-
 import numpy as np
 
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads import for_each, workers_for
 
 # Columns of one task: the product of a batch with so many takes longer than to call it.
 TASK_COLUMNS = 128
@@ -27,7 +25,7 @@ def products_over_rows(factors, n_threads=None):
     list of arrays of shape (n_below, n_above)
         In the type of the first array.
     """
-    found, tasks, work = [], deque(), 0
+    found, tasks, work = [], [], 0
     for a, b in factors:
         if hasattr(b, "toarray"):
             found.append(np.asarray((b.T @ a).T, a.dtype))
@@ -39,13 +37,9 @@ def products_over_rows(factors, n_threads=None):
             columns = slice(first, first + TASK_COLUMNS)
             tasks.append((a[:, columns].T, b, out[columns]))
 
-    def take():
-        while tasks:
-            try:
-                left, right, out = tasks.popleft()
-            except IndexError:  # another thread took the last one
-                return
-            np.matmul(left, right, out=out, casting="same_kind")
+    def multiply(task):
+        left, right, out = task
+        np.matmul(left, right, out=out, casting="same_kind")
 
-    in_parallel(take, (), workers_for(len(tasks), work, n_threads))
+    for_each(multiply, tasks, workers_for(len(tasks), work, n_threads))
     return found
