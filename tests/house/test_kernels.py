@@ -48,6 +48,14 @@ def lonely(package):
                 yield f"reference/{file}: {name}({twins[name]}) should be {name}({parameters})"
 
 
+def endless(package):
+    """Kernels whose calls could not be ended: without an argument `queue`, or `work`."""
+    for path in sorted((package / "kernels").rglob("*.py")):
+        for name, parameters in functions(path, is_kernel).items():
+            if not {"queue", "work"} & set(parameters.split(", ")):
+                yield f"{path.stem}.{name}"
+
+
 def unwatched(package):
     """Files that compile functions where an edit would not change the cache's folder."""
     for path in sorted(package.rglob("*.py")):
@@ -88,6 +96,13 @@ def test_modules_in_folders_of_a_watched_room_are_read(tmp_path):
     modules = dict(_cache._modules(tmp_path, ("kernels",)))
     assert list(modules) == ["kernels", "kernels.bp", "kernels.bp.x", "kernels.x"]
     assert modules["kernels.bp.x"] == b"name = 'kernels/bp'"
+
+
+def test_every_kernel_can_be_stopped():
+    # Training takes a fifth of a second a call; the others are one sweep of a row, or of few units.
+    short = {"training.train", "belief_propagation.conclude_sweep"}
+    short |= {f"sequential.{name}" for name in ("project_block", "visit_block", "downdate")}
+    assert set(endless(PACKAGE)) == short
 
 
 def test_every_kernel_has_a_twin():
