@@ -65,7 +65,10 @@ class StepsOfParameters(StepsOfFields):
 
         `before` are the couplings before the step, or None if it cannot lead too far.
         """
-        statistics, momentum = self.statistics.units, self.options.momentum
+        statistics = self.statistics.units
+        # As numbers of NumPy they would make float64 of the parameters, and a run that resumes from
+        # those of the model would go on from others.
+        momentum, rate = float(self.options.momentum), float(rate)
         differences = statistics[types.FIRST : types.NONZERO + 1].copy()
         if self.preconditioned:
             differences[0] = statistics[types.GRADIENT]

@@ -133,11 +133,14 @@ def test_chains_learn():
     assert after > -2.2 > before
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("options", [{"starts": "persistent"}, {"gradient": "pcd"}])
-def test_checkpoint_resumes_bitwise(options, tmp_path):
+def test_checkpoint_resumes_bitwise(options, dtype, tmp_path):
     rng = np.random.default_rng(0)
-    data = (rng.random((40, 6)) < 0.3).astype(float)
+    data = (rng.random((40, 6)) < 0.3).astype(dtype)
     model = random_dbm((6, 4, 3), scale=0.1)
+    weights = (w.astype(dtype) for w in model.weights)
+    model = mf.DBM(tuple(weights), model.layers)
     settings = LayeredSettings(n_epochs=3, batch_size=10, monitor_rows=5, **options)
     whole = train(model, data, settings, seed=0)
     path = tmp_path / "run.npz"

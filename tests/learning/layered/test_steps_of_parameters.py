@@ -153,10 +153,15 @@ def test_the_number_of_threads_does_not_matter(dtype):
         assert_equal(state, states[0], rtol=0, atol=0)
 
 
-def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path):
-    settings, X = LayeredSettings(**OPTIONS, starts="persistent"), data("spiked")
-    model, file = machine("spiked"), tmp_path / "run.npz"
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["spiked", "bounded", "gaussian"])
+def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path, kind, dtype):
+    options = {**OPTIONS, "momentum": np.float64(0.3), "starts": "persistent"}
+    settings, X = LayeredSettings(**options), data(kind).astype(dtype)
+    model, file = machine(kind, dtype=np.dtype(dtype)), tmp_path / "run.npz"
     whole = train(model, X, settings, seed=3)
+    velocities = [learned_fields(layer) for layer in whole.velocity.layers]
+    assert {field.dtype for fields in velocities for field in fields} == {np.dtype(dtype)}
 
     def stop(state):
         raise KeyboardInterrupt
