@@ -55,7 +55,8 @@ class _BLAS:
     def enter(self):
         with self.lock:
             if self.n_blocks == 0:
-                self.limiter = _libraries().limit(limits=1, user_api="blas")
+                with _in_control():
+                    self.limiter = _libraries().limit(limits=1, user_api="blas")
             self.n_blocks += 1
 
     def leave(self):
@@ -64,13 +65,17 @@ class _BLAS:
                 return
             self.n_blocks -= 1
             if self.n_blocks == 0:
-                self.limiter.restore_original_limits()
+                self._restore()
 
     def forget(self):
         """Reset in a forked child process, which has a single thread."""
         if self.n_blocks:
-            self.limiter.restore_original_limits()
+            self._restore()
         self._start()
+
+    def _restore(self):
+        with _in_control():
+            self.limiter.restore_original_limits()
 
 
 @cache
@@ -81,6 +86,22 @@ def _libraries():
     except ImportError:
         return None
     return ThreadpoolController()
+
+
+@contextmanager
+def _in_control():
+    """Let this thread set the number of threads of OpenBLAS.
+
+    The first thread that sets it with threadpoolctl owns it, and for others that does nothing. Here
+    blocks of all threads are counted together, and the last one may be left by another thread.
+    """
+    from threadpoolctl import OpenBLASController
+
+    OpenBLASController.clear_controlling_thread(force=True)
+    try:
+        yield
+    finally:
+        OpenBLASController.clear_controlling_thread()
 
 
 _blas = _BLAS()

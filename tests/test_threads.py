@@ -149,6 +149,66 @@ def test_blas_has_its_threads_back_when_the_last_block_is_left():
         assert blas_threads() == before
 
 
+def in_a_thread(function):
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(function).result()
+
+
+def test_every_thread_may_limit_blas_and_leave_the_last_block():
+    first, second = one_blas_thread(), one_blas_thread()
+    before = in_a_thread(blas_threads)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        for enter, leave in ((in_a_thread, lambda f: f()), (lambda f: f(), in_a_thread)):
+            first, second = one_blas_thread(), one_blas_thread()
+            enter(first.__enter__)
+            assert set(blas_threads()) == {1}
+            leave(second.__enter__)
+            enter(lambda block=first: block.__exit__(None, None, None))
+            assert set(blas_threads()) == {1}
+            leave(lambda block=second: block.__exit__(None, None, None))
+            assert set(blas_threads()) == {2}
+    assert blas_threads() == before
+
+
+def expectation_propagation():
+    X = np.random.default_rng(0).normal(size=(50, 20))
+    prior = mf.GaussBernoulli(np.zeros(20), np.ones(20), np.zeros(20))
+    found = mf.expectation_propagation(mf.SparseLinearModel(X, X[:, 0] + X[:, 1], 0.1, prior))
+    return found.mean, found.var, found.log_partition
+
+
+def adaptive_tap():
+    rng = np.random.default_rng(0)
+    model = mf.RBM(rng.normal(size=(60, 40)) / 10, mf.Ising(np.ones(60)), mf.Ising(np.zeros(40)))
+    found = mf.adaptive_tap(model)
+    return *found.mean, *found.var, found.log_partition
+
+
+def regression():
+    X = np.random.default_rng(0).normal(size=(100, 150))
+    found = mf.SpikeSlabRegressor().fit(X, X[:, 0] + X[:, 1])
+    return found.coef_, found.inclusion_probability_, found.noise_variance_
+
+
+def errors_of_couplings():
+    X = np.sign(np.random.default_rng(0).normal(size=(300, 20)))
+    machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+    return machine.couplings_, *machine.standard_errors()
+
+
+@pytest.mark.parametrize(
+    "solve", [expectation_propagation, adaptive_tap, regression, errors_of_couplings]
+)
+def test_rounding_does_not_depend_on_the_thread(solve):
+    """Nor on how many threads BLAS has otherwise."""
+    expected = solve()
+    for n_threads in (1, 2):
+        with threadpoolctl.threadpool_limits(n_threads, user_api="blas"):
+            for found in (solve(), in_a_thread(solve)):
+                for array, other in zip(found, expected, strict=True):
+                    np.testing.assert_array_equal(array, other)
+
+
 @needs_fork
 def test_blas_has_its_threads_back_in_a_fork():
     reader, writer = multiprocessing.get_context("fork").Pipe(duplex=False)

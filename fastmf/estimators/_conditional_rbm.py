@@ -6,6 +6,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from fastmf._common.arguments import count, flag, one_of, row_weights
 from fastmf._common.rows import canonical, is_sparse
+from fastmf._threads import one_blas_thread
 from fastmf.estimators._data import complete_target
 from fastmf.estimators._files import Saved, check_n_features
 from fastmf.estimators._runs import seed_of
@@ -219,6 +220,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
     def _prediction_inference(self):
         return self._settings().prediction_inference
 
+    @one_blas_thread()
     def _infer(self, X, inference, log_partition=False, rows=500, **search):
         """Beliefs, `rows` rows at a time to bound the memory."""
         parts = []

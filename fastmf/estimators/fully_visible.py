@@ -19,6 +19,7 @@ from fastmf.learning.pseudo_likelihood.objective import (
     MAX_HESSIAN_PARAMETERS,
     TOLERANCE_ROWS,
     PseudoLikelihood,
+    few_blas_threads,
 )
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
@@ -182,15 +183,19 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         else:
             self.categories_ = [np.array([-1.0, 1.0])] * X.shape[1]
         states = to_spins(self, X, self.categories_, self.threshold)
-        rows = distinct_rows(states, row_weights(sample_weight, len(states)))
-        self._objective = PseudoLikelihood(rows, float(self.l2), self.n_threads)
-        if solver in INVERSIONS:
-            self._invert(solver)
-        else:
-            self._maximise(solver)
-        self._parameters = self._objective.packed(self.couplings_, self.field_)
-        # Solvers that need gradients have left this one.
-        gradient = self._objective.value_and_gradient(self._parameters, once=True)[1]
+        # The largest matrix that is factorised has a row for each field and coupling.
+        n_units = states.shape[1]
+        order = n_units * (n_units + 1) // 2 if solver == "newton" else 0
+        with few_blas_threads(order):
+            rows = distinct_rows(states, row_weights(sample_weight, len(states)))
+            self._objective = PseudoLikelihood(rows, float(self.l2), self.n_threads)
+            if solver in INVERSIONS:
+                self._invert(solver)
+            else:
+                self._maximise(solver)
+            self._parameters = self._objective.packed(self.couplings_, self.field_)
+            # Solvers that need gradients have left this one.
+            gradient = self._objective.value_and_gradient(self._parameters, once=True)[1]
         self.gradient_norm_ = float(abs(gradient).max())
         self.model_ = BoltzmannMachine(self.couplings_, Ising(self.field_))
         return self

@@ -16,6 +16,7 @@ from fastmf._outcomes import (
     SOLVED,
     UNSOLVED,
 )
+from fastmf._threads import one_blas_thread
 from fastmf.inference.bp.bethe import minimise_bethe
 from fastmf.inference.bp.newton_messages import confirmed, newton_fixed_point
 from fastmf.kernels.bp_types import DAMPING_WINDOW
@@ -43,6 +44,7 @@ def mark_cycles(record):
             record.status[row] = CYCLING
 
 
+@one_blas_thread()
 def minimise(units, record, messages, tol, from_assignments):
     """Replace rows that have not converged by stationary points of the Bethe free energy.
 

@@ -22,10 +22,14 @@ from scipy.special import ndtr
 from fastmf._common import html
 from fastmf._common.linalg import cholesky
 from fastmf._common.memory import memory_of_the_machine
+from fastmf._threads import for_each, workers_for
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
 from fastmf.learning.pseudo_likelihood.coordinates import hessian_solver
 from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.objective import MAX_HESSIAN_PARAMETERS
+from fastmf.learning.pseudo_likelihood.objective import (
+    MAX_HESSIAN_PARAMETERS,
+    few_blas_threads,
+)
 from fastmf.learning.pseudo_likelihood.starts import starting_point
 
 # Methods of `adjusted`.
@@ -33,7 +37,7 @@ ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli"
 # Tests in the table of notebooks.
 MAX_TESTS_SHOWN = 10
 # Rows of a matrix product that are computed at a time.
-_BLOCK_ROWS = 1024
+_BLOCK_ROWS = 256
 
 
 class CouplingTests(NamedTuple):
@@ -161,9 +165,10 @@ class Godambe:
                 f"{n} parameters its three matrices take {8e-9 * n**2:.1f} GB each: ask for "
                 "`standard_errors`, all of them or those of some `pairs`."
             )
-        inverse = self._inverse_hessian(self.parameters)
-        scores = self.objective.score_covariance(self.parameters)
-        return inverse @ scores @ inverse / self.objective.total
+        with few_blas_threads(n):
+            inverse = self._inverse_hessian(self.parameters)
+            scores = self.objective.score_covariance(self.parameters)
+            return inverse @ scores @ inverse / self.objective.total
 
     def standard_errors(self, pairs=None):
         """Standard errors of all parameters, or of some.
@@ -185,12 +190,13 @@ class Godambe:
         ValueError
             If the Hessian is so near to singular that the equations cannot be solved.
         """
-        if pairs is None:
-            return self._all_standard_errors()
-        indices = self.indices(pairs)
-        if len(self.parameters) <= MAX_HESSIAN_PARAMETERS:
-            return self._all_standard_errors()[indices]
-        return self.standard_errors_without_matrices(indices)
+        indices = slice(None) if pairs is None else self.indices(pairs)
+        n = len(self.parameters)
+        if pairs is None or n <= MAX_HESSIAN_PARAMETERS:
+            with few_blas_threads(n):
+                return self._all_standard_errors()[indices]
+        with few_blas_threads():
+            return self.standard_errors_without_matrices(indices)
 
     def _inverse_hessian(self, parameters):
         hessian = self.objective.hessian(parameters)
@@ -220,10 +226,13 @@ class Godambe:
             )
         inverse = self._inverse_hessian(self.parameters)
         scores = self.objective.score_covariance(self.parameters)
-        variances = np.empty(n)
-        for i in range(0, n, _BLOCK_ROWS):
-            rows = inverse[i : i + _BLOCK_ROWS]
-            variances[i : i + _BLOCK_ROWS] = ((rows @ scores) * rows).sum(1)
+        variances, starts = np.empty(n), range(0, n, _BLOCK_ROWS)
+
+        def fill(start):
+            rows = inverse[start : start + _BLOCK_ROWS]
+            variances[start : start + _BLOCK_ROWS] = ((rows @ scores) * rows).sum(1)
+
+        for_each(fill, starts, workers_for(len(starts), n**3, self.objective.n_threads))
         return np.sqrt(variances / self.objective.total)
 
     def standard_errors_without_matrices(self, indices):
@@ -300,7 +309,8 @@ class Godambe:
             raise ValueError(
                 "pairs must name couplings, each of two different units, at least one."
             )
-        return self._ratio_test(indices)
+        with few_blas_threads(objective.n_parameters):
+            return self._ratio_test(indices)
 
     def _ratio_test(self, indices):
         objective = self.objective

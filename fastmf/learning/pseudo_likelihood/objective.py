@@ -18,7 +18,13 @@ import numpy as np
 from scipy.linalg import blas
 
 from fastmf._common.linalg import symmetrize
-from fastmf._threads import computed_once, in_parallel, workers_for
+from fastmf._threads import (
+    computed_once,
+    for_each,
+    in_parallel,
+    one_blas_thread,
+    workers_for,
+)
 from fastmf.kernels import pseudo_likelihood as pl_kernels
 from fastmf.learning.pseudo_likelihood.pair_sums import ProductSums
 from fastmf.special import sigmoid, softplus
@@ -28,12 +34,28 @@ MAX_HESSIAN_PARAMETERS = 6000
 # Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
 # whatever their weights add up to: weights that differ by a factor have the same maximum.
 TOLERANCE_ROWS = 100_000
+# Parameters from which BLAS keeps its threads for the Hessian, 77 units. With 1,200, on cores that
+# other processes use, Newton's method took ten times as long with them.
+_MIN_THREADED_PARAMETERS = 3000
 # Numbers in a block of rows that fits in the cache.
 _BLOCK_NUMBERS = 1 << 17
+# Such blocks that threads share.
+_SHARED_BLOCKS = 8
 # Numbers up to which NumPy evaluates once in less time (7 ms) than compiled code is loaded.
 _MAX_NUMPY_NUMBERS = 1 << 18
 # Largest residuals (numbers) and Hessians (parameters) that are kept until parameters change.
 _MAX_KEPT_NUMBERS, _MAX_KEPT_PARAMETERS = 1 << 22, 1300
+
+
+def few_blas_threads(n_parameters=0):
+    """The context in which these functions are to be called: one thread of BLAS, but for Hessians.
+
+    Parameters
+    ----------
+    n_parameters : int, default 0
+        Order of the Hessian that is factorised, if any.
+    """
+    return one_blas_thread(n_parameters if n_parameters >= _MIN_THREADED_PARAMETERS else 0)
 
 
 class _Evaluation(NamedTuple):
@@ -97,15 +119,16 @@ class PseudoLikelihood:
 
     # --- value and gradient ---------------------------------------------------------------------
 
-    def row_blocks(self):
-        """Slices of rows that fit in the cache."""
-        size = max(256, _BLOCK_NUMBERS // self.n_units)
-        return [slice(i, i + size) for i in range(0, len(self.weights), size)]
+    def row_blocks(self, n_rows=None, at_once=1):
+        """Slices of rows, by default of all: as many as fit in the cache, times `at_once`."""
+        n_rows = len(self.weights) if n_rows is None else n_rows
+        size = at_once * max(256, _BLOCK_NUMBERS // self.n_units)
+        return [slice(i, i + size) for i in range(0, n_rows, size)]
 
     def residuals(self, couplings, field, rows=slice(None), once=False):
         """Residuals weight * (x - tanh eta) of rows, and weight * their log-pseudo-likelihood."""
         states, weights = self.rows.states[rows], self.weights[rows]
-        products = states @ couplings
+        products = self._products(states, couplings)
         if once and products.size <= _MAX_NUMPY_NUMBERS:
             t = -2 * states * (products + field)
             return 2 * weights[:, None] * states * sigmoid(t), -weights * softplus(t).sum(1)
@@ -121,6 +144,38 @@ class PseudoLikelihood:
             n_workers,
         )
         return products, value
+
+    # BLAS has one thread meanwhile, see `few_blas_threads`: a block of rows is one task, so that
+    # results do not depend on the number of threads.
+
+    def _products(self, rows, matrix):
+        """rows @ matrix."""
+        out = np.empty(rows.shape)
+
+        def multiply(block):
+            np.matmul(rows[block], matrix, out=out[block])
+
+        blocks = self.row_blocks(len(rows))
+        for_each(multiply, blocks, self._n_workers(len(blocks), rows))
+        return out
+
+    def _sum_of_products(self, left, right):
+        """left' right, the sum over blocks of rows."""
+        total, parts = 0.0, np.empty((_SHARED_BLOCKS, self.n_units, self.n_units))
+        blocks = self.row_blocks(len(left))
+
+        def multiply(task):
+            k, block = task
+            np.matmul(left[block].T, right[block], out=parts[k])
+
+        for first in range(0, len(blocks), _SHARED_BLOCKS):
+            tasks = list(enumerate(blocks[first : first + _SHARED_BLOCKS]))
+            for_each(multiply, tasks, self._n_workers(len(tasks), left))
+            total += parts[: len(tasks)].sum(0)
+        return total
+
+    def _n_workers(self, n_tasks, rows):
+        return workers_for(n_tasks, rows.size * self.n_units, self.n_threads)
 
     def value_and_gradient(self, parameters, once=False):
         """Penalised value and its gradient: two matrix products.
@@ -142,11 +197,11 @@ class PseudoLikelihood:
         value, field_gradient = 0.0, np.zeros(self.n_units)
         coupling_gradient = np.zeros((self.n_units, self.n_units))
         kept = self.rows.states.size <= _MAX_KEPT_NUMBERS
-        for block in [slice(None)] if kept else self.row_blocks():
+        for block in [slice(None)] if kept else self.row_blocks(at_once=_SHARED_BLOCKS):
             residuals, values = self.residuals(couplings, field, block, once)
             value += values.sum()
             field_gradient += np.ones(len(residuals)) @ residuals
-            coupling_gradient += self.rows.states[block].T @ residuals
+            coupling_gradient += self._sum_of_products(self.rows.states[block], residuals)
         value -= self.l2 / 2 * (parameters @ parameters)
         gradient = self.packed(coupling_gradient + coupling_gradient.T, field_gradient)
         gradient -= self.l2 * parameters
@@ -241,12 +296,12 @@ class PseudoLikelihood:
         def times(vector):
             couplings, field = self.unpacked(vector)
             of_couplings, of_field = np.zeros_like(couplings), np.zeros_like(field)
-            for block in self.row_blocks():
-                changes = self.rows.states[block] @ couplings
+            for block in self.row_blocks(at_once=_SHARED_BLOCKS):
+                changes = self._products(self.rows.states[block], couplings)
                 changes += field
                 changes *= sech2[block]
                 of_field += changes.sum(0)
-                of_couplings += self.rows.states[block].T @ changes
+                of_couplings += self._sum_of_products(self.rows.states[block], changes)
             return self.packed(of_couplings + of_couplings.T, of_field) + self.l2 * vector
 
         return times
