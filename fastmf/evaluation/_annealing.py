@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.kernels.annealed import AnnealedPath, TiltedPath, annealed, annealed_units
 from fastmf.kernels.gibbs import TASK_ROWS, SampledLayer, gibbs_work
@@ -241,6 +241,7 @@ def pack_couplings(model):
     return None
 
 
+@one_blas_thread()
 def walk(model, base, betas, v, rng, n_threads, packed=None):
     """Log importance weights of chains that are moved along the path, and their ends."""
     v = np.array(v, model.dtype, order="C")

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf._common.arguments import real_array, rows
+from fastmf._threads import one_blas_thread
 from fastmf.models import RBM
 from fastmf.priors._domain import columns_of_values, describe_support, support
 from fastmf.priors._groups import as_states, has_groups
@@ -66,6 +67,7 @@ def pseudo_log_likelihood(model, X):
     return np.concatenate(chunks)
 
 
+@one_blas_thread()
 def _sums_of_columns(model, columns, X):
     """The same with groups of states, of which all states change together."""
     if not contains(model.visible, X).all():

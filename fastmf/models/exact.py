@@ -7,6 +7,7 @@ import numpy as np
 
 from fastmf._common.arguments import flag
 from fastmf._common.html import extent, section, table
+from fastmf._threads import one_blas_thread
 from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors._domain import columns_of_values, number_of_states
@@ -151,6 +152,7 @@ def _variance(mean, square):
     return np.maximum(square - mean**2, 0)  # rounding could make it negative
 
 
+@one_blas_thread()
 def _exact_boltzmann(model, averages):
     prior, n = model.prior, model.n_units
     if not _enumerable(prior):
@@ -172,6 +174,7 @@ def _exact_boltzmann(model, averages):
     return Exact(log_partition, mean, _variance(mean, pairwise.diagonal()), pairwise)
 
 
+@one_blas_thread()
 def _exact_rbm(model, averages):
     v, h, couplings = model.visible, model.hidden, model.weights.astype(float)
     candidates = [

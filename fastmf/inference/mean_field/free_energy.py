@@ -8,9 +8,11 @@ With b and a as in `fastmf.kernels.tap`, before external tilts are added,
 where the second sum has each pair once, and its three terms are those of order 1, 2 and 3.
 """
 
+from contextlib import nullcontext
+
 import numpy as np
 
-from fastmf._threads import for_each, in_parallel, workers_for
+from fastmf._threads import for_each, in_parallel, one_blas_thread, workers_for
 from fastmf.inference.mean_field import _grouped_free_energy
 from fastmf.kernels.product import multiply, product_address
 
@@ -48,7 +50,10 @@ def log_partition_of_rows(model, layout, state, order, tilt, n_threads=None):
         with np.errstate(invalid="ignore", over="ignore"):
             out[rows] = of_block(model, layout, state[:, rows], order, here)
 
-    for_each(fill_block, starts, workers_for(len(starts), 100 * n_rows * n_units, n_threads))
+    n_workers = workers_for(len(starts), 100 * n_rows * n_units, n_threads)
+    # Products of groups are BLAS's.
+    with one_blas_thread() if layout.grouped else nullcontext():
+        for_each(fill_block, starts, n_workers)
     return out
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.kernels.gibbs import TASK_ROWS, SampledLayer, gibbs_work
 from fastmf.kernels.gibbs import gibbs as gibbs_kernel
@@ -12,6 +12,7 @@ from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import can_draw, sample
 
 
+@one_blas_thread()
 def gibbs(model, visible, n_sweeps, rng, n_threads=None):
     """Samples of visible and hidden units by block Gibbs sampling.
 
