@@ -21,6 +21,7 @@ from numba.core import event
 from fastmf import _cache
 
 LOGGER = logging.getLogger("fastmf")
+NUMBAS_LOGGER = logging.getLogger("numba")
 
 # Seconds of compilation before a user is told.
 DELAY = 1.0
@@ -67,11 +68,12 @@ class _Watch(event.Listener):
     """Tells the user when kernels of this package have been compiled for `DELAY` seconds.
 
     Python's garbage collector is switched off meanwhile. It would take a tenth of the time, and
-    Numba leaves little garbage.
+    Numba leaves little garbage. Neither does Numba tell a root logger at level DEBUG, for its own
+    developers, what it does: some 40,000 lines for an estimator.
     """
 
     def __init__(self):
-        self.purposes, self._collecting = [], False
+        self.purposes, self._collecting, self._silenced = [], False, False
         self.start_anew()
 
     def start_anew(self):
@@ -80,6 +82,7 @@ class _Watch(event.Listener):
         self._depth, self._seconds, self._since, self._ended = 0, 0.0, 0.0, 0.0
         self._timer, self._told = None, set()
         self._resume_collection()
+        self._let_numba_speak()
 
     def on_start(self, event):
         if not _is_own(event):
@@ -88,6 +91,7 @@ class _Watch(event.Listener):
             self._depth += 1
             if not event.kind.startswith("fastmf"):
                 self._suspend_collection()
+                self._silence_numba()
             if self._depth > 1:
                 return
             self._since = time.monotonic()
@@ -110,6 +114,7 @@ class _Watch(event.Listener):
             self._ended = time.monotonic()
             self._seconds += self._ended - self._since
             self._resume_collection()
+            self._let_numba_speak()
 
     def begin(self, purpose):
         """What is compiled from now on serves another purpose."""
@@ -159,6 +164,16 @@ class _Watch(event.Listener):
                 gc.unfreeze()
             gc.enable()
 
+    def _silence_numba(self):
+        if NUMBAS_LOGGER.level == logging.NOTSET:  # otherwise it is as the user wants it
+            self._silenced = True
+            NUMBAS_LOGGER.setLevel(logging.WARNING)
+
+    def _let_numba_speak(self):
+        if self._silenced:
+            self._silenced = False
+            NUMBAS_LOGGER.setLevel(logging.NOTSET)
+
 
 def _is_own(event):
     module = getattr(event.data["dispatcher"].py_func, "__module__", None) or ""
@@ -171,7 +186,7 @@ def _message(event, what):
     if event.kind == _cache.WAIT:
         return f"waiting for another process that compiles kernels for {what}"
     if _cache.FOLDER is None:
-        kept = "in every process, as there is no folder for a cache that can be written"
+        kept = "in every process, as no folder for a cache can be used"
     else:
         kept = f"once; kept in {_cache.FOLDER.parent} for the next time"
     return (

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 
 import numba
+from numba.np.ufunc import parallel as numbas_threads
 
 from fastmf._common.cores import n_cores
 from fastmf._interrupts import raise_kept, stop
@@ -227,7 +228,10 @@ def default_threads():
     -------
     int
     """
-    numbas = numba.get_num_threads()
+    # Numba's own threads, which none of this package's code uses, are not started for this; before
+    # they are, nobody can have set their number.
+    started = numbas_threads._is_initialized
+    numbas = numba.get_num_threads() if started else numba.config.NUMBA_NUM_THREADS
     if "NUMBA_NUM_THREADS" in os.environ or numbas != numba.config.NUMBA_NUM_THREADS:
         return numbas
     return min(numbas, n_cores())

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+import numba
 import pytest
 from new_kernels import compile_for, new_kernel
 from numba.core import event
@@ -186,6 +187,24 @@ def test_a_collector_that_was_off_stays_off():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def lines_of_numba(caplog):
+    return sum(record.name.startswith("numba") for record in caplog.records)
+
+
+def test_numba_tells_a_debugging_logger_nothing_of_these_kernels(caplog):
+    numba.njit(lambda x: x + 1)(1.0)
+    caplog.set_level("DEBUG")
+    new_kernel()(1.0)
+    assert lines_of_numba(caplog) == 0
+    numba.njit(lambda x: x + 2)(1.0)  # what users compile
+    assert lines_of_numba(caplog) > 0
+    caplog.clear()
+    with caplog.at_level("DEBUG", "numba"):  # as a user wishes
+        new_kernel()(1.0)
+        assert lines_of_numba(caplog) > 0
+    assert logging.getLogger("numba").level == logging.NOTSET
 
 
 def test_an_interrupted_compilation_leaves_no_message(capsys):

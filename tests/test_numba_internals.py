@@ -6,6 +6,8 @@ A version of Numba that lacks one of them, or gives it another meaning, fails he
 import ctypes
 import inspect
 import pickle
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -159,3 +161,10 @@ def test_subclasses_of_arrays_are_arrays():
         pass
 
     assert numba.typeof(np.zeros(2).view(Table)) == numba.typeof(np.zeros(2))
+
+
+def test_it_is_known_whether_numba_has_started_its_threads():
+    code = "import numba; from numba.np.ufunc import parallel as p; print(p._is_initialized); "
+    code += "numba.set_num_threads(1); print(p._is_initialized)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.split() == ["False", "True"], found.stderr

@@ -247,3 +247,20 @@ def test_workers_start_no_threads():
     in_parallel(ask, (), 1)
     assert found == [1, 1, 1]
     assert workers_for(100, 10**9, 8) == 8
+
+
+LAYER = """
+import numpy as np, fastmf as mf
+model = mf.RBM(np.ones((200, 150)) / 200, mf.Ising(np.zeros(200)), mf.Ising(np.zeros(150)))
+print(mf.tap(model, np.ones((200, 200))).converged.all())
+"""
+
+
+def test_numbas_threads_are_not_needed():
+    """Nor, therefore, the library for them that a user may have named without having it."""
+    environment = os.environ | {"NUMBA_THREADING_LAYER": "tbb"}
+    environment["PYTHONPATH"] = os.path.dirname(os.path.dirname(mf.__file__))
+    found = subprocess.run(
+        [sys.executable, "-c", LAYER], env=environment, capture_output=True, text=True
+    )
+    assert found.stdout.strip() == "True", found.stderr

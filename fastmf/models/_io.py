@@ -2,8 +2,12 @@
 
 import dataclasses
 import os
+import platform
+import re
 import tempfile
-from contextlib import contextmanager
+import time
+import zlib
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +34,9 @@ def replacing(path):
     """A temporary binary file that replaces `path` atomically once it is written."""
     path = file_path("path", path)
     check_folder(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    _remove_leftovers(path)
+    prefix = f"{path.name}.{_machine()}-{os.getpid()}-"
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -44,6 +50,40 @@ def replacing(path):
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _machine():
+    """Tells machines that share a folder apart."""
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _remove_leftovers(path):
+    """Remove temporary files of `path` whose processes were killed while they wrote.
+
+    Those of this machine whose process has ended, and what nobody has written to for a day.
+    """
+    for name in os.listdir(path.parent):
+        middle = name.removeprefix(path.name).removesuffix(".tmp")
+        owner = re.fullmatch(r"(?:\.([0-9a-f]{8})-(\d+)-)?\w{8}", middle, re.ASCII)
+        if len(middle) != len(name) - len(path.name) - len(".tmp") or not owner:
+            continue
+        with suppress(OSError):  # another process removes it, or has put it in its place
+            ended = owner[1] == _machine() and _has_ended(int(owner[2]))
+            if ended or time.time() - (path.parent / name).stat().st_mtime > 86400:
+                (path.parent / name).unlink()
+
+
+def _has_ended(pid):
+    """Whether no process of this machine has this number, as far as can be known."""
+    if not hasattr(os, "getuid"):  # Windows has no harmless signal
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:  # of another user
+        return False
+    return False
 
 
 def write_arrays(path, arrays):

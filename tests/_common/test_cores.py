@@ -89,7 +89,9 @@ def test_the_default_number_of_threads(monkeypatch):
     assert _threads.default_threads() == 3
     assert _threads.workers_for(100, 10**9) == 3
     assert _threads.workers_for(100, 10**9, 5) == 5
-    monkeypatch.setattr(numba, "get_num_threads", lambda: 6)  # by set_num_threads
+    # By set_num_threads, which starts Numba's threads.
+    monkeypatch.setattr(_threads.numbas_threads, "_is_initialized", True)
+    monkeypatch.setattr(numba, "get_num_threads", lambda: 6)
     assert _threads.default_threads() == 6
     monkeypatch.setattr(numba, "get_num_threads", lambda: 8)
     monkeypatch.setenv("NUMBA_NUM_THREADS", "8")
