@@ -52,9 +52,10 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     max_evidence_iter : int
         Largest number of fixed points in the search for the largest evidence, after the first.
     n_threads : int or None
-        Of the compiled kernels: results do not depend on it. The last bits of a large regression
-        depend on the number of BLAS's threads, as in all of NumPy; for equal bits, fix it
-        (`OPENBLAS_NUM_THREADS=1`, or `threadpoolctl.threadpool_limits(1)` around `fit`).
+        Threads of the compiled kernels: results do not depend on it. The last bits of a large
+        regression, of 1000 rows and features, depend on the number of BLAS's threads, as in all of
+        NumPy; for equal bits, fix it (`OPENBLAS_NUM_THREADS=1`, or
+        `threadpoolctl.threadpool_limits(1)` around `fit`).
 
     Attributes
     ----------
