@@ -14,11 +14,10 @@ import threading
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 
-from fastmf._intrinsics import fetch_and_increment, view
-from fastmf._numba import compilable, compiled_from, emitted
-from fastmf._waiting import load
+from fastmf._intrinsics import fetch_and_increment
+from fastmf._numba import emitted
 
 # Next task in the queue of a call that is to stop: more than any call has, and the product with the
 # number of rows of a task is an integer still.
@@ -42,29 +41,6 @@ def _clock():
 llvmlite.binding.add_symbol("fastmf_signals", _signals.ctypes.data)
 llvmlite.binding.add_symbol("fastmf_seconds", _clock())
 
-_seconds = types.ExternalFunction("fastmf_seconds", types.int64(types.intp))
-_this_thread = types.ExternalFunction("PyThread_get_thread_ident", types.ulong())
-_take_lock = types.ExternalFunction("PyGILState_Ensure", types.intc())
-_release_lock = types.ExternalFunction("PyGILState_Release", types.void(types.intc))
-_run_handlers = types.ExternalFunction("PyErr_CheckSignals", types.intc())
-_keep_exception = types.ExternalFunction("PyErr_Fetch", types.void(*[types.intp] * 3))
-
-
-def _address_of_signals():
-    """Address of `_signals` in this process."""
-
-
-@emitted(_address_of_signals)
-def _emit_address(typing_context):
-    def generate(context, builder, signature, values):
-        name, integer = "fastmf_signals", context.get_value_type(types.intp)
-        found = builder.module.globals.get(name)
-        if found is None:
-            found = ir.GlobalVariable(builder.module, integer, name)
-        return builder.ptrtoint(found, integer)
-
-    return types.intp(), generate
-
 
 def stopped(queue):
     """Whether a call is to stop, as its queue says, or as the handler of a signal does now.
@@ -81,38 +57,67 @@ def stopped(queue):
     return queue[0] >= STOPPED
 
 
-@compiled_from(stopped)
-def _stopped(queue):
-    return _look
+@emitted(stopped)
+def _stopped(typing_context, queue):
+    def generate(context, builder, signature, values):
+        data = context.make_array(queue)(context, builder, values[0]).data
+        return _emit_look(builder, data)
+
+    return types.boolean(queue), generate
 
 
-def _look(queue):
-    if load(queue, 0) >= STOPPED:
-        return True
-    address = _address_of_signals()
-    signals = view(address, (N_ENTRIES,), queue)
-    if np.int64(_this_thread()) != signals[MAIN]:
-        return False
-    second = _seconds(0)
-    if second == signals[SECOND] or signals[RAISED] != 0:
-        return False
-    signals[SECOND] = second
-    lock = _take_lock()
-    raised = _run_handlers() != 0
-    if raised:
-        entry = address + 8 * RAISED
-        _keep_exception(entry, entry + 8, entry + 16)
-        queue[0] = STOPPED
-    _release_lock(lock)
-    return raised
-
-
-@compilable
 def next_task(queue):
     """Take the next task from a queue that all threads of a call share; none if it is to stop."""
-    if stopped(queue):
-        return STOPPED
     return fetch_and_increment(queue)
+
+
+@emitted(next_task)
+def _next_task(typing_context, queue):
+    def generate(context, builder, signature, values):
+        data = context.make_array(queue)(context, builder, values[0]).data
+        _emit_look(builder, data)  # marks the queue
+        return builder.atomic_rmw("add", data, _WORD(1), "acq_rel")
+
+    return types.int64(queue), generate
+
+
+_WORD, _INT, _VOID = ir.IntType(64), ir.IntType(32), ir.VoidType()
+_THREAD = ir.IntType(8 * ctypes.sizeof(ctypes.c_ulong))
+
+
+def _emit_look(builder, queue):
+    """Emit whether a call is to stop: some comparisons, unless it is time to look for signals."""
+    module, result = builder.module, cgutils.alloca_once_value(builder, ir.IntType(1)(0))
+    signals = module.globals.get("fastmf_signals")
+    if signals is None:
+        signals = ir.GlobalVariable(module, ir.ArrayType(_WORD, N_ENTRIES), "fastmf_signals")
+
+    def entry(k):
+        return builder.gep(signals, [_INT(0), _INT(k)])
+
+    def called(name, returned, *arguments):
+        function = ir.FunctionType(returned, [argument.type for argument in arguments])
+        function = cgutils.get_or_insert_function(module, function, name)
+        return builder.call(function, arguments)
+
+    marked = builder.icmp_signed(">=", builder.load_atomic(queue, "acquire", 8), _WORD(STOPPED))
+    builder.store(marked, result)
+    thread = builder.zext(called("PyThread_get_thread_ident", _THREAD), _WORD)
+    is_main = builder.icmp_signed("==", thread, builder.load(entry(MAIN)))
+    with cgutils.if_likely(builder, builder.and_(is_main, builder.not_(marked))):
+        second = called("fastmf_seconds", _WORD, _WORD(0))
+        is_new = builder.icmp_signed("!=", second, builder.load(entry(SECOND)))
+        none_kept = builder.icmp_signed("==", builder.load(entry(RAISED)), _WORD(0))
+        with cgutils.if_unlikely(builder, builder.and_(is_new, none_kept)):
+            builder.store(second, entry(SECOND))
+            lock = called("PyGILState_Ensure", _INT)
+            raised = builder.icmp_signed("!=", called("PyErr_CheckSignals", _INT), _INT(0))
+            with builder.if_then(raised):
+                called("PyErr_Fetch", _VOID, *(entry(RAISED + k) for k in range(3)))
+                builder.store(_WORD(STOPPED), queue)
+                builder.store(ir.IntType(1)(1), result)
+            called("PyGILState_Release", _VOID, lock)
+    return builder.load(result)
 
 
 def stop(kernel, arguments):
