@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._interrupts import next_task, stopped
 from fastmf._intrinsics import fetch_and_increment, larger, row
 from fastmf._numba import kernel
 from fastmf.kernels.random import row_key, uniform
@@ -245,13 +246,15 @@ def _correct_tree(m, k, n_particles, total, means):
 
 
 @kernel(inner=True)
-def _replicate(m, k, n_particles, settings, replicate, log_partition):
+def _replicate(m, k, n_particles, settings, replicate, log_partition, queue):
     """Write the probabilities of one set of particles, and its log-partition."""
     first, means = m.numbers[FIRST], m.replicates[replicate]
     n, counter, beta, total, n_steps = first[k], replicate << 32, 0.0, 0.0, np.int64(0)
     counter += 1
     _draw(m, k, n_particles, (settings.seed, counter))
     while True:
+        if stopped(queue):
+            return
         top = _set_residuals(m, k, n_particles)
         n_steps += 1
         step = 1 - beta if n_steps == MAX_STEPS else _largest_step(m, n_particles, 1 - beta, top)
@@ -308,7 +311,7 @@ def _combine(m, n, n_replicates, means):
 
 
 @kernel(inner=True)
-def _solve_row(m, k, n_particles, settings, means):
+def _solve_row(m, k, n_particles, settings, means, queue):
     """Probabilities of the missing columns of one row; returns their largest standard error."""
     n, states = m.numbers[FIRST, k], m.numbers[STATE]
     whole = is_tree(m, k)
@@ -320,7 +323,9 @@ def _solve_row(m, k, n_particles, settings, means):
         return 0.0
     error = 1.0
     for replicate in range(settings.max_replicates):
-        _replicate(m, k, n_particles, settings, replicate, log_partition)
+        _replicate(m, k, n_particles, settings, replicate, log_partition, queue)
+        if stopped(queue):
+            break
         if replicate + 1 >= settings.min_replicates:
             error = _combine(m, n, replicate + 1, means)
             if error <= settings.tol:
@@ -363,9 +368,9 @@ def tree_annealing(problem, fields, missing, n_particles, settings, means, error
     if w >= scratch.couplings.shape[0]:
         return
     m = _memory_of(scratch, w)
-    r = fetch_and_increment(queue)
+    r = next_task(queue)
     while r < fields.shape[0]:
         k, _ = load_columns(problem, fields[r], missing[r], m)
         span(problem.strength, m, k)
-        errors[r] = _solve_row(m, k, n_particles[r], settings, means[r])
-        r = fetch_and_increment(queue)
+        errors[r] = _solve_row(m, k, n_particles[r], settings, means[r], queue)
+        r = next_task(queue)
