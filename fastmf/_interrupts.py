@@ -28,7 +28,7 @@ STOPPED = 1 << 40
 MAIN, SECOND, RAISED, N_ENTRIES = 0, 1, 2, 5
 
 _signals = np.zeros(N_ENTRIES, np.int64)
-_signals[MAIN] = threading.main_thread().ident
+_signals[MAIN] = threading.main_thread().ident or 0
 
 
 def _clock():
