@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Likelihoods of RBMs with Gaussian visible units on four tables that come with scikit-learn.
 
-Each table, standardised, is learned by each gradient with default options. Prints the
-log-likelihood in nats a row, exact by enumeration of the hidden units, and how far that is from
-independent columns (0 %) to maximum likelihood (100 %), which SciPy's L-BFGS finds from several
-starts.
+Each table, standardised, is learned by each gradient with default options. Prints log-likelihoods
+in nats a row, exact by enumeration of the hidden units, and how far they are from independent
+columns (0 %) to maximum likelihood (100 %), which SciPy's L-BFGS finds from several starts.
 """
 
 import time

@@ -15,6 +15,7 @@ from fastmf._outcomes import CONVERGED
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import record_from, start_and_tilt
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
+from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.inference.mean_field.relaxed_bp import _layer_views
 from fastmf.kernels.mean_field_types import TapSettings
 from fastmf.kernels.relaxed_bp import RelaxedBPSettings
@@ -137,6 +138,13 @@ def one_more_sweep(case, found):
     order = case.options["order"]
     layout = layout_of(case.model, order, case.options["schedule"])
     old = np.stack([flat(layout, found.mean), flat(layout, found.var)])
+    if is_integrated(case.model):
+        # The equations are those of the units that are left, a fully visible machine's, whose
+        # sweeps the others are compared with.
+        options = {"order": order, "max_iter": 1, "damping": 0.0, "acceleration": None}
+        again = mf.tap(case.model, found, field=case.field, **options)
+        new = np.stack([flat(layout, again.mean), flat(layout, again.var)])
+        return changes_of(layout, old, new, again.log_partition, found)
     _, tilt, _ = start_and_tilt(case.model, layout, case.init, case.field, None, None, None)
     record = record_from(np.concatenate([old, 0 * old]), 1, False)
     settings = TapSettings(
@@ -148,7 +156,12 @@ def one_more_sweep(case, found):
     else:
         twin.tap(layout.sweep, settings, tilt, None, None, record)
     values = log_partition_of_rows(case.model, layout, record.state, order, tilt)
-    change, scale = abs(record.state[:2] - old), np.maximum(1, old[1])
+    return changes_of(layout, old, record.state[:2], values, found)
+
+
+def changes_of(layout, old, new, values, found):
+    """Largest changes of each row: mean, variance, log-partition, all relative to their scale."""
+    change, scale = abs(new - old), np.maximum(1, old[1])
     by_row = abs(values - found.log_partition) / np.maximum(layout.n_units, abs(values))
     return np.stack([(change[0] / np.sqrt(scale)).max(1), (change[1] / scale).max(1), by_row])
 
