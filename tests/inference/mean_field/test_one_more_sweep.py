@@ -144,7 +144,7 @@ def one_more_sweep(case, found):
         options = {"order": order, "max_iter": 1, "damping": 0.0, "acceleration": None}
         again = mf.tap(case.model, found, field=case.field, **options)
         new = np.stack([flat(layout, again.mean), flat(layout, again.var)])
-        return changes_of(layout, old, new, again.log_partition, found)
+        return changes_of(layout, old, new, np.atleast_1d(again.log_partition), found)
     _, tilt, _ = start_and_tilt(case.model, layout, case.init, case.field, None, None, None)
     record = record_from(np.concatenate([old, 0 * old]), 1, False)
     settings = TapSettings(
