@@ -25,6 +25,7 @@ class _LayeredMachine(_Saved, _Estimator):
     history_: dict[str, list[float]]
     pointwise_: Any
     starts_: Array
+    gradient_: str
     n_iter_: int
     @property
     def visible_(self) -> Any: ...

@@ -90,7 +90,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     rbm.fit(X, validation_data=X).partial_fit(X)
     rbm.save(folder / "rbm.npz")
     score: float = mf.GeneralizedRBM.load(folder / "rbm.npz", max_bytes=None).score(X)
-    score += rbm.log_partition("exact")
+    score += rbm.log_partition("exact") + len(rbm.gradient_)
     found: evaluation.Solutions = rbm.solutions()
     layered = rbm.sample(3), rbm.denoise(X, flip_probability=0.1), rbm.impute(X, n_starts=3)
     dbm = mf.DeepBoltzmannMachine((8, 4), hidden=("bernoulli", "ising")).fit(X)
