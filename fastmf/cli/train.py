@@ -90,9 +90,10 @@ def _add_gradient_ascent(learning):
     learning.add_argument(
         "--gradient",
         choices=("auto", "tap", "mean_field", "tap3", "adaptive_tap", "cd", "pcd", "exact"),
-        default="tap",
+        default="auto",
         help="how averages over the model are computed: mean-field solutions of second, first or "
-        "third order or of adaptive TAP, or Gibbs chains from the data or persistent [tap]",
+        "third order or of adaptive TAP, Gibbs chains from the data or persistent, or exactly; "
+        "auto is tap, and for real units exact or pcd [auto]",
     )
     learning.add_argument("--seed", type=int, default=0, metavar="N", help="[0]")
 

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 from fastmf.learning.layered.family import quasi_newton_family, train
-from fastmf.learning.layered.quasi_newton_steps import Objective, variables_of
+from fastmf.learning.layered.quasi_newton_steps import Objective, check_memory, variables_of
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli, GaussBernoulli, Gaussian, TruncatedGaussian
@@ -114,3 +114,20 @@ def test_columns_explained_without_an_error_do_not_run_away():
     X = np.c_[RNG.integers(0, 2, 200), RNG.normal(size=200)].astype(float)
     model = maximise(machine(X, n=1), X, 200).model
     assert np.isfinite(model.weights).all() and model.visible.precision.max() <= 1e6
+
+
+@pytest.mark.parametrize("damage", ["shape", "sign", "solutions", "long"])
+def test_memory_that_no_run_has_is_refused(damage):
+    state = maximise(machine(CLUSTERS), CLUSTERS, 3)
+    settings = LayeredSettings(gradient="exact")
+    check_memory(state, settings, 200)
+    steps, changes = state.chains
+    state.chains = {
+        "shape": (steps[:, 1:], changes[:, 1:]),
+        "sign": (steps, -changes),
+        "solutions": state.chains,
+        "long": (np.repeat(steps, 9, 0), np.repeat(changes, 9, 0)),
+    }[damage]
+    state.solutions = (steps,) if damage == "solutions" else ()
+    with pytest.raises(ValueError, match=r"members (chains|solutions)"):
+        check_memory(state, settings, 200)
