@@ -10,7 +10,7 @@ code, follow this order:
    easiest to read beside its NumPy twin in `fastmf.reference`.
 4. `fastmf.learning`: gradients in terms of these marginals, and their ascent.
 5. `fastmf.estimators`: scikit-learn estimators.
-6. `fastmf.special` and `fastmf._numba`: special functions, compilation and its cache.
+6. `fastmf.special` and `fastmf._jit.kernel`: special functions, compilation and its cache.
 
 `FROM_EQUATION_TO_CODE.md`, beside this file, gives for each equation of the papers the code that
 computes it and the test that checks it.

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.special
 from numba.core import types
 
-from fastmf._intrinsics import bits_to_float, float_to_bits, fma, larger, smaller
-from fastmf._numba import compilable, compiled_from, emitted, kernel
+from fastmf._jit.intrinsics import bits_to_float, float_to_bits, fma, larger, smaller
+from fastmf._jit.kernel import compilable, compiled_from, emitted, kernel
 
 # Arguments outside these bounds are clipped: the exponential would overflow or be subnormal.
 _EXP_RANGE = {np.float64: (-708.0, 709.0), np.float32: (-87.0, 88.0)}

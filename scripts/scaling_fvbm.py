@@ -16,14 +16,14 @@ import numpy as np
 from scaling import Point, Work, over_threads, run
 
 import fastmf as mf
-from fastmf.kernels.bslm_types import BSLMData, BSLMSettings, bslm_workspaces
-from fastmf.kernels.pseudo_likelihood import bslm_addresses
-from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
-from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
+from fastmf.kernels.pseudo_likelihood.binary import bslm_addresses
+from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
+from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
+from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 
 from kernel_cases import case  # isort: skip  (found through timing)
 
-BSLM = case("pseudo_likelihood.bslm-plain")
+BSLM = case("pseudo_likelihood.binary.bslm-plain")
 
 
 def chain(n_units, n_rows, agreement=0.75, seed=0):

@@ -22,7 +22,7 @@ OPTIONS = (
     ("--model", dict(metavar="FILE", help="a binary RBM saved by fastmf; leaves out the units")),
     ("--tol", dict(type=float, default=1e-8, help="largest change of a mean at the end [1e-8]")),
 )
-TAP = case("tap.tap-blocked")
+TAP = case("mean_field.tap.tap-blocked")
 
 
 def points(options):

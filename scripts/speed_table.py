@@ -28,7 +28,7 @@ from timing import (
 )
 
 import fastmf as mf
-from fastmf._threads import in_parallel
+from fastmf._threads.workers import in_parallel
 from fastmf.inference.mean_field._layout import rows_per_worker
 
 from kernel_cases import Size, case  # isort: skip  (found through timing)
@@ -38,7 +38,7 @@ from kernel_cases.tap import tap_arguments  # isort: skip
 
 MARKERS = "<!-- speed table: begin -->", "<!-- speed table: end -->"
 THREADS = os.cpu_count() or 1
-TAP = case("tap.tap-blocked")
+TAP = case("mean_field.tap.tap-blocked")
 PLAIN = {"acceleration": None}
 FAST = {"acceleration": "immediate", "onsager_every": 3}
 

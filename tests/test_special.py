@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fastmf import special
-from fastmf._numba import kernel
+from fastmf._jit.kernel import kernel
 
 pytestmark = pytest.mark.filterwarnings("error")
 

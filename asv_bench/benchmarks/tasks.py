@@ -10,7 +10,7 @@ from kernel_cases.machines import data, rbm
 from kernel_cases.moments import moments_arguments, moments_of_rows
 
 import fastmf as mf
-from fastmf._threads import in_parallel
+from fastmf._threads.workers import in_parallel
 
 from . import THREADS
 

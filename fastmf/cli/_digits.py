@@ -71,7 +71,7 @@ def experiment(*, seed=0, quick=False, quiet=False):
     -------
     Outcome
     """
-    from fastmf._compilation import announced, to_stderr
+    from fastmf._jit.messages import announced, to_stderr
     from fastmf.datasets import load_digits
 
     digits, seconds = load_digits(), {}
@@ -124,7 +124,7 @@ def experiment(*, seed=0, quick=False, quiet=False):
 @contextmanager
 def _timed(seconds, step):
     """Note how long a step takes."""
-    from fastmf._compilation import seconds_compiling
+    from fastmf._jit.messages import seconds_compiling
 
     start, before = time.perf_counter(), seconds_compiling()
     yield

@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 
 import fastmf as mf
-from fastmf.learning.potts.fitting import Options, fit
-from fastmf.learning.potts.objective import PottsData
+from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
+from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
 # Units of each layer, and rows.
 SIZES, N_ROWS = (4, 3, 2), 6

@@ -69,7 +69,7 @@ def add(commands):
 def run(arguments):
     """Denoise, write the estimate and print its score if clean data are given."""
     from fastmf import GeneralizedRBM
-    from fastmf._compilation import announced
+    from fastmf._jit.messages import announced
 
     _data.check_output(arguments.output, _data.OUTPUT_SUFFIXES)
     machine = GeneralizedRBM.load(arguments.model)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from fastmf._common.arguments import count, number, real_array
-from fastmf._threads import in_parallel, workers_for
-from fastmf.kernels import hamming
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.pseudo_likelihood import hamming
 
 # Of the product of a fraction and a number of columns, which may round to just above an integer.
 _ROUNDING = 1e-9

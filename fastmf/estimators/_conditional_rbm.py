@@ -6,7 +6,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from fastmf._common.arguments import count, flag, one_of, row_weights
 from fastmf._common.rows import canonical, is_sparse
-from fastmf._threads import one_blas_thread
+from fastmf._threads.workers import one_blas_thread
 from fastmf.estimators._data import complete_target
 from fastmf.estimators._files import Saved, check_n_features
 from fastmf.estimators._runs import seed_of

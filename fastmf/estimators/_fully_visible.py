@@ -13,11 +13,11 @@ from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._runs import generator_of
 from fastmf.estimators._spins import from_spins, to_spins
 from fastmf.inference.sampling import spins
-from fastmf.learning.pseudo_likelihood import inverse_ising
-from fastmf.learning.pseudo_likelihood.distinct_rows import WeightedRows
-from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.binary import inverse_ising
+from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
+from fastmf.learning.pseudo_likelihood.binary.existence import Existence
+from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
-from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
 
 # Solvers that need means and covariances only.
 INVERSIONS = {
@@ -211,7 +211,7 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
         method : {"auto", "exact", "annealing", "tap"}, default "auto"
             - "exact": the sum over all states of a row's missing values, which are at most 2^20.
             - "annealing": sequential Monte Carlo from the spanning tree of the strongest couplings
-              (`fastmf.kernels.tree_annealing`), with standard errors of about 0.003 of a
+              (`fastmf.kernels.sampling.tree_annealing`), with standard errors of about 0.003 of a
               probability; exact where couplings are a tree. Of several phases each has its weight.
             - "tap": the mean-field solution that `fastmf.tap` reaches from uncoupled units. It is
               fast for hundreds of missing values, but wrong for strong couplings, and of several

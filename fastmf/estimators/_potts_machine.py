@@ -12,12 +12,12 @@ from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._labels import check_sizes, checked_pairs, coded_labels, labels_from
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
-from fastmf.learning.potts import contacts, fitting
-from fastmf.learning.potts.couplings import Dense, OfFewRows
-from fastmf.learning.potts.errors import Sandwich
-from fastmf.learning.potts.objective import PottsData
-from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.binary.existence import Existence
 from fastmf.learning.pseudo_likelihood.godambe import RatioTest
+from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
+from fastmf.learning.pseudo_likelihood.potts.couplings import Dense, OfFewRows
+from fastmf.learning.pseudo_likelihood.potts.errors import Sandwich
+from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 from fastmf.models import BoltzmannMachine
 from fastmf.models._gauge import GAUGES, in_gauge
 from fastmf.models._io import model_to_arrays

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from fastmf._common.arguments import count, file_path, number
-from fastmf._threads import one_blas_thread
+from fastmf._threads.workers import one_blas_thread
 from fastmf.learning.training.trainer import train
 
 

@@ -8,14 +8,14 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._fully_visible import INVERSIONS, BaseFullyVisibleBoltzmannMachine
 from fastmf.estimators._spins import to_spins, two_categories
-from fastmf.learning.pseudo_likelihood import firth, newton, solvers, starts
-from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
-from fastmf.learning.pseudo_likelihood.existence import (
+from fastmf.learning.pseudo_likelihood.binary import firth, newton, solvers, starts
+from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
+from fastmf.learning.pseudo_likelihood.binary.existence import (
     Existence,
     existence,
     existence_with_firth,
 )
-from fastmf.learning.pseudo_likelihood.objective import (
+from fastmf.learning.pseudo_likelihood.binary.objective import (
     MAX_HESSIAN_PARAMETERS,
     TOLERANCE_ROWS,
     PseudoLikelihood,
@@ -46,8 +46,8 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         - "bslm": the coordinate updates of Nguyen & Wood (2016), in their order.
         - "gradient": all coordinates at once, `step / n_features` times the updates of "bslm".
         - "naive_mean_field", "tap_inversion": no maximisation, the mean-field formulas of
-          `fastmf.learning.pseudo_likelihood.inverse_ising`, which need means and covariances only
-          (to whose diagonal `l2` is added).
+          `fastmf.learning.pseudo_likelihood.binary.inverse_ising`, which need means and covariances
+          only (to whose diagonal `l2` is added).
     penalty : {None, "firth"}
         "firth" adds half the log-determinant of the Hessian (Firth 1993), which keeps estimates
         finite under separation, unless units depend on each other linearly, as in very few rows;

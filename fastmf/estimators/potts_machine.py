@@ -8,12 +8,12 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._labels import coded_labels, site_categories
 from fastmf.estimators._potts_machine import BasePottsMachine
-from fastmf.learning.potts import fitting
-from fastmf.learning.potts.couplings import Dense
-from fastmf.learning.potts.existence import existence
-from fastmf.learning.potts.mean_field import naive_mean_field
-from fastmf.learning.potts.objective import PottsData
-from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.binary.existence import Existence
+from fastmf.learning.pseudo_likelihood.potts import fitting
+from fastmf.learning.pseudo_likelihood.potts.couplings import Dense
+from fastmf.learning.pseudo_likelihood.potts.existence import existence
+from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
+from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 
 _SOLVERS = ("auto", "lbfgs", "newton", "naive_mean_field")
 

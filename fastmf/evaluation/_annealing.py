@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._threads import in_parallel, one_blas_thread, workers_for
+from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.sampling.gibbs import even_layers
-from fastmf.kernels.annealed import AnnealedPath, TiltedPath, annealed, annealed_units
-from fastmf.kernels.gibbs import TASK_ROWS, SampledLayer, gibbs_work
-from fastmf.kernels.product import pack, product_address
+from fastmf.kernels.linear.product import pack, product_address
+from fastmf.kernels.sampling.annealed import AnnealedPath, TiltedPath, annealed, annealed_units
+from fastmf.kernels.sampling.gibbs import TASK_ROWS, SampledLayer, gibbs_work
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 from fastmf.priors._compiled import units_of

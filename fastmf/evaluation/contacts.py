@@ -3,8 +3,8 @@
 import numpy as np
 
 from fastmf._common.arguments import count, flag, number, one_of, real_array
-from fastmf.learning.potts.contacts import average_product_corrected, norms
-from fastmf.learning.potts.couplings import Dense
+from fastmf.learning.pseudo_likelihood.potts.contacts import average_product_corrected, norms
+from fastmf.learning.pseudo_likelihood.potts.couplings import Dense
 
 
 def contact_scores(couplings, gauge="zero-sum", ignore=None, apc=True, *, sizes=None):

@@ -3,8 +3,8 @@
 import numpy as np
 
 from fastmf._common.arguments import count, generator, row_weights, rows
-from fastmf._threads import in_parallel, workers_for
-from fastmf.kernels.effective_couplings import effective_couplings as fill
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.sampling.effective_couplings import effective_couplings as fill
 from fastmf.models import RBM
 from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import as_labels, as_states, column_is_group

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf._common.arguments import real_array, rows
-from fastmf._threads import one_blas_thread
+from fastmf._threads.workers import one_blas_thread
 from fastmf.models import RBM
 from fastmf.priors._domain import columns_of_values, describe_support, support
 from fastmf.priors._groups import as_states, has_groups

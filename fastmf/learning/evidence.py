@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from fastmf._threads import one_blas_thread
+from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.expectation_propagation import expectation_propagation
 from fastmf.inference.gaussian import order_of
 from fastmf.learning.quasi_newton import minimise

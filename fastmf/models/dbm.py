@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastmf._threads import computed_once
+from fastmf._threads.workers import computed_once
 from fastmf.models import _checks
 from fastmf.models._layered import Layered
 from fastmf.models.rbm import RBM

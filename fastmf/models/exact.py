@@ -7,7 +7,7 @@ import numpy as np
 
 from fastmf._common.arguments import flag
 from fastmf._common.html import extent, section, table
-from fastmf._threads import one_blas_thread
+from fastmf._threads.workers import one_blas_thread
 from fastmf.models._layered import Layered
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors._domain import columns_of_values, number_of_states

@@ -23,11 +23,11 @@ from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from fastmf import _cache
-from fastmf._interrupts import next_task
-from fastmf._intrinsics import array_at, view, widest_vectors
-from fastmf._numba import address_of, call, calls, compile_methods, kernel, unit
-from fastmf._threads import in_parallel, workers_for
+from fastmf._jit.cache import name_of
+from fastmf._jit.intrinsics import array_at, view, widest_vectors
+from fastmf._jit.kernel import address_of, call, calls, compile_methods, kernel, unit
+from fastmf._threads.interrupts import next_task
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.priors._protocol import (
     is_concatenated,
     n_units,
@@ -171,7 +171,7 @@ def _fields(class_, dtypes):
 def _address(class_, name, dtype, field_dtypes):
     """Address of a function of one class of units, for tilts and fields of these types."""
     fields = _fields(class_, field_dtypes)
-    key = _cache.name_of(class_)
+    key = name_of(class_)
     key = key and f"{key}-{dtype}-{'-'.join(map(str, field_dtypes))}"
     at_once = f"{name}_of_units"
     own = offers(class_, at_once, of=_METHODS[name])

@@ -9,8 +9,8 @@ overlaps the one before it, and left out of sums.
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from fastmf._intrinsics import in_all_lanes
-from fastmf._numba import emitted
+from fastmf._jit.intrinsics import in_all_lanes
+from fastmf._jit.kernel import emitted
 
 VECTOR_BYTES = 32
 _INTEGER = ir.IntType(64)

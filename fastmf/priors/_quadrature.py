@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numba.core import cgutils, types
 
-from fastmf._intrinsics import array_at, gathered, row, scatter, widest_vectors
-from fastmf._numba import REORDER, address_of, calls, compilable, emitted, kernel
+from fastmf._jit.intrinsics import array_at, gathered, row, scatter, widest_vectors
+from fastmf._jit.kernel import REORDER, address_of, calls, compilable, emitted, kernel
 from fastmf.special import clip, exp, exp_of_small, log, two_product, two_sum, where
 
 # Densities below exp(-MAX_DROP) of the maximum are left out: less than 1e-11 of a variance.

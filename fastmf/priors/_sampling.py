@@ -8,10 +8,10 @@ once.
 
 import numpy as np
 
-from fastmf._interrupts import next_task
-from fastmf._intrinsics import row, smaller, widest_vectors
-from fastmf._numba import REORDER, compilable, kernel
-from fastmf._threads import in_parallel, workers_for
+from fastmf._jit.intrinsics import row, smaller, widest_vectors
+from fastmf._jit.kernel import REORDER, compilable, kernel
+from fastmf._threads.interrupts import next_task
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.priors import _quadrature
 from fastmf.priors._quadrature import (
     ARGUMENTS,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.rows import column_sums, is_sparse
-from fastmf._intrinsics import row, smaller
-from fastmf._numba import compilable, compiled_from, kernel
+from fastmf._jit.intrinsics import row, smaller
+from fastmf._jit.kernel import compilable, compiled_from, kernel
 from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._quadrature import BLOCK_UNITS, block_memory
 from fastmf.priors._registry import floating_type, unit_prior

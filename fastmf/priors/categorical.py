@@ -18,8 +18,8 @@ import numpy as np
 from fastmf._common.arguments import number, real_array
 from fastmf._common.remembered import remembered
 from fastmf._common.rows import is_sparse, row_blocks
-from fastmf._intrinsics import larger, row
-from fastmf._numba import kernel
+from fastmf._jit.intrinsics import larger, row
+from fastmf._jit.kernel import kernel
 from fastmf.priors._group_loops import normalise
 from fastmf.priors._registry import (
     REGISTRY,

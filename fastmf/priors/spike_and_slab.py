@@ -12,8 +12,8 @@ import numpy as np
 
 from fastmf._common.remembered import remembered
 from fastmf._common.rows import column_sums, nonzero_values
-from fastmf._intrinsics import smaller
-from fastmf._numba import compilable
+from fastmf._jit.intrinsics import smaller
+from fastmf._jit.kernel import compilable
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit
 from fastmf.priors._protocol import sample_by_draw

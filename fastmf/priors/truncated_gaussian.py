@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.rows import column_moments
-from fastmf._intrinsics import smaller
+from fastmf._jit.intrinsics import smaller
 from fastmf.priors import _quadrature
 from fastmf.priors._fitting import fit, project_precision
 from fastmf.priors._protocol import sample_by_draw

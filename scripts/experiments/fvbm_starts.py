@@ -17,10 +17,10 @@ from fvbm_bslm import random_machine
 from scipy import ndimage
 
 from fastmf.inference.sampling.spins import sample
-from fastmf.learning.pseudo_likelihood import solvers
-from fastmf.learning.pseudo_likelihood.distinct_rows import distinct_rows
-from fastmf.learning.pseudo_likelihood.objective import PseudoLikelihood
-from fastmf.learning.pseudo_likelihood.starts import starting_point
+from fastmf.learning.pseudo_likelihood.binary import solvers
+from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
+from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
 
 STARTS = ("zero", "independent", "minorant", "naive_mean_field", "tap", "auto")
 SWEEPS = (10, 30, 100, 300)

@@ -8,9 +8,9 @@ import numba
 import pytest
 
 import fastmf
-from fastmf import _threads
 from fastmf._common import cores
 from fastmf._common.cores import n_cores, quota
+from fastmf._threads import workers
 
 
 def written(folder, files):
@@ -83,26 +83,26 @@ def test_without_affinity_all_cores_count(monkeypatch):
 
 def test_the_default_number_of_threads(monkeypatch):
     monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
-    monkeypatch.setattr(_threads, "n_cores", lambda: 3)
+    monkeypatch.setattr(workers, "n_cores", lambda: 3)
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 8)
     monkeypatch.setattr(numba, "get_num_threads", lambda: 8)
-    assert _threads.default_threads() == 3
-    assert _threads.workers_for(100, 10**9) == 3
-    assert _threads.workers_for(100, 10**9, 5) == 5
+    assert workers.default_threads() == 3
+    assert workers.workers_for(100, 10**9) == 3
+    assert workers.workers_for(100, 10**9, 5) == 5
     # By set_num_threads, which starts Numba's threads.
-    monkeypatch.setattr(_threads.numbas_threads, "_is_initialized", True)
+    monkeypatch.setattr(workers.numbas_threads, "_is_initialized", True)
     monkeypatch.setattr(numba, "get_num_threads", lambda: 6)
-    assert _threads.default_threads() == 6
+    assert workers.default_threads() == 6
     monkeypatch.setattr(numba, "get_num_threads", lambda: 8)
     monkeypatch.setenv("NUMBA_NUM_THREADS", "8")
-    assert _threads.default_threads() == 8
+    assert workers.default_threads() == 8
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
 def test_a_process_that_is_bound_to_one_core_has_one_thread():
     program = (
         "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from fastmf._threads import default_threads; print(default_threads())"
+        "from fastmf._threads.workers import default_threads; print(default_threads())"
     )
     environment = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
     environment["PYTHONPATH"] = str(Path(fastmf.__file__).parents[1])

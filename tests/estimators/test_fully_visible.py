@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import fastmf as mf
 from fastmf.inference.sampling.spins import all_states, probabilities
-from fastmf.learning.pseudo_likelihood import objective
+from fastmf.learning.pseudo_likelihood.binary import objective
 
 SOLVERS = ["auto", "bslm", "gradient", "newton", "lbfgs"]
 # Every solver with every penalty that it has.

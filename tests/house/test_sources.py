@@ -218,7 +218,7 @@ def test_no_file_of_tests_is_empty():
 
 def test_no_text_names_a_path_of_one_machine():
     found = {str(path.relative_to(ROOT)): machine_paths(text) for path, text in texts()}
-    assert Path("fastmf", "_numba.py") in map(Path, found)
+    assert Path("fastmf", "_jit/kernel.py") in map(Path, found)
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 

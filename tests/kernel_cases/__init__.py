@@ -47,5 +47,5 @@ __all__ = ["CASES", "Case", "Size", "case"]
 
 
 def case(name):
-    """The case of that name, such as "tap.tap-blocked"."""
+    """The case of that name, such as "mean_field.tap.tap-blocked"."""
     return next(c for c in CASES if str(c) == name)

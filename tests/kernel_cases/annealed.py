@@ -3,9 +3,9 @@
 import numpy as np
 
 import fastmf as mf
-from fastmf.kernels.annealed import AnnealedPath, TiltedPath
-from fastmf.kernels.gibbs import SampledLayer, gibbs_work
-from fastmf.kernels.product import pack, product_address
+from fastmf.kernels.linear.product import pack, product_address
+from fastmf.kernels.sampling.annealed import AnnealedPath, TiltedPath
+from fastmf.kernels.sampling.gibbs import SampledLayer, gibbs_work
 from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, groups, rbm, spiked
@@ -74,10 +74,10 @@ def _chains_of_units(arguments):
 
 
 CASES = [
-    Case("annealed.annealed", "forward", annealed_arguments, _chains,
+    Case("sampling.annealed.annealed", "forward", annealed_arguments, _chains,
          {"float64": 1e-12, "float32": 3e-5}, large=True, any_rows=False),
-    Case("annealed.annealed_units", "groups", group_arguments, _chains_of_units,
+    Case("sampling.annealed.annealed_units", "groups", group_arguments, _chains_of_units,
          {"float64": 1e-12, "float32": 3e-5}, any_rows=False),
-    Case("annealed.annealed_units", "mixed", mixed_arguments, _chains_of_units,
+    Case("sampling.annealed.annealed_units", "mixed", mixed_arguments, _chains_of_units,
          {"float64": 1e-11, "float32": 1e-4}, large=True, any_rows=False),
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.ascent import AscentStep
+from fastmf.kernels.training.ascent import AscentStep
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import rbm
 
@@ -29,7 +29,7 @@ def _found(arguments):
 
 
 CASES = [
-    Case("ascent.ascend", "decayed_and_centred", ascent_arguments,
+    Case("training.ascent.ascend", "decayed_and_centred", ascent_arguments,
          _found,
          {"float64": 1e-12, "float32": 1e-4}, large=True),
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from fastmf._outcomes import CONVERGED, RUNNING
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._kernel_arguments import new_workspaces, prepared
 from fastmf.inference.bp._options import BPOptions
-from fastmf.kernels.bp_types import MAX_PRODUCT, SUM_PRODUCT
+from fastmf.kernels.bp.arguments import MAX_PRODUCT, SUM_PRODUCT
 from fastmf.special import sigmoid_pair
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import rbm
@@ -116,32 +116,87 @@ def of_conclusion(arguments):
 
 
 CLOSE = {"float64": 1e-9, "float32": 1e-3}
-NAME = "belief_propagation.belief_propagation"
+NAME = "bp.belief_propagation.belief_propagation"
 EXACT = ("status", "n_iter")
 
 CASES = [
     Case(NAME, "sum", propagation_arguments, of_record, CLOSE, EXACT, large=True),
-    Case(NAME, "sum_damped",
-         with_options(propagation_arguments, damping=0.4, one_for_each_row=True), of_record,
-         CLOSE, EXACT, dtypes=("float64",)),
-    Case(NAME, "pairs", with_options(propagation_arguments, n_groups=10), of_pairs, CLOSE, EXACT,
-         large=True),
-    Case(NAME, "max", with_options(propagation_arguments, algorithm="max", max_iter=8),
-         of_record, CLOSE, EXACT, large=True),
-    Case(NAME, "mixed", with_options(propagation_arguments, algorithm="mixed", max_iter=8),
-         of_record, CLOSE, EXACT, large=True),
-    Case("belief_propagation.sweep_blocks", "sum", shared_arguments, of_sweep, CLOSE, large=True),
-    Case("belief_propagation.sweep_blocks", "bethe",
-         with_options(shared_arguments, status=CONVERGED), of_sweep, CLOSE),
-    Case("belief_propagation.conclude_sweep", "sum", conclusion_arguments, of_conclusion, CLOSE,
-         large=True),
-    Case("belief_propagation.add_groups", "groups", group_arguments,
-         lambda arguments: {"out": arguments[0][0]}, {"float64": 1e-13, "float32": 1e-5},
-         large=True),
-    Case("belief_propagation.exponentials", "weights", exponential_arguments,
-         lambda arguments: {"roots": arguments[-2], "out": arguments[-1]},
-         {"float64": 1e-13, "float32": 1e-5}, large=True),
-    Case("belief_propagation.pair_beliefs", "rows", pair_arguments,
-         lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-5},
-         large=True),
-]  # fmt: skip
+    Case(
+        NAME,
+        "sum_damped",
+        with_options(propagation_arguments, damping=0.4, one_for_each_row=True),
+        of_record,
+        CLOSE,
+        EXACT,
+        dtypes=("float64",),
+    ),
+    Case(
+        NAME,
+        "pairs",
+        with_options(propagation_arguments, n_groups=10),
+        of_pairs,
+        CLOSE,
+        EXACT,
+        large=True,
+    ),
+    Case(
+        NAME,
+        "max",
+        with_options(propagation_arguments, algorithm="max", max_iter=8),
+        of_record,
+        CLOSE,
+        EXACT,
+        large=True,
+    ),
+    Case(
+        NAME,
+        "mixed",
+        with_options(propagation_arguments, algorithm="mixed", max_iter=8),
+        of_record,
+        CLOSE,
+        EXACT,
+        large=True,
+    ),
+    Case(
+        "bp.belief_propagation.sweep_blocks", "sum", shared_arguments, of_sweep, CLOSE, large=True
+    ),
+    Case(
+        "bp.belief_propagation.sweep_blocks",
+        "bethe",
+        with_options(shared_arguments, status=CONVERGED),
+        of_sweep,
+        CLOSE,
+    ),
+    Case(
+        "bp.belief_propagation.conclude_sweep",
+        "sum",
+        conclusion_arguments,
+        of_conclusion,
+        CLOSE,
+        large=True,
+    ),
+    Case(
+        "bp.belief_propagation.add_groups",
+        "groups",
+        group_arguments,
+        lambda arguments: {"out": arguments[0][0]},
+        {"float64": 1e-13, "float32": 1e-5},
+        large=True,
+    ),
+    Case(
+        "bp.belief_propagation.exponentials",
+        "weights",
+        exponential_arguments,
+        lambda arguments: {"roots": arguments[-2], "out": arguments[-1]},
+        {"float64": 1e-13, "float32": 1e-5},
+        large=True,
+    ),
+    Case(
+        "bp.belief_propagation.pair_beliefs",
+        "rows",
+        pair_arguments,
+        lambda arguments: {"out": arguments[-1]},
+        {"float64": 1e-12, "float32": 1e-5},
+        large=True,
+    ),
+]

@@ -37,7 +37,7 @@ def _record(arguments):
 def _case(name, large=False, **options):
     exact = ("status", "n_iter", "labels", "best", "damping")
     return Case(
-        "bp_groups.group_propagation", name, with_options(group_arguments, **options), _record,
+        "bp.groups.group_propagation", name, with_options(group_arguments, **options), _record,
         {"float64": 1e-9}, exact, large=large, dtypes=("float64",),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmf._threads import in_parallel
+from fastmf._threads.workers import in_parallel
 
 
 class Size(NamedTuple):
@@ -28,7 +28,8 @@ class Case(NamedTuple):
     Parameters
     ----------
     kernel : str
-        "file.function" in `fastmf.kernels`; the twin has the same address in `fastmf.reference`.
+        "room.file.function" in `fastmf.kernels`; the twin has the same address in
+        `fastmf.reference`.
     name : str
     build : callable
         build(size, dtype, rows=all): a fresh tuple of arguments. The arguments of
@@ -85,7 +86,7 @@ class Case(NamedTuple):
             assert found[name].dtype == expected.dtype
 
     def _function(self, part):
-        file, name = self.kernel.split(".")
+        file, _, name = self.kernel.rpartition(".")
         return getattr(import_module(f"fastmf.{part}.{file}"), name)
 
     def __str__(self):

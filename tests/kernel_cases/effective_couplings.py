@@ -23,7 +23,7 @@ def arguments(size, dtype, rows=None):
 
 
 CASES = [
-    Case("effective_couplings.effective_couplings", "three_states", arguments,
+    Case("sampling.effective_couplings.effective_couplings", "three_states", arguments,
          lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-4},
          large=True),
 ]  # fmt: skip

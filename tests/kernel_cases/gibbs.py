@@ -3,8 +3,8 @@
 import numpy as np
 
 import fastmf as mf
-from fastmf.kernels.gibbs import SampledLayer, gibbs_work
-from fastmf.kernels.product import pack, product_address
+from fastmf.kernels.linear.product import pack, product_address
+from fastmf.kernels.sampling.gibbs import SampledLayer, gibbs_work
 from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, groups, rbm, spiked
@@ -54,10 +54,29 @@ def _chains(arguments):
 
 
 CASES = [
-    Case("gibbs.gibbs", "block", gibbs_arguments, _chains, {"float64": 0, "float32": 0}, large=True,
-         any_rows=False),
-    Case("gibbs.gibbs", "groups", group_arguments, _chains, {"float64": 0, "float32": 0},
-         any_rows=False),
-    Case("gibbs.gibbs", "mixed", mixed_arguments, _chains, {"float64": 1e-12, "float32": 1e-5},
-         any_rows=False),
-]  # fmt: skip
+    Case(
+        "sampling.gibbs.gibbs",
+        "block",
+        gibbs_arguments,
+        _chains,
+        {"float64": 0, "float32": 0},
+        large=True,
+        any_rows=False,
+    ),
+    Case(
+        "sampling.gibbs.gibbs",
+        "groups",
+        group_arguments,
+        _chains,
+        {"float64": 0, "float32": 0},
+        any_rows=False,
+    ),
+    Case(
+        "sampling.gibbs.gibbs",
+        "mixed",
+        mixed_arguments,
+        _chains,
+        {"float64": 1e-12, "float32": 1e-5},
+        any_rows=False,
+    ),
+]

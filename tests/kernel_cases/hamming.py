@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.hamming import padded
+from fastmf.kernels.pseudo_likelihood.hamming import padded
 from kernel_cases.case import Case, chosen
 
 
@@ -47,8 +47,22 @@ def _trees(arguments):
 
 
 CASES = [
-    Case("hamming.count_similar", "rows", count_arguments, _counts, {"float64": 0}, large=True,
-         dtypes=("float64",)),
-    Case("hamming.spanning_trees", "groups", tree_arguments, _trees, {"float64": 0}, large=True,
-         dtypes=("float64",)),
-]  # fmt: skip
+    Case(
+        "pseudo_likelihood.hamming.count_similar",
+        "rows",
+        count_arguments,
+        _counts,
+        {"float64": 0},
+        large=True,
+        dtypes=("float64",),
+    ),
+    Case(
+        "pseudo_likelihood.hamming.spanning_trees",
+        "groups",
+        tree_arguments,
+        _trees,
+        {"float64": 0},
+        large=True,
+        dtypes=("float64",),
+    ),
+]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.product import product_address
+from fastmf.kernels.linear.product import product_address
 from kernel_cases.case import Case, chosen
 
 CLOSE = {"float64": 1e-10, "float32": 1e-10}
@@ -47,9 +47,21 @@ def whitened_arguments(size, dtype, rows=None):
 
 
 CASES = [
-    Case("linear_model.data_covariance", "three_shares", covariance_arguments, covariance_results,
-         CLOSE, large=True, any_rows=False),
-    Case("linear_model.whitened_columns", "with_directions", whitened_arguments,
-         lambda arguments: dict(zip(("squares", "products"), arguments[-1], strict=True)), CLOSE,
-         large=True),
-]  # fmt: skip
+    Case(
+        "ep.linear_model.data_covariance",
+        "three_shares",
+        covariance_arguments,
+        covariance_results,
+        CLOSE,
+        large=True,
+        any_rows=False,
+    ),
+    Case(
+        "ep.linear_model.whitened_columns",
+        "with_directions",
+        whitened_arguments,
+        lambda arguments: dict(zip(("squares", "products"), arguments[-1], strict=True)),
+        CLOSE,
+        large=True,
+    ),
+]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fastmf.kernels.bp_types import BPProblem
-from fastmf.kernels.local_search import ClimbSettings
+from fastmf.kernels.bp.arguments import BPProblem
+from fastmf.kernels.bp.local_search import ClimbSettings
 from kernel_cases.case import Case, chosen, with_options
 
 
@@ -31,7 +31,7 @@ def of_climb(arguments):
 
 
 CASES = [
-    Case("local_search.climb", name, with_options(climb_arguments, joint=joint), of_climb,
+    Case("bp.local_search.climb", name, with_options(climb_arguments, joint=joint), of_climb,
          {"float64": 1e-9}, ("visible", "optimal"), large=True, dtypes=("float64",))
     for name, joint in (("marginal", False), ("joint", True))
 ]  # fmt: skip

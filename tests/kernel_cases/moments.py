@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fastmf._intrinsics import fetch_and_increment
-from fastmf._numba import kernel
+from fastmf._jit.intrinsics import fetch_and_increment
+from fastmf._jit.kernel import kernel
 from fastmf.priors._compiled import tilted_moments, units_of
 
 

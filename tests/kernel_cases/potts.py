@@ -4,9 +4,9 @@ from functools import partial
 
 import numpy as np
 
-from fastmf.kernels.potts import aligned, workspaces
-from fastmf.learning.potts.layout import Layout
-from fastmf.learning.potts.tree import spanning_order
+from fastmf.kernels.pseudo_likelihood.potts import aligned, workspaces
+from fastmf.learning.pseudo_likelihood.potts.layout import Layout
+from fastmf.learning.pseudo_likelihood.potts.tree import spanning_order
 from kernel_cases.case import Case, with_options
 
 
@@ -93,19 +93,54 @@ _OF_VALUE = _last("gradient", "field_gradient", "values")
 
 # Two states and many, which are added up in parts.
 CASES = [
-    Case("potts.value_and_gradient", "proteins", partial(value_arguments, n_states=20), _OF_VALUE,
-         _CLOSE, large=True),
+    Case(
+        "pseudo_likelihood.potts.value_and_gradient",
+        "proteins",
+        partial(value_arguments, n_states=20),
+        _OF_VALUE,
+        _CLOSE,
+        large=True,
+    ),
     *(
-        Case("potts.value_and_gradient", name, partial(value_arguments, n_states=n_states),
-             _OF_VALUE, _CLOSE)
+        Case(
+            "pseudo_likelihood.potts.value_and_gradient",
+            name,
+            partial(value_arguments, n_states=n_states),
+            _OF_VALUE,
+            _CLOSE,
+        )
         for name, n_states in (("spins", 2), ("codons", 200))
     ),
-    Case("potts.conditionals", "proteins", partial(conditional_arguments, n_states=20),
-         _last("out"), _CLOSE, large=True),
-    Case("potts.hessian_product", "proteins", partial(hessian_arguments, n_states=20),
-         _last("gradient", "field_gradient"), _CLOSE, large=True),
-    Case("potts.spread", "tiles", with_options(tile_arguments, gather=False), _last("couplings"),
-         {"float64": 1e-14, "float32": 1e-6}, large=True),
-    Case("potts.collect", "tiles", with_options(tile_arguments, gather=True), _last("tiles"),
-         {"float64": 1e-13, "float32": 1e-5}, large=True),
-]  # fmt: skip
+    Case(
+        "pseudo_likelihood.potts.conditionals",
+        "proteins",
+        partial(conditional_arguments, n_states=20),
+        _last("out"),
+        _CLOSE,
+        large=True,
+    ),
+    Case(
+        "pseudo_likelihood.potts.hessian_product",
+        "proteins",
+        partial(hessian_arguments, n_states=20),
+        _last("gradient", "field_gradient"),
+        _CLOSE,
+        large=True,
+    ),
+    Case(
+        "pseudo_likelihood.potts.spread",
+        "tiles",
+        with_options(tile_arguments, gather=False),
+        _last("couplings"),
+        {"float64": 1e-14, "float32": 1e-6},
+        large=True,
+    ),
+    Case(
+        "pseudo_likelihood.potts.collect",
+        "tiles",
+        with_options(tile_arguments, gather=True),
+        _last("tiles"),
+        {"float64": 1e-13, "float32": 1e-5},
+        large=True,
+    ),
+]

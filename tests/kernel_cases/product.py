@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf.kernels.product import pack, product_address
+from fastmf.kernels.linear.product import pack, product_address
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import rbm
 
@@ -23,6 +23,6 @@ def _products(arguments):
 
 
 CASES = [
-    Case("product.multiply", "rbm", multiply_arguments, _products,
+    Case("linear.product.multiply", "rbm", multiply_arguments, _products,
          {"float64": 1e-12, "float32": 1e-4}, large=True),
 ]  # fmt: skip

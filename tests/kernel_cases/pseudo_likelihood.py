@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fastmf.kernels.bslm_types import BSLMData, BSLMSettings, bslm_workspaces
-from fastmf.kernels.pseudo_likelihood import TASK_ROWS, bslm_addresses
+from fastmf.kernels.pseudo_likelihood.binary import TASK_ROWS, bslm_addresses
+from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import boltzmann_machine, data
 
@@ -93,21 +93,62 @@ def _sums(arguments):
 # Parameters are estimates with errors far above float32's, but their sums over rows are not: what
 # is computed from binary data is computed in double precision.
 CASES = [
-    Case("pseudo_likelihood.residuals", "plain", residual_arguments, _residuals,
-         {"float64": 1e-12, "float32": 1e-4}, large=True),
-    Case("pseudo_likelihood.scores", "plain", score_arguments, _scores, {"float64": 1e-14},
-         large=True, dtypes=("float64",)),
-    Case("pseudo_likelihood.pair_tables", "plain", table_arguments, _sums, {"float64": 1e-12},
-         large=True, dtypes=("float64",)),
-    Case("pseudo_likelihood.bslm", "plain", bslm_arguments, _fit, {"float64": 1e-9},
-         exact=("n_iter",), large=True, dtypes=("float64",)),
-    Case("pseudo_likelihood.bslm", "penalised",
-         with_options(bslm_arguments, step=1.7, l1=0.03, l2=0.02, n_iter=25), _fit,
-         {"float64": 1e-9}, exact=("n_iter",), dtypes=("float64",)),
+    Case(
+        "pseudo_likelihood.binary.residuals",
+        "plain",
+        residual_arguments,
+        _residuals,
+        {"float64": 1e-12, "float32": 1e-4},
+        large=True,
+    ),
+    Case(
+        "pseudo_likelihood.binary.scores",
+        "plain",
+        score_arguments,
+        _scores,
+        {"float64": 1e-14},
+        large=True,
+        dtypes=("float64",),
+    ),
+    Case(
+        "pseudo_likelihood.binary.pair_tables",
+        "plain",
+        table_arguments,
+        _sums,
+        {"float64": 1e-12},
+        large=True,
+        dtypes=("float64",),
+    ),
+    Case(
+        "pseudo_likelihood.binary.bslm",
+        "plain",
+        bslm_arguments,
+        _fit,
+        {"float64": 1e-9},
+        exact=("n_iter",),
+        large=True,
+        dtypes=("float64",),
+    ),
+    Case(
+        "pseudo_likelihood.binary.bslm",
+        "penalised",
+        with_options(bslm_arguments, step=1.7, l1=0.03, l2=0.02, n_iter=25),
+        _fit,
+        {"float64": 1e-9},
+        exact=("n_iter",),
+        dtypes=("float64",),
+    ),
     # Units saturated, the second time to where their odds overflow.
     *(
-        Case("pseudo_likelihood.bslm", name, with_options(bslm_arguments, strength=strength),
-             _fit, {"float64": 1e-9}, exact=("n_iter",), dtypes=("float64",))
+        Case(
+            "pseudo_likelihood.binary.bslm",
+            name,
+            with_options(bslm_arguments, strength=strength),
+            _fit,
+            {"float64": 1e-9},
+            exact=("n_iter",),
+            dtypes=("float64",),
+        )
         for name, strength in (("strong", 20.0), ("overflowing", 200.0))
     ),
-]  # fmt: skip
+]

@@ -3,8 +3,8 @@
 import numpy as np
 
 from fastmf.inference.mean_field.relaxed_bp import _layer_views
-from fastmf.kernels.mean_field_types import MeanFieldRecord
-from fastmf.kernels.relaxed_bp import RelaxedBPSettings, relaxed_bp_work, update_address
+from fastmf.kernels.mean_field.arguments import MeanFieldRecord
+from fastmf.kernels.mean_field.relaxed_bp import RelaxedBPSettings, relaxed_bp_work, update_address
 from kernel_cases.case import Case, chosen, few_rows, with_options
 from kernel_cases.machines import boltzmann_machine, data, rbm
 
@@ -45,8 +45,22 @@ def _found(arguments):
 CLOSE = {"float64": 1e-6, "float32": 5e-3}
 EXACT = ("status",)
 CASES = [
-    Case("relaxed_bp.relaxed_bp", "rbm", relaxed_bp_arguments, _found, CLOSE, EXACT, large=True),
-    Case("relaxed_bp.relaxed_bp", "fully_visible",
-         with_options(relaxed_bp_arguments, machine=boltzmann_machine, damping=0.3),
-         _found, CLOSE, EXACT, dtypes=("float64",)),
-]  # fmt: skip
+    Case(
+        "mean_field.relaxed_bp.relaxed_bp",
+        "rbm",
+        relaxed_bp_arguments,
+        _found,
+        CLOSE,
+        EXACT,
+        large=True,
+    ),
+    Case(
+        "mean_field.relaxed_bp.relaxed_bp",
+        "fully_visible",
+        with_options(relaxed_bp_arguments, machine=boltzmann_machine, damping=0.3),
+        _found,
+        CLOSE,
+        EXACT,
+        dtypes=("float64",),
+    ),
+]

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fastmf.kernels.product import pack, product_address
-from fastmf.kernels.sequential import BLOCK
-from fastmf.kernels.sites import SiteSettings
+from fastmf.kernels.ep.sequential import BLOCK
+from fastmf.kernels.ep.sites import SiteSettings
+from fastmf.kernels.linear.product import pack, product_address
 from fastmf.priors._compiled import units_of
 from kernel_cases.case import Case, with_options
 from kernel_cases.sites import machine
@@ -96,16 +96,43 @@ def sweep_results(arguments):
 
 
 CASES = [
-    Case("sequential.sweep_blocks", "few_rows", sweep_arguments, sweep_results, CLOSE, large=True,
-         dtypes=("float64",)),
-    Case("sequential.project_block", "few_rows", project_arguments,
-         lambda arguments: {"rows": arguments[4][None], "vector": arguments[5][None]}, CLOSE,
-         large=True, dtypes=("float64",)),
+    Case(
+        "ep.sequential.sweep_blocks",
+        "few_rows",
+        sweep_arguments,
+        sweep_results,
+        CLOSE,
+        large=True,
+        dtypes=("float64",),
+    ),
+    Case(
+        "ep.sequential.project_block",
+        "few_rows",
+        project_arguments,
+        lambda arguments: {"rows": arguments[4][None], "vector": arguments[5][None]},
+        CLOSE,
+        large=True,
+        dtypes=("float64",),
+    ),
     *(
-        Case("sequential.visit_block", name, with_options(visit_arguments, low_rank=low_rank),
-             visit_results, CLOSE, large=True, dtypes=("float64",))
+        Case(
+            "ep.sequential.visit_block",
+            name,
+            with_options(visit_arguments, low_rank=low_rank),
+            visit_results,
+            CLOSE,
+            large=True,
+            dtypes=("float64",),
+        )
         for name, low_rank in (("covariance", False), ("data_covariance", True))
     ),
-    Case("sequential.downdate", "few_rows", downdate_arguments,
-         lambda arguments: {"matrix": arguments[3][None]}, CLOSE, large=True, dtypes=("float64",)),
-]  # fmt: skip
+    Case(
+        "ep.sequential.downdate",
+        "few_rows",
+        downdate_arguments,
+        lambda arguments: {"matrix": arguments[3][None]},
+        CLOSE,
+        large=True,
+        dtypes=("float64",),
+    ),
+]

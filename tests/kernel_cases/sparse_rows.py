@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from fastmf.kernels.sparse_rows import SparseRows, add_rows_address
+from fastmf.kernels.linear.sparse_rows import SparseRows, add_rows_address
 from kernel_cases.case import Case, chosen
 
 
@@ -23,6 +23,6 @@ def product_arguments(size, dtype, rows=None):
 
 
 CASES = [
-    Case("sparse_rows.add_sparse_product", "few_entries", product_arguments,
+    Case("linear.sparse_rows.add_sparse_product", "few_entries", product_arguments,
          lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-4}, large=True),
 ]  # fmt: skip

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fastmf.kernels.product import pack, product_address
-from fastmf.kernels.statistics import work_of
+from fastmf.kernels.linear.product import pack, product_address
+from fastmf.kernels.training.statistics import work_of
 from fastmf.priors._compiled import AddressTable, units_of
 from kernel_cases.case import Case, chosen
 from kernel_cases.machines import data, rbm
@@ -43,9 +43,9 @@ def pair_arguments(size, dtype, rows=None):
 
 
 CASES = [
-    Case("statistics.conditional_moments", "hidden", conditional_arguments,
+    Case("training.statistics.conditional_moments", "hidden", conditional_arguments,
          lambda arguments: dict(zip(("b", "mean", "var"), arguments[-3:], strict=True)),
          {"float64": 1e-12, "float32": 1e-4}, large=True),
-    Case("statistics.pair_averages", "four_terms", pair_arguments,
+    Case("training.statistics.pair_averages", "four_terms", pair_arguments,
          lambda arguments: {"out": arguments[-1]}, {"float64": 1e-12, "float32": 1e-4}, large=True),
 ]  # fmt: skip

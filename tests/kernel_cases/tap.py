@@ -3,8 +3,8 @@
 import numpy as np
 
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.kernels.mean_field_types import MeanFieldRecord, TapSettings, Tilt
-from fastmf.kernels.tap_rows import SLOT_SIZE, ActiveRows, worker_shapes
+from fastmf.kernels.mean_field.arguments import MeanFieldRecord, TapSettings, Tilt
+from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from kernel_cases.case import Case, chosen, with_options
 from kernel_cases.machines import boltzmann_machine, data, potts_machine, potts_rbm, rbm
 
@@ -101,7 +101,7 @@ def _tap(name, large=False, dtypes=("float64", "float32"), close=None, **options
     close = close or {"float64": 1e-9, "float32": 2e-4}
     counts = ("status", "n_iter")
     build = with_options(tap_arguments, **options)
-    return Case("tap.tap", name, build, _record, close, counts, large, dtypes=dtypes)
+    return Case("mean_field.tap.tap", name, build, _record, close, counts, large, dtypes=dtypes)
 
 
 strong_rbm = with_options(rbm, patterns=0.0, noise=7.0)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastmf.inference.sampling.gibbs import even_layers
-from fastmf.kernels.training_types import FIRST
+from fastmf.kernels.training.arguments import FIRST
 from fastmf.learning.layered.preconditioning import prepare
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.starts import starts
@@ -121,7 +121,7 @@ def _found(arguments):
 def _case(name, build=training_arguments, **options):
     build = with_options(build, **options)
     large = name in LARGE
-    return Case("training.train", name, build, _found, {"float64": 1e-12, "float32": 1e-5},
+    return Case("training.train.train", name, build, _found, {"float64": 1e-12, "float32": 1e-5},
                 large=large)  # fmt: skip
 
 

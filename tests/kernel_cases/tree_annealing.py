@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fastmf.kernels.spanning_tree import TreeProblem
-from fastmf.kernels.tree_annealing import TreeSettings, tree_annealing_work
+from fastmf.kernels.sampling.spanning_tree import TreeProblem
+from fastmf.kernels.sampling.tree_annealing import TreeSettings, tree_annealing_work
 from kernel_cases.case import Case, chosen, with_options
 
 
@@ -36,8 +36,15 @@ def _found(arguments):
 
 
 CASES = [
-    Case("tree_annealing.tree_annealing", name, with_options(annealing_arguments, **options),
-         _found, {"float64": 1e-9}, large=name == "spins", dtypes=("float64",))
+    Case(
+        "sampling.tree_annealing.tree_annealing",
+        name,
+        with_options(annealing_arguments, **options),
+        _found,
+        {"float64": 1e-9},
+        large=name == "spins",
+        dtypes=("float64",),
+    )
     for name, options in (
         ("spins", {"scale": 0.3}),
         ("near-tree", {"scale": 0.02, "chain": 1.0}),
@@ -45,4 +52,4 @@ CASES = [
         ("frozen", {"n_states": 3, "scale": 3.0}),
         ("tree", {"scale": 0.0, "chain": 0.0}),
     )
-]  # fmt: skip
+]

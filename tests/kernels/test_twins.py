@@ -13,7 +13,7 @@ from kernel_cases import CASES, Size, case
 
 import fastmf
 from fastmf._outcomes import CONVERGED, CYCLING
-from fastmf.kernels.mean_field_types import WINDOW_SWEEPS
+from fastmf.kernels.mean_field.arguments import WINDOW_SWEEPS
 
 # Decorator of a function that can be called from Python.
 PUBLIC_KERNEL = r"kernel(?!.*\b(inner|inline|merged|by_address)=True)"
@@ -26,12 +26,12 @@ SMALL = Size(60, 31, 9)
 
 # Kernels whose work is not shared by threads, nor divided into rows.
 WITHOUT_ROWS = {
-    "sequential.sweep_blocks",
-    "sequential.project_block",
-    "sequential.visit_block",
-    "sequential.downdate",
-    "belief_propagation.sweep_blocks",
-    "belief_propagation.conclude_sweep",
+    "ep.sequential.sweep_blocks",
+    "ep.sequential.project_block",
+    "ep.sequential.visit_block",
+    "ep.sequential.downdate",
+    "bp.belief_propagation.sweep_blocks",
+    "bp.belief_propagation.conclude_sweep",
 }
 
 with_rows = pytest.mark.parametrize(
@@ -39,16 +39,16 @@ with_rows = pytest.mark.parametrize(
 )
 # Kernels in whose results all rows take part.
 TOGETHER = {
-    "belief_propagation.add_groups",
-    "effective_couplings.effective_couplings",
-    "hamming.count_similar",
-    "hamming.spanning_trees",
-    "potts.collect",
-    "potts.conditionals",
-    "potts.hessian_product",
-    "potts.spread",
-    "potts.value_and_gradient",
-    "training.train",
+    "bp.belief_propagation.add_groups",
+    "sampling.effective_couplings.effective_couplings",
+    "pseudo_likelihood.hamming.count_similar",
+    "pseudo_likelihood.hamming.spanning_trees",
+    "pseudo_likelihood.potts.collect",
+    "pseudo_likelihood.potts.conditionals",
+    "pseudo_likelihood.potts.hessian_product",
+    "pseudo_likelihood.potts.spread",
+    "pseudo_likelihood.potts.value_and_gradient",
+    "training.train.train",
 }
 with_company = pytest.mark.parametrize(
     "the_case", [c for c in CASES if c.kernel not in WITHOUT_ROWS | TOGETHER], ids=str
@@ -93,7 +93,7 @@ def test_company_does_not_matter(the_case):
 def test_the_cases_are_what_their_names_say():
     """Cases that never damp, accelerate, cycle or save sweeps would compare nothing."""
     found = {
-        name: run("compiled", case(f"tap.tap-{name}"))
+        name: run("compiled", case(f"mean_field.tap.tap-{name}"))
         for name in (
             "blocked",
             "accelerated",
@@ -117,14 +117,14 @@ def public_kernels(package):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             decorators = [ast.unparse(d) for d in getattr(node, "decorator_list", ())]
             if any(re.match(PUBLIC_KERNEL, d) for d in decorators):
-                yield f"{path.stem}.{node.name}"
+                yield f"{path.parent.name}.{path.stem}.{node.name}"
 
 
 def test_every_kernel_has_a_case():
     kernels = set(public_kernels(PACKAGE))
     assert kernels == {the_case.kernel for the_case in CASES}
     assert kernels == {the_case.kernel for the_case in CASES if the_case.large}  # and is timed
-    assert "tap.tap" in kernels
+    assert "mean_field.tap.tap" in kernels
 
 
 def test_asv_times_every_large_case():
@@ -140,17 +140,31 @@ def test_asv_times_every_large_case():
 @pytest.mark.parametrize("without_compiler", ["1", "0"])
 def test_fresh_processes_do_the_same(tmp_path, without_compiler):
     """Kernels that are not decorated, and kernels that were compiled by another process."""
-    names = ["tap.tap-third_order", "tap.tap-clamped", "tap.tap-fully_visible_sequential",
-             "tap.tap-groups", "tap.tap-groups_third_order",
-             "product.multiply-rbm", "sites.tilt_sites-spike_and_slab",
-             "gibbs.gibbs-block", "gibbs.gibbs-groups", "annealed.annealed_units-groups",
-             "gibbs.gibbs-mixed", "annealed.annealed_units-mixed",
-             "belief_propagation.belief_propagation-pairs",
-             "training.train-tap", "training.train-pcd", "training.train-sparse_pcd",
-             "training.train-groups",
-             "hamming.spanning_trees-groups", "potts.value_and_gradient-proteins",
-             "potts.hessian_product-proteins", "potts.spread-tiles",
-             "potts.collect-tiles", "hamming.count_similar-rows"]  # fmt: skip
+    names = [
+        "mean_field.tap.tap-third_order",
+        "mean_field.tap.tap-clamped",
+        "mean_field.tap.tap-fully_visible_sequential",
+        "mean_field.tap.tap-groups",
+        "mean_field.tap.tap-groups_third_order",
+        "linear.product.multiply-rbm",
+        "ep.sites.tilt_sites-spike_and_slab",
+        "sampling.gibbs.gibbs-block",
+        "sampling.gibbs.gibbs-groups",
+        "sampling.annealed.annealed_units-groups",
+        "sampling.gibbs.gibbs-mixed",
+        "sampling.annealed.annealed_units-mixed",
+        "bp.belief_propagation.belief_propagation-pairs",
+        "training.train.train-tap",
+        "training.train.train-pcd",
+        "training.train.train-sparse_pcd",
+        "training.train.train-groups",
+        "pseudo_likelihood.hamming.spanning_trees-groups",
+        "pseudo_likelihood.potts.value_and_gradient-proteins",
+        "pseudo_likelihood.potts.hessian_product-proteins",
+        "pseudo_likelihood.potts.spread-tiles",
+        "pseudo_likelihood.potts.collect-tiles",
+        "pseudo_likelihood.hamming.count_similar-rows",
+    ]
     size = Size(14, 9, 2)
     done = subprocess.run(
         [sys.executable, "-m", "kernel_cases", tmp_path / "plain.npz",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf._numba import kernel
+from fastmf._jit.kernel import kernel
 from fastmf.priors._compiled import tilted_log_partition, tilted_moments, units_of
 from fastmf.priors._domain import independent_units, number_of_states
 from fastmf.priors._groups import as_states, column_sizes, groups

@@ -10,7 +10,7 @@ import pytest
 
 import fastmf as mf
 from fastmf import priors
-from fastmf._numba import kernel
+from fastmf._jit.kernel import kernel
 from fastmf.priors import _compiled
 from fastmf.priors._compiled import (
     FUNCTIONS,

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import pytest
 
-from fastmf._numba import kernel
+from fastmf._jit.kernel import kernel
 from fastmf.priors import Bernoulli, Categorical, Concatenated, Gaussian, Ising
 from fastmf.priors._compiled import third_cumulants, tilted_log_partition, tilted_moments, units_of
 from fastmf.priors._protocol import contains, n_units

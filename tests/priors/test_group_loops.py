@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastmf._numba import kernel
+from fastmf._jit.kernel import kernel
 from fastmf.priors._group_loops import normalise, subtract_response
 
 

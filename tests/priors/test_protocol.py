@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastmf.priors as priors
-from fastmf._numba import kernel, unit
+from fastmf._jit.kernel import kernel, unit
 from fastmf.priors._compiled import (
     tilted_draws,
     tilted_log_partition,

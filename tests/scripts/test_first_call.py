@@ -48,7 +48,8 @@ def test_every_call_runs(script, tmp_path, monkeypatch):
 
 
 def test_a_row_is_measured_with_a_cache_of_its_own(script, monkeypatch):
-    monkeypatch.setattr(script, "DEFINITIONS", "from fastmf.kernels.random import row_key as f")
+    definitions = "from fastmf.kernels.sampling.random import row_key as f"
+    monkeypatch.setattr(script, "DEFINITIONS", definitions)
     row = script.Row("[f.compile('(uint64, int64, int64)'), f.stats]", "time.sleep(0.1)")
     found = script.measure(row)
     assert found.second >= 0.1 and found.other is None

@@ -113,8 +113,8 @@ def is_public(line):
         ("fastmf.priors.Ising.moments is inconsistent", True),
         ("fastmf.priors.T is not present at runtime", True),
         ("fastmf.priors.binary.Bernoulli.__new__ is inconsistent", False),
-        ("fastmf._numba.kernel is inconsistent", False),
-        ("fastmf.kernels.tap.update_address is inconsistent", False),
+        ("fastmf._jit.kernel.kernel is inconsistent", False),
+        ("fastmf.kernels.mean_field.tap.update_address is inconsistent", False),
         ("", False),
     ],
 )

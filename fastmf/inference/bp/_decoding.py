@@ -3,9 +3,9 @@
 import numpy as np
 
 from fastmf._common.arguments import generator
-from fastmf._threads import in_parallel, workers_for
-from fastmf.kernels.bp_types import BPProblem, BPRecord
-from fastmf.kernels.local_search import ClimbSettings, climb
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.bp.arguments import BPProblem, BPRecord
+from fastmf.kernels.bp.local_search import ClimbSettings, climb
 
 # The bound is valid after any number of power iterations.
 MAX_POWER_ITERATIONS = 200

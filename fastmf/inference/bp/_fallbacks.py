@@ -16,10 +16,10 @@ from fastmf._outcomes import (
     SOLVED,
     UNSOLVED,
 )
-from fastmf._threads import one_blas_thread
+from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.bp.bethe import minimise_bethe
 from fastmf.inference.bp.newton_messages import confirmed, newton_fixed_point
-from fastmf.kernels.bp_types import DAMPING_WINDOW
+from fastmf.kernels.bp.arguments import DAMPING_WINDOW
 
 # Log-odds of a unit that is certain. What a field exceeds the sum of all couplings and this by
 # changes no other unit; in the searches the others would be lost in rounding beside it.

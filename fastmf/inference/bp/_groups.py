@@ -3,12 +3,13 @@
 import numpy as np
 
 from fastmf._outcomes import POLISHED, RUNNING, is_converged, messages_of
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._fallbacks import mark_cycles
 from fastmf.inference.bp._kernel_arguments import rounding
 from fastmf.inference.bp.beliefs import Beliefs
 from fastmf.inference.fixed_point import trace_of
-from fastmf.kernels import bp_groups, bp_types
+from fastmf.kernels.bp import arguments as bp_types
+from fastmf.kernels.bp import groups as bp_groups
 from fastmf.priors._domain import binary_field, two_values
 from fastmf.priors._protocol import has_log_prob
 from fastmf.special import sigmoid_pair, softplus

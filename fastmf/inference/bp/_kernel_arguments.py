@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.memory import aligned_zeros
-from fastmf._threads import in_parallel, workers_for
-from fastmf.kernels import belief_propagation as bp_kernels
-from fastmf.kernels import bp_blocks, bp_types
-from fastmf.kernels.bp_types import BPProblem, BPRecord, BPSettings, BPWorkspaces
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.bp import arguments as bp_types
+from fastmf.kernels.bp import belief_propagation as bp_kernels
+from fastmf.kernels.bp import blocks as bp_blocks
+from fastmf.kernels.bp.arguments import BPProblem, BPRecord, BPSettings, BPWorkspaces
 
 # Largest |weight| of {0, 1} units for which all ratios are normal numbers of the type.
 MAX_WEIGHT = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}

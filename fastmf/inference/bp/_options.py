@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fastmf._common import arguments as check
-from fastmf.kernels import bp_types
+from fastmf.kernels.bp import arguments as bp_types
 
 ALGORITHMS = {
     "sum": bp_types.SUM_PRODUCT,

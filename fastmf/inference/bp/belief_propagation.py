@@ -1,8 +1,8 @@
 """Sum-, max- and mixed-product belief propagation in RBMs of binary units.
 
 The equations of messages, cavities, beliefs and the Bethe free energy are at the head of
-`fastmf.kernels.belief_propagation`; here options and arrays are prepared, the kernels run, and rows
-that do not converge handed to `_fallbacks`.
+`fastmf.kernels.bp.belief_propagation`; here options and arrays are prepared, the kernels run, and
+rows that do not converge handed to `_fallbacks`.
 """
 
 import functools
@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import RUNNING
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._decoding import (
     best_of,
@@ -33,8 +33,8 @@ from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp._starts import checked_fields, checked_init, checked_restarts, set_start
 from fastmf.inference.bp.beliefs import beliefs_of, decoded
 from fastmf.inference.bp.bethe import StationaryPoint
-from fastmf.kernels import belief_propagation as bp_kernels
-from fastmf.kernels import bp_types
+from fastmf.kernels.bp import arguments as bp_types
+from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli, Categorical
 from fastmf.special import sigmoid_pair
@@ -153,7 +153,7 @@ def belief_propagation(
     Notes
     -----
     Ping and Ihler (2017), Eqs. 8-18, with messages as ratios m(1) / m(0), so that no exponential or
-    logarithm of a message is computed (see `fastmf.kernels.belief_propagation`). A sweep updates
+    logarithm of a message is computed (see `fastmf.kernels.bp.belief_propagation`). A sweep updates
     all messages to visible units, then all messages to hidden units. A float32 model with weights
     beyond ±40 is computed in float64. Memory: exp(weights) and one array of messages for each row
     if they are kept, or otherwise for each thread and one to start from; one in all for a single

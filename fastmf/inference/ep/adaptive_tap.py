@@ -14,7 +14,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._outcomes import CONVERGED, LOST, MESSAGES
-from fastmf._threads import one_blas_thread
+from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.parallel import parallel_sweeps, proper_start, run_batch, run_one
 from fastmf.inference.ep.result import ExpectationPropagation, result_of, stacked_rows
 from fastmf.inference.ep.schedules import MAX_DAMPING_RAISES, SCHEDULES, descent

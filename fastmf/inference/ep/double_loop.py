@@ -36,7 +36,7 @@ from fastmf.inference.ep.inner_loop import (
     natural,
 )
 from fastmf.inference.ep.sites import gaussian_log_partition, mismatch, state_of
-from fastmf.kernels.sites import MAX_RELATIVE_PRECISION
+from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 
 # Outer steps: smallest curvature where the energy is not convex, and longest step, in units of the
 # update of the proof; lengths that are tried.

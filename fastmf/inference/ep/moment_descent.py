@@ -35,7 +35,7 @@ from fastmf._common.linalg import newton_step, solve_positive_definite
 from fastmf.inference.ep.curvature import active_units, unit_curvature
 from fastmf.inference.ep.sites import per_unit, state_with_moments
 from fastmf.inference.gaussian.side import GaussianMoments
-from fastmf.kernels.sites import match_cavities
+from fastmf.kernels.ep.sites import match_cavities
 
 # Smallest curvature, in units of the diagonal, where the energy is not convex.
 MIN_CURVATURE = 0.01

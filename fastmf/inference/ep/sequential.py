@@ -1,18 +1,18 @@
 """Sequential expectation propagation: exact rank-one updates, a block of units at a time.
 
-See `fastmf.kernels.sequential` for the equations. Kept are the covariance and means of the units,
-or with fewer rows than units B^-1 and B^-1 (y - X D t1).
+See `fastmf.kernels.ep.sequential` for the equations. Kept are the covariance and means of the
+units, or with fewer rows than units B^-1 and B^-1 (y - X D t1).
 """
 
 import numpy as np
 from scipy.linalg import inv
 
-from fastmf._threads import in_parallel
+from fastmf._threads.workers import in_parallel
 from fastmf.inference.ep.sites import energy, state_of
 from fastmf.inference.gaussian import Dense, Latent, LowRank
-from fastmf.kernels.product import pack, product_address
-from fastmf.kernels.sequential import BLOCK, downdate, sweep_blocks, visit_block
-from fastmf.kernels.sites import SiteSettings
+from fastmf.kernels.ep.sequential import BLOCK, downdate, sweep_blocks, visit_block
+from fastmf.kernels.ep.sites import SiteSettings
+from fastmf.kernels.linear.product import pack, product_address
 
 
 def sequential_sweeps(problem, state, damping, trace):

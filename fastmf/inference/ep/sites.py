@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.gaussian import gaussian_side
-from fastmf.kernels.sites import BLOCK_UNITS, SiteSettings, match_sites, tilt_sites
+from fastmf.kernels.ep.sites import BLOCK_UNITS, SiteSettings, match_sites, tilt_sites
 from fastmf.priors._compiled import Units, units_of
 from fastmf.priors._domain import has_spike, two_values
 from fastmf.priors._protocol import as_dtype, n_units, parts_of

@@ -13,11 +13,11 @@ from numpy.linalg import LinAlgError
 from scipy.linalg.blas import dtrmm
 
 from fastmf._common.linalg import inverse_factor
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.gaussian.dense import Dense
 from fastmf.inference.gaussian.side import GaussianMoments, GaussianSide, with_zeros
-from fastmf.kernels.linear_model import data_covariance, whitened_columns
-from fastmf.kernels.product import product_address
+from fastmf.kernels.ep.linear_model import data_covariance, whitened_columns
+from fastmf.kernels.linear.product import product_address
 
 # Entries of X that are converted to double precision at a time.
 CHUNK = 1 << 16
@@ -95,7 +95,7 @@ class LowRank(GaussianSide):
     def whitened_columns(self, whiten, directions, z, offset):
         """Sums of squares of the whitened columns of X, and their products with z.
 
-        See `fastmf.kernels.linear_model.whitened_columns`.
+        See `fastmf.kernels.ep.linear_model.whitened_columns`.
         """
         n, d = self.n_rows, self.n_units
         out = np.empty((2, d))

@@ -1,6 +1,7 @@
 """The mean-field log-partition of models with groups of states.
 
-With the tilts b and a of `fastmf.kernels.tap_groups`, before external ones are added, and f = W' m,
+With the tilts b and a of `fastmf.kernels.mean_field.groups`, before external ones are added, and f
+= W' m,
 
     log Z = sum_groups [log Z_i(b + field, a + precision) + (m.f + m.a - 3 m.b) / 4]
             + sum over other units [log Z_i - m b / 2 + a v / 4]

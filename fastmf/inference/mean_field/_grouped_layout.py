@@ -1,12 +1,19 @@
 """The layout of a model with groups of states.
 
-For `fastmf.kernels.tap_groups`, and with other blocks of couplings for `tap_groups_third`.
+For `fastmf.kernels.mean_field.groups`, and with other blocks of couplings for `tap_groups_third`.
 """
 
 import numpy as np
 
 from fastmf.inference.mean_field._layout import BLOCK_PANELS, Layout
-from fastmf.kernels.mean_field_types import (
+from fastmf.kernels.linear.product import (
+    TILE_VECTORS,
+    empty_panels,
+    fill_panels,
+    pack,
+    panel_width,
+)
+from fastmf.kernels.mean_field.arguments import (
     GROUP,
     GROUP_RUN,
     SCALARS,
@@ -14,15 +21,8 @@ from fastmf.kernels.mean_field_types import (
     Layer,
     Layers,
 )
-from fastmf.kernels.product import (
-    TILE_VECTORS,
-    empty_panels,
-    fill_panels,
-    pack,
-    panel_width,
-)
-from fastmf.kernels.tap_groups import update_block as update_groups
-from fastmf.kernels.tap_groups_third import update_block as update_groups_third
+from fastmf.kernels.mean_field.groups import update_block as update_groups
+from fastmf.kernels.mean_field.groups_third import update_block as update_groups_third
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import column_is_group, column_sizes
 from fastmf.priors._protocol import n_units, precomputed

@@ -3,7 +3,7 @@
 The log-partition has the sum over pairs of <C^3> / 6, with C the couplings of a pair centred over
 independent states. A unit that is no group has its third cumulant k in place of the average over
 its states: k <(W - s)^3> / 6 with a group, of field s, and W^3 k k' / 6 with another unit. The
-derivatives by the means add to the fields b: see `fastmf.kernels.tap_groups_third`.
+derivatives by the means add to the fields b: see `fastmf.kernels.mean_field.groups_third`.
 """
 
 import numpy as np

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fastmf.kernels.mean_field_types import Layer, Layers, Sweep
-from fastmf.kernels.product import TILE_ROWS, empty_panels, fill_panels, pack, panel_width
-from fastmf.kernels.tap import update_address, update_block
-from fastmf.kernels.tap_units import units_address
+from fastmf.kernels.linear.product import TILE_ROWS, empty_panels, fill_panels, pack, panel_width
+from fastmf.kernels.mean_field.arguments import Layer, Layers, Sweep
+from fastmf.kernels.mean_field.tap import update_address, update_block
+from fastmf.kernels.mean_field.units import units_address
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.priors._protocol import precomputed
@@ -124,7 +124,7 @@ class Layout:
             _fill_powers(layer.couplings, layer.squares, layer.cubes)
 
     def copies(self, k):
-        """Where the packed copies of some couplings are; see `fastmf.kernels.packing`."""
+        """Where the packed copies of some couplings are; see `fastmf.kernels.linear.packing`."""
         layers = self.layers.of_model
         n_first = layers[k - 1].n_units if k > 0 else 0
         copies = [

@@ -3,8 +3,8 @@
 import numpy as np
 
 from fastmf._common.rows import is_sparse, row_blocks
-from fastmf._threads import in_parallel, workers_for
-from fastmf.kernels.sparse_rows import SparseRows, add_rows_address, add_sparse_product
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.linear.sparse_rows import SparseRows, add_rows_address, add_sparse_product
 from fastmf.priors._rows import states
 
 # Rows of one task of a worker.

@@ -1,6 +1,6 @@
 """The mean-field log-partition (minus the free energy) of given means and variances.
 
-With b and a as in `fastmf.kernels.tap`, before external tilts are added,
+With b and a as in `fastmf.kernels.mean_field.tap`, before external tilts are added,
 
     log Z = sum_i [log Z_i(b + field, a + precision) - b m + a (m^2 + v) / 2]
             + sum_(i,j) [W m_i m_j + W^2 v_i v_j / 2 + W^3 k_i k_j / 6]
@@ -12,9 +12,9 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from fastmf._threads import for_each, in_parallel, one_blas_thread, workers_for
+from fastmf._threads.workers import for_each, in_parallel, one_blas_thread, workers_for
 from fastmf.inference.mean_field import _grouped_free_energy
-from fastmf.kernels.product import multiply, product_address
+from fastmf.kernels.linear.product import multiply, product_address
 
 # Entries of the arrays of some rows that are taken together, so that they stay in the cache, and
 # how many rows there are at least: all couplings are read once for each block.

@@ -15,12 +15,17 @@ import numpy as np
 
 from fastmf._common.arguments import iteration
 from fastmf._outcomes import DIVERGED
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
-from fastmf.kernels.relaxed_bp import LayerView, RelaxedBPSettings, relaxed_bp_work, update_address
-from fastmf.kernels.relaxed_bp import relaxed_bp as solve_rows
+from fastmf.kernels.mean_field.relaxed_bp import (
+    LayerView,
+    RelaxedBPSettings,
+    relaxed_bp_work,
+    update_address,
+)
+from fastmf.kernels.mean_field.relaxed_bp import relaxed_bp as solve_rows
 from fastmf.models._layered import Layered
 from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import NO_COVARIANCE, refuse_groups

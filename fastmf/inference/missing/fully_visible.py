@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
 from fastmf.inference.sampling.trees import strengths
-from fastmf.kernels.spanning_tree import TreeProblem
-from fastmf.kernels.tree_annealing import TreeSettings, tree_annealing, tree_annealing_work
+from fastmf.kernels.sampling.spanning_tree import TreeProblem
+from fastmf.kernels.sampling.tree_annealing import TreeSettings, tree_annealing, tree_annealing_work
 
 METHODS = ("auto", "exact", "annealing", "tap")
 # Rows whose missing units have up to so many states together are enumerated: 20 binary units.
@@ -62,7 +62,7 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
         With NaN for missing values: of a categorical unit, in all its states.
     method : {"auto", "exact", "annealing", "tap"}
         "auto" enumerates rows whose missing units have up to 2^20 states together, and anneals
-        particles (`fastmf.kernels.tree_annealing`) for others.
+        particles (`fastmf.kernels.sampling.tree_annealing`) for others.
     seed : int
         Of annealing.
     n_threads : int or None

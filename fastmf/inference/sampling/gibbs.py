@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from fastmf._threads import in_parallel, one_blas_thread, workers_for
+from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.kernels.gibbs import TASK_ROWS, SampledLayer, gibbs_work
-from fastmf.kernels.gibbs import gibbs as gibbs_kernel
-from fastmf.kernels.product import pack, product_address
+from fastmf.kernels.linear.product import pack, product_address
+from fastmf.kernels.sampling.gibbs import TASK_ROWS, SampledLayer, gibbs_work
+from fastmf.kernels.sampling.gibbs import gibbs as gibbs_kernel
 from fastmf.priors._compiled import units_of
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import can_draw, sample

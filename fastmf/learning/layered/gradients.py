@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastmf._common.rows import column_sums, is_sparse
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.ep.adaptive_tap import mean_covariance
 from fastmf.inference.ep.expectation_propagation import ExpectationPropagation
 from fastmf.inference.mean_field._grouped_free_energy import second_moments
@@ -28,8 +28,8 @@ from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.data import add_pair_average, data_fields
 from fastmf.inference.mean_field.gaussian_layers import averages, is_integrated
 from fastmf.inference.mean_field.posterior import posterior
-from fastmf.kernels import statistics
-from fastmf.kernels.product import empty_panels, fill_panels, product_address
+from fastmf.kernels.linear.product import empty_panels, fill_panels, product_address
+from fastmf.kernels.training import statistics
 from fastmf.learning.layered.exact_averages import ExactAverages
 from fastmf.learning.layered.group_gradients import group_effects, third_order_effects
 from fastmf.learning.training.parameters import ModelParameters

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from fastmf._common.rows import is_sparse
-from fastmf._threads import one_blas_thread
+from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.mean_field.posterior import posterior
 from fastmf.learning.layered.gradients import ORDERS, conditional_moments
 from fastmf.learning.layered.step import hidden_layers

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.kernels import training_types as types
-from fastmf.kernels.product import empty_panels, fill_panels, panel_width
-from fastmf.kernels.tap_rows import MEAN, VAR, A
+from fastmf.kernels.linear.product import empty_panels, fill_panels, panel_width
+from fastmf.kernels.mean_field.rows import MEAN, VAR, A
+from fastmf.kernels.training import arguments as types
 from fastmf.priors._compiled import AddressTable
 
 

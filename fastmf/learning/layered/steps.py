@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf._common.rows import blocks, is_sparse
-from fastmf._threads import workers_for
+from fastmf._threads.workers import workers_for
 from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.learning.layered.gradients import MEAN_FIELD

@@ -4,9 +4,9 @@ import numpy as np
 
 from fastmf.inference.mean_field._layout import Layout
 from fastmf.inference.mean_field._rows import record_from
-from fastmf.kernels.mean_field_types import EARLY_RESIDUAL, LATE_RESIDUAL
-from fastmf.kernels.tap_rows import MEAN
-from fastmf.kernels.training_deep import phases_of_deep
+from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL
+from fastmf.kernels.mean_field.rows import MEAN
+from fastmf.kernels.training.deep import phases_of_deep
 from fastmf.learning.layered.step import hidden_layers
 from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
 from fastmf.models.dbm import machine_of

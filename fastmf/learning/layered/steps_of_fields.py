@@ -6,20 +6,20 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastmf._common.rows import is_sparse
-from fastmf._threads import in_parallel
+from fastmf._threads.workers import in_parallel
 from fastmf.inference.mean_field._layout import Layout, rows_per_worker
 from fastmf.inference.mean_field._rows import record_from
 from fastmf.inference.mean_field.data import sparse_rows
-from fastmf.kernels import training_types as types
-from fastmf.kernels.mean_field_types import Layers, TapSettings, Tilt
-from fastmf.kernels.product import panel_width
-from fastmf.kernels.sparse_rows import SparseRows, add_rows_address
-from fastmf.kernels.tap_rows import MEAN, SLOT_SIZE, VAR, ActiveRows, worker_shapes
-from fastmf.kernels.training import phase_addresses, phases
-from fastmf.kernels.training import train as train_kernel
-from fastmf.kernels.training_ascent import TASK_ROWS
-from fastmf.kernels.training_preconditioned import PRECONDITIONED
-from fastmf.kernels.training_sparse import sparse_phases
+from fastmf.kernels.linear.product import panel_width
+from fastmf.kernels.linear.sparse_rows import SparseRows, add_rows_address
+from fastmf.kernels.mean_field.arguments import Layers, TapSettings, Tilt
+from fastmf.kernels.mean_field.rows import MEAN, SLOT_SIZE, VAR, ActiveRows, worker_shapes
+from fastmf.kernels.training import arguments as types
+from fastmf.kernels.training.gradients import TASK_ROWS
+from fastmf.kernels.training.preconditioned import PRECONDITIONED
+from fastmf.kernels.training.sparse import sparse_phases
+from fastmf.kernels.training.train import phase_addresses, phases
+from fastmf.kernels.training.train import train as train_kernel
 from fastmf.learning.layered.gradients import MEAN_FIELD, ORDERS
 from fastmf.learning.layered.starts import starts
 from fastmf.learning.layered.step_memory import (

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastmf.inference.mean_field._grouped_layout import GroupedLayout
-from fastmf.kernels.training_groups import phases_of_groups
+from fastmf.kernels.training.groups import phases_of_groups
 from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
 
 

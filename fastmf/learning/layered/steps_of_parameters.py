@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fastmf.kernels import training_types as types
-from fastmf.kernels.mean_field_types import Layers
-from fastmf.kernels.training_units import phases_of_parameters
+from fastmf.kernels.mean_field.arguments import Layers
+from fastmf.kernels.training import arguments as types
+from fastmf.kernels.training.units import phases_of_parameters
 from fastmf.learning.layered.domain import after_step, exists, has_constraints
 from fastmf.learning.layered.steps_of_fields import StepsOfFields
 from fastmf.learning.training.parameters import ModelParameters

@@ -22,15 +22,15 @@ from scipy.special import ndtr
 from fastmf._common import html
 from fastmf._common.linalg import cholesky
 from fastmf._common.memory import memory_of_the_machine
-from fastmf._threads import for_each, workers_for
-from fastmf.learning.pseudo_likelihood.chi_squares import survival
-from fastmf.learning.pseudo_likelihood.coordinates import hessian_solver
-from fastmf.learning.pseudo_likelihood.newton import newton
-from fastmf.learning.pseudo_likelihood.objective import (
+from fastmf._threads.workers import for_each, workers_for
+from fastmf.learning.pseudo_likelihood.binary.coordinates import hessian_solver
+from fastmf.learning.pseudo_likelihood.binary.newton import newton
+from fastmf.learning.pseudo_likelihood.binary.objective import (
     MAX_HESSIAN_PARAMETERS,
     few_blas_threads,
 )
-from fastmf.learning.pseudo_likelihood.starts import starting_point
+from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+from fastmf.learning.pseudo_likelihood.chi_squares import survival
 
 # Methods of `adjusted`.
 ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")

@@ -5,16 +5,17 @@ With learning rate r, momentum p and decay l2, l1 of couplings W,
     velocity <- p velocity + r (gradient - l2 W - l1 S)
     parameters <- parameters + velocity
 
-S is a subgradient of the absolute values of the new couplings: see `fastmf.kernels.ascent`.
+S is a subgradient of the absolute values of the new couplings: see
+`fastmf.kernels.training.ascent`.
 """
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fastmf._threads import in_parallel, workers_for
-from fastmf.kernels.ascent import TASK_ROWS, AscentStep
-from fastmf.kernels.ascent import ascend as ascend_kernel
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.training.ascent import TASK_ROWS, AscentStep
+from fastmf.kernels.training.ascent import ascend as ascend_kernel
 from fastmf.learning.training import centring
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._io import Model

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastmf._threads import for_each, workers_for
+from fastmf._threads.workers import for_each, workers_for
 
 # Columns of one task: the product of a batch with so many takes longer than to call it.
 TASK_COLUMNS = 128

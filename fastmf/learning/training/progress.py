@@ -3,7 +3,7 @@
 import time
 from contextlib import contextmanager
 
-from fastmf._compilation import announced, seconds_compiling, to_stderr
+from fastmf._jit.messages import announced, seconds_compiling, to_stderr
 from fastmf.models import CRBM
 
 

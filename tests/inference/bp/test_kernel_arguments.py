@@ -8,7 +8,7 @@ import fastmf as mf
 from fastmf.inference.bp import _kernel_arguments
 from fastmf.inference.bp._binary_units import BinaryUnits
 from fastmf.inference.bp._options import BPOptions
-from fastmf.kernels.bp_types import PADDING_MULTIPLE
+from fastmf.kernels.bp.arguments import PADDING_MULTIPLE
 
 
 def units(scale=0.7, **options):

@@ -9,7 +9,7 @@ import fastmf as mf
 from fastmf.inference.mean_field import free_energy
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
-from fastmf.kernels.mean_field_types import Tilt
+from fastmf.kernels.mean_field.arguments import Tilt
 
 # More units than one panel holds and more rows than one task, in no round numbers.
 SIZE = Size(60, 31, 50)

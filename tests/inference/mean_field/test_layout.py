@@ -7,8 +7,8 @@ import pytest
 
 import fastmf as mf
 from fastmf.inference.mean_field._layout import MAX_WORKER_ROWS, Layout, rows_per_worker
-from fastmf.kernels.product import TILE_ROWS, panel_width
-from fastmf.reference.product import unpacked
+from fastmf.kernels.linear.product import TILE_ROWS, panel_width
+from fastmf.reference.linear.product import unpacked
 
 SIZES = 70, 31, 12, 5
 

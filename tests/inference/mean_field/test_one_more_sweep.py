@@ -17,12 +17,12 @@ from fastmf.inference.mean_field._rows import record_from, start_and_tilt
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
 from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.inference.mean_field.relaxed_bp import _layer_views
-from fastmf.kernels.mean_field_types import TapSettings
-from fastmf.kernels.relaxed_bp import RelaxedBPSettings
+from fastmf.kernels.mean_field.arguments import TapSettings
+from fastmf.kernels.mean_field.relaxed_bp import RelaxedBPSettings
 from fastmf.priors._protocol import has_third_cumulant
-from fastmf.reference import relaxed_bp as relaxed_twin
-from fastmf.reference import tap as twin
-from fastmf.reference import tap_groups
+from fastmf.reference.mean_field import groups as tap_groups
+from fastmf.reference.mean_field import relaxed_bp as relaxed_twin
+from fastmf.reference.mean_field import tap as twin
 
 TOL = {"float64": 1e-8, "float32": 3e-5}
 # How many times `tol` one more sweep may change: twice that of the last one, near to divergence; in

@@ -6,11 +6,11 @@ import pytest
 from kernel_cases import Size, case
 
 import fastmf as mf
-from fastmf._intrinsics import view
-from fastmf.kernels import training_types as types
-from fastmf.kernels.product import panel_width
-from fastmf.kernels.statistics import N_ROWS, POWER, STRIDE, UNITS
-from fastmf.kernels.tap_rows import MEAN, VAR, A
+from fastmf._jit.intrinsics import view
+from fastmf.kernels.linear.product import panel_width
+from fastmf.kernels.mean_field.rows import MEAN, VAR, A
+from fastmf.kernels.training import arguments as types
+from fastmf.kernels.training.statistics import N_ROWS, POWER, STRIDE, UNITS
 from fastmf.learning.layered.step_memory import Couplings, gradient_of, tasks_of, terms_of
 
 # The layers of a machine of 6, 4 and 3 units: even layers come first.

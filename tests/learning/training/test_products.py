@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fastmf._threads import one_blas_thread
+from fastmf._threads.workers import one_blas_thread
 from fastmf.learning.training.products import TASK_COLUMNS, products_over_rows
 
 

@@ -6,7 +6,7 @@ import pytest
 from new_kernels import compile_for, new_kernel
 from numba.core import event
 
-from fastmf import _compilation
+from fastmf._jit import messages
 from fastmf.learning.training.progress import progress, units_of
 from fastmf.models import CRBM, DBM, RBM
 from fastmf.priors import Bernoulli, Gaussian
@@ -51,7 +51,7 @@ def compile_slowly():
 
 
 def test_lines_and_silence(capsys, monkeypatch, caplog):
-    monkeypatch.setattr(_compilation, "DELAY", 0.05)
+    monkeypatch.setattr(messages, "DELAY", 0.05)
     monkeypatch.delenv("FASTMF_QUIET")
     with progress(10, 0, 1, "spins") as bar:
         compile_slowly()

@@ -1,0 +1,1 @@
+"""Compilation: kernels, their cache, intrinsic functions, and messages to users."""

@@ -1,0 +1,286 @@
+"""Functions that kernels call and that are emitted as LLVM instructions.
+
+An array at an address, a row of an array without the checks of a slice, the smaller of two numbers:
+each stands for a few instructions in its caller, where a function of Python would be compiled, and
+its types inferred, in every place that calls it. Where nothing is compiled, the Python bodies say
+what they do. `array_at` and `in_all_lanes` are for those who emit instructions themselves.
+"""
+
+import ctypes
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
+
+from fastmf._jit.kernel import emitted
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def view(address, shape, like):
+    """The C-contiguous array at an address, of the type of the array `like`."""
+    if 0 in shape:  # there may be nothing at the address
+        return np.empty(shape, like.dtype)
+    kind = np.ctypeslib.as_ctypes_type(like.dtype)
+    pointer = ctypes.cast(int(address), ctypes.POINTER(kind))
+    return np.ctypeslib.as_array(pointer, shape)
+
+
+@emitted(view)
+def _view(typing_context, address, shape, like):
+    result = types.Array(like.dtype, len(shape), "C")
+
+    def generate(context, builder, signature, values):
+        sizes = cgutils.unpack_tuple(builder, values[1])
+        return array_at(context, builder, result, values[0], sizes)
+
+    return result(types.int64, types.UniTuple(types.intp, len(shape)), like), generate
+
+
+def array_at(context, builder, type_, address, sizes):
+    """Emit a C-contiguous array of a Numba type at an address, of sizes that are LLVM integers."""
+    array = context.make_array(type_)(context, builder)
+    n_bytes = context.get_abi_sizeof(context.get_data_type(type_.dtype))
+    item = context.get_constant(types.intp, n_bytes)
+    strides = [item]
+    for size in reversed(sizes[1:]):
+        strides.insert(0, builder.mul(strides[0], size))
+    pointer = context.get_data_type(type_.dtype).as_pointer()
+    populate_array(
+        array,
+        data=builder.inttoptr(address, pointer),
+        shape=sizes,
+        strides=strides,
+        itemsize=item,
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+def row(array, start, n):
+    """The `n` entries of a C-contiguous array, in the order of memory, from the indices `start` on.
+
+    Without the checks of a slice, which take longer to compile than the loops that follow.
+    """
+    first = 0
+    for index, size in zip(start, array.shape, strict=True):
+        first = first * size + index
+    return array.reshape(-1)[first : first + n]
+
+
+@emitted(row)
+def _row(typing_context, array, start, n):
+    if array.layout != "C" or len(start) != array.ndim:
+        raise TypeError("row takes a C-contiguous array and an index for each of its axes")
+    result = types.Array(array.dtype, 1, "C")
+
+    def generate(context, builder, signature, values):
+        indices = cgutils.unpack_tuple(builder, values[1])
+        pointer = _entry(context, builder, array, values[0], indices)
+        address = builder.ptrtoint(pointer, cgutils.intp_t)
+        return array_at(context, builder, result, address, [values[2]])
+
+    return result(array, types.UniTuple(types.intp, array.ndim), types.intp), generate
+
+
+def copy_row(old, source, new, target, n_planes):
+    """Copy the first planes of one row of a state to a row of another, of the same type and width.
+
+    Parameters
+    ----------
+    old, new : C-contiguous arrays of shape (planes, rows, units)
+    source, target : int
+        The rows.
+    n_planes : int
+    """
+    new[:n_planes, target] = old[:n_planes, source]
+
+
+@emitted(copy_row)
+def _copy_row(typing_context, old, source, new, target, n_planes):
+    def generate(context, builder, signature, values):
+        n_units = context.make_array(old)(context, builder, values[0]).shape
+        n_units = builder.extract_value(n_units, 2)
+        size = context.get_abi_sizeof(context.get_data_type(old.dtype))
+        with cgutils.for_range(builder, values[4]) as loop:
+            zero = context.get_constant(types.intp, 0)
+            entries = [
+                _entry(context, builder, old, array, [loop.index, row_, zero])
+                for array, row_ in ((values[2], values[3]), (values[0], values[1]))
+            ]
+            cgutils.raw_memcpy(builder, *entries, n_units, size)
+        return context.get_dummy_value()
+
+    if old != new or old.layout != "C":
+        raise TypeError("copy_row takes two C-contiguous arrays of one type")
+    integer = types.intp
+    return types.void(old, integer, new, integer, integer), generate
+
+
+def _entry(context, builder, type_, array, indices):
+    """Emit a pointer to an entry of a C-contiguous array."""
+    whole = context.make_array(type_)(context, builder, array)
+    position = context.get_constant(types.intp, 0)
+    sizes = cgutils.unpack_tuple(builder, whole.shape)
+    for index, size in zip(indices, sizes, strict=True):
+        position = builder.add(builder.mul(position, size), index)
+    return builder.gep(whole.data, [position])
+
+
+def scatter(numbers, array, start, step):
+    """Write a tuple of numbers to entries start, start + step, ... of a one-dimensional array."""
+    array[start : start + step * len(numbers) : step] = numbers
+
+
+@emitted(scatter)
+def _scatter(typing_context, numbers, array, start, step):
+    def generate(context, builder, signature, values):
+        position = values[2]
+        for number in cgutils.unpack_tuple(builder, values[0]):
+            builder.store(number, _entry(context, builder, array, values[1], [position]))
+            position = builder.add(position, values[3])
+        return context.get_dummy_value()
+
+    if any(number != array.dtype for number in numbers):
+        raise TypeError("scatter takes numbers of the type of the array")
+    return types.void(numbers, array, types.intp, types.intp), generate
+
+
+def gathered(class_, array, start, step):
+    """A NamedTuple of the entries start, start + step, ... of a one-dimensional array."""
+    return class_(*array[start : start + step * len(class_.__annotations__) : step])
+
+
+@emitted(gathered)
+def _gathered(typing_context, class_, array, start, step):
+    class_ = class_.instance_class
+    result = types.NamedTuple([array.dtype] * len(class_.__annotations__), class_)
+
+    def generate(context, builder, signature, values):
+        numbers, position = [], values[2]
+        for _ in class_.__annotations__:
+            numbers.append(builder.load(_entry(context, builder, array, values[1], [position])))
+            position = builder.add(position, values[3])
+        return context.make_tuple(builder, result, numbers)
+
+    return result(types.NamedTupleClass(class_), array, types.intp, types.intp), generate
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def _of_two(function, predicate):
+    @emitted(function)
+    def of_two(typing_context, x, y):
+        common = typing_context.unify_types(types.unliteral(x), types.unliteral(y))
+
+        def generate(context, builder, signature, values):
+            x, y = values
+            compare = (
+                builder.fcmp_ordered if isinstance(common, types.Float) else builder.icmp_signed
+            )
+            return builder.select(compare(predicate, x, y), x, y)
+
+        return common(common, common), generate
+
+
+def smaller(x, y):
+    """The smaller of two numbers; the second if they cannot be compared."""
+    return x if x < y else y
+
+
+def larger(x, y):
+    """The larger of two numbers; the second if they cannot be compared."""
+    return x if x > y else y
+
+
+_of_two(smaller, "<")
+_of_two(larger, ">")
+
+
+_INTEGER = {types.float64: types.int64, types.float32: types.int32}
+_FLOAT = {integer: float_ for float_, integer in _INTEGER.items()}
+
+
+@intrinsic
+def fma(typing_context, x, y, z):
+    """x * y + z, rounded once."""
+    if not isinstance(x, types.Float):
+        return None
+
+    def generate(context, builder, signature, arguments):
+        return builder.fma(*arguments)
+
+    return x(x, x, x), generate
+
+
+def _reinterpret(typing_context, value, mapping):
+    if value not in mapping:
+        return None
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
+
+    return mapping[value](value), generate
+
+
+@intrinsic
+def float_to_bits(typing_context, x):
+    """The bits of a float as a signed integer of the same width."""
+    return _reinterpret(typing_context, x, _INTEGER)
+
+
+@intrinsic
+def bits_to_float(typing_context, i):
+    """The float with these bits."""
+    return _reinterpret(typing_context, i, _FLOAT)
+
+
+def fetch_and_increment(counter):
+    """Take the next number from a one-element int64 array shared by all threads."""
+    value = counter[0]
+    counter[0] += 1
+    return value
+
+
+@emitted(fetch_and_increment)
+def _fetch_and_increment(typing_context, counter):
+    def generate(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        one = ir.Constant(ir.IntType(64), 1)
+        return builder.atomic_rmw("add", array.data, one, "acq_rel")
+
+    return types.int64(counter), generate
+
+
+def widest_vectors():
+    """Let the calling function use the machine's widest vectors, for its polynomials.
+
+    By default LLVM uses 256 of Intel's 512 bits, because older processors reduce their frequency
+    for wider vectors.
+    """
+
+
+@emitted(widest_vectors)
+def _widest_vectors(typing_context):
+    def generate(context, builder, signature, arguments):
+        # llvmlite's own `add` rejects attributes with a value.
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+# --- for emitters ---------------------------------------------------------------------------------
+
+
+def in_all_lanes(builder, number, n_lanes):
+    """Emit a vector of equal numbers; the number itself where vectors have one lane."""
+    if n_lanes == 1:
+        return number
+    undefined = ir.Constant(ir.VectorType(number.type, n_lanes), ir.Undefined)
+    lane = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), n_lanes), None)
+    return builder.shuffle_vector(lane, undefined, zeros)

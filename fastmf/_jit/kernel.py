@@ -1,0 +1,312 @@
+"""The interface to Numba: compiled kernels, calls by address, methods of unit priors.
+
+A `kernel` is compiled for the types of its arguments. What differs from one unit prior to another
+is not part of these types: a kernel calls a prior's functions by their addresses, which it finds in
+an array (`address_of`, `call`). So a solver is compiled once for each floating type, and a prior's
+functions, or the matrix product, once for all solvers. `unit` and `compile_methods` compile the
+methods of a NamedTuple of per-unit arrays (a unit prior), written once for NumPy arrays, for
+scalars.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+
+import numba
+import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401  Numba would import it in the middle of the first call
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.typing.templates import infer_global, make_intrinsic_template
+from numba.extending import overload_method
+
+from fastmf._jit.cache import FOLDER, Cache
+
+# Sums may be reordered, which lets them vectorise; NaN and infinity keep their meaning.
+REORDER = {"reassoc", "contract", "nsz", "arcp"}
+# Passes of Numba's for what is in no kernel: closures and comprehensions, expressions of arrays.
+NOT_NEEDED = {"inline_closure_likes", "nopython_rewrites"}
+
+
+class _Compiler(CompilerBase):
+    """Numba's compiler without the passes that kernels do not need: a twentieth of the time."""
+
+    def define_pipelines(self):
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.passes = [item for item in passes.passes if item[0].name() not in NOT_NEEDED]
+        passes.finalize()
+        return [passes]
+
+
+def kernel(function=None, *, fastmath=False, name="", **kind):
+    """Compile a kernel: no Python objects or lock, division as in NumPy, cached on disk.
+
+    Parameters
+    ----------
+    fastmath : False or set of str
+        `REORDER`, for functions whose result may differ in the last bits between builds.
+    name : str or None
+        Tells it from other functions of the same name in the cache; None to keep it out of it.
+    inner : bool
+        Whether only other kernels call it. There is no wrapper for calls from Python.
+    inline : bool
+        Whether it is also inlined into its callers, which pays for short loops.
+    merged : bool
+        Whether its text is made part of its callers' before they are compiled, so that nothing of
+        it is compiled or optimised twice; its own `fastmath` does not count then. For what one
+        kernel calls in one place.
+    by_address, from_kernels : bool
+        Whether kernels call it by its address (see `call`), and nobody or Python too.
+    views : bool
+        Whether it makes views of arrays, but no arrays, so that references to them need not be
+        counted. Inner, inline and merged kernels never make arrays.
+    """
+    if function is None:
+        return lambda f: kernel(f, fastmath=fastmath, name=name, **kind)
+    unknown = set(kind) - {"inner", "inline", "merged", "by_address", "from_kernels", "views"}
+    if unknown:
+        raise TypeError(f"kernel has no options {sorted(unknown)}.")
+    kind = {key for key, value in kind.items() if value}
+    within = bool(kind & {"inner", "inline", "merged"})
+    dispatcher = numba.njit(
+        function,
+        nogil=True,
+        error_model="numpy",
+        fastmath=fastmath,
+        no_cpython_wrapper=within or "by_address" in kind,
+        no_cfunc_wrapper=not kind & {"by_address", "from_kernels"},
+        forceinline="inline" in kind,
+        inline="always" if "merged" in kind else "never",
+        _nrt=not (within or "views" in kind),
+        pipeline_class=_Compiler,
+    )
+    cached = name is not None and "merged" not in kind and FOLDER is not None
+    if cached and not numba.config.DISABLE_JIT:
+        dispatcher._cache = Cache(dispatcher, name)
+    return dispatcher
+
+
+def emitted(function):
+    """Decorator: code generator that replaces a Python function inside kernels, as an intrinsic.
+
+    An `overload` would be compiled as a separate function, with all that it calls, even if it is
+    always inlined.
+    """
+
+    def register(define):
+        template = make_intrinsic_template(function, define, function.__name__)
+        infer_global(function, types.Function(template))
+        return define
+
+    return register
+
+
+def compiled_from(function, **kind):
+    """Decorator: chooses, by the types of the arguments, what kernels compile for a function.
+
+    Numba's `overload` would compile it once for each set of options of its callers, in each
+    process.
+
+    Parameters
+    ----------
+    function : callable
+        What Python calls.
+    **kind
+        Options of `kernel`, by default inner=True.
+    """
+
+    def register(choose):
+        kernels = {}
+
+        def define(typing_context, *arguments):
+            given = tuple(map(types.unliteral, arguments))
+            if given not in kernels:
+                text = choose(*given)
+                kernels[given] = text and kernel(text, **(kind or {"inner": True}))
+            if kernels[given] is None:
+                return None
+            callee = types.Dispatcher(kernels[given])
+            signature = callee.get_call_type(typing_context, given, {})
+
+            def generate(context, builder, signature, values):
+                return context.get_function(callee, signature)(builder, values)
+
+            return signature, generate
+
+        _emitted_with_names(function, define)
+        return choose
+
+    return register
+
+
+def compilable(function=None, **kind):
+    """Decorator: kernels compile the text of the function itself; options as `compiled_from`."""
+    if function is None:
+        return lambda f: compilable(f, **kind)
+    compiled_from(function, **kind)(lambda *arguments: function)
+    return function
+
+
+def _emitted_with_names(function, define):
+    """Register a code generator of any arguments; Numba reads the names of the function's."""
+    context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    arguments = inspect.signature(function).parameters.values()
+    define.__signature__ = inspect.Signature([context, *arguments])
+    return emitted(function)(define)
+
+
+# --- calls by address -----------------------------------------------------------------------------
+
+# Python functions by the numbers that stand for their addresses where nothing is compiled.
+_FUNCTIONS: dict[int, Callable] = {}
+
+
+@cache
+def address_of(function, *arguments):
+    """Address of a function of kernel(by_address=True), compiled for arguments of such types.
+
+    Found once: llvmlite has a lock for it, and a child that is forked meanwhile waits for ever.
+
+    Parameters
+    ----------
+    function : kernel
+    *arguments : Numba types
+        Integers int64; arrays C-contiguous if they have one dimension, of any layout otherwise.
+    """
+    if numba.config.DISABLE_JIT:
+        _FUNCTIONS[id(function)] = function
+        return id(function)
+    function.compile(types.void(*arguments))
+    compiled = function.overloads[arguments]
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
+
+
+def call(address, arguments):
+    """Call the function at an address, which returns nothing, with a tuple of arguments."""
+    _FUNCTIONS[int(address)](*arguments)
+
+
+def _canonical(given):
+    """The type as which an argument is passed to a function that is called by its address."""
+    if isinstance(given, types.Array):
+        wanted = given.copy(layout="C" if given.ndim == 1 else "A", readonly=False)
+        if wanted.layout == "C" != given.layout:
+            raise TypeError("a function that is called by its address takes contiguous arrays")
+        return wanted
+    return types.int64 if isinstance(given, types.Integer) else given
+
+
+def _emit_call(context, builder, address, given, values):
+    """Emit a call with values of the given Numba types."""
+    passed = [_canonical(type_) for type_ in given]
+    values = [context.cast(builder, *item) for item in zip(values, given, passed, strict=True)]
+    function = ir.FunctionType(
+        context.get_value_type(types.none), [context.get_value_type(type_) for type_ in passed]
+    )
+    builder.call(builder.inttoptr(address, function.as_pointer()), values)
+    return context.get_dummy_value()
+
+
+@emitted(call)
+def _call(typing_context, address, arguments):
+    def generate(context, builder, signature, values):
+        items = cgutils.unpack_tuple(builder, values[1])
+        return _emit_call(context, builder, values[0], arguments.types, items)
+
+    return types.void(types.int64, arguments), generate
+
+
+def calls(entry=None, parameters=None):
+    """Decorator: in kernels, call the function at an address, with the same arguments.
+
+    Parameters
+    ----------
+    entry : int, optional
+        The first argument is an array with the address there; by default it is the address. It is
+        not passed on.
+    parameters : int, optional
+        Of the array, the entry that is passed on in its place.
+    """
+
+    def decorate(function):
+        def by_address(typing_context, table, *others):
+            given = others if parameters is None else (types.int64, *others)
+
+            def generate(context, builder, signature, values):
+                address, *passed = values
+                if entry is not None:
+                    data = context.make_array(table)(context, builder, address).data
+                    places = (entry, parameters)[: 1 + len(given) - len(others)]
+                    places = [context.get_constant(types.intp, place) for place in places]
+                    address, *more = (builder.load(builder.gep(data, [k])) for k in places)
+                    passed = more + passed
+                return _emit_call(context, builder, address, given, passed)
+
+            return types.void(table, *map(types.unliteral, others)), generate
+
+        _emitted_with_names(function, by_address)
+        return function
+
+    return decorate
+
+
+# --- unit priors inside kernels -----------------------------------------------------------------
+
+
+def unit(prior, i):
+    """One unit of a prior: the same NamedTuple, with the i-th entry of every array field."""
+    return prior._make(f[i] if isinstance(f, np.ndarray) else f for f in prior)
+
+
+@emitted(unit)
+def _unit(typing_context, prior, i):
+    if not isinstance(prior, types.BaseNamedTuple):
+        return None
+    scalars = [t.dtype if isinstance(t, types.Array) else t for t in prior.types]
+    result = types.BaseTuple.from_types(scalars, prior.instance_class)
+
+    def generate(context, builder, signature, arguments):
+        values = []
+        for position, type_ in enumerate(prior.types):
+            value = builder.extract_value(arguments[0], position)
+            if isinstance(type_, types.Array):
+                array = context.make_array(type_)(context, builder, value)
+                pointer = cgutils.get_item_pointer(
+                    context, builder, type_, array, [arguments[1]], wraparound=False
+                )
+                value = context.unpack_value(builder, type_.dtype, pointer)
+            values.append(value)
+        return context.make_tuple(builder, signature.return_type, values)
+
+    return result(prior, types.intp), generate
+
+
+def compile_methods(*names, of="tilt"):
+    """Let kernels call these methods of NamedTuples, compiled from their Python source.
+
+    Parameters
+    ----------
+    names : str
+    of : {"tilt", "mean", "tilt and number"}
+        What the methods take: `(self, b, a)`, `(self, mean)`, or `(self, b, a, u)`.
+    """
+
+    def hook(name):
+        def of_tilt(self, b, a):
+            return inspect.unwrap(getattr(self.instance_class, name, None))
+
+        def of_mean(self, mean):
+            return inspect.unwrap(getattr(self.instance_class, name, None))
+
+        def of_number(self, b, a, u):
+            return inspect.unwrap(getattr(self.instance_class, name, None))
+
+        hooks = {"tilt": of_tilt, "mean": of_mean, "tilt and number": of_number}
+        # Inlined, however long they are, so that loops over units are vectorised. Division is as in
+        # NumPy, and there is no wrapper for calls from C, which would take time to compile.
+        options = {"error_model": "numpy", "no_cfunc_wrapper": True, "forceinline": True}
+        overload_method(types.BaseNamedTuple, name, jit_options=options)(hooks[of])
+
+    for name in names:
+        hook(name)

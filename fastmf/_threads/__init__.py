@@ -1,0 +1,1 @@
+"""Threads that run kernels, and waiting for them."""

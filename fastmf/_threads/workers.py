@@ -1,0 +1,237 @@
+"""The pool of threads in which kernels run, and the number of threads of BLAS.
+
+Kernels release the interpreter's lock and take their work, a few rows at a time, from a shared
+queue. The calling thread works too, and does not wait for threads of the pool that have not yet
+started when the queue is empty. Numba's parallel loops wait at their end for every thread; with
+another busy process on two cores, that made two threads twice as slow as one.
+"""
+
+import os
+import threading
+from collections import deque
+from contextlib import contextmanager
+from functools import cache, partial
+
+import numba
+from numba.np.ufunc import parallel as numbas_threads
+
+from fastmf._common.cores import n_cores
+from fastmf._threads.interrupts import raise_kept, stop
+from fastmf._threads.pool import Pool
+
+# Order of a matrix from which its factorisation is faster with several threads of BLAS.
+MIN_THREADED_ORDER = 1000
+
+
+class computed_once:
+    """A property that is computed at its first use, and cached.
+
+    In Python 3.11 `functools.cached_property` computes under one lock for all objects: other
+    threads wait for it, and a child process that is forked meanwhile waits for ever.
+    """
+
+    def __init__(self, compute):
+        self.compute, self.__doc__ = compute, compute.__doc__
+
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __get__(self, owner, kind=None):
+        if owner is None:
+            return self
+        # An entry of the object's dictionary takes precedence over this descriptor.
+        value = owner.__dict__[self.name] = self.compute(owner)
+        return value
+
+
+class _BLAS:
+    """Number of active blocks that need one thread of BLAS, and the setting before the first."""
+
+    def __init__(self):
+        self._start()
+
+    def _start(self):
+        self.lock, self.n_blocks, self.limiter = threading.Lock(), 0, None
+
+    def enter(self):
+        with self.lock:
+            if self.n_blocks == 0:
+                with _in_control():
+                    self.limiter = _libraries().limit(limits=1, user_api="blas")
+            self.n_blocks += 1
+
+    def leave(self):
+        with self.lock:
+            if self.n_blocks == 0:  # in a child that was forked within the block: see `forget`
+                return
+            self.n_blocks -= 1
+            if self.n_blocks == 0:
+                self._restore()
+
+    def forget(self):
+        """Reset in a forked child process, which has a single thread."""
+        if self.n_blocks:
+            self._restore()
+        self._start()
+
+    def _restore(self):
+        with _in_control():
+            self.limiter.restore_original_limits()
+
+
+@cache
+def _libraries():
+    """The libraries with threads in this process; None without threadpoolctl."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()
+
+
+@contextmanager
+def _in_control():
+    """Let this thread set the number of threads of OpenBLAS.
+
+    The first thread that sets it with threadpoolctl owns it, and for others that does nothing. Here
+    blocks of all threads are counted together, and the last one may be left by another thread.
+    """
+    from threadpoolctl import OpenBLASController
+
+    OpenBLASController.clear_controlling_thread(force=True)
+    try:
+        yield
+    finally:
+        OpenBLASController.clear_controlling_thread()
+
+
+_blas = _BLAS()
+_pool = Pool()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.forget)
+    os.register_at_fork(after_in_child=_blas.forget)
+
+
+@contextmanager
+def one_blas_thread(order=0):
+    """Limit BLAS to a single thread in a block where small products and kernels alternate.
+
+    After each product the threads of BLAS spin for a while, on cores that the next kernel needs,
+    and on a busy machine each product waits for all of them. Without threadpoolctl, a dependency
+    of scikit-learn, nothing is changed. The setting is that of the whole process: of overlapping
+    blocks the first one saves it, and the last one restores it.
+
+    Parameters
+    ----------
+    order : int, default 0
+        Order of the matrices that are factorised in the block: from 1000 on, BLAS keeps its
+        threads.
+    """
+    if order >= MIN_THREADED_ORDER or _libraries() is None:
+        yield
+        return
+    _blas.enter()
+    try:
+        yield
+    finally:
+        _blas.leave()
+
+
+def in_parallel(kernel, arguments, n_workers):
+    """Call `kernel(*arguments)` in several threads at once, and wait until the work is done.
+
+    Parameters
+    ----------
+    kernel : compiled function
+        Takes tasks from its argument `queue`, or from that of `work`, through `next_task`, until
+        none is left; where a task may take a second, it asks `stopped` now and then.
+    arguments : tuple
+    n_workers : int
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Or whatever else the handler of a signal raises meanwhile; the work is not done then.
+    """
+    if n_workers > 1:
+        stop_all = partial(stop, kernel, arguments)
+        _pool.run(_as_worker, (kernel, arguments), n_workers, stop_all)
+    else:
+        _as_worker(kernel, arguments)
+
+
+def for_each(function, tasks, n_workers):
+    """Call a Python function for each task, in several threads, and wait until all are done.
+
+    Parameters
+    ----------
+    function : callable
+        Takes one task.
+    tasks : iterable
+    n_workers : int
+    """
+    left = deque(tasks)
+
+    def take():
+        while left:
+            try:
+                task = left.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            function(task)
+
+    if n_workers > 1:
+        _pool.run(_as_worker, (take, ()), n_workers, left.clear)
+    else:
+        _as_worker(take, ())
+
+
+_here = threading.local()
+
+
+def _as_worker(kernel, arguments):
+    """Call a kernel; what it calls in turn starts no threads."""
+    nested, _here.is_worker = getattr(_here, "is_worker", False), True
+    try:
+        kernel(*arguments)
+    finally:
+        _here.is_worker = nested
+    raise_kept()
+
+
+def workers_for(n_tasks, work, n_threads=None):
+    """Number of threads for a number of tasks; one in a thread that works on others.
+
+    So a limit on the threads of a solve holds for what its parts call, too.
+
+    Parameters
+    ----------
+    n_tasks : int
+    work : int
+        Multiply-adds of all tasks together. To start a thread takes as long as about a million.
+    n_threads : int, optional
+        Maximum; default that of `default_threads`.
+    """
+    if work < 1_000_000 or getattr(_here, "is_worker", False):
+        return 1
+    return min(default_threads() if n_threads is None else n_threads, n_tasks)
+
+
+def default_threads():
+    """Number of threads where none is given.
+
+    Numba's, if the environment variable NUMBA_NUM_THREADS or `numba.set_num_threads` has set it;
+    otherwise no more than affinity and the container's quota leave to this process.
+
+    Returns
+    -------
+    int
+    """
+    # Numba's own threads, which none of this package's code uses, are not started for this; before
+    # they are, nobody can have set their number.
+    started = numbas_threads._is_initialized
+    numbas = numba.get_num_threads() if started else numba.config.NUMBA_NUM_THREADS
+    if "NUMBA_NUM_THREADS" in os.environ or numbas != numba.config.NUMBA_NUM_THREADS:
+        return numbas
+    return min(numbas, n_cores())

@@ -1,0 +1,186 @@
+"""Arguments and working memory of the kernels of belief propagation.
+
+Notation as in `fastmf.kernels.bp.belief_propagation`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Visible units of one block: the product of their messages is accumulated before its logarithm.
+BLOCK_UNITS = 256
+# Visible units whose beliefs are computed together, so that the exponentials vectorise.
+TILE_UNITS = 16
+# Visible units of one task of `pair_beliefs` and `add_groups`.
+PAIR_BLOCK_UNITS = 16
+# Hidden units are padded to a multiple of this.
+PADDING_MULTIPLE = 32
+# Sweeps without a new smallest residual after which the damping of a row is raised.
+DAMPING_WINDOW = 16
+MAX_DAMPING = 0.97
+# Smallest factor of `BPRecord.limit` after an undamped sweep that has changed too much, and of all
+# such sweeps together.
+MIN_LIMIT_FACTOR, MIN_LIMIT = 1 / 64, 1e-4
+
+SUM_PRODUCT, MAX_PRODUCT, MIXED_PRODUCT = 0, 1, 2
+
+# Rows of `BPWorkspaces.tile`.
+LOG_ODDS, P, Q, CHANGES, LOGS = range(5)
+
+
+class BPProblem(NamedTuple):
+    """Couplings and fields of {0, 1} units.
+
+    Parameters
+    ----------
+    weights : array of shape (n_visible, n_padded)
+        Not read by sum-product; may then have no rows.
+    exponentials : array of shape (n_visible, n_padded)
+        exp(weights). Not read by max-product; may then have no rows.
+    starts : array of shape (n_visible, n_padded)
+        exp(weights / 2), the messages that rows start from. Read by sum-product, if there are
+        fewer entries of messages than rows; may otherwise have no rows.
+    row_sums : float64 array of shape (n_visible,)
+        Sums of the rows of `weights`; read by mixed-product only.
+    visible_field : float64 array of shape (1 or n_rows, n_visible)
+    hidden_field : float64 array of shape (1 or n_rows, n_padded)
+    """
+
+    weights: np.ndarray
+    exponentials: np.ndarray
+    starts: np.ndarray
+    row_sums: np.ndarray
+    visible_field: np.ndarray
+    hidden_field: np.ndarray
+
+
+class BPSettings(NamedTuple):
+    """Options of the iteration.
+
+    Parameters
+    ----------
+    algorithm : int
+        SUM_PRODUCT, MAX_PRODUCT or MIXED_PRODUCT.
+    adaptive : bool
+        Whether rows whose residual no longer falls are damped.
+    tol : float
+        Largest change of a belief, its log-odds or a message in the sweep of a converged row.
+    rounding_error : float
+        Change that rounding may cause: a lower bound of the tolerance.
+    max_iter : int
+    grouped : bool
+        Whether a product of four messages is a number of their type.
+    max_factors : int
+        Number of messages to one visible unit whose product is a number in float64.
+    flush_every, log_every : int
+        Number of messages whose product is a number of their type: of visible units after which
+        the products of messages to the hidden units are moved to float64. Number of those after
+        which their logarithm is taken, a multiple of the first.
+    block, bethe, pairs, finish, objective, pair_logs, log_products, visible_beliefs,
+    hidden_beliefs, add_softplus : int
+        Addresses of the functions of `fastmf.kernels.bp.blocks`, 0 of those that are not called:
+        `bethe` if no log-partition is wanted.
+    """
+
+    algorithm: int
+    adaptive: bool
+    tol: float
+    rounding_error: float
+    max_iter: int
+    grouped: bool
+    max_factors: int
+    flush_every: int
+    log_every: int
+    block: int = 0
+    bethe: int = 0
+    pairs: int = 0
+    finish: int = 0
+    objective: int = 0
+    pair_logs: int = 0
+    log_products: int = 0
+    visible_beliefs: int = 0
+    hidden_beliefs: int = 0
+    add_softplus: int = 0
+
+
+class BPRecord(NamedTuple):
+    """Beliefs and convergence record of all rows.
+
+    Parameters
+    ----------
+    visible, hidden : float64 array of shape (n_rows, n_visible) and (n_rows, n_padded)
+        Log-odds of the beliefs.
+    best : bool array of shape (n_rows, n_visible)
+        Best assignment of all sweeps, of max- and mixed-product.
+    objective : float64 array of shape (n_rows,)
+        Log-probability of that assignment plus log Z, with the hidden units maximised (max-product)
+        or summed out (mixed-product).
+    bethe : float64 array of shape (n_rows,)
+        Bethe log-partition, of sum-product.
+    status, n_iter : int64 array of shape (n_rows,)
+    residual, damping, min_residual : float64 array of shape (n_rows,)
+        Largest change of a belief in the last sweep and, if it was undamped, of its log-odds and,
+        if these are below the tolerance, of a message; damping of all sweeps but those that confirm
+        convergence; smallest residual since the damping was last raised.
+    n_stalled : int64 array of shape (n_rows,)
+        Sweeps since `min_residual`.
+    limit : float64 array of shape (n_rows,)
+        Largest residual at which a damped row is to be confirmed, if below that of the tolerance.
+    history : float64 array of shape (n_rows, max_iter) or (0, 0)
+        Residuals of all sweeps.
+    """
+
+    visible: np.ndarray
+    hidden: np.ndarray
+    best: np.ndarray
+    objective: np.ndarray
+    bethe: np.ndarray
+    status: np.ndarray
+    n_iter: np.ndarray
+    residual: np.ndarray
+    damping: np.ndarray
+    min_residual: np.ndarray
+    n_stalled: np.ndarray
+    limit: np.ndarray
+    history: np.ndarray
+
+
+class BPWorkspaces(NamedTuple):
+    """Results of the blocks of a sweep, and the buffers that this needs.
+
+    The first five have one entry for each worker, or a single one for a shared row; the buffers
+    have one for each worker.
+
+    Parameters
+    ----------
+    beliefs : array of shape (n_workspaces, 3, n_padded)
+        p, q and log-odds of the hidden units, in the type of the messages.
+    message_sums : float64 array of shape (n_workspaces, n_blocks, n_padded)
+        Sums over a block of the log-messages to each hidden unit.
+    decoded_sums : float64 array of shape (n_workspaces, n_blocks or 0, n_padded)
+        Sums over the units decoded as 1 of their couplings; max-product only.
+    change, decoded_field : float64 array of shape (n_workspaces, n_blocks)
+        Largest change of a belief or message, -1 before the first sweep of a row whose messages
+        are not set; sum of the fields of the units decoded as 1.
+    received : array of shape (n_workers, TILE_UNITS, n_padded)
+        Messages to a tile of visible units, of max-product.
+    tile : float64 array of shape (n_workers, 5, TILE_UNITS)
+        Of these units log-odds, P, Q, the changes of their beliefs, and logarithms of products.
+    product : array of shape (n_workers, n_padded)
+        Products of messages to the hidden units; sums, for max- and mixed-product.
+    message_changes : array of shape (n_workers, n_padded)
+        Largest change of a message to each hidden unit, relative for sum-product.
+    product64 : float64 array of shape (n_workers, n_padded)
+        Products of those products; changes of the beliefs of the hidden units.
+    """
+
+    beliefs: np.ndarray
+    message_sums: np.ndarray
+    decoded_sums: np.ndarray
+    change: np.ndarray
+    decoded_field: np.ndarray
+    received: np.ndarray
+    tile: np.ndarray
+    product: np.ndarray
+    message_changes: np.ndarray
+    product64: np.ndarray

@@ -1,0 +1,253 @@
+"""Belief propagation between two layers of {0, 1} units with couplings W and fields b, c.
+
+Messages and cavities in log-odds, softplus(x) = log(1 + e^x):
+
+    message from hidden to visible      log r_ij = softplus(h_ij + W_ij) - softplus(h_ij)
+    message from visible to hidden      log s_ij = softplus(v_ij + W_ij) - softplus(v_ij)
+    beliefs                             V_i = b_i + sum_j log r_ij,  H_j = c_j + sum_i log s_ij
+    cavities                            v_ij = V_i - log r_ij,  h_ij = H_j - log s_ij
+    pair beliefs                        P(v_i = 1, h_j = 1) = P e^W p / (s q + e^W p)
+    Bethe log-partition                 sum_i softplus(V_i) + sum_j softplus(H_j)
+    (minus the Bethe free energy)           + sum_ij log(Q_i + P_i / r_ij)
+
+with the beliefs P, Q = sigmoid(V_i), sigmoid(-V_i) and p, q = sigmoid(H_j), sigmoid(-H_j). That is
+sum-product; max-product has max(0, x) in the place of softplus(x); mixed-product has as the message
+to the hidden units W_ij where V_i > 0 and 0 elsewhere (Ping and Ihler 2017, Eqs. 8-18).
+
+Sum-product is computed with the ratios s = m(1) / m(0) and r themselves,
+
+    r = (s q + e^W p) / (s q + p),    s = (r Q + e^W P) / (r Q + P):
+
+two divisions for each pair of units, and logarithms of products of messages only. The only array of
+messages is s (log s for max-product). All ratios lie between 1 and e^W and nothing is subtracted,
+so saturated beliefs are exact as long as e^(2 |W|) is in the range of the type. Couplings and
+messages are padded with hidden units of no coupling whose belief is 0.
+
+A row (one set of fields) is iterated by one thread from start to end; the sweeps of a single large
+row are shared between threads block by block of visible units.
+"""
+
+import numpy as np
+
+from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
+from fastmf._jit.kernel import REORDER, call, kernel
+from fastmf._outcomes import CONFIRMING, RUNNING
+from fastmf._threads.interrupts import next_task, stopped
+from fastmf.kernels.bp.arguments import BLOCK_UNITS, PAIR_BLOCK_UNITS
+from fastmf.kernels.bp.messages import add, add_pair_beliefs
+from fastmf.kernels.linear.copies import copy
+from fastmf.special import exp
+
+
+@kernel(merged=True)
+def first_of_group(group, n_rows, n_groups):
+    """The first row of a group. Larger groups come first, so that threads end together."""
+    return group * (n_rows // n_groups) + smaller(group, n_rows % n_groups)
+
+
+@kernel(merged=True)
+def group_of(index, n_rows, n_groups):
+    """The group of a row."""
+    size, n_larger = n_rows // n_groups, n_rows % n_groups
+    group = index // (size + 1)
+    return group if group < n_larger else (index - n_larger) // size
+
+
+@kernel(merged=True)
+def _damping(record, index):
+    """Damping of the next sweep of a row: 0 in a sweep that confirms convergence."""
+    return 0.0 if record.status[index] == CONFIRMING else record.damping[index]
+
+
+@kernel(merged=True)
+def _log_partition(record, workspaces, index, w):
+    """Set the Bethe log-partition of a row, the sum of the terms of the blocks."""
+    total = 0.0
+    for block in range(workspaces.decoded_field.shape[1]):
+        total += workspaces.decoded_field[w, block]
+    record.bethe[index] = total
+
+
+@kernel(merged=True)
+def _iterate(settings, problem, messages, record, workspaces, pairs, place, queue):
+    """Iterate a row to its end, with a workspace; `place` is both."""
+    index, w = place
+    arrays, n_blocks = (messages, record.visible, record.hidden), workspaces.change.shape[1]
+    entry = index
+    if messages.shape[0] != record.visible.shape[0]:
+        entry = w
+        for block in range(n_blocks):
+            workspaces.change[w, block] = -1
+    damping, after = 0.0, np.int64(0)
+    while not stopped(queue):
+        call(settings.finish, (settings, problem, record, workspaces, (index, w, after), damping))
+        # Once the row has ended, the blocks' terms of the Bethe log-partition.
+        function = settings.block if record.status[index] <= RUNNING else settings.bethe
+        damping, after = _damping(record, index), np.int64(1)
+        for block in range(n_blocks if function != 0 else 0):
+            at = index, entry, w, w, block
+            call(function, (settings, problem, arrays, workspaces, at, damping))
+        if record.status[index] > RUNNING:
+            break
+    if settings.bethe != 0:
+        _log_partition(record, workspaces, index, w)
+    for block in range(n_blocks if pairs.shape[0] > 0 else 0):
+        at = index, entry, w, w, block
+        call(settings.pairs, (settings, problem, arrays, workspaces, at, pairs))
+
+
+@kernel(views=True)
+def belief_propagation(settings, problem, messages, record, workspaces, pairs, queue):
+    """Iterate rows to their fixed points.
+
+    Parameters
+    ----------
+    settings : BPSettings
+    problem : BPProblem
+    messages : array of shape (n_rows or n_workspaces, n_visible, n_padded)
+        From visible to hidden units: ratios, or log-ratios for max-product; not read by
+        mixed-product. If there is one entry for each row, rows start from these messages;
+        otherwise there is one for each worker, and rows start from the middle of their range, from
+        log-messages W / 2.
+    record : BPRecord
+        Starts from the log-odds there, which must be those of the messages.
+    workspaces : BPWorkspaces
+        One for each worker.
+    pairs : array of shape (n_groups, n_visible, n_padded)
+        Sums of the pair beliefs of sum-product over groups of consecutive rows, whose numbers of
+        rows differ by one at most, larger ones first. A group is one worker's, so that the sums do
+        not depend on the number of workers. No groups: not computed.
+    queue : int64 array of shape (2,)
+        Next group or row, next workspace; shared by all threads that call this.
+    """
+    n_rows = record.visible.shape[0]
+    n_groups = pairs.shape[0] if pairs.shape[0] > 0 else n_rows
+    w = fetch_and_increment(row(queue, (1,), 1))
+    group = next_task(queue)
+    while group < n_groups:
+        last = first_of_group(group + 1, n_rows, n_groups)
+        for index in range(first_of_group(group, n_rows, n_groups), last):
+            place = index, w
+            _iterate(settings, problem, messages, record, workspaces, pairs, place, queue)
+        group = next_task(queue)
+
+
+@kernel(views=True)
+def sweep_blocks(settings, problem, messages, record, workspaces, queue):
+    """One sweep of a single row, shared block by block; `conclude_sweep` ends it.
+
+    Parameters
+    ----------
+    settings, problem, messages, record, workspaces
+        As for `belief_propagation`, with one row; one workspace, but buffers for each worker. Once
+        the row has ended, the terms of the Bethe log-partition are left in the place of
+        `decoded_field`.
+    queue : int64 array of shape (2,)
+        Next block, next worker; shared by all threads that call this.
+    """
+    w, zero = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)
+    arrays = messages, record.visible, record.hidden
+    function = settings.block if record.status[0] <= RUNNING else settings.bethe
+    damping = _damping(record, zero)
+    block = next_task(queue)
+    while block < workspaces.change.shape[1]:
+        place = zero, zero, zero, w, block
+        call(function, (settings, problem, arrays, workspaces, place, damping))
+        block = next_task(queue)
+
+
+@kernel(views=True)
+def conclude_sweep(settings, problem, record, workspaces):
+    """End of a sweep of a single row: hidden beliefs, residual, damping; or the log-partition.
+
+    Parameters
+    ----------
+    settings, problem, record, workspaces
+        As for `sweep_blocks`.
+    """
+    zero = np.int64(0)
+    if record.status[0] <= RUNNING:
+        place = zero, zero, np.int64(1)
+        damping = _damping(record, zero)
+        call(settings.finish, (settings, problem, record, workspaces, place, damping))
+    else:
+        _log_partition(record, workspaces, zero, zero)
+
+
+@kernel(views=True)
+def exponentials(weights, factor, queue, roots, out):
+    """exp(factor * weights), and its square root.
+
+    Parameters
+    ----------
+    weights : array of shape (n_visible, n_hidden)
+    factor : float
+    queue : int64 array of shape (1,)
+        Next block; shared by all threads that call this.
+    roots : array of shape (n_visible or 0, n_padded)
+    out : array of shape (n_visible, n_padded)
+        Both are filled but for the padding. Their type is that of the computation.
+    """
+    n_visible, n_hidden = weights.shape
+    real = out.dtype.type
+    scale = real(factor / 2)
+    first = next_task(queue) * BLOCK_UNITS
+    while first < n_visible:
+        for i in range(first, smaller(first + BLOCK_UNITS, n_visible)):
+            source, target = row(weights, (i, 0), n_hidden), row(out, (i, 0), n_hidden)
+            for j in range(n_hidden):
+                target[j] = exp(scale * real(source[j]))
+            if roots.shape[0] > 0:
+                copy(target, row(roots, (i, 0), n_hidden))
+            for j in range(n_hidden):
+                target[j] *= target[j]
+        first = next_task(queue) * BLOCK_UNITS
+
+
+@kernel(fastmath=REORDER, views=True)
+def pair_beliefs(problem, messages, beliefs, scales, queue, out):
+    """Probabilities that both units of a pair are 1: P e^W p / (s q + e^W p).
+
+    Parameters
+    ----------
+    problem
+        As for `belief_propagation`.
+    messages : array of shape (n_rows, n_visible, n_padded)
+    beliefs : array of shape (2, n_rows, n_padded)
+        p and q.
+    scales : array of shape (n_rows, n_visible)
+        P, times a weight of the row.
+    queue : int64 array of shape (1,)
+        Next block of `PAIR_BLOCK_UNITS` visible units; shared by all threads that call this.
+    out : array of shape (n_rows, n_visible, n_padded) or (1, n_visible, n_padded)
+        The probabilities of each row times its weight, or their sum, are added.
+    """
+    n_rows, n_visible, n = messages.shape
+    first = next_task(queue) * PAIR_BLOCK_UNITS
+    while first < n_visible:
+        for i in range(first, smaller(first + PAIR_BLOCK_UNITS, n_visible)):
+            e = row(problem.exponentials, (i, 0), n)
+            for r in range(n_rows):
+                total = row(out, (smaller(r, out.shape[0] - 1), i, 0), n)
+                p, q = row(beliefs, (0, r, 0), n), row(beliefs, (1, r, 0), n)
+                add_pair_beliefs(e, row(messages, (r, i, 0), n), p, q, scales[r, i], total)
+        first = next_task(queue) * PAIR_BLOCK_UNITS
+
+
+@kernel(views=True)
+def add_groups(pairs, queue):
+    """Add the pair beliefs of all other groups of rows to those of the first.
+
+    Parameters
+    ----------
+    pairs : array of shape (n_groups, n_visible, n_padded)
+    queue : int64 array of shape (1,)
+        Next block of `PAIR_BLOCK_UNITS` visible units; shared by all threads that call this.
+    """
+    n_groups, n_visible, n = pairs.shape
+    first = next_task(queue) * PAIR_BLOCK_UNITS
+    while first < n_visible:
+        size = smaller(PAIR_BLOCK_UNITS, n_visible - first) * n
+        for group in range(1, n_groups):
+            add(row(pairs, (group, first, 0), size), row(pairs, (0, first, 0), size))
+        first = next_task(queue) * PAIR_BLOCK_UNITS

@@ -1,0 +1,460 @@
+"""A block of visible units in a sweep of belief propagation, and what else is called by address.
+
+Notation as in `fastmf.kernels.bp.belief_propagation`. What differs from one algorithm to another is
+compiled for those that are used; what is long and called from several places is compiled once.
+Functions take
+
+    arrays    messages, log-odds of visible units, log-odds of hidden units
+    place     row, entry of `messages`, workspace, worker, block
+"""
+
+from functools import cache
+
+import numba
+import numpy as np
+
+from fastmf._jit.intrinsics import larger, row, smaller
+from fastmf._jit.kernel import REORDER, address_of, call, kernel
+from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
+from fastmf.kernels.bp.arguments import (
+    BLOCK_UNITS,
+    CHANGES,
+    DAMPING_WINDOW,
+    LOG_ODDS,
+    LOGS,
+    MAX_DAMPING,
+    MAX_PRODUCT,
+    MIN_LIMIT,
+    MIN_LIMIT_FACTOR,
+    MIXED_PRODUCT,
+    SUM_PRODUCT,
+    TILE_UNITS,
+    BPProblem,
+    BPRecord,
+    BPSettings,
+    BPWorkspaces,
+    P,
+    Q,
+)
+from fastmf.kernels.bp.belief_propagation import first_of_group, group_of
+from fastmf.kernels.bp.messages import (
+    add,
+    add_logs,
+    add_max_changes,
+    add_pair_beliefs,
+    add_sum_changes,
+    flush_products,
+    max_to_hidden,
+    max_to_visible,
+    set_to_halves,
+    sum_to_hidden,
+    sum_to_hidden_damped,
+)
+from fastmf.kernels.bp.products import log_products, pair_logs
+from fastmf.kernels.linear.copies import copy, set_to_zero
+from fastmf.special import sigmoid_pair, softplus
+
+
+@kernel(by_address=True, views=True)
+def _set_beliefs(log_odds, old, p, q, changes, damping):
+    """Fill the probabilities of 1 and 0; the first of `changes` is the largest of a belief.
+
+    The old log-odds are replaced. In undamped sweeps their relative change counts too: the
+    probability alone would not show changes of a saturated belief.
+    """
+    # Two loops and no branch, so that the exponentials vectorise.
+    undamped = 1.0 if damping == 0 else 0.0
+    for k in range(log_odds.shape[0]):
+        new, before = log_odds[k], np.float64(old[k])
+        p_new, q_new = sigmoid_pair(new)
+        relative = undamped * abs(new - before) / (1 + (abs(before) + abs(new)) / 2)
+        changes[k] = larger(abs(p_new - sigmoid_pair(before)[0]), relative)
+        p[k], q[k], old[k] = p_new, q_new, new
+    largest = 0.0
+    for k in range(log_odds.shape[0]):
+        largest = larger(largest, changes[k])
+    changes[0] = largest
+
+
+@kernel(by_address=True, views=True)
+def _add_softplus(log_odds, total):
+    """Add softplus of log-odds to a total, an array of one number."""
+    for k in range(log_odds.shape[0]):
+        total[0] += softplus(log_odds[k])
+
+
+@kernel(merged=True)
+def _set_visible_beliefs(settings, visible, workspaces, worker, damping):
+    """Beliefs of a tile of visible units from their log-odds; returns the largest change."""
+    tile, n = workspaces.tile, visible.shape[0]
+    log_odds, changes = row(tile, (worker, LOG_ODDS, 0), n), row(tile, (worker, CHANGES, 0), n)
+    p, q = row(tile, (worker, P, 0), n), row(tile, (worker, Q, 0), n)
+    call(settings.visible_beliefs, (log_odds, visible, p, q, changes, damping))
+    return changes[0]
+
+
+@kernel(merged=True)
+def _set_logs(settings, problem, messages, workspaces, place, tile, normalisers):
+    """Logarithms of products for a tile (first unit, number of units): see `pair_logs`."""
+    entry, w, worker = place
+    first, n_units = tile
+    n = messages.shape[2]
+    e = row(problem.exponentials, (first, 0), n_units * n)
+    s = row(messages, (entry, first, 0), n_units * n)
+    hidden = row(workspaces.beliefs, (w, 0, 0), 3 * n)
+    values = row(workspaces.tile, (worker, 0, 0), 5 * TILE_UNITS)
+    call(settings.pair_logs, (e, s, hidden, values, settings.flush_every, normalisers))
+
+
+@kernel(merged=True)
+def _set_log_odds(settings, problem, arrays, workspaces, place, tile):
+    """Sum-product log-odds of a tile (first unit, number of units) of visible units."""
+    index, entry, w, worker, _ = place
+    first, n_units = tile
+    _set_logs(settings, problem, arrays[0], workspaces, (entry, w, worker), tile, False)
+    shared = smaller(index, problem.visible_field.shape[0] - 1)
+    fields = row(problem.visible_field, (shared, first), n_units)
+    log_odds = row(workspaces.tile, (worker, LOG_ODDS, 0), n_units)
+    logs = row(workspaces.tile, (worker, LOGS, 0), n_units)
+    for k in range(n_units):
+        log_odds[k] = fields[k] + logs[k]
+
+
+@kernel(merged=True)
+def _largest_change(change, message_changes, tol):
+    """The largest change of a belief or message; changes of messages are brought below 1.
+
+    Those of messages are known only where beliefs have changed by no more than the tolerance.
+    """
+    if change > tol:
+        return change
+    largest = 0.0
+    for j in range(message_changes.shape[0]):
+        largest = larger(message_changes[j], largest)
+    return larger(largest / (1 + largest), change)
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def _sum_block(settings, problem, arrays, workspaces, place, damping):
+    """One block of visible units in sum-product: messages in, beliefs, messages out."""
+    messages = arrays[0]
+    index, entry, w, worker, block = place
+    n, n_visible, real = messages.shape[2], messages.shape[1], messages.dtype.type
+    sums = row(workspaces.message_sums, (w, block, 0), n)
+    product64 = row(workspaces.product64, (worker, 0), n)
+    product = row(workspaces.product, (worker, 0), n)
+    changes = row(workspaces.message_changes, (worker, 0), n)
+    hidden = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
+    for j in range(n):
+        sums[j], product64[j], product[j], changes[j] = 0, 1, 1, 0
+    change, decoded_field, tile = 0.0, 0.0, workspaces.tile
+    old_fraction, new_fraction = real(damping), real(1 - damping)
+    flush_in, log_in = settings.flush_every, settings.log_every
+    is_first = workspaces.change[w, block] < 0
+    shared = smaller(index, problem.visible_field.shape[0] - 1)
+    fields = row(problem.visible_field, (shared, 0), n_visible)
+    start = block * BLOCK_UNITS
+    last = smaller(start + BLOCK_UNITS, n_visible)
+    for first in range(start, last, TILE_UNITS):
+        n_units = smaller(TILE_UNITS, last - first)
+        if is_first:
+            middle = row(problem.starts, (first, 0), n_units * n)
+            copy(middle, row(messages, (entry, first, 0), n_units * n))
+        _set_log_odds(settings, problem, arrays, workspaces, place, (first, n_units))
+        visible = row(arrays[1], (index, first), n_units)
+        largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)
+        change = larger(change, largest)
+        for unit in range(first, first + n_units):
+            k = unit - first
+            decoded_field += fields[unit] if visible[k] > 0 else 0.0
+            e = row(problem.exponentials, (unit, 0), n)
+            s = row(messages, (entry, unit, 0), n)
+            beliefs = real(tile[worker, P, k]), real(tile[worker, Q, k])
+            if damping == 0 and change <= settings.tol:
+                add_sum_changes(e, hidden, beliefs, s, changes)
+            if damping == 0:
+                sum_to_hidden(e, hidden, beliefs, s, product)
+            else:
+                sum_to_hidden_damped(e, hidden, beliefs, old_fraction, new_fraction, s, product)
+            flush_in, log_in = flush_in - 1, log_in - 1
+            if unit == last - 1 or flush_in == 0:
+                flush_products(product, product64)
+                flush_in = settings.flush_every
+            if unit == last - 1 or log_in == 0:
+                add_logs(product64, sums)
+                log_in = settings.log_every
+    workspaces.change[w, block] = _largest_change(change, changes, settings.tol)
+    workspaces.decoded_field[w, block] = decoded_field
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def _bethe_block(settings, problem, arrays, workspaces, place, damping):
+    """Terms of a block of visible units, and of their pairs, in the Bethe log-partition.
+
+    The first block has the terms of the hidden units too.
+    """
+    index, entry, w, worker, block = place
+    messages, tile = arrays[0], workspaces.tile
+    at, n = (entry, w, worker), messages.shape[2]
+    total = row(workspaces.decoded_field, (w, block), 1)
+    total[0] = 0
+    if block == 0:
+        call(settings.add_softplus, (row(arrays[2], (index, 0), n), total))
+    start = block * BLOCK_UNITS
+    last = smaller(start + BLOCK_UNITS, messages.shape[1])
+    for first in range(start, last, TILE_UNITS):
+        n_units = smaller(TILE_UNITS, last - first)
+        _set_log_odds(settings, problem, arrays, workspaces, place, (first, n_units))
+        log_odds = row(tile, (worker, LOG_ODDS, 0), n_units)
+        call(settings.add_softplus, (log_odds, total))
+        old = row(workspaces.product64, (worker, 0), n_units)
+        _set_visible_beliefs(settings, old, workspaces, worker, damping)
+        _set_logs(settings, problem, messages, workspaces, at, (first, n_units), True)
+        for k in range(n_units):
+            total[0] += tile[worker, LOGS, k]
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def _pair_block(settings, problem, arrays, workspaces, place, sums):
+    """Add the pair beliefs of a block of visible units to the sums of the group of the row."""
+    index, entry, w, worker, block = place
+    messages, n_rows, n_groups = arrays[0], arrays[1].shape[0], sums.shape[0]
+    n, real, group = messages.shape[2], messages.dtype.type, group_of(index, n_rows, n_groups)
+    is_first = index == first_of_group(group, n_rows, n_groups)
+    p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
+    start = block * BLOCK_UNITS
+    last = smaller(start + BLOCK_UNITS, messages.shape[1])
+    for first in range(start, last, TILE_UNITS):
+        n_units = smaller(TILE_UNITS, last - first)
+        visible = row(arrays[1], (index, first), n_units)
+        log_odds = row(workspaces.tile, (worker, LOG_ODDS, 0), n_units)
+        for k in range(n_units):
+            log_odds[k] = visible[k]
+        old = row(workspaces.product64, (worker, 0), n_units)
+        _set_visible_beliefs(settings, old, workspaces, worker, 0.0)
+        for k in range(n_units):
+            e = row(problem.exponentials, (first + k, 0), n)
+            s = row(messages, (entry, first + k, 0), n)
+            total = row(sums, (group, first + k, 0), n)
+            if is_first:
+                set_to_zero(total)
+            add_pair_beliefs(e, s, p, q, real(workspaces.tile[worker, P, k]), total)
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def _max_block(settings, problem, arrays, workspaces, place, damping):
+    """One block of visible units in max-product."""
+    messages = arrays[0]
+    index, entry, w, worker, block = place
+    n, n_visible, real = messages.shape[2], messages.shape[1], messages.dtype.type
+    sums = row(workspaces.message_sums, (w, block, 0), n)
+    decoded = row(workspaces.decoded_sums, (w, block, 0), n)
+    product = row(workspaces.product, (worker, 0), n)
+    changes = row(workspaces.message_changes, (worker, 0), n)
+    for j in range(n):
+        sums[j], decoded[j], product[j], changes[j] = 0, 0, 0, 0
+    change, decoded_field, tile = 0.0, 0.0, workspaces.tile
+    old_fraction, new_fraction = real(damping), real(1 - damping)
+    is_first = workspaces.change[w, block] < 0
+    shared = smaller(index, problem.visible_field.shape[0] - 1)
+    fields = row(problem.visible_field, (shared, 0), n_visible)
+    hidden = row(workspaces.beliefs, (w, 2, 0), n)
+    start = block * BLOCK_UNITS
+    last = smaller(start + BLOCK_UNITS, n_visible)
+    for first in range(start, last, TILE_UNITS):
+        n_units = smaller(TILE_UNITS, last - first)
+        for k in range(n_units):
+            weights, s = (
+                row(problem.weights, (first + k, 0), n),
+                row(messages, (entry, first + k, 0), n),
+            )
+            if is_first:
+                set_to_halves(weights, s)
+            total = max_to_visible(weights, s, hidden, row(workspaces.received, (worker, k, 0), n))
+            tile[worker, LOG_ODDS, k] = fields[first + k] + total
+        visible = row(arrays[1], (index, first), n_units)
+        largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)
+        change = larger(change, largest)
+        for k in range(n_units):
+            weights, s = (
+                row(problem.weights, (first + k, 0), n),
+                row(messages, (entry, first + k, 0), n),
+            )
+            r, log_odds = row(workspaces.received, (worker, k, 0), n), real(visible[k])
+            if damping == 0 and change <= settings.tol:
+                add_max_changes(weights, r, log_odds, s, changes)
+            max_to_hidden(weights, r, log_odds, old_fraction, new_fraction, s, product)
+            if visible[k] > 0:
+                decoded_field += fields[first + k]
+                add(weights, decoded)
+    add(product, sums)
+    workspaces.change[w, block] = _largest_change(change, changes, settings.tol)
+    workspaces.decoded_field[w, block] = decoded_field
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def _mixed_block(settings, problem, arrays, workspaces, place, damping):
+    """One block of visible units in mixed-product."""
+    index, _, w, worker, block = place
+    n, n_visible = workspaces.beliefs.shape[2], arrays[1].shape[1]
+    sums = row(workspaces.message_sums, (w, block, 0), n)
+    some = row(workspaces.product, (worker, 0), n)
+    for j in range(n):
+        sums[j] = 0
+    change, decoded_field, tile = 0.0, 0.0, workspaces.tile
+    hidden = row(workspaces.beliefs, (w, 0, 0), 3 * n)
+    values = row(tile, (worker, 0, 0), 5 * TILE_UNITS)
+    shared = smaller(index, problem.visible_field.shape[0] - 1)
+    fields = row(problem.visible_field, (shared, 0), n_visible)
+    start = block * BLOCK_UNITS
+    last = smaller(start + BLOCK_UNITS, n_visible)
+    for first in range(start, last, TILE_UNITS):
+        n_units = smaller(TILE_UNITS, last - first)
+        visible = row(arrays[1], (index, first), n_units)
+        e = row(problem.exponentials, (first, 0), n_units * n)
+        call(settings.log_products, (settings, e, hidden, visible, values))
+        for k in range(n_units):
+            logs = tile[worker, LOGS, k]
+            if visible[k] > 0:
+                logs = problem.row_sums[first + k] - logs
+            tile[worker, LOG_ODDS, k] = fields[first + k] + logs
+        largest = _set_visible_beliefs(settings, visible, workspaces, worker, damping)
+        change = larger(change, largest)
+        for j in range(n):
+            some[j] = 0
+        for k in range(n_units):
+            if visible[k] > 0:
+                decoded_field += fields[first + k]
+                add(row(problem.weights, (first + k, 0), n), some)
+        add(some, sums)
+    workspaces.change[w, block], workspaces.decoded_field[w, block] = change, decoded_field
+
+
+@kernel(by_address=True, views=True)
+def _objective(settings, problem, record, workspaces, index, w):
+    """Value of the assignment decoded in a sweep of max- or mixed-product, kept if the best."""
+    n = record.hidden.shape[1]
+    shared = smaller(index, problem.hidden_field.shape[0] - 1)
+    fields = row(problem.hidden_field, (shared, 0), n)
+    n_blocks, value = workspaces.change.shape[1], row(workspaces.tile, (w, CHANGES, 0), 1)
+    value[0] = 0
+    for block in range(n_blocks):
+        value[0] += workspaces.decoded_field[w, block]
+    if settings.algorithm == MAX_PRODUCT:
+        total = row(workspaces.product64, (w, 0), n)
+        for j in range(n):
+            total[j] = fields[j]
+        for block in range(n_blocks):
+            add(row(workspaces.decoded_sums, (w, block, 0), n), total)
+        for j in range(n):
+            value[0] += larger(0.0, total[j])
+    else:
+        call(settings.add_softplus, (row(record.hidden, (index, 0), n), value))
+    # The last of equal ones: beside the fields of clamped units the others are lost in rounding.
+    if value[0] >= record.objective[index]:
+        record.objective[index] = value[0]
+        for i in range(record.visible.shape[1]):
+            record.best[index, i] = record.visible[index, i] > 0
+
+
+@kernel(merged=True)
+def _assess_row(settings, index, change, damping, record):
+    """Residual, status and damping of a row after a sweep with such a largest change."""
+    change /= 1 - damping
+    n_iter, d = record.n_iter[index], record.damping[index]
+    if record.history.shape[0] > 0:
+        record.history[index, n_iter] = change
+    n_iter += 1
+    record.residual[index], record.n_iter[index] = change, n_iter
+    # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
+    limit = larger(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
+    confirming, status = damping < d, np.int64(RUNNING)
+    if change <= limit and damping == 0:
+        status = np.int64(CONVERGED)
+    elif n_iter == settings.max_iter:
+        status = np.int64(OUT_OF_ITERATIONS)
+    elif change <= larger(smaller(limit, record.limit[index]), settings.rounding_error):
+        status = np.int64(CONFIRMING)
+    elif confirming:
+        # Beliefs do not tell how much log-odds and messages will change: the next time, later.
+        factor = larger(limit / (2 * change), MIN_LIMIT_FACTOR)
+        smallest = MIN_LIMIT * limit
+        record.limit[index] = larger(smaller(limit, record.limit[index]) * factor, smallest)
+        record.n_stalled[index], record.min_residual[index] = 0, np.inf
+    else:
+        n_stalled, smallest = record.n_stalled[index] + 1, record.min_residual[index]
+        if change < smallest:
+            smallest, n_stalled = change, np.int64(0)
+        if settings.adaptive and n_stalled == DAMPING_WINDOW:
+            record.damping[index] = smaller((1 + d) / 2, MAX_DAMPING)
+            smallest, n_stalled = np.inf, np.int64(0)
+        record.n_stalled[index], record.min_residual[index] = n_stalled, smallest
+    record.status[index] = status
+
+
+@kernel(by_address=True, views=True)
+def _finish(settings, problem, record, workspaces, place, damping):
+    """Beliefs of the hidden units of a row and, after a sweep, its residual, status and damping.
+
+    `place` is row, workspace, and whether this is after a sweep; otherwise before the first.
+    """
+    index, w, after = place
+    n, n_blocks = record.hidden.shape[1], workspaces.change.shape[1]
+    hidden = row(record.hidden, (index, 0), n)
+    if after:
+        shared = smaller(index, problem.hidden_field.shape[0] - 1)
+        fields = row(problem.hidden_field, (shared, 0), n)
+        sums = row(workspaces.message_sums, (w, 0, 0), n_blocks * n)
+        for j in range(n):
+            total = fields[j]
+            for block in range(n_blocks):
+                total += sums[block * n + j]
+            hidden[j] = total
+    p, q = row(workspaces.beliefs, (w, 0, 0), n), row(workspaces.beliefs, (w, 1, 0), n)
+    old, changes = row(workspaces.beliefs, (w, 2, 0), n), row(workspaces.product64, (w, 0), n)
+    call(settings.hidden_beliefs, (hidden, old, p, q, changes, damping))
+    if after:
+        change = changes[0]
+        for block in range(n_blocks):
+            change = larger(change, workspaces.change[w, block])
+        if settings.algorithm != SUM_PRODUCT:
+            call(settings.objective, (settings, problem, record, workspaces, index, w))
+        _assess_row(settings, index, change, damping, record)
+
+
+@cache
+def addresses(algorithm, dtype):
+    """Addresses of what an algorithm calls, for messages of a type: options of `BPSettings`."""
+    cube, matrix, line = (np.zeros((0,) * n, dtype) for n in (3, 2, 1))
+    wide, fields, none = (np.zeros((0,) * n) for n in (3, 2, 1))
+    settings = BPSettings(0, False, 0.0, 0.0, 0, False, 0, 0, 0)
+    problem = BPProblem(matrix, matrix, matrix, none, fields, fields)
+    index = np.zeros(0, np.int64)
+    record = BPRecord(
+        *(fields, fields, fields > 0, none, none, index, index),
+        *(none, none, none, index, none, fields),
+    )
+    workspaces = BPWorkspaces(cube, wide, wide, fields, fields, cube, wide, matrix, matrix, fields)
+    of_row = settings, problem, record, workspaces
+    of_tile = settings, problem, (cube, fields, fields), workspaces, (0,) * 5
+    found = {}
+
+    def include(name, function, *arguments):
+        found[name] = address_of(function, *map(numba.typeof, arguments))
+
+    include("visible_beliefs", _set_beliefs, *(none,) * 5, 0.0)
+    include("hidden_beliefs", _set_beliefs, *(none, line, line, line, none, 0.0))
+    include("finish", _finish, *of_row, (0, 0, 0), 0.0)
+    if algorithm == MIXED_PRODUCT:
+        include("log_products", log_products, settings, line, line, none, none)
+    if algorithm != MAX_PRODUCT:
+        include("add_softplus", _add_softplus, none, none)
+    if algorithm == SUM_PRODUCT:
+        include("pair_logs", pair_logs, line, line, line, none, 0, True)
+        include("bethe", _bethe_block, *of_tile, 0.0)
+        include("pairs", _pair_block, *of_tile, cube)
+    else:
+        include("objective", _objective, *of_row, 0, 0)
+    blocks = {SUM_PRODUCT: _sum_block, MAX_PRODUCT: _max_block, MIXED_PRODUCT: _mixed_block}
+    include("block", blocks[algorithm], *of_tile, 0.0)
+    return found

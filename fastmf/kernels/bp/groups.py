@@ -1,0 +1,450 @@
+"""Belief propagation between groups of states and binary hidden units, in odds.
+
+E = exp(W); S_ij are the odds of the message of group i to hidden unit j, Q_j = exp(u_j) prod_i S_ij
+those of a hidden unit, O_ia the weights of the states, and k_ij = Q_j / S_ij. In each sweep
+
+    R_iaj = (1 + E_iaj k_ij) / (1 + k_ij),   O_ia = exp(U_ia) prod_j R_iaj,
+    S_ij = sum_a E_iaj w_a / sum_a w_a,      w_a = O_ia / (1 + E_iaj k_ij)
+
+for all groups, then Q. One message is a single number however many states a group has. With
+p + q = 1 and p / q = Q, 1 + E k is (S q + E p) / (S q), which neither overflows nor cancels.
+Max-product has max in place of + and logarithms throughout; mixed-product has the R of sum-product
+and S_ij = E_iaj of the state a of largest weight. Logarithms are taken of products of many factors.
+
+    Bethe log-partition = sum_i log sum_a O_ia + sum_j log(1 + Q_j) + sum_ij log sum_a m_ia / R_iaj
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._jit.kernel import REORDER, address_of, call, kernel
+from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
+from fastmf._threads.interrupts import next_task, stopped
+from fastmf.kernels.bp.arguments import (
+    DAMPING_WINDOW,
+    MAX_DAMPING,
+    MAX_PRODUCT,
+    MIN_LIMIT,
+    MIN_LIMIT_FACTOR,
+    SUM_PRODUCT,
+)
+from fastmf.kernels.linear.copies import copy
+from fastmf.special import exp, log, sigmoid_pair, softplus
+
+
+class GroupProblem(NamedTuple):
+    """Couplings and fields; hidden units are {0, 1} units.
+
+    Parameters
+    ----------
+    weights, exponentials : float64 array of shape (n_states, n_hidden)
+        W and exp(W); the latter is not read by max-product.
+    starts : int64 array of shape (n_groups + 1,)
+        First state of each group, and the number of states.
+    visible_field : float64 array of shape (1 or n_rows, n_states)
+    hidden_field : float64 array of shape (1 or n_rows, n_hidden)
+    """
+
+    weights: np.ndarray
+    exponentials: np.ndarray
+    starts: np.ndarray
+    visible_field: np.ndarray
+    hidden_field: np.ndarray
+
+
+class GroupSettings(NamedTuple):
+    """Options of the iteration, as in `fastmf.kernels.bp.arguments.BPSettings`.
+
+    Parameters
+    ----------
+    algorithm : int
+    adaptive : bool
+    tol, rounding_error : float
+    max_iter : int
+    max_factors : int
+        Number of messages whose product is a number.
+    sweep : int
+        Address of the compiled sweep of a row: see `sweep_address`.
+    """
+
+    algorithm: int
+    adaptive: bool
+    tol: float
+    rounding_error: float
+    max_iter: int
+    max_factors: int
+    sweep: int
+
+
+class GroupRecord(NamedTuple):
+    """Beliefs and convergence record of all rows.
+
+    Parameters
+    ----------
+    visible : float64 array of shape (n_rows, n_states)
+        log O.
+    hidden : float64 array of shape (n_rows, n_hidden)
+        log Q.
+    labels, best : int64 array of shape (n_rows, n_groups)
+        State of largest weight, -1 before the first sweep; the same of the best sweep.
+    objective, bethe, status, n_iter, residual, damping, min_residual, n_stalled, limit, history
+        As in `fastmf.kernels.bp.arguments.BPRecord`.
+    """
+
+    visible: np.ndarray
+    hidden: np.ndarray
+    labels: np.ndarray
+    best: np.ndarray
+    objective: np.ndarray
+    bethe: np.ndarray
+    status: np.ndarray
+    n_iter: np.ndarray
+    residual: np.ndarray
+    damping: np.ndarray
+    min_residual: np.ndarray
+    n_stalled: np.ndarray
+    limit: np.ndarray
+    history: np.ndarray
+
+
+class GroupWorkspace(NamedTuple):
+    """Memory of the workers, along a first axis.
+
+    Parameters
+    ----------
+    messages : float64 array of shape (n_workers, n_groups, n_hidden)
+        Odds of the messages to hidden units, log-odds by max-product.
+    hidden : float64 array of shape (n_workers, 9, n_hidden)
+        Beliefs p and q, four buffers, log Q, products of messages, and the largest changes of the
+        messages in a sweep.
+    states : float64 array of shape (n_workers, 3, max_states)
+    """
+
+    messages: np.ndarray
+    hidden: np.ndarray
+    states: np.ndarray
+
+
+@kernel(inner=True, fastmath=REORDER)
+def add_received(e, s, work, max_factors, log_weights):
+    """Add the log R of all hidden units to the logarithms of the states' weights."""
+    p, q, sq, inverse = work[0], work[1], work[2], work[3]
+    n = s.shape[0]
+    for j in range(n):
+        sq[j] = s[j] * q[j]
+        inverse[j] = 1 / (sq[j] + p[j])
+    for a in range(e.shape[0]):
+        total = 0.0
+        for first in range(0, n, max_factors):
+            # Loops that begin at 0 have no negative index, which would keep them from vectors.
+            n_here, product = smaller(max_factors, n - first), 1.0
+            ratios, k = row(e, (a, first), n_here), row(work, (3, first), n_here)
+            odds, p = row(work, (2, first), n_here), row(work, (0, first), n_here)
+            for j in range(n_here):
+                product *= (odds[j] + ratios[j] * p[j]) * k[j]
+            total += log(product)
+        log_weights[a] += total
+
+
+@kernel(merged=True)
+def send_odds(e, weights, damping, work, s):
+    """New odds of the messages of a group, whose states have these weights.
+
+    Their relative changes are kept in `work` where they are the largest so far.
+    """
+    p, sq, high, low, changes = work[0], work[2], work[4], work[5], work[8]
+    n = s.shape[0]
+    for j in range(n):
+        high[j], low[j] = 0.0, 0.0
+    for a in range(e.shape[0]):
+        ratios, o = e[a], weights[a]
+        for j in range(n):
+            w = o / (sq[j] + ratios[j] * p[j])
+            low[j] += w
+            high[j] += ratios[j] * w
+    for j in range(n):
+        # Normalised messages are averaged.
+        new, old, before = (1 - damping) / (high[j] + low[j]), damping / (1 + s[j]), s[j]
+        s[j] = (new * high[j] + old * s[j]) / (new * low[j] + old)
+        changes[j] = larger(abs(s[j] / before - 1), changes[j])
+
+
+@kernel(inner=True)
+def max_message(w, cavity):
+    """max(0, w + cavity) - max(0, cavity), which would lose w where the cavity is large."""
+    return larger(w, -cavity) - larger(0.0, -cavity)
+
+
+@kernel(inner=True)
+def max_group(w, hidden, damping, log_s, log_weights, changes):
+    """The messages of a group by max-product, after the weights of its states."""
+    n_states, n = w.shape
+    for j in range(n):
+        cavity = hidden[j] - log_s[j]
+        for a in range(n_states):
+            log_weights[a] += max_message(w[a, j], cavity)
+    for j in range(n):
+        cavity, one, zero = hidden[j] - log_s[j], -np.inf, -np.inf
+        for a in range(n_states):
+            rest = log_weights[a] - max_message(w[a, j], cavity)
+            one, zero = larger(rest + w[a, j], one), larger(rest, zero)
+        before = log_s[j]
+        log_s[j] = (1 - damping) * (one - zero) + damping * before
+        changes[j] = larger(abs(log_s[j] - before), changes[j])
+
+
+@kernel(inner=True, fastmath=REORDER)
+def softmax(log_weights, out):
+    """Weights of sum 1, and the logarithm of the sum of the given ones."""
+    top, total = log_weights[0], 0.0
+    for a in range(log_weights.shape[0]):
+        top = larger(log_weights[a], top)
+    for a in range(log_weights.shape[0]):
+        out[a] = exp(log_weights[a] - top)
+    for a in range(log_weights.shape[0]):
+        total += out[a]
+    for a in range(log_weights.shape[0]):
+        out[a] /= total
+    return top + log(total)
+
+
+@kernel(inner=True)
+def belief_change(old, new, old_log, new_log, damping):
+    """Change of a belief; if undamped at least the relative one of its logarithm."""
+    change = abs(new - old)
+    if damping == 0:
+        relative = abs(new_log - old_log) / (1 + (abs(old_log) + abs(new_log)) / 2)
+        change = larger(relative, change)
+    return change
+
+
+@kernel(merged=True)
+def update_group(settings, problem, place, damping, arrays):
+    """Weights and messages of one group; returns the largest change of a belief of its states."""
+    messages, visible, hidden, labels, work, states = arrays
+    i, field_row = place
+    first, last = problem.starts[i], problem.starts[i + 1]
+    w, new, s = problem.weights[first:last], visible[first:last], messages[i]
+    old, before, after = states[0, : last - first], states[1], states[2]
+    copy(new, old)
+    old_total = softmax(old, before)
+    copy(problem.visible_field[field_row, first:last], new)
+    if settings.algorithm == MAX_PRODUCT:
+        max_group(w, hidden, damping, s, new, work[8])
+    else:
+        e = problem.exponentials[first:last]
+        if settings.algorithm != SUM_PRODUCT and labels[i] >= 0:
+            copy(e[labels[i]], s)
+        add_received(e, s, work, settings.max_factors, new)
+    total, change = softmax(new, after), 0.0
+    if settings.algorithm == SUM_PRODUCT:
+        send_odds(problem.exponentials[first:last], after, damping, work, s)
+    labels[i] = 0
+    for a in range(last - first):
+        if new[a] > new[labels[i]]:
+            labels[i] = a
+        logs = old[a] - old_total, new[a] - total
+        change = larger(belief_change(before[a], after[a], logs[0], logs[1], damping), change)
+    return change
+
+
+@kernel(merged=True)
+def multiply(messages, last, product, total):
+    """Multiply messages into products, whose logarithms go into totals after the last."""
+    for j in range(messages.shape[0]):
+        product[j] *= messages[j]
+    if last:
+        for j in range(messages.shape[0]):
+            total[j] += log(product[j])
+            product[j] = 1.0
+
+
+@kernel(merged=True)
+def sum_messages(settings, problem, messages, labels, field, work):
+    """log Q from the messages of all groups, left in the workspace."""
+    total, product, n = work[6], work[7], field.shape[0]
+    for j in range(n):
+        total[j], product[j] = field[j], 1.0
+    for i in range(messages.shape[0]):
+        if settings.algorithm == SUM_PRODUCT:
+            last = (i + 1) % settings.max_factors == 0 or i + 1 == messages.shape[0]
+            multiply(messages[i], last, product, total)
+        elif settings.algorithm == MAX_PRODUCT:
+            for j in range(n):
+                total[j] += messages[i, j]
+        else:
+            decoded = problem.weights[problem.starts[i] + labels[i]]
+            for j in range(n):
+                total[j] += decoded[j]
+
+
+@kernel(merged=True)
+def keep_best(settings, problem, r, field_rows, record, work):
+    """Keep the assignment of a sweep if it is the best so far."""
+    value, labels = 0.0, record.labels[r]
+    sums = work[7]
+    copy(problem.hidden_field[field_rows[1]], sums)
+    for i in range(labels.shape[0]):
+        state = problem.starts[i] + labels[i]
+        value += problem.visible_field[field_rows[0], state]
+        decoded = problem.weights[state]
+        for j in range(sums.shape[0]):
+            sums[j] += decoded[j]
+    for j in range(sums.shape[0]):
+        value += larger(sums[j], 0.0) if settings.algorithm == MAX_PRODUCT else softplus(sums[j])
+    if value >= record.objective[r]:
+        record.objective[r] = value
+        copy(labels, record.best[r])
+
+
+@kernel(merged=True)
+def assess_row(settings, r, change, damping, record):
+    """Residual, status and damping of a row after a sweep with such a largest change."""
+    change /= 1 - damping
+    if record.history.size:
+        record.history[r, record.n_iter[r]] = change
+    record.residual[r] = change
+    record.n_iter[r] += 1
+    # Undamped sweeps leave a fixed point that is stable only with damping d at most this fast.
+    d = record.damping[r]
+    limit = larger(settings.tol * (1 - d) / (1 + d), settings.rounding_error)
+    if change <= limit and damping == 0:
+        record.status[r] = CONVERGED
+    elif record.n_iter[r] == settings.max_iter:
+        record.status[r] = OUT_OF_ITERATIONS
+    elif change <= larger(smaller(limit, record.limit[r]), settings.rounding_error):
+        record.status[r] = CONFIRMING
+    elif damping < d:
+        factor, smallest = larger(limit / (2 * change), MIN_LIMIT_FACTOR), MIN_LIMIT * limit
+        record.limit[r] = larger(smaller(limit, record.limit[r]) * factor, smallest)
+        record.status[r] = RUNNING
+        record.min_residual[r], record.n_stalled[r] = np.inf, 0
+    else:
+        record.status[r] = RUNNING
+        if change < record.min_residual[r]:
+            record.min_residual[r], record.n_stalled[r] = change, 0
+        else:
+            record.n_stalled[r] += 1
+        if settings.adaptive and record.n_stalled[r] == DAMPING_WINDOW:
+            record.damping[r] = smaller((1 + record.damping[r]) / 2, MAX_DAMPING)
+            record.min_residual[r], record.n_stalled[r] = np.inf, 0
+
+
+@kernel(inner=True)
+def set_beliefs(hidden, work):
+    """Beliefs p and q of the hidden units."""
+    for j in range(hidden.shape[0]):
+        work[0, j], work[1, j] = sigmoid_pair(hidden[j])
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def _sweep_row(settings, problem, record, workspace, place):
+    """One sweep of a row; `place` is the row and its worker."""
+    r, w = place
+    messages, work, states = workspace.messages[w], workspace.hidden[w], workspace.states[w]
+    field_rows = (
+        smaller(r, problem.visible_field.shape[0] - 1),
+        smaller(r, problem.hidden_field.shape[0] - 1),
+    )
+    damping = 0.0 if record.status[r] == CONFIRMING else record.damping[r]
+    hidden, labels = record.hidden[r], record.labels[r]
+    set_beliefs(hidden, work)
+    arrays = messages, record.visible[r], hidden, labels, work, states
+    change, largest, message_changes = 0.0, 0.0, work[8]
+    for j in range(hidden.shape[0]):
+        message_changes[j] = 0.0
+    for i in range(messages.shape[0]):
+        place = i, field_rows[0]
+        change = larger(update_group(settings, problem, place, damping, arrays), change)
+    for j in range(hidden.shape[0]):
+        largest = larger(message_changes[j], largest)
+    if damping == 0:
+        change = larger(largest / (1 + largest), change)
+    sum_messages(settings, problem, messages, labels, problem.hidden_field[field_rows[1]], work)
+    for j in range(hidden.shape[0]):
+        new, p = work[6, j], sigmoid_pair(work[6, j])[0]
+        change = larger(belief_change(work[0, j], p, hidden[j], new, damping), change)
+        hidden[j] = new
+    if settings.algorithm != SUM_PRODUCT:
+        keep_best(settings, problem, r, field_rows, record, work)
+    assess_row(settings, r, change, damping, record)
+
+
+@kernel(merged=True)
+def bethe(settings, problem, r, messages, record, work, states):
+    """Bethe log-partition of a row; its weights of states become those of its messages."""
+    hidden, field_row = record.hidden[r], smaller(r, problem.visible_field.shape[0] - 1)
+    set_beliefs(hidden, work)
+    value, mean = 0.0, states[0]
+    for j in range(hidden.shape[0]):
+        value += softplus(hidden[j])
+    for i in range(messages.shape[0]):
+        first, last = problem.starts[i], problem.starts[i + 1]
+        e, weights = problem.exponentials[first:last], states[1, : last - first]
+        copy(problem.visible_field[field_row, first:last], weights)
+        add_received(e, messages[i], work, settings.max_factors, weights)
+        value += softmax(weights, mean)
+        p, sq, k, ratios = work[0], work[2], work[3], work[4]
+        for j in range(hidden.shape[0]):
+            ratios[j] = 0.0
+        for a in range(last - first):
+            exponentials, m = e[a], mean[a]
+            for j in range(hidden.shape[0]):
+                ratios[j] += m / (sq[j] + exponentials[j] * p[j])
+        for j in range(hidden.shape[0]):
+            value += log(ratios[j] / k[j])
+    record.bethe[r] = value
+
+
+@kernel(views=True, fastmath=REORDER)
+def group_propagation(settings, problem, record, workspace, queue):
+    """Iterate rows to their fixed points, from messages of odds 1, the middle of their range.
+
+    Parameters
+    ----------
+    settings : GroupSettings
+    problem : GroupProblem
+    record : GroupRecord
+        Its `hidden` are the hidden fields, its `visible` 0.
+    workspace : GroupWorkspace
+        A thread beyond its workers returns at once.
+    queue : int64 array of two entries or more
+        Next row and next worker not taken yet; shared by all threads that call this.
+    """
+    w = fetch_and_increment(queue[1:])
+    if w >= workspace.messages.shape[0]:
+        return
+    messages, work, states = workspace.messages[w], workspace.hidden[w], workspace.states[w]
+    start = 0.0 if settings.algorithm == MAX_PRODUCT else 1.0
+    r = next_task(queue)
+    while r < record.hidden.shape[0]:
+        for i in range(messages.shape[0]):
+            for j in range(messages.shape[1]):
+                messages[i, j] = start
+        while record.status[r] <= RUNNING and not stopped(queue):
+            call(settings.sweep, (settings, problem, record, workspace, (r, w)))
+        if settings.algorithm == SUM_PRODUCT:
+            bethe(settings, problem, r, messages, record, work, states)
+        r = next_task(queue)
+
+
+@cache
+def sweep_address():
+    """Address of the compiled sweep of a row."""
+    line, matrix, cube = (np.zeros((0,) * n) for n in (1, 2, 3))
+    index, labels = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+    record = GroupRecord(
+        *(matrix, matrix, labels, labels, line, line, index, index),
+        *(line, line, line, index, line, matrix),
+    )
+    arguments = (
+        GroupSettings(0, False, 0.0, 0.0, 0, 0, 0),
+        GroupProblem(matrix, matrix, index, matrix, matrix),
+        record,
+        GroupWorkspace(cube, cube, cube),
+    )
+    return address_of(_sweep_row, *map(numba.typeof, (*arguments, (0, 0))))

@@ -1,0 +1,365 @@
+"""Products over hidden units of ratios of belief propagation, for a few visible units at once.
+
+Notation as in `fastmf.kernels.bp.belief_propagation`. With the numerators n = s q + e p and the
+denominators d = s q + p of the messages r = n / d to a visible unit, two products are needed,
+
+    of messages      prod r = prod n / prod d
+    of normalisers   prod (Q + P / r) = prod (n Q + d P) / prod n
+
+Numerators and denominators are multiplied on their own, so that there is no division for each pair
+of units, and no message is stored. They are emitted as LLVM vectors because LLVM keeps the
+accumulators of several rows in registers in no loop nest. A product is a number of the type only
+for so many factors: then its exponent is split off. Mixed-product has other factors, in loops.
+"""
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from fastmf._jit.intrinsics import in_all_lanes, row, smaller
+from fastmf._jit.kernel import REORDER, kernel
+from fastmf.kernels.bp.arguments import CHANGES, LOGS, TILE_UNITS, P, Q
+from fastmf.kernels.linear.product import VECTOR_BYTES
+from fastmf.special import log_of_normal
+
+# Visible units whose products are accumulated together, each in two registers: half of those that
+# AVX-512 has, or AVX2.
+UNITS_AT_ONCE = 8 if VECTOR_BYTES == 64 else 4
+LOG_2 = float(np.log(2.0))
+_INTEGER = ir.IntType(64)
+
+
+def _number(value):
+    return ir.Constant(_INTEGER, value)
+
+
+class _Emitter:
+    """Emits the products of `n_units` rows of couplings and messages in LLVM vectors.
+
+    Parameters
+    ----------
+    builder : LLVM builder
+    kind : LLVM type
+        Of the messages.
+    n_bits : int
+        Of the messages.
+    n_units : int
+    """
+
+    def __init__(self, builder, kind, n_bits, n_units):
+        self.builder, self.kind, self.n_bytes = builder, kind, n_bits // 8
+        self.n_units = n_units
+        self.n_lanes = VECTOR_BYTES // self.n_bytes
+        self.vector = ir.VectorType(kind, self.n_lanes)
+        # Bits of a floating-point number after and before which its exponent lies.
+        self.n_fraction, self.bias = {32: (23, 127), 64: (52, 1023)}[n_bits]
+        self.bits = ir.VectorType(ir.IntType(n_bits), self.n_lanes)
+        self.fma = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(self.vector, [self.vector] * 3),
+            f"llvm.fma.v{self.n_lanes}f{n_bits}",
+        )
+
+    def load(self, pointer, offset):
+        """The vector at an offset."""
+        pointer = self.builder.gep(pointer, [offset])
+        value = self.builder.load(self.builder.bitcast(pointer, self.vector.as_pointer()))
+        value.align = self.n_bytes
+        return value
+
+    def lanes(self, number):
+        """A vector of equal numbers."""
+        return in_all_lanes(self.builder, number, self.n_lanes)
+
+    def factors(self, e, s, p, q, weights):
+        """Vectors of the factors above and below: n and d, or n Q + d P and n."""
+        builder = self.builder
+        t = builder.fmul(s, q)
+        above = builder.call(self.fma, [e, p, t])
+        below = builder.fadd(t, p)
+        if not weights:
+            return above, below
+        high, low = weights
+        return builder.call(self.fma, [above, low, builder.fmul(below, high)]), above
+
+    def split(self, above, below, mantissa, exponent):
+        """Mantissa times above / below as a number from 1 to 2, and the exponent with the rest."""
+        builder = self.builder
+        product = builder.fmul(builder.fdiv(above, below), mantissa)
+        bits = builder.bitcast(product, self.bits)
+        shift, bias, fraction = (
+            ir.Constant(self.bits, [number] * self.n_lanes)
+            for number in (self.n_fraction, self.bias, (1 << self.n_fraction) - 1)
+        )
+        added = builder.sub(builder.lshr(bits, shift), bias)
+        of_one = builder.shl(bias, shift)
+        mantissa = builder.bitcast(builder.or_(builder.and_(bits, fraction), of_one), self.vector)
+        return mantissa, builder.add(exponent, added)
+
+    def joined(self, combine, vectors):
+        """One vector with an entry for each of the given ones: what `combine` makes of its lanes.
+
+        Neighbours are combined, of each two vectors at once as long as there are several.
+        """
+        width = self.n_lanes
+        while width * len(vectors) > self.n_units:
+            if len(vectors) > 1:
+                pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+            else:
+                pairs, width = [(vectors[0], vectors[0])], width // 2
+            even, odd = (
+                ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(k, 2 * width, 2)))
+                for k in (0, 1)
+            )
+            vectors = [
+                combine(*(self.builder.shuffle_vector(*pair, mask) for mask in (even, odd)))
+                for pair in pairs
+            ]
+        return vectors[0]
+
+    def loop(self, first, last, step, body):
+        """for k in range(first, last, step): body(k), at least once."""
+        builder, before = self.builder, self.builder.basic_block
+        head, end = (builder.append_basic_block(f"products.{name}") for name in ("body", "end"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        k = builder.phi(_INTEGER)
+        k.add_incoming(first, before)
+        body(k)
+        following = builder.add(k, step)
+        k.add_incoming(following, builder.basic_block)
+        builder.cbranch(builder.icmp_signed("<", following, last), head, end)
+        builder.position_at_end(end)
+
+    def emit(self, inputs, n, n_factors, weighted):
+        """Emit mantissas of the products and their exponents, one vector of each.
+
+        Parameters
+        ----------
+        inputs : pointers to e, s, p, q, P, Q
+        n, n_factors : LLVM integers
+            Numbers of hidden units, and of factors whose product is a number.
+        weighted : bool
+            Whether the products are of normalisers.
+        """
+        builder, (e, s, p, q, high, low) = self.builder, inputs
+        one = self.lanes(ir.Constant(self.kind, 1.0))
+        starts = one, one, one, ir.Constant(self.bits, None)
+        # LLVM keeps these in registers.
+        above, below, mantissas, exponents = groups = [
+            [cgutils.alloca_once(builder, start.type) for _ in range(self.n_units)]
+            for start in starts
+        ]
+        for start, group in zip(starts, groups, strict=True):
+            for variable in group:
+                builder.store(start, variable)
+        weights = [self.weights(high, low, u) if weighted else () for u in range(self.n_units)]
+
+        def multiply(k):
+            hidden = self.load(p, k), self.load(q, k)
+            for u in range(self.n_units):
+                offset = builder.add(k, builder.mul(_number(u), n))
+                pair = self.load(e, offset), self.load(s, offset)
+                found = self.factors(*pair, *hidden, weights[u])
+                for product, factor in zip((above[u], below[u]), found, strict=True):
+                    builder.store(builder.fmul(builder.load(product), factor), product)
+
+        def multiply_some(first):
+            last = builder.add(first, step)
+            last = builder.select(builder.icmp_signed("<", last, n), last, n)
+            self.loop(first, last, _number(self.n_lanes), multiply)
+            for group in zip(*groups, strict=True):
+                values = self.split(*map(builder.load, group))
+                for value, variable in zip((one, one, *values), group, strict=True):
+                    builder.store(value, variable)
+
+        step = builder.mul(n_factors, _number(self.n_lanes))
+        self.loop(_number(0), n, step, multiply_some)
+        found = [[builder.load(x) for x in group] for group in (mantissas, exponents)]
+        return self.joined(builder.fmul, found[0]), self.joined(builder.add, found[1])
+
+    def weights(self, high, low, unit):
+        """Vectors of P and Q of a unit."""
+        numbers = (self.builder.load(self.builder.gep(x, [_number(unit)])) for x in (high, low))
+        if self.kind != ir.DoubleType():
+            numbers = (self.builder.fptrunc(number, self.kind) for number in numbers)
+        return tuple(map(self.lanes, numbers))
+
+    def store(self, found, targets):
+        """Store mantissas and exponents as float64 numbers."""
+        wide = ir.VectorType(ir.DoubleType(), self.n_units)
+        mantissas, exponents = found
+        if self.kind != ir.DoubleType():
+            mantissas = self.builder.fpext(mantissas, wide)
+        exponents = self.builder.sitofp(exponents, wide)
+        for value, target in zip((mantissas, exponents), targets, strict=True):
+            pointer = self.builder.bitcast(target, wide.as_pointer())
+            self.builder.store(value, pointer).align = 8
+
+
+def _products(n_units, weighted):
+    """Intrinsic for the products of `n_units` visible units, as mantissas and exponents.
+
+    It takes the units' rows of couplings and messages one after the other; the pairs (p, q), of
+    vectors, and (P, Q); the number of factors whose product is a number; and the pair of arrays of
+    `n_units` numbers that it fills.
+    """
+
+    @intrinsic
+    def products(typing_context, e, s, hidden, visible, n_factors, out):
+        signature = types.void(e, s, hidden, visible, types.int64, out)
+
+        def generate(context, builder, signature, arguments):
+            arrays = [
+                context.make_array(type_)(context, builder, value)
+                for types_, values in zip(signature.args, arguments, strict=True)
+                if isinstance(types_, types.BaseTuple)
+                for type_, value in zip(types_, cgutils.unpack_tuple(builder, values), strict=True)
+            ]
+            n = builder.extract_value(arrays[0].shape, 0)
+            matrices = [
+                context.make_array(signature.args[k])(context, builder, arguments[k])
+                for k in (0, 1)
+            ]
+            kind = signature.args[0].dtype
+            emitter = _Emitter(builder, context.get_value_type(kind), kind.bitwidth, n_units)
+            *inputs, mantissas, exponents = [array.data for array in matrices + arrays]
+            found = emitter.emit(inputs, n, arguments[4], weighted)
+            emitter.store(found, (mantissas, exponents))
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return products
+
+
+_ratios_of_some, _ratios_of_one = _products(UNITS_AT_ONCE, False), _products(1, False)
+_normalisers_of_some, _normalisers_of_one = _products(UNITS_AT_ONCE, True), _products(1, True)
+
+
+def _compiled(e, s, hidden, tile, n_factors, normalisers):
+    """Logarithms of products over all hidden units, for each visible unit of a tile.
+
+    Few arguments: those of a call by address are copied, all fields of every array.
+
+    Parameters
+    ----------
+    e, s : array of shape (n_units * n_padded,)
+        Exponentials and messages of the units, one after the other.
+    hidden : array of shape (3 * n_padded,)
+        Beliefs p and q of the hidden units, and what is not read.
+    tile : array of shape (5 * TILE_UNITS,)
+        That of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used, for normalisers P and Q read.
+    n_factors : int
+        Number of factors whose product is a number of the type.
+    normalisers : bool
+        Whether the products are of normalisers, or of messages.
+    """
+    n, k = hidden.shape[0] // 3, np.int64(0)
+    n_units, p, q = s.shape[0] // n, row(hidden, (0,), n), row(hidden, (n,), n)
+    while k < n_units:
+        some = k + UNITS_AT_ONCE <= n_units
+        size = UNITS_AT_ONCE if some else 1
+        pairs = row(e, (k * n,), size * n), row(s, (k * n,), size * n)
+        visible = row(tile, (P * TILE_UNITS + k,), size), row(tile, (Q * TILE_UNITS + k,), size)
+        mantissas = row(tile, (LOGS * TILE_UNITS + k,), size)
+        exponents = row(tile, (CHANGES * TILE_UNITS + k,), size)
+        arguments = *pairs, (p, q), visible, n_factors, (mantissas, exponents)
+        if some and normalisers:
+            _normalisers_of_some(*arguments)
+        elif some:
+            _ratios_of_some(*arguments)
+        elif normalisers:
+            _normalisers_of_one(*arguments)
+        else:
+            _ratios_of_one(*arguments)
+        k += size
+    logs = row(tile, (LOGS * TILE_UNITS,), n_units)
+    exponents = row(tile, (CHANGES * TILE_UNITS,), n_units)
+    for k in range(n_units):
+        logs[k] = log_of_normal(logs[k]) + LOG_2 * exponents[k]
+
+
+def _in_numpy(e, s, hidden, tile, n_factors, normalisers):
+    (p, q, _), tile = hidden.reshape(3, -1), tile.reshape(-1, TILE_UNITS)
+    e, s = e.reshape(-1, len(p)), s.reshape(-1, len(p))
+    r = (s * q + e * p) / (s * q + p)
+    if normalisers:
+        high, low = tile[[P, Q], : len(e), None].astype(r.dtype)
+        r = low + high / r
+    tile[LOGS, : len(e)] = np.log(r).sum(1, dtype=float)
+
+
+pair_logs = kernel(
+    _in_numpy if numba.config.DISABLE_JIT else _compiled, by_address=True, views=True
+)
+
+
+@kernel(merged=True)
+def _quarters(x, first, size):
+    """Some entries of each quarter of an array."""
+    n, at = x.shape[0] // 4, (first,)
+    two, three, four = (first + n,), (first + 2 * n,), (first + 3 * n,)
+    return row(x, at, size), row(x, two, size), row(x, three, size), row(x, four, size)
+
+
+@kernel(merged=True)
+def _product_of_some(e, beliefs, first, size, grouped):
+    """Product of the mixed-product messages from some hidden units to a visible one.
+
+    They are first + e second, of the beliefs (first, second) = (q, p) to a unit that is decoded as
+    0, and e / r with (p, q) to one decoded as 1. If `grouped`, those of each quarter of the row.
+    """
+    product = 1.0
+    if grouped:
+        e1, e2, e3, e4 = _quarters(e, first, size)
+        x1, x2, x3, x4 = _quarters(beliefs[0], first, size)
+        y1, y2, y3, y4 = _quarters(beliefs[1], first, size)
+        for j in range(size):
+            one, two = x1[j] + e1[j] * y1[j], x2[j] + e2[j] * y2[j]
+            product *= (one * two) * ((x3[j] + e3[j] * y3[j]) * (x4[j] + e4[j] * y4[j]))
+        return product
+    e1, x1 = row(e, (first,), size), row(beliefs[0], (first,), size)
+    y1 = row(beliefs[1], (first,), size)
+    for j in range(size):
+        product *= x1[j] + e1[j] * y1[j]
+    return product
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def log_products(settings, e, hidden, visible, tile):
+    """Logarithms of the products of the mixed-product messages to each unit of a tile.
+
+    Four messages are multiplied before they are widened, if their product is in the range.
+
+    Parameters
+    ----------
+    settings : BPSettings
+    e : array of shape (n_units * n_padded,)
+        Exponentials of the couplings of the units, one after the other.
+    hidden : array of shape (3 * n_padded,)
+        Beliefs p and q of the hidden units, and what is not read.
+    visible : float64 array of shape (n_units,)
+        Log-odds of the units.
+    tile : array of shape (5 * TILE_UNITS,)
+        That of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used.
+    """
+    n, n_units, grouped = hidden.shape[0] // 3, visible.shape[0], settings.grouped
+    logs, products = (
+        row(tile, (LOGS * TILE_UNITS,), n_units),
+        row(tile, (CHANGES * TILE_UNITS,), n_units),
+    )
+    for k in range(n_units):
+        logs[k] = 0
+    n_each = n // 4 if grouped else n
+    chunk = settings.max_factors // 4 if grouped else settings.max_factors
+    for start in range(0, n_each, chunk):
+        size = smaller(chunk, n_each - start)
+        for k in range(n_units):
+            is_one = np.int64(visible[k] > 0)
+            beliefs = row(hidden, ((1 - is_one) * n,), n), row(hidden, (is_one * n,), n)
+            products[k] = _product_of_some(row(e, (k * n,), n), beliefs, start, size, grouped)
+        for k in range(n_units):
+            logs[k] += log_of_normal(products[k])

@@ -1,0 +1,1 @@
+"""Sites of expectation propagation, and passes over linear models."""

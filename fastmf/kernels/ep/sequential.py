@@ -1,0 +1,237 @@
+"""A sweep of sequential expectation propagation, a block of units at a time.
+
+The Gaussian is kept as a symmetric matrix M and a vector g, of which every unit needs a diagonal
+element q = x'Mx and a field u = x'g, and which its new site changes to
+
+    M - rate z z'  and  g + step z,  where  z = M x:
+
+of few units, their covariance and their means (then x picks out one unit); of a linear model with
+few rows, the inverse B^-1 of the covariance of the data, B = s2 + X D X' with D the inverse site
+precisions, and B^-1 (y - X D t1) (then x is a column of X).
+
+A block of units has one row [overlap | z] for each: the products x_l'z with the units l of the
+block, and z. So has the vector: [field | g]. When a site changes, the row of its unit is added to
+the vector and subtracted from the rows after it; M itself is changed once per block.
+"""
+
+import numpy as np
+
+from fastmf._jit.intrinsics import larger, smaller
+from fastmf._jit.kernel import kernel
+from fastmf._threads.interrupts import next_task
+from fastmf.kernels.ep.linear_model import WIDTH, pack_columns
+from fastmf.kernels.ep.sites import new_site
+from fastmf.kernels.linear.product import product
+from fastmf.priors._compiled import tilted_moments
+
+# Units of a block: whole panels of every machine.
+BLOCK = 24
+# Smallest modulus of a site's precision, relative to that of site and cavity, where inverse site
+# precisions are kept.
+MIN_RELATIVE_PRECISION = 1e-7
+
+
+@kernel
+def sweep_blocks(address, units, settings, X, matrix, vector, sites, queue):
+    """Update the sites of all units of a linear model, block by block.
+
+    Parameters
+    ----------
+    address : int
+        Of the compiled product.
+    units : Units
+    settings : SiteSettings
+    X : array of shape (n_rows, n_units)
+    matrix : array of shape (n_panels, n_rows, width)
+        B^-1, packed for `product`; updated in place.
+    vector : array of shape (BLOCK + n_panels * width,)
+        Updated in place.
+    sites : tuple
+        The arguments `site` and `updates` of `visit_block`.
+    queue : int64 array of shape (1,)
+        Next block. One thread takes all, as each needs what the one before has changed.
+    """
+    site, updates = sites
+    rows = np.zeros((BLOCK, len(vector)))
+    start = next_task(queue) * BLOCK
+    while start < X.shape[1]:
+        project_block(address, X, start, matrix, rows, vector)
+        visit_block(units, settings, start, True, rows, vector, site, updates)
+        downdate(address, rows, updates[0, start : start + BLOCK], matrix)
+        start = next_task(queue) * BLOCK
+
+
+@kernel
+def project_block(address, X, start, matrix, rows, vector):
+    """The rows of a block of units of a linear model, and their fields.
+
+    Parameters
+    ----------
+    address : int
+        Of the compiled product.
+    X : array of shape (n_rows, n_units)
+    start : int
+        First unit of the block.
+    matrix : array of shape (n_panels, n_rows, width)
+        M, packed for `product`.
+    rows : array of shape (BLOCK, BLOCK + n_panels * width)
+        Filled; with zeros for units that do not exist.
+    vector : array of shape (BLOCK + n_panels * width,)
+        The vector; its fields are filled.
+    """
+    n_panels, n, _ = matrix.shape
+    columns, turned = np.zeros((BLOCK // WIDTH, n, WIDTH)), np.empty((BLOCK, n))
+    pack_columns(X, start, smaller(start + BLOCK, X.shape[1]), columns)
+    for panel in range(len(columns)):
+        first = panel * WIDTH
+        field, target = vector[first : first + WIDTH], turned[first : first + WIDTH]
+        field[:] = 0
+        for i in range(n):
+            x, g = columns[panel, i], vector[BLOCK + i]
+            for c in range(WIDTH):
+                field[c] += g * x[c]
+                target[c, i] = x[c]
+    product(address, turned, BLOCK, 0, matrix, rows[:, BLOCK:], n_panels * WIDTH)
+    product(address, rows, BLOCK, BLOCK, columns, rows, BLOCK)
+
+
+@kernel
+def visit_block(units, settings, start, low_rank, rows, vector, site, updates):
+    """Update the sites of a block of units one after another, each seeing the newest values.
+
+    Parameters
+    ----------
+    units : Units
+    settings : SiteSettings
+    start : int
+        First unit of the block.
+    low_rank : bool
+        What M is: False, the covariance of the units; True, the inverse of that of the data.
+    rows : array of shape (BLOCK, BLOCK + n_padded)
+        Those of M before the block; become those of which M - sum_k rates_k z_k z_k' is made.
+    vector : array of shape (BLOCK + n_padded,)
+        Updated in place.
+    site : array of shape (2, n_units)
+        Updated in place.
+    updates : array of shape (2, n_blocks * BLOCK)
+        Filled, for this block, with the rates, and with the difference in mean or variance, the
+        larger one, between the Gaussian and the unit before its site is updated: where variances
+        exceed 1, in standard deviations and relative to the variance. Zero for units that do not
+        exist.
+
+    Notes
+    -----
+    Exactly rank-one updates after every site (Hernández-Lobato & Hernández-Lobato 2011, Section
+    3.1); M is changed later. An update that would leave no proper Gaussian, or for which moments do
+    not exist, is not made.
+    """
+    b, a, mean, var = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
+    updates[:, start : start + BLOCK] = 0
+    for k in range(smaller(BLOCK, site.shape[1] - start)):
+        i, row = start + k, rows[k]
+        _subtract_earlier(rows, updates[0, start:], k)
+        q, u, old = row[k], vector[k], (site[0, i], site[1, i])
+        proper, marginal, cavity = _marginal_and_cavity(low_rank, q, u, old)
+        b[0], a[0] = cavity
+        tilted_moments(units, i, b, a, mean, var)
+        updates[1, i] = np.inf
+        if not (proper and np.isfinite(mean[0]) and var[0] < np.inf):
+            continue
+        scale = np.sqrt(larger(1.0, larger(var[0], marginal[1])))
+        mismatch = abs(mean[0] - marginal[0]) / scale
+        updates[1, i] = larger(mismatch, abs(var[0] - marginal[1]) / scale / scale)
+        new = new_site(settings, i, (mean[0], var[0]), cavity, old)
+        proper, new, rate, step = _change(low_rank, q, u, cavity[1], old, new)
+        if proper:
+            updates[0, i] = rate
+            site[0, i], site[1, i] = new
+            for c in range(len(row)):
+                vector[c] += step * row[c]
+
+
+@kernel(inline=True)
+def _subtract_earlier(rows, rates, k):
+    """Subtract from the row of unit k what the units before it have changed."""
+    row = rows[k]
+    for j in range(k):
+        earlier = rows[j]
+        factor = rates[j] * earlier[k]
+        for c in range(len(row)):
+            row[c] -= factor * earlier[c]
+
+
+@kernel(inline=True)
+def _marginal_and_cavity(low_rank, q, u, site):
+    """Whether the Gaussian is proper, mean and variance of the unit, and its cavity."""
+    t1, t2 = site
+    if low_rank:
+        relative_var = 1 - q / t2  # t2 times the variance
+        marginal = (t1 + u) / t2, relative_var / t2
+        cavity = (u + t1 * q / t2) / relative_var, q / relative_var
+        return relative_var * t2 > 0, marginal, cavity
+    return q > 0, (u, q), (u / q - t1, 1 / q - t2)
+
+
+@kernel(inline=True)
+def _change(low_rank, q, u, cavity_precision, old, new):
+    """Whether a site leaves a proper Gaussian; the site, and rate and step of the change."""
+    (t1, t2), (new1, new2) = old, new
+    if low_rank:
+        # D is the inverse of the precisions: none of them may be zero.
+        smallest = MIN_RELATIVE_PRECISION * (cavity_precision + abs(new2))
+        if abs(new2) < smallest:
+            new2 = smallest if new2 >= 0 else -smallest
+        change, shift = 1 / new2 - 1 / t2, t1 / t2 - new1 / new2
+    else:
+        change, shift = new2 - t2, new1 - t1
+    rate = change / (1 + change * q)
+    proper = cavity_precision + new2 > 0 and (low_rank or 1 + change * q > 0)
+    return proper, (new1, new2), rate, shift - rate * (u + shift * q)
+
+
+@kernel
+def downdate(address, rows, rates, matrix):
+    """Subtract from M the change by a block of units: sum_k rates_k z_k z_k'.
+
+    Parameters
+    ----------
+    address : int
+        Of the compiled product.
+    rows : array of shape (BLOCK, BLOCK + n_panels * width)
+    rates : array of shape (BLOCK,)
+    matrix : array of shape (n_panels, n, width)
+        M, packed for `product`; updated in place.
+    """
+    n_panels, n, _ = matrix.shape
+    turned, tile = np.empty((n_panels * WIDTH, BLOCK)), np.empty((n, WIDTH))
+    scaled = np.empty((n_panels, BLOCK, WIDTH))
+    for k in range(BLOCK):
+        for panel in range(n_panels):
+            first = panel * WIDTH
+            z, here = rows[k, BLOCK + first : BLOCK + first + WIDTH], scaled[panel, k]
+            for c in range(WIDTH):
+                here[c] = rates[k] * z[c]
+                turned[first + c, k] = z[c]
+    for panel in range(n_panels):
+        first = panel * WIDTH
+        z = scaled[panel : panel + 1]
+        product(address, turned[first:], n - first, 0, z, tile, WIDTH)
+        lower = matrix[panel, first:]
+        for i in range(n - first):
+            row, change = lower[i], tile[i]
+            for c in range(WIDTH):
+                row[c] -= change[c]
+        _mirror(matrix, panel)
+
+
+@kernel(inline=True)
+def _mirror(matrix, panel):
+    """Copy the rows of M below a panel's own into the columns of the panels after it."""
+    n_panels, n, _ = matrix.shape
+    first = panel * WIDTH
+    for other in range(panel + 1, n_panels):
+        upper, start = matrix[other, first : first + WIDTH], other * WIDTH
+        for i in range(smaller(WIDTH, n - start)):
+            row = matrix[panel, start + i]
+            for c in range(WIDTH):
+                upper[c, i] = row[c]

@@ -1,0 +1,314 @@
+"""What expectation propagation does site by site: cavities, tilted moments, new sites.
+
+A site is a factor exp(t1 w - t2 w^2 / 2) that stands for the prior of one unit. With the mean m and
+variance v of the unit under the Gaussian that has the sites in place of the priors,
+
+    cavity            c1 = m / v - t1,  c2 = 1 / v - t2
+    tilted moments    (mean, var) of the prior times exp(c1 w - c2 w^2 / 2)
+    new site          t1 = mean / var - c1,  t2 = 1 / var - c2
+
+so that Gaussian and tilted unit have the same moments. Pairs of natural parameters, and of moments,
+are arrays of shape (2, n_units). The couplings between units belong to the Gaussian
+(`fastmf.inference.gaussian`): here all units are independent.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._jit.intrinsics import larger, smaller
+from fastmf._jit.kernel import kernel
+from fastmf._threads.interrupts import next_task
+from fastmf.priors._compiled import tilted_log_partition, tilted_moments
+
+# Units that a worker takes at a time.
+BLOCK_UNITS = 256
+# Units whose cavities are sought together: vectors are long enough, and few of their units wait.
+MATCHED_UNITS = 32
+# Largest precision of a tilted unit, in units of that of its cavity (or of its prior, if larger):
+# beyond, the precision of the cavity would be lost in the rounding of that of the marginal.
+MAX_RELATIVE_PRECISION = 1e9
+# Matching moments: largest number of Newton's steps, and of trial points in each; the relative
+# mismatch that ends them, and the one that is accepted if rounding stops them earlier.
+MAX_STEPS, MAX_TRIALS = 60, 30
+GOAL_MISMATCH, ACCEPTED_MISMATCH = 1e-12, 1e-7
+
+
+class SiteSettings(NamedTuple):
+    """How new sites are made of tilted moments.
+
+    Parameters
+    ----------
+    prior_precision : array of shape (n_units,)
+        Inverse second moments of the units under their priors alone.
+    damping : float
+        Weight of the old site in the new one.
+    min_precision : float
+        Smallest precision of a new site; -inf for none.
+    """
+
+    prior_precision: np.ndarray
+    damping: float
+    min_precision: float
+
+
+@kernel
+def tilt_sites(units, cavity, queue, tilted, log_partition):
+    """Moments and log-partition of every unit under the tilt of its cavity.
+
+    Parameters
+    ----------
+    units : Units
+    cavity : array of shape (2, n_units)
+        Tilt exp(c1 w - c2 w^2 / 2).
+    queue : int64 array of shape (1,)
+        Next block of units to be done; shared by all threads that call this.
+    tilted : array of shape (2, n_units)
+        Filled with means and variances.
+    log_partition : array of shape (n_units,)
+        Filled.
+    """
+    n_units = cavity.shape[1]
+    while True:
+        first = next_task(queue) * BLOCK_UNITS
+        if first >= n_units:
+            break
+        last = smaller(first + BLOCK_UNITS, n_units)
+        b, a = cavity[0, first:last], cavity[1, first:last]
+        tilted_moments(units, first, b, a, tilted[0, first:last], tilted[1, first:last])
+        tilted_log_partition(units, first, b, a, log_partition[first:last])
+
+
+@kernel
+def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal):
+    """New sites that give each unit the moments of its prior under the cavity.
+
+    Parameters
+    ----------
+    units : Units
+    settings : SiteSettings
+    gaussian : array of shape (2, n_units)
+        Means and variances of the Gaussian that has the sites in place of the prior.
+    site : array of shape (2, n_units)
+        Its sites: linear coefficients and precisions.
+    queue : int64 array of shape (1,)
+        Next block of units to be done; shared by all threads that call this.
+    cavity, tilted, proposal : array of shape (2, n_units)
+        Filled with the cavities, the tilted means and variances, and the new sites. A unit whose
+        tilted moments do not exist keeps its site.
+    """
+    n_units = site.shape[1]
+    while True:
+        first = next_task(queue) * BLOCK_UNITS
+        if first >= n_units:
+            break
+        last = smaller(first + BLOCK_UNITS, n_units)
+        for i in range(first, last):
+            precision = 1 / gaussian[1, i]
+            cavity[0, i] = gaussian[0, i] * precision - site[0, i]
+            cavity[1, i] = precision - site[1, i]
+        mean, var = tilted[0, first:last], tilted[1, first:last]
+        tilted_moments(units, first, cavity[0, first:last], cavity[1, first:last], mean, var)
+        for i in range(first, last):
+            t1, t2 = site[0, i], site[1, i]
+            if np.isfinite(tilted[0, i]) and tilted[1, i] < np.inf:
+                both = (tilted[0, i], tilted[1, i]), (cavity[0, i], cavity[1, i])
+                t1, t2 = new_site(settings, i, *both, (t1, t2))
+            proposal[0, i], proposal[1, i] = t1, t2
+
+
+@kernel(inline=True)
+def new_site(settings, i, tilted, cavity, site):
+    """The site (t1, t2) of unit i that gives it the tilted mean and variance, damped."""
+    (mean, var), (c1, c2), (t1, t2) = tilted, cavity, site
+    damping = settings.damping
+    precision = smaller(
+        1 / var, MAX_RELATIVE_PRECISION * larger(abs(c2), settings.prior_precision[i])
+    )
+    precision = c2 + larger(precision - c2, settings.min_precision)
+    return (
+        (1 - damping) * (mean * precision - c1) + damping * t1,
+        (1 - damping) * (precision - c2) + damping * t2,
+    )
+
+
+@kernel
+def match_cavities(units, prior_precision, marginal, queue, cavity, log_partition):
+    """Cavities under which the units have given means and variances.
+
+    Parameters
+    ----------
+    units : Units
+    prior_precision : array of shape (n_units,)
+        Inverse second moments of the units under their priors alone: the scale of each.
+    marginal : array of shape (2, n_units)
+        Means and variances wanted.
+    queue : int64 array of shape (1,)
+        Next block of units to be done; shared by all threads that call this.
+    cavity : array of shape (2, n_units)
+        On entry where to start; filled with the tilts exp(c1 w - c2 w^2 / 2).
+    log_partition : array of shape (n_units,)
+        Filled with the log-partitions of the tilted units; NaN where no tilt gives such moments.
+
+    Notes
+    -----
+    The cavity maximises the concave c1 m - c2 (m^2 + v) / 2 - log Zhat(c), unit by unit: Newton's
+    method, with a line search. Third and fourth cumulants are differences of variances. Units are
+    tilted by blocks, from the first to the last that still moves: the search then takes a quarter
+    of the time that it takes unit by unit.
+    """
+    n_units = cavity.shape[1]
+    now, trial = np.empty((5, MATCHED_UNITS)), np.empty((5, MATCHED_UNITS))
+    search = np.empty((7, MATCHED_UNITS))
+    while True:
+        first = next_task(queue) * BLOCK_UNITS
+        if first >= n_units:
+            break
+        last = smaller(first + BLOCK_UNITS, n_units)
+        for begin in range(first, last, MATCHED_UNITS):
+            here = slice(begin, smaller(begin + MATCHED_UNITS, last))
+            block = marginal[:, here], cavity[:, here]
+            _match(units, begin, prior_precision[here], block, (now, trial, search))
+            _conclude(block, now, log_partition[here])
+
+
+# Rows of what is known of some units under a tilt exp(b w - a w^2 / 2).
+B, A, MEAN, VAR, LOG_Z = range(5)
+# Rows of a search: Newton's step, the derivative of the objective along it, and the part of it that
+# is tried; the largest relative difference between the moments of a unit and those wanted; whether
+# the unit still moves, 1 or 0; and the change of b for differences of variances.
+STEP_B, STEP_A, DERIVATIVE, LENGTH, MISMATCH, MOVING, DIFFERENCE = range(7)
+
+
+@kernel(inline=True)
+def _tilt(units, first, tilted, begin, end):
+    """Moments and log-partitions of the units from `begin` on, of those that begin with `first`."""
+    b, a = tilted[B, begin:end], tilted[A, begin:end]
+    mean, var, log_z = tilted[MEAN, begin:end], tilted[VAR, begin:end], tilted[LOG_Z, begin:end]
+    tilted_moments(units, first + begin, b, a, mean, var)
+    tilted_log_partition(units, first + begin, b, a, log_z)
+
+
+@kernel(inline=True)
+def _proper(tilted, i):
+    """Whether unit i has moments under its tilt."""
+    exist = np.isfinite(tilted[LOG_Z, i]) and np.isfinite(tilted[MEAN, i])
+    return exist and 0 < tilted[VAR, i] < np.inf
+
+
+@kernel(inline=True)
+def _mismatch(tilted, i, wanted):
+    """Largest relative difference between the moments of a unit and those wanted."""
+    mean, var = wanted[0, i], wanted[1, i]
+    return larger(abs(tilted[MEAN, i] - mean) / np.sqrt(var), abs(tilted[VAR, i] - var) / var)
+
+
+@kernel(merged=True)
+def _match(units, first, prior_precision, block, memory):
+    """Newton's method from the cavities of some units."""
+    (wanted, cavity), (now, _, search) = block, memory
+    n = wanted.shape[1]
+    for i in range(n):
+        now[B, i], now[A, i], search[MOVING, i] = cavity[0, i], cavity[1, i], 1
+    _tilt(units, first, now, 0, n)
+    for i in range(n):
+        if not _proper(now, i):
+            now[B, i], now[A, i] = wanted[0, i] / wanted[1, i], 1 / wanted[1, i]
+            _tilt(units, first, now, i, i + 1)
+    for _ in range(MAX_STEPS):
+        begin, end = n, 0
+        for i in range(n):
+            mismatch = _mismatch(now, i, wanted)
+            search[MISMATCH, i] = mismatch
+            if not (mismatch > GOAL_MISMATCH and mismatch < np.inf):
+                search[MOVING, i] = 0
+            if search[MOVING, i] == 1:
+                begin, end = smaller(begin, i), i + 1
+        if begin >= end:
+            break
+        _find_steps(units, first, (begin, end), prior_precision, wanted, memory)
+        _search(units, first, (begin, end), wanted, memory)
+
+
+@kernel(inline=True)
+def _difference(tilted, i, prior_precision):
+    """The change of b for differences of variances: small beside the scale of the unit."""
+    weak = 1 / (abs(tilted[A, i]) + 1e-12)
+    size = 1 / prior_precision + tilted[MEAN, i] ** 2 + tilted[VAR, i]
+    return 1e-3 / np.sqrt(smaller((tilted[B, i] * weak) ** 2 + weak, 100 * size))
+
+
+@kernel(merged=True)
+def _find_steps(units, first, moving, prior_precision, wanted, memory):
+    """Newton's steps of the tilts, and the derivatives of the objective along them."""
+    (now, trial, search), (begin, end) = memory, moving
+    up, down = trial[VAR], trial[LOG_Z]
+    for i in range(begin, end):
+        search[DIFFERENCE, i] = _difference(now, i, prior_precision[i])
+    for sign, found in ((1.0, up), (-1.0, down)):
+        for i in range(begin, end):
+            trial[B, i] = now[B, i] + sign * search[DIFFERENCE, i]
+        b, a = trial[B, begin:end], now[A, begin:end]
+        tilted_moments(units, first + begin, b, a, trial[MEAN, begin:end], found[begin:end])
+    for i in range(begin, end):
+        mean, var, h = now[MEAN, i], now[VAR, i], search[DIFFERENCE, i]
+        # Covariance of (w - mean, -(w - mean)^2 / 2), and the gradient likewise centred.
+        mixed = -(up[i] - down[i]) / (4 * h)
+        square = ((up[i] - 2 * var + down[i]) / h**2 + 2 * var**2) / 4
+        square = larger(square, (1 + 1e-6) * mixed**2 / var)
+        error = wanted[0, i] - mean
+        second = -(error * error + wanted[1, i] - var) / 2
+        determinant = var * square - mixed**2
+        by_a = (var * second - mixed * error) / determinant
+        by_b = (square * error - mixed * second) / determinant
+        search[STEP_B, i], search[STEP_A, i] = by_b + mean * by_a, by_a
+        search[DERIVATIVE, i] = error * by_b + second * by_a
+
+
+@kernel(inline=True)
+def _objective(tilted, i, wanted):
+    """What the cavity of unit i maximises."""
+    mean, var = wanted[0, i], wanted[1, i]
+    return tilted[B, i] * mean - tilted[A, i] * (mean * mean + var) / 2 - tilted[LOG_Z, i]
+
+
+@kernel(merged=True)
+def _search(units, first, moving, wanted, memory):
+    """Line searches along the steps; units where no trial is better stay as they are for good."""
+    (now, trial, search), (begin, end) = memory, moving
+    for i in range(begin, end):
+        search[LENGTH, i] = search[MOVING, i]
+    for t in range(MAX_TRIALS + 1):
+        for i in range(begin, end):
+            length = search[LENGTH, i]
+            trial[B, i] = now[B, i] + (length * search[STEP_B, i] if length > 0 else 0.0)
+            trial[A, i] = now[A, i] + (length * search[STEP_A, i] if length > 0 else 0.0)
+        _tilt(units, first, trial, begin, end)
+        n_worse = 0
+        for i in range(begin, end):
+            length = search[LENGTH, i]
+            if length == 0:
+                continue
+            enough = _objective(now, i, wanted) + 1e-4 * length * search[DERIVATIVE, i]
+            nearer = _mismatch(trial, i, wanted) < search[MISMATCH, i] / 2
+            better = _objective(trial, i, wanted) >= enough or nearer
+            if not (better and trial[VAR, i] > 0 and np.isfinite(trial[LOG_Z, i])):
+                last = t >= MAX_TRIALS - 1
+                search[LENGTH, i] = 0 if last else length / 3
+                search[MOVING, i] = 0 if last else 1
+                n_worse += 1
+        if n_worse == 0:
+            break
+    for i in range(begin, end):
+        for k in range(5):
+            now[k, i] = trial[k, i]
+
+
+@kernel(merged=True)
+def _conclude(block, now, log_partition):
+    """Hand over the cavities of some units, and log-partitions where these match."""
+    wanted, cavity = block
+    for i in range(wanted.shape[1]):
+        cavity[0, i], cavity[1, i] = now[B, i], now[A, i]
+        matched = _mismatch(now, i, wanted) <= ACCEPTED_MISMATCH
+        log_partition[i] = now[LOG_Z, i] if matched else np.nan

@@ -1,0 +1,1 @@
+"""Products of matrices, dense and sparse, and copies for them."""

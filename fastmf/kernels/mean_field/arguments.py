@@ -1,0 +1,291 @@
+"""Arguments of the mean-field kernels: layers, settings, external tilts, records.
+
+The state of a model is one array of all its units, layer after layer. A table of layers says where
+the units of each are, which units they are coupled to, and where in memory its packed couplings and
+the functions of its units are: so kernels are the same for all kinds of units and any number of
+layers. A sweep is a list of blocks (layer, first panel, last panel), updated one after another from
+the newest state of the units that they are coupled to. An RBM swept hidden layer first and a fully
+visible machine swept block by block, or unit by unit, differ only in this list.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._jit.intrinsics import view
+from fastmf._jit.kernel import kernel
+from fastmf.kernels.linear.product import product_address
+from fastmf.priors._compiled import N_ENTRIES, AddressTable, units_of
+from fastmf.priors._protocol import has_third_cumulant
+
+# Oscillations are detected from the residuals of windows of this many sweeps.
+WINDOW_SWEEPS = 16
+# Damping is raised 0, 1/2, 3/4, ... up to this.
+MAX_DAMPING = 0.97
+# Rows are accelerated once their residual is below the first of these, after LATE_SWEEPS below the
+# second. Of 8,000 starts on trained machines 2 reached another fixed point by 0.005 and 52 by 0.05
+# from the beginning, of 100 rows 3 by 0.1.
+EARLY_RESIDUAL, LATE_RESIDUAL = 0.005, 0.05
+LATE_SWEEPS = 100
+# Changes of a mean, relative to the largest one, and of a variance that are rounding errors, in
+# units of the resolution of the floating type.
+MEAN_ROUNDING, VAR_ROUNDING = 4, 16
+# Limit of the momentum of an accelerated row, while consecutive steps point the same way.
+MAX_MOMENTUM = 0.9
+
+
+class Layer(NamedTuple):
+    """One layer of units and its packed couplings.
+
+    Parameters
+    ----------
+    prior : unit prior
+    n_units : int
+    start : int
+        Position of the layer's first unit among all units of the model.
+    source : int
+        Position of the first unit that the layer is coupled to.
+    couplings, squares, cubes : array of shape (n_panels, n_source, panel_width)
+        Packed couplings and their elementwise powers (no panels if the order does not need them).
+        For `fastmf.kernels.mean_field.groups_third`, couplings of shape (1, n_source, n_units) that
+        hold a block for each target, one after another, and no powers.
+    """
+
+    prior: tuple
+    n_units: int
+    start: int
+    source: int
+    couplings: np.ndarray
+    squares: np.ndarray
+    cubes: np.ndarray
+
+
+# The columns of a table of layers: first those of a table of units (`fastmf.priors._compiled`),
+# then these; of couplings, and after them of their squares and cubes, the addresses.
+N_UNITS, START, SOURCE, N_SOURCE, N_PANELS, WIDTH, COUPLINGS = range(N_ENTRIES, N_ENTRIES + 7)
+PRODUCT = COUPLINGS + 3
+# Of models with groups of states: addresses, numbers and `shifted` of `Groups`; otherwise 0.
+TARGETS, SOURCES, ALONE, N_TARGETS, N_SOURCES, SHIFTED = range(PRODUCT + 1, PRODUCT + 7)
+
+
+class Groups(NamedTuple):
+    """The groups of states of one layer and of the units that it is coupled to.
+
+    Parameters
+    ----------
+    targets : int64 array of shape (n_targets, 6)
+        Each group of the layer, and runs of its other units: first unit, number of units, first
+        panel of their couplings, for a group where the fields of the group alone are among all
+        fields of single groups (otherwise -1), first column of the squared couplings, and place
+        among the fields that one group has on the layer.
+    sources : int64 array of shape (n_sources, 5)
+        Of the units that the layer is coupled to: first one, number, kind (below), of a group where
+        its fields on the layer are among all fields of single groups, and place among the fields
+        that one group of the layer has. Runs of groups are followed by their groups.
+    alone : array of shape (n_units,)
+        1 for units that are no groups, 0 for states of groups.
+    shifted : int
+        Number of fields of single groups of the whole model.
+    """
+
+    targets: np.ndarray
+    sources: np.ndarray
+    alone: np.ndarray
+    shifted: int
+
+
+_NUMBERS = np.empty(0, np.int64)
+
+# Kinds of sources: a run of units that are no groups, a run of groups, a single group.
+SCALARS, GROUP_RUN, GROUP = range(3)
+
+
+class Layers(AddressTable):
+    """The layers of a model: for kernels a table of numbers, otherwise also a tuple.
+
+    Parameters
+    ----------
+    layers : list of Layer
+    groups : list of Groups, optional
+        For each layer, if there are groups of states in some of them.
+    third : bool, default False
+        Whether third cumulants of units are needed; they are where there are cubes.
+    log_partition : sequence of bool, optional
+        For each layer whether log-partitions of its units are needed.
+    draws : bool, default False
+        Whether units are drawn.
+
+    Attributes
+    ----------
+    of_model : tuple of Layer
+    units : tuple of Units
+        The table of the units of each layer.
+    groups : tuple of Groups, or None
+    """
+
+    def __new__(cls, layers, groups=None, third=False, log_partition=None, draws=False):
+        """Fill the table, and keep the layers."""
+        units = tuple(
+            units_of(la.prior, la.couplings.dtype, _functions(la, third, needed, draws))
+            for la, needed in zip(layers, log_partition or [False] * len(layers), strict=True)
+        )
+        rows = []
+        for layer, of_layer, of_groups in zip(
+            layers, units, groups or [None] * len(layers), strict=True
+        ):
+            n_panels, n_source, width = layer.couplings.shape
+            sizes = layer.n_units, layer.start, layer.source, n_source, n_panels, width
+            powers = (power.ctypes.data for power in layer[4:])
+            row = [*of_layer, *sizes, *powers, product_address(layer.couplings.dtype)]
+            rows.append(row + _of_groups(of_groups))
+        return super().__new__(cls, rows, (tuple(layers), units, groups and tuple(groups)))
+
+    of_model = property(lambda self: self.owners[0])
+    units = property(lambda self: self.owners[1])
+    groups = property(lambda self: self.owners[2])
+
+
+def _of_groups(groups):
+    """The columns of a table of layers that are about groups."""
+    if groups is None:
+        return [0] * 6
+    addresses = (array.ctypes.data for array in groups[:3])
+    return [*addresses, len(groups.targets), len(groups.sources), groups.shifted]
+
+
+def _functions(layer, third, log_partition, draws):
+    """Names of the functions of its units that are needed."""
+    third = (third or len(layer.cubes) > 0) and has_third_cumulant(layer.prior)
+    others = {"log_partition": log_partition, "third_cumulants": third, "draws": draws}
+    return "moments", *(name for name, needed in others.items() if needed)
+
+
+@kernel(merged=True)
+def packed_couplings(layer, power, first, last, like):
+    """Some panels of the couplings (power 0), their squares or their cubes."""
+    n_source, width = layer[N_SOURCE], layer[WIDTH]
+    panel = n_source * width * like.itemsize
+    return view(layer[COUPLINGS + power] + first * panel, (last - first, n_source, width), like)
+
+
+@kernel(merged=True)
+def targets_of(layer):
+    """The table of targets of a layer: see `Groups`."""
+    return view(layer[TARGETS], (layer[N_TARGETS], 6), _NUMBERS)
+
+
+@kernel(merged=True)
+def sources_of(layer):
+    """The table of sources of a layer: see `Groups`."""
+    return view(layer[SOURCES], (layer[N_SOURCES], 5), _NUMBERS)
+
+
+class Sweep(NamedTuple):
+    """The updates of one sweep.
+
+    Parameters
+    ----------
+    layers : Layers
+    blocks : int64 array of shape (n_blocks, 3)
+        Layer, first panel and last panel of each block of units, in order.
+    """
+
+    layers: np.ndarray
+    blocks: np.ndarray
+
+
+class TapSettings(NamedTuple):
+    """Options of a TAP solve.
+
+    Parameters
+    ----------
+    order : int
+        1 naive mean field, 2 TAP, 3 third order (binary units and groups of states).
+    tol : float
+        Largest change of a mean or variance, before damping, of a row that has converged: see
+        `fastmf.FixedPoint`.
+    max_iter : int
+    update : int
+        Address of the compiled update of a block: see
+        `fastmf.kernels.mean_field.tap.update_address`.
+    finish : int
+        Address of the last part of it: see `fastmf.kernels.mean_field.units.units_address`.
+    damping : float
+        Weight of the old mean; the smallest one if `adaptive`.
+    adaptive : bool
+        Raise the damping of rows that oscillate.
+    onsager_every : int
+        Sweeps from one computation of the Onsager terms to the next.
+    early_residual, late_residual : float
+        Residuals below which a row is accelerated (momentum, half-implicit Onsager terms): from the
+        third sweep on, and after LATE_SWEEPS.
+    one_by_one : bool
+        Update the units of a block one after another (for a layer coupled to itself).
+    rows_per_worker : int
+        Number of rows that a worker iterates at a time.
+    resolution : float
+        Relative spacing of the floating type.
+    half_sweep_done : bool
+        Whether the start is data and the moments of the first layer in the sweep given these data:
+        that layer is then skipped in the first sweep. Its tilts are in the record.
+    zero_variance : bool
+        Whether all variances of the start are zero, so that there are no Onsager terms yet. Not
+        with groups of states, where the terms of zero variances are rounding errors.
+    tilts_kept : bool
+        Whether the record holds tilts, too, and not only means and variances.
+    """
+
+    order: int
+    tol: float
+    max_iter: int
+    update: int
+    finish: int
+    damping: float = 0.0
+    adaptive: bool = True
+    onsager_every: int = 1
+    early_residual: float = 0.0
+    late_residual: float = LATE_RESIDUAL
+    one_by_one: bool = False
+    rows_per_worker: int = 1
+    resolution: float = 2.0**-52
+    half_sweep_done: bool = False
+    zero_variance: bool = False
+    tilts_kept: bool = True
+
+
+class Tilt(NamedTuple):
+    """External tilts and clamped units, per row or (with one row) the same for all rows.
+
+    Parameters
+    ----------
+    field, precision : array of shape (n_rows, n_units) or (1, n_units)
+        Tilt exp(field x - precision x^2 / 2) of each unit.
+    clamped : bool array of the same shapes
+        Units that stay at their starting mean and variance.
+    """
+
+    field: np.ndarray
+    precision: np.ndarray
+    clamped: np.ndarray
+
+
+class MeanFieldRecord(NamedTuple):
+    """Starts on entry and results on exit, row by row.
+
+    Parameters
+    ----------
+    state : array of shape (4, n_rows, n_units)
+        Mean, variance and the tilts b and a of which these are the moments (external tilts
+        included). On entry the first two hold the start.
+    status, n_iter : int64 array of shape (n_rows,)
+    residual : array of shape (n_rows,)
+        Largest change of a mean or variance, before damping, in the last sweep.
+    history : array of shape (n_rows, max_iter) or (0, 0)
+        The residual of every sweep.
+    """
+
+    state: np.ndarray
+    status: np.ndarray
+    n_iter: np.ndarray
+    residual: np.ndarray
+    history: np.ndarray

@@ -1,0 +1,195 @@
+"""The rows that a worker iterates, and how each is assessed after a sweep."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._jit.intrinsics import copy_row, larger, row, smaller
+from fastmf._jit.kernel import kernel
+from fastmf._outcomes import (
+    CONFIRMING,
+    CONVERGED,
+    CYCLING,
+    DIVERGED,
+    OUT_OF_ITERATIONS,
+    RUNNING,
+)
+from fastmf.kernels.mean_field.arguments import (
+    LATE_SWEEPS,
+    MAX_DAMPING,
+    MAX_MOMENTUM,
+    MEAN_ROUNDING,
+    VAR_ROUNDING,
+    WINDOW_SWEEPS,
+)
+
+# What is known of an active row: the entries of its slot, where yes is 1 and no is 0.
+# Position in the record, number of sweeps done, and options that adapt.
+ROW, SWEEP, DAMPING, MOMENTUM = range(4)
+# Whether it has momentum, whether oscillations have been detected, whether means have converged, so
+# that variances are not damped any more, and whether the row is stored and this sweep confirms it.
+ACCELERATED, OSCILLATING, SETTLED, CONFIRMS = range(4, 8)
+# Of this sweep: whether moments are missing, largest change of a mean and of a variance, largest
+# effects of these on the log-partition, and largest absolute mean, or variance up to 1; squared
+# norm of the change of the means, and its inner product with the last step.
+INFINITE, RESIDUAL, VAR_RESIDUAL, EFFECT, VAR_EFFECT, SCALE = range(8, 14)
+SQUARED_CHANGE, STEP_DOT = 14, 15
+# Squared norm of the last step, and running mean of the cosine between it and the change.
+SQUARED_STEP, MEAN_COSINE = 16, 17
+# Smallest residuals of this window of sweeps and of the one before.
+MIN_RESIDUAL, LAST_MIN_RESIDUAL = 18, 19
+# How many times smaller than `tol` changes must be before a row is stored and confirmed.
+STRICTNESS = 20
+SLOT_SIZE = 21
+# Rounding errors may grow so many times in a sweep that confirms.
+STEEPNESS = 16
+
+
+class ActiveRows(NamedTuple):
+    """The rows that a worker iterates, one per slot, and its scratch space.
+
+    Parameters
+    ----------
+    slots : float64 array of shape (1, n_slots, SLOT_SIZE)
+    state : array of shape (5, n_slots, n_units), or (6, n_slots, n_units) for order 3
+        Mean, variance, tilt b, tilt a without the external precision, last step of the mean, and
+        third cumulant.
+    products : array of shape (3, n_slots, max_columns), or (4, n_slots, max_columns) with groups
+        Means, variances and third cumulants times one block of couplings, their squares and cubes;
+        with groups of states see `fastmf.kernels.mean_field.groups`.
+    scratch : array of shape (5, max(max_columns, n_units))
+    group_fields : array of shape (1, n_slots, n_group_fields)
+        With groups of states, the fields of single groups, and after them the shifted means of the
+        units that a group is coupled to; otherwise empty.
+    """
+
+    slots: np.ndarray
+    state: np.ndarray
+    products: np.ndarray
+    scratch: np.ndarray
+    group_fields: np.ndarray
+
+
+# Planes of a state; a record has the first four.
+MEAN, VAR, B, A, STEP, THIRD = range(6)
+
+
+def worker_shapes(settings, n_units, max_columns, n_group_fields=0):
+    """Shapes of the arrays of the `ActiveRows` of a worker, slots left out."""
+    n_slots, n_planes = settings.rows_per_worker, 6 if settings.order == 3 else 5
+    width = max(max_columns, n_units)
+    return (
+        (n_planes, n_slots, n_units),
+        (4 if n_group_fields else 3, n_slots, max_columns),
+        (5, width),
+        (1, n_slots, n_group_fields),
+    )
+
+
+@kernel(inner=True)
+def has_converged(slot, fresh, settings):
+    """Whether means, and whether all of a row has converged; the rule is that of `FixedPoint`.
+
+    Changes of a few units in the last place are rounding errors.
+    """
+    tol, unit = settings.tol / slot[STRICTNESS], settings.resolution
+    if slot[CONFIRMS] == 1:
+        tol, unit = settings.tol, STEEPNESS * unit
+    rounding, var_tol = MEAN_ROUNDING * unit * slot[SCALE], larger(tol, VAR_ROUNDING * unit)
+    # The first half of a sweep is no sweep.
+    whole = not settings.half_sweep_done or slot[SWEEP] > 1
+    settled = whole and slot[RESIDUAL] <= larger(tol, rounding)
+    still = slot[VAR_RESIDUAL] <= var_tol and slot[VAR_EFFECT] <= var_tol
+    small = slot[RESIDUAL] <= rounding or slot[EFFECT] <= var_tol
+    return settled, fresh and settled and still and small
+
+
+@kernel(inner=True)
+def verdict(active, s, slot, fresh, settings, record):
+    """How the row in slot s has ended, RUNNING if it has not.
+
+    If it was damped, or oscillates, it is to be stored (CONFIRMING), and a sweep without damping
+    decides: if that moves it, it goes on from where it was.
+    """
+    confirms = slot[CONFIRMS] == 1
+    settled, converged = has_converged(slot, fresh or confirms, settings)
+    slot[SETTLED] = settled
+    if slot[INFINITE] == 1 and not confirms:
+        return DIVERGED
+    if confirms and (slot[INFINITE] == 1 or not converged):
+        copy_row(record.state, np.int64(slot[ROW]), active.state, s, 2)
+        slot[STRICTNESS], slot[CONFIRMS] = 4 * slot[STRICTNESS], 0
+        # There is no momentum from here.
+        slot[SQUARED_CHANGE] = slot[STEP_DOT] = 0
+        return RUNNING
+    if converged and (confirms or (slot[DAMPING] == 0 and slot[OSCILLATING] == 0)):
+        return CONVERGED
+    if converged and slot[SWEEP] < settings.max_iter:
+        slot[CONFIRMS], slot[MOMENTUM] = 1, 0
+        return CONFIRMING
+    return RUNNING
+
+
+@kernel(inner=True)
+def clear_measures(slot):
+    """Forget what was measured in a sweep."""
+    for k in range(INFINITE, SQUARED_STEP):
+        slot[k] = 0
+
+
+@kernel(inner=True)
+def assess_row(active, s, slot, fresh, settings, record):
+    """Status of the row in slot s after a sweep; adapts its damping and momentum.
+
+    An accelerated row has momentum (Nesterov): before the next sweep its mean moves on by a part of
+    its last step, which grows as long as consecutive steps point the same way. Only a sweep with
+    `fresh` Onsager terms can be the last.
+    """
+    sweep, residual = np.int64(slot[SWEEP]) + 1, slot[RESIDUAL]
+    slot[SWEEP] = sweep
+    if settings.half_sweep_done and sweep == 1:
+        residual = np.inf  # that of one layer is no residual of a sweep
+    if record.history.shape[0] > 0:
+        record.history[np.int64(slot[ROW]), sweep - 1] = larger(residual, slot[VAR_RESIDUAL])
+    status = verdict(active, s, slot, fresh, settings, record)
+    if status == CONFIRMING:
+        clear_measures(slot)
+    if status != RUNNING:
+        return status
+
+    lengths = np.sqrt(slot[SQUARED_CHANGE] * slot[SQUARED_STEP])
+    cosine = slot[STEP_DOT] / lengths if lengths > 0 else 0.0
+    slot[MEAN_COSINE] += 0.1 * (cosine - slot[MEAN_COSINE])
+    smallest, before = smaller(slot[MIN_RESIDUAL], residual), slot[LAST_MIN_RESIDUAL]
+    slot[MIN_RESIDUAL] = smallest
+    if sweep >= settings.max_iter:
+        falling = smallest <= before / 2 or slot[MEAN_COSINE] >= 0.9
+        return OUT_OF_ITERATIONS if falling else CYCLING
+    if sweep % WINDOW_SWEEPS == 0:
+        # With momentum, steps turn now and then without oscillating.
+        straight = 0.5 if slot[ACCELERATED] == 1 else 0.9
+        stagnant = smallest > 0.95 * before and slot[MEAN_COSINE] < straight
+        alternating = smallest > 0.5 * before and slot[MEAN_COSINE] < 0
+        if settings.adaptive and slot[SETTLED] == 0 and (stagnant or alternating):
+            # Without Onsager terms damping is the only remedy.
+            if slot[OSCILLATING] == 1 or settings.order < 2:
+                slot[DAMPING] = smaller((1 + slot[DAMPING]) / 2, MAX_DAMPING)
+            slot[OSCILLATING] = 1
+        slot[LAST_MIN_RESIDUAL], slot[MIN_RESIDUAL] = smallest, np.inf
+
+    momentum = slot[MOMENTUM]
+    slot[SQUARED_STEP] = slot[SQUARED_CHANGE] + momentum * (
+        2 * slot[STEP_DOT] + momentum * slot[SQUARED_STEP]
+    )
+    limit = settings.late_residual if sweep >= LATE_SWEEPS else settings.early_residual
+    accelerated = sweep >= 2 and residual < limit
+    slot[ACCELERATED] = accelerated
+    slot[MOMENTUM] = (momentum + MAX_MOMENTUM) / 2 if accelerated and cosine > 0 else 0.0
+    if slot[MOMENTUM] > 0:
+        n = active.state.shape[2]
+        mean, step = row(active.state, (MEAN, s, 0), n), row(active.state, (STEP, s, 0), n)
+        factor = mean.dtype.type(slot[MOMENTUM])
+        for i in range(n):
+            mean[i] += factor * step[i]
+    clear_measures(slot)
+    return RUNNING

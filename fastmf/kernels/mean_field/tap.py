@@ -1,0 +1,272 @@
+"""TAP sweeps: many rows iterated to fixed points of the mean-field equations.
+
+With symmetric couplings W (0 within a layer), the means m and variances v of all units obey
+
+    a = -(W^2)' v                   Onsager term (W^2 is the elementwise square); 0 for order 1
+    b = W' m + a m                  order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
+    (m, v) = moments(b + field, a + precision)          of prior(x) exp(b x - a x^2 / 2)
+
+a block of units at a time, from the newest values of the others. The log-partition of a fixed point
+is in `fastmf.inference.mean_field.free_energy`. Rows are independent: each worker iterates a few of
+them and, when one has ended, loads the next, so that the result of a row depends on nothing but the
+row.
+"""
+
+from functools import cache
+
+import numba
+import numpy as np
+
+from fastmf._jit.intrinsics import copy_row, fetch_and_increment, larger, row, smaller
+from fastmf._jit.kernel import REORDER, address_of, call, kernel
+from fastmf._outcomes import CONFIRMING, RUNNING
+from fastmf._threads.interrupts import next_task, stopped
+from fastmf.kernels.linear.product import product
+from fastmf.kernels.mean_field.arguments import (
+    N_UNITS,
+    PRODUCT,
+    SOURCE,
+    START,
+    WIDTH,
+    MeanFieldRecord,
+    Sweep,
+    TapSettings,
+    packed_couplings,
+)
+from fastmf.kernels.mean_field.rows import (
+    CONFIRMS,
+    DAMPING,
+    LAST_MIN_RESIDUAL,
+    MEAN,
+    MIN_RESIDUAL,
+    RESIDUAL,
+    ROW,
+    SLOT_SIZE,
+    STEP,
+    STRICTNESS,
+    SWEEP,
+    THIRD,
+    VAR_RESIDUAL,
+    A,
+    ActiveRows,
+    assess_row,
+)
+from fastmf.kernels.mean_field.units import no_rows, no_tilt, refresh_variances, update_units
+from fastmf.priors._compiled import third_cumulants
+
+# --- a block of units of all active rows --------------------------------------------------------
+
+
+@kernel(merged=True)
+def _propagate_change(layer, active, s, panel, i, old, order, fresh):
+    """Add to the products of the later units of a block what unit i has changed by.
+
+    `old` holds mean, variance and third cumulant of the unit when the products were computed.
+    """
+    width = layer[WIDTH]
+    here = layer[START] + panel * width + i
+    for power in range(order):
+        if power == 1 and not fresh:
+            continue
+        change = active.state[THIRD if power == 2 else power, s, here] - old[power]
+        packed = packed_couplings(layer, power, panel, panel + 1, active.products)
+        couplings = row(packed, (0, here - layer[SOURCE], 0), width)
+        products = row(active.products, (power, s, 0), width)
+        # Those of earlier units are not needed any more: so the loop is one of whole vectors.
+        for j in range(width):
+            products[j] += couplings[j] * change
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def update_block(layer, panels, rows, active, settings, tilt):
+    """Update one block of units, the `panels` (first, last) of a layer, in all active rows.
+
+    `rows` holds the number of active rows and the first one whose Onsager terms are recomputed.
+    """
+    n_active, first_due = rows
+    width, last = layer[WIDTH], panels[1]
+    first = panels[0] * width
+    n, n_columns = smaller(last * width, layer[N_UNITS]) - first, layer[N_UNITS] - first
+    for power in range(settings.order):
+        begin = first_due if power == 1 else 0
+        if begin < n_active:
+            states, out = active.state[THIRD if power == 2 else power], active.products[power]
+            packed = packed_couplings(layer, power, panels[0], last, out)
+            n_rows, states, out = n_active - begin, states[begin:], out[begin:]
+            product(layer[PRODUCT], states, n_rows, layer[SOURCE], packed, out, n_columns)
+    at_once = 1 if settings.one_by_one else n
+    old = row(active.scratch, (4, 0), 3)
+    for s in range(n_active):
+        fresh = settings.order >= 2 and s >= first_due
+        for i in range(0, n, at_once):
+            for power in range(settings.order):
+                plane = THIRD if power == 2 else power
+                old[power] = active.state[plane, s, layer[START] + first + i]
+            a = row(active.state, (A, s, layer[START] + first + i), at_once)
+            onsager = row(active.products, (1, s, i), at_once)
+            for j in range(at_once if fresh else 0):
+                a[j] = -onsager[j]
+            units = s, first + i, at_once, i
+            update_units(settings.finish, layer, active, units, settings.order, tilt, a)
+            if settings.one_by_one:
+                _propagate_change(layer, active, s, panels[0], i, old, settings.order, fresh)
+
+
+# --- whole solves -------------------------------------------------------------------------------
+
+
+@kernel(merged=True)
+def _load_rows(layers, active, n_active, queue, settings, record):
+    """Fill free slots with rows from the queue.
+
+    Returns the number of active rows, and whether the queue may hold more rows.
+    """
+    while n_active < settings.rows_per_worker:
+        index = next_task(queue)
+        if index >= record.state.shape[1]:
+            return n_active, False
+        copy_row(record.state, index, active.state, n_active, 4 if settings.tilts_kept else 2)
+        for plane in range(STEP if settings.tilts_kept else A, STEP + 1):
+            zero = row(active.state, (plane, n_active, 0), active.state.shape[2])
+            for i in range(zero.shape[0]):
+                zero[i] = 0
+        fields = row(active.group_fields, (0, n_active, 0), active.group_fields.shape[2])
+        for i in range(fields.shape[0]):
+            fields[i] = 0
+        slot = row(active.slots, (0, n_active, 0), SLOT_SIZE)
+        for k in range(SLOT_SIZE):
+            slot[k] = 0
+        slot[ROW], slot[DAMPING], slot[STRICTNESS] = index, settings.damping, 1
+        slot[MIN_RESIDUAL] = slot[LAST_MIN_RESIDUAL] = np.inf
+        for k in range(layers.shape[0] if settings.order == 3 else 0):
+            n, start = layers[k, N_UNITS], layers[k, START]
+            mean = row(active.state, (MEAN, n_active, start), n)
+            third = row(active.state, (THIRD, n_active, start), n)
+            third_cumulants(layers[k], 0, mean, third, row(active.scratch, (0, 0), n))
+        n_active += 1
+    return n_active, True
+
+
+@kernel(merged=True)
+def _store_ended_rows(layers, active, counts, settings, tilt, record):
+    """Store the rows that have ended and close the gaps they leave.
+
+    The rows loaded last stay in the last slots, from `n_before` on. `counts` holds the phase,
+    `n_active` and `n_before`; returns the new ones of the last two.
+    """
+    phase, n_active, n_before = counts
+    s = np.int64(0)  # an integer of Python would be compiled for twice
+    while s < n_active:
+        slot = row(active.slots, (0, s, 0), SLOT_SIZE)
+        fresh = phase == 0 or (phase == 1 and s >= n_before)
+        status = assess_row(active, s, slot, fresh, settings, record)
+        if status == RUNNING:
+            s += 1
+            continue
+        index = np.int64(slot[ROW])
+        # Those that are confirmed are stored already.
+        if status == CONFIRMING or slot[CONFIRMS] == 0:
+            refresh_variances(layers, active, s, slot, tilt)
+            copy_row(active.state, s, record.state, index, 4 if settings.tilts_kept else 2)
+        if status == CONFIRMING:
+            s += 1
+            continue
+        record.status[index], record.n_iter[index] = status, np.int64(slot[SWEEP])
+        record.residual[index] = larger(slot[RESIDUAL], slot[VAR_RESIDUAL])
+        gap = s
+        if s < n_before:
+            n_before -= 1
+            gap = n_before
+        n_active -= 1
+        for source, target in ((gap, s), (n_active, gap)):
+            if source != target:
+                copy_row(active.slots, source, active.slots, target, 1)
+                copy_row(active.state, source, active.state, target, active.state.shape[0])
+                copy_row(active.group_fields, source, active.group_fields, target, 1)
+    return n_active, n_before
+
+
+@kernel(fastmath=REORDER, views=True, from_kernels=True)
+def tap(sweep, settings, tilt, workers, queue, record):
+    """Take rows from the queue and iterate them to fixed points of the mean-field equations.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    settings : TapSettings
+    tilt : Tilt
+    workers : ActiveRows
+        Memory of each thread that calls this, along a first axis; a thread beyond returns at once.
+    queue : int64 array of two entries or more
+        Next row and next worker not taken yet; shared by all threads that call this.
+    record : MeanFieldRecord
+        Starts on entry, results on exit; the tilt a is without the external precision. On entry the
+        tilts are zero, unless `half_sweep_done`.
+    """
+    w, layers, blocks = fetch_and_increment(queue[1:]), sweep.layers, sweep.blocks
+    if w >= workers.state.shape[0]:
+        return
+    active = ActiveRows(
+        *(workers.slots[w], workers.state[w], workers.products[w]),
+        *(workers.scratch[w], workers.group_fields[w]),
+    )
+    n_active = n_before = phase = np.int64(0)
+    more_rows = True
+    while more_rows or n_active > 0:
+        # Rows are loaded only where all Onsager terms are recomputed, so that the sweeps of each
+        # with and without fresh terms follow in the same order whenever it starts.
+        if phase == 0:
+            n_before = n_active
+            if more_rows:
+                n_active, more_rows = _load_rows(layers, active, n_active, queue, settings, record)
+        if n_active == 0:
+            phase = np.int64(0)
+            continue
+        # In their second sweep the Onsager terms of the rows loaded last are recomputed too: in the
+        # first the variances may have been zero, and rows iterated without any Onsager term may
+        # reach other fixed points.
+        first_due = n_active if phase > 1 else phase * n_before
+        skipped = layers.shape[0] > 1 and active.slots[0, 0, SWEEP] == 0
+        for k in range(blocks.shape[0]):
+            if stopped(queue):
+                return
+            # With zero variances there are no Onsager terms to compute in the first layer, as long
+            # as no other one has been updated.
+            skipped = skipped and blocks[k, 0] == blocks[0, 0]
+            if skipped and settings.half_sweep_done:
+                continue
+            due = n_active if skipped and settings.zero_variance else first_due
+            layer, panels = layers[blocks[k, 0]], (blocks[k, 1], blocks[k, 2])
+            call(settings.update, (layer, panels, (n_active, due), active, settings, tilt))
+        counts = phase, n_active, n_before
+        n_active, n_before = _store_ended_rows(layers, active, counts, settings, tilt, record)
+        phase = (phase + 1) % settings.onsager_every
+
+
+def _block_types(dtype):
+    index, settings = np.zeros(0, np.int64), TapSettings(2, 0.0, 1, 0, 0)
+    arguments = index, (0, 0), (0, 0), no_rows(dtype), settings, no_tilt(dtype)
+    return tuple(map(numba.typeof, arguments))
+
+
+def _solve_types(dtype):
+    index, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+    line, matrix, cube = (np.zeros((0,) * n, dtype) for n in (1, 2, 3))
+    rows = no_rows(dtype)
+    workers = ActiveRows(*(np.zeros((0,) * (part.ndim + 1), part.dtype) for part in rows))
+    record = MeanFieldRecord(cube, index, index, line, matrix)
+    settings = TapSettings(2, 0.0, 1, 0, 0)
+    arguments = Sweep(table, table), settings, no_tilt(dtype), workers, index, record
+    return tuple(map(numba.typeof, arguments))
+
+
+@cache
+def update_address(dtype, update=update_block):
+    """Address of the compiled update of a block of units, for a floating type."""
+    return address_of(update, *_block_types(dtype))
+
+
+@cache
+def tap_address(dtype):
+    """Address of the compiled `tap`, for a floating type."""
+    return address_of(tap, *_solve_types(dtype))

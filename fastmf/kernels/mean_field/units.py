@@ -1,0 +1,227 @@
+"""New moments of some units of one row, and the step towards them.
+
+With their fields W' m and Onsager terms a, the units' tilts are
+
+    b = W' m + a m + field            order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
+    a + precision
+
+without a m for the states of a group (see `fastmf.kernels.mean_field.groups`).
+"""
+
+from functools import cache
+
+import numba
+import numpy as np
+from numba.core import types
+
+from fastmf._jit.intrinsics import bits_to_float, float_to_bits, larger, row, smaller
+from fastmf._jit.kernel import REORDER, address_of, call, calls, compiled_from, kernel
+from fastmf.kernels.mean_field.arguments import N_UNITS, START, Tilt
+from fastmf.kernels.mean_field.rows import (
+    ACCELERATED,
+    CONFIRMS,
+    DAMPING,
+    EFFECT,
+    INFINITE,
+    MEAN,
+    MOMENTUM,
+    OSCILLATING,
+    RESIDUAL,
+    ROW,
+    SCALE,
+    SETTLED,
+    SLOT_SIZE,
+    SQUARED_CHANGE,
+    STEP,
+    STEP_DOT,
+    THIRD,
+    VAR,
+    VAR_EFFECT,
+    VAR_RESIDUAL,
+    A,
+    ActiveRows,
+    B,
+)
+from fastmf.priors._compiled import third_cumulants, tilted_moments
+from fastmf.special import where
+
+# A variance whose inverse is finite in any floating type.
+SMALLEST = 2.0**-126
+
+
+def _magnitude_bits(x):
+    """The bits of |x|, ordered as the values: loops over their maxima vectorise."""
+    return abs(x).view(np.int32 if x.dtype == np.float32 else np.int64)
+
+
+@compiled_from(_magnitude_bits)
+def _magnitude_bits_compiled(x):
+    return lambda x: float_to_bits(abs(x))
+
+
+def _of_bits(bits, like):
+    """The number with these bits, in the type of `like`."""
+    return bits.astype(np.int32).view(np.float32) if like.dtype == np.float32 else bits.view(float)
+
+
+@compiled_from(_of_bits)
+def _of_bits_compiled(bits, like):
+    if like == types.float32:
+        # Numba makes 64 bits of 32 on the way.
+        return lambda bits, like: bits_to_float(np.int32(bits))
+    return lambda bits, like: bits_to_float(bits)
+
+
+@kernel(inner=True, fastmath=REORDER)
+def _relax(state, new, clamped, slot):
+    """Move means and variances towards new values, and measure the change.
+
+    The step size of a unit is 1 - damping, divided, in rows that are accelerated or oscillate, by
+    1 - a v / 2: so the Onsager term is that of the average of the old and the new mean, to first
+    order. That of the old mean makes rows oscillate, and then momentum does not help. The mean has
+    already moved on by momentum times the last step. Variances are not damped once means have
+    converged, and nothing is in a sweep that confirms a row. Without moments nothing is changed.
+
+    The effects of a unit on the log-partition are dm^2 / v and (a dv)^2: of second order, whatever
+    the scale of the unit.
+    """
+    (mean, var, step, a), (new_mean, new_var) = state, new
+    number = mean.dtype.type
+    # Not 0: in Numba an integer would make float64 of what follows.
+    zero, one, smallest = number(0), number(1), number(SMALLEST)
+    missing, n = zero, mean.shape[0]
+    for i in range(n):
+        # 0, unless one of them is infinite or NaN.
+        m, v = where(clamped[i], mean[i], new_mean[i]), where(clamped[i], var[i], new_var[i])
+        missing += zero * m + zero * v
+    if missing != 0:
+        slot[INFINITE] = 1
+        return
+    undamped, momentum = number(1 - slot[DAMPING]), number(slot[MOMENTUM])
+    half = number(0.5 if slot[ACCELERATED] + slot[OSCILLATING] > 0 else 0)
+    if slot[CONFIRMS] == 1:
+        undamped, half = one, zero
+    squared_change = step_dot = zero
+    settled = slot[SETTLED] == 1
+    residual = var_residual = effect = var_effect = scale = _magnitude_bits(zero)
+    for i in range(n):
+        # These are not stored: LLVM would store only some lanes, which is slow on some processors.
+        m, v = where(clamped[i], mean[i], new_mean[i]), where(clamped[i], var[i], new_var[i])
+        change, var_change = m - mean[i], v - var[i]
+        precision = one / larger(v, smallest)
+        per_var = smaller(one, precision)
+        per_sd = np.sqrt(per_var)
+        residual = larger(residual, _magnitude_bits(per_sd * change))
+        scale = larger(scale, _magnitude_bits(per_sd * m))
+        scale = larger(scale, _magnitude_bits(smaller(v, one)))
+        var_residual = larger(var_residual, _magnitude_bits(per_var * var_change))
+        effect = larger(effect, _magnitude_bits(precision * (change * change)))
+        onsager_change = a[i] * var_change
+        var_effect = larger(var_effect, _magnitude_bits(onsager_change * onsager_change))
+        step_size = undamped / (one - half * (a[i] * v))
+        change = step_size * change
+        squared_change += change * change
+        step_dot += change * step[i]
+        step[i] = change + momentum * step[i]
+        mean[i] += change
+        var[i] += where(settled, one, step_size) * var_change
+    slot[RESIDUAL] = larger(slot[RESIDUAL], _of_bits(residual, step_dot))
+    slot[VAR_RESIDUAL] = larger(slot[VAR_RESIDUAL], _of_bits(var_residual, step_dot))
+    slot[EFFECT] = larger(slot[EFFECT], _of_bits(effect, step_dot))
+    slot[VAR_EFFECT] = larger(slot[VAR_EFFECT], _of_bits(var_effect, step_dot))
+    slot[SCALE] = larger(slot[SCALE], _of_bits(scale, step_dot))
+    slot[SQUARED_CHANGE] += squared_change
+    slot[STEP_DOT] += step_dot
+
+
+@kernel(by_address=True, fastmath=REORDER, views=True)
+def _update_units(layer, active, units, order, tilt, implicit):
+    """The compiled form of `update_units`."""
+    s, first, n, column = units
+    slot, here = row(active.slots, (0, s, 0), SLOT_SIZE), layer[START] + first
+    index = np.int64(slot[ROW])
+    state, products, scratch = active.state, active.products, active.scratch
+    mean, a = row(state, (MEAN, s, here), n), row(state, (A, s, here), n)
+    new_mean, new_var = row(scratch, (0, 0), n), row(scratch, (1, 0), n)
+    b, total_a = row(state, (B, s, here), n), row(scratch, (2, 0), n)
+    external = row(tilt.field, (smaller(index, tilt.field.shape[0] - 1), here), n)
+    precision = row(tilt.precision, (smaller(index, tilt.precision.shape[0] - 1), here), n)
+    field = row(products, (0, s, column), n)
+    for i in range(n):
+        total_a[i] = a[i] + precision[i]
+    for i in range(n):
+        b[i] = field[i] + implicit[i] * mean[i] + external[i]
+    if order == 3:
+        cubic, derivative = row(products, (2, s, column), n), row(scratch, (3, 0), n)
+        # The cumulants themselves are not needed: the new means will overwrite them.
+        third_cumulants(layer, first, mean, new_mean, derivative)
+        sixth = scratch.dtype.type(1 / 6)
+        for i in range(n):
+            b[i] += sixth * cubic[i] * derivative[i]
+    tilted_moments(layer, first, b, total_a, new_mean, new_var)
+    clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), here), n)
+    var, step = row(state, (VAR, s, here), n), row(state, (STEP, s, here), n)
+    _relax((mean, var, step, implicit), (new_mean, new_var), clamped, slot)
+    if order == 3:
+        third_cumulants(layer, first, mean, row(state, (THIRD, s, here), n), new_mean)
+
+
+@kernel(merged=True)
+def refresh_variances(layers, active, s, slot, tilt):
+    """Set the variances of a row that was damped to those of its tilts, where these exist."""
+    if slot[DAMPING] + slot[ACCELERATED] + slot[OSCILLATING] == 0 or slot[INFINITE] == 1:
+        return
+    index = np.int64(slot[ROW])
+    for k in range(layers.shape[0]):
+        n, start = layers[k, N_UNITS], layers[k, START]
+        b, a = row(active.state, (B, s, start), n), row(active.state, (A, s, start), n)
+        var, total_a = row(active.state, (VAR, s, start), n), row(active.scratch, (2, 0), n)
+        new_mean, new_var = row(active.scratch, (0, 0), n), row(active.scratch, (1, 0), n)
+        last = tilt.precision.shape[0] - 1
+        precision = row(tilt.precision, (smaller(index, last), start), n)
+        clamped = row(tilt.clamped, (smaller(index, tilt.clamped.shape[0] - 1), start), n)
+        for i in range(n):
+            total_a[i] = a[i] + precision[i]
+        tilted_moments(layers[k], 0, b, total_a, new_mean, new_var)
+        for i in range(n):
+            var[i] = where(clamped[i], var[i], new_var[i])
+
+
+@calls()
+def update_units(address, layer, active, units, order, tilt, implicit):
+    """Update some units of one row, from their products and Onsager terms.
+
+    Parameters
+    ----------
+    address : int
+        Of the compiled update: see `units_address`.
+    layer : Layers entry
+    active : ActiveRows
+    units : tuple of int
+        Slot, number of the first unit in the layer, number of units, column of their products.
+    order : int
+    tilt : Tilt
+    implicit : array of shape (n,)
+        The factor of the means in the fields: the Onsager terms, or 0 for states of a group.
+    """
+    call(address, (layer, active, units, order, tilt, implicit))
+
+
+@cache
+def units_address(dtype):
+    """Address of the compiled update of some units of one row, for a floating type."""
+    layer, units = np.zeros(0, np.int64), (0, 0, 0, 0)
+    arguments = layer, no_rows(dtype), units, 2, no_tilt(dtype), np.zeros(0, dtype)
+    return address_of(_update_units, *map(numba.typeof, arguments))
+
+
+def no_rows(dtype):
+    """`ActiveRows` of no units, of the types that kernels are compiled for."""
+    none, wide = (np.zeros((0,) * n, dtype) for n in (2, 3))
+    return ActiveRows(np.zeros((0, 0, 0)), wide, wide, none, wide)
+
+
+def no_tilt(dtype):
+    """A `Tilt` of no units, of the types that kernels are compiled for."""
+    none = np.zeros((0, 0), dtype)
+    return Tilt(none, none, none.astype(bool))

@@ -1,0 +1,89 @@
+"""Arguments and working memory of `fastmf.kernels.pseudo_likelihood.binary.bslm`."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class BSLMData(NamedTuple):
+    """Distinct rows and their moments.
+
+    Parameters
+    ----------
+    states : array of shape (n_units, n_rows)
+        Distinct rows of -1 and +1, transposed.
+    spins : int8 array of shape (n_units, n_rows)
+        The same. Reading two spins per row and coupling from memory limits the speed.
+    weights : array of shape (n_rows,)
+        Adding up to one.
+    mean, second : array of shape (n_units,) and (n_units, n_units)
+        Weighted means of x_j and x_j x_k.
+    total : float
+        Weight of all rows, by which values are multiplied.
+    """
+
+    states: np.ndarray
+    spins: np.ndarray
+    weights: np.ndarray
+    mean: np.ndarray
+    second: np.ndarray
+    total: float
+
+
+class BSLMSettings(NamedTuple):
+    """Step, penalties and stopping rule.
+
+    Parameters
+    ----------
+    step : float
+        Multiple of the step to the maximum of the minorant, in (0, 2).
+    l1, l2 : float
+        Penalty l1 sum |J_jk| + l2 (sum J_jk^2 + sum h_j^2) / 2, over pairs, per unit of weight.
+    tol : float
+        Stop after a sweep that raises the penalised log-pseudo-likelihood by no more.
+    max_iter : int
+    odds_and_value, value_from_odds, sweep : int
+        Addresses of the functions of these names.
+    """
+
+    step: float
+    l1: float
+    l2: float
+    tol: float
+    max_iter: int
+    odds_and_value: int
+    value_from_odds: int
+    sweep: int
+
+
+class BSLMWorkspaces(NamedTuple):
+    """Memory of each thread that calls `bslm`.
+
+    Parameters
+    ----------
+    odds : array of shape (n_workers, n_units, n_rows)
+        exp(2 eta_j).
+    nll : array of shape (n_workers, n_rows)
+        Negative log-pseudo-likelihood of each row.
+    factors : array of shape (n_workers, n_rows)
+        Products over units.
+    exponents : int64 array of shape (n_workers, n_rows)
+        Their powers of two.
+    value : array of shape (n_workers,)
+        Weighted mean log-pseudo-likelihood.
+    """
+
+    odds: np.ndarray
+    nll: np.ndarray
+    factors: np.ndarray
+    exponents: np.ndarray
+    value: np.ndarray
+
+
+def bslm_workspaces(n_workers, n_units, n_rows):
+    """New `BSLMWorkspaces`."""
+    shape = n_workers, n_rows
+    return BSLMWorkspaces(
+        np.empty((n_workers, n_units, n_rows)), np.empty(shape), np.empty(shape),
+        np.empty(shape, np.int64), np.empty(n_workers),
+    )  # fmt: skip

@@ -1,0 +1,200 @@
+"""Hamming distances between rows of labels: numbers of similar rows, and trees of similar rows.
+
+Labels are bytes. Rows are padded to whole vectors with zeros, which are equal in all rows; a vector
+of two rows is compared at once, and the bits of the result are counted.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+
+from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
+from fastmf._jit.kernel import emitted, kernel
+from fastmf._threads.interrupts import next_task, stopped
+from fastmf.kernels.linear.product import VECTOR_BYTES
+
+# Rows of one task of a worker, and rows that they are compared with at a time: these stay in the
+# second-level cache.
+TASK_ROWS, TILE_ROWS = 32, 256
+# Columns after which a comparison ends if the rows are too different already.
+_SEGMENT_BYTES = 4 * VECTOR_BYTES
+
+
+def padded(labels):
+    """Labels as rows of bytes of whole vectors: what these kernels take.
+
+    Parameters
+    ----------
+    labels : array of shape (n_rows, n_columns)
+        Integers in [0, 255].
+
+    Returns
+    -------
+    uint8 array of shape (n_rows, n_bytes)
+    """
+    n_rows, n_columns = labels.shape
+    rows = np.zeros((n_rows, -(-max(n_columns, 1) // VECTOR_BYTES) * VECTOR_BYTES), np.uint8)
+    rows[:, :n_columns] = labels
+    return rows
+
+
+def n_different(one, i, other, j, first, last):
+    """Number of bytes first, ..., last - 1 in which two rows differ; whole vectors."""
+    return int(np.count_nonzero(one[i, first:last] != other[j, first:last]))
+
+
+@emitted(n_different)
+def _n_different(typing_context, one, i, other, j, first, last):
+    vector = ir.VectorType(ir.IntType(8), VECTOR_BYTES)
+    bits = ir.IntType(VECTOR_BYTES)
+    integer = ir.IntType(64)
+
+    def start_of(context, builder, type_, array, index):
+        whole = context.make_array(type_)(context, builder, array)
+        width = builder.extract_value(whole.shape, 1)
+        return builder.gep(whole.data, [builder.mul(index, width)])
+
+    def generate(context, builder, signature, values):
+        starts = (
+            start_of(context, builder, one, values[0], values[1]),
+            start_of(context, builder, other, values[2], values[3]),
+        )
+        before = builder.basic_block
+        body, end = (builder.append_basic_block(f"different.{name}") for name in ("body", "end"))
+        builder.branch(body)
+        builder.position_at_end(body)
+        position, total = builder.phi(integer), builder.phi(integer)
+        vectors = []
+        for start in starts:
+            pointer = builder.bitcast(builder.gep(start, [position]), vector.as_pointer())
+            vectors.append(builder.load(pointer))
+            vectors[-1].align = 1
+        unequal = builder.bitcast(builder.icmp_unsigned("!=", *vectors), bits)
+        n_here = builder.ctpop(unequal)
+        if VECTOR_BYTES < 64:
+            n_here = builder.zext(n_here, integer)
+        new_total = builder.add(total, n_here)
+        new_position = builder.add(position, ir.Constant(integer, VECTOR_BYTES))
+        position.add_incoming(values[4], before)
+        position.add_incoming(new_position, body)
+        total.add_incoming(ir.Constant(integer, 0), before)
+        total.add_incoming(new_total, body)
+        builder.cbranch(builder.icmp_signed("<", new_position, values[5]), body, end)
+        builder.position_at_end(end)
+        return new_total
+
+    if one.layout != "C" or other.layout != "C":
+        raise TypeError("n_different takes C-contiguous arrays")
+    place = types.int64
+    return types.int64(one, place, other, place, place, place), generate
+
+
+@kernel(merged=True)
+def _are_similar(labels, i, j, most):
+    """Whether two rows differ in at most so many columns."""
+    n_bytes, n_unequal, first = labels.shape[1], np.int64(0), np.int64(0)
+    while first < n_bytes and n_unequal <= most:
+        last = smaller(first + _SEGMENT_BYTES, n_bytes)
+        n_unequal += n_different(labels, i, labels, j, first, last)
+        first = last
+    return n_unequal <= most
+
+
+@kernel(merged=True)
+def _compare_with_tile(labels, i, tile, most, counts):
+    """Count the rows before row i in a tile that are similar, for both."""
+    for j in range(tile, smaller(tile + TILE_ROWS, i)):
+        if _are_similar(labels, i, j, most):
+            counts[i] += 1
+            counts[j] += 1
+
+
+@kernel(views=True)
+def count_similar(labels, most, queue, counts):
+    """Numbers of rows that differ from each row in at most `most` columns, the row itself included.
+
+    Each pair of rows is compared once, for both. The counts of the threads are to be added up.
+
+    Parameters
+    ----------
+    labels : uint8 array of shape (n_rows, n_bytes)
+        As `padded` returns them.
+    most : int
+    queue : int64 array of shape (2,)
+        Next group of rows to be compared with those before, next worker; shared by all threads.
+    counts : int64 array of shape (n_workers, n_rows)
+        Zeros, for each thread that calls this; numbers of similar rows are added.
+    """
+    n_rows = labels.shape[0]
+    mine = row(counts, (fetch_and_increment(row(queue, (1,), 1)), 0), n_rows)
+    begin = next_task(queue) * TASK_ROWS
+    while begin < n_rows:
+        end = smaller(begin + TASK_ROWS, n_rows)
+        for tile in range(0, end, TILE_ROWS):
+            if stopped(queue):
+                return
+            for i in range(begin, end):
+                _compare_with_tile(labels, i, tile, most, mine)
+        for i in range(begin, end):
+            mine[i] += 1
+        begin = next_task(queue) * TASK_ROWS
+
+
+@kernel(merged=True)
+def _visit(labels, chosen, rows, costs, parents, n_left):
+    """Compare what is left with a row that the tree has reached; the place of the nearest row."""
+    nearest = np.int64(0)
+    for t in range(n_left):
+        cost = 2 * n_different(labels, chosen, labels, rows[t], 0, labels.shape[1])
+        if cost < costs[t]:
+            costs[t] = cost
+            parents[rows[t]] = chosen
+        if costs[t] < costs[nearest]:
+            nearest = t
+    return nearest
+
+
+@kernel(views=True)
+def spanning_trees(labels, sizes, group_rows, queue, order, parents, left):
+    """A minimum spanning tree of each group of consecutive rows, by Prim's algorithm.
+
+    From row to row costs two for each column that differs, from nothing to a row `sizes`.
+
+    Parameters
+    ----------
+    labels : uint8 array of shape (n_rows, n_bytes)
+        As `padded` returns them.
+    sizes : int64 array of shape (n_rows,)
+        Cost of a row that is reached from nothing.
+    group_rows : int
+        Rows of a group; the last group may have fewer.
+    queue : int64 array of shape (1,)
+        Next group; shared by all threads that call this.
+    order : int64 array of shape (n_rows,)
+        Filled with the rows of each group in the order in which the tree reaches them.
+    parents : int64 array of shape (n_rows,)
+        Filled with the row from which each row, by its number in `labels`, is reached; -1 for
+        nothing.
+    left : int64 array of shape (2, n_rows)
+        Memory.
+    """
+    n_rows = labels.shape[0]
+    begin = next_task(queue) * group_rows
+    while begin < n_rows:
+        n = smaller(group_rows, n_rows - begin)
+        rows, costs = row(left, (0, begin), n), row(left, (1, begin), n)
+        nearest = np.int64(0)
+        for k in range(n):
+            rows[k], costs[k], parents[begin + k] = begin + k, sizes[begin + k], -1
+            if costs[k] < costs[nearest]:
+                nearest = k
+        for k in range(n):
+            if stopped(queue):
+                return
+            chosen = rows[nearest]
+            order[begin + k] = chosen
+            # The rows that are left are the first n - k - 1.
+            n_left = n - k - 1
+            rows[nearest], costs[nearest] = rows[n_left], costs[n_left]
+            nearest = _visit(labels, chosen, rows, costs, parents, n_left)
+        begin = next_task(queue) * group_rows

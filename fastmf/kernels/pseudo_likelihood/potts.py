@@ -1,0 +1,348 @@
+"""The log-pseudo-likelihood of a fully visible machine of categorical units, and its derivatives.
+
+With the local fields eta_sia = h_ia + sum_j J_ij(a, x_sj) of state a of site i in row s, of weight
+w_s, and the conditional probabilities p_sia = exp(eta_sia) / sum_b exp(eta_sib),
+
+    P      = sum_s w_s sum_i ln p_{s i x_si}
+    r_sia  = w_s (x_sia - p_sia),   dP/dh = sum_s r_s,   G_{jb, ia} = sum_s x_sjb r_sia
+
+where G is the derivative by J_ij(a, b) of the fields of site i only. A site that is absent from a
+row has x = 0 and r = 0.
+
+*Blocks of sites.* The local fields of a few sites are computed together, their states in whole
+vectors: state a of the i-th of n_sites sites is at a * n_sites + i, so that the softmax of all
+sites of the block is taken vector by vector. States that a site does not have are padded by a field
+that is very low. Couplings to a block are a table with a row for each state of all sites.
+
+*Trees of rows.* The fields of a row are those of a similar row, its parent in a spanning tree
+under Hamming distance, less and plus the rows of the table for what differs. The gradient is the
+adjoint: from the leaves to the roots, residuals are added to the rows of the table of G for what
+differs, and to the residuals of the parent.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._jit.intrinsics import fetch_and_increment, row
+from fastmf._jit.kernel import kernel
+from fastmf._threads.interrupts import next_task, stopped
+from fastmf.kernels.linear.copies import copy, set_to_zero
+from fastmf.kernels.linear.product import VECTOR_BYTES
+from fastmf.kernels.pseudo_likelihood.potts_vectors import add_to_rows, curve, softmax, sum_rows
+from fastmf.special import widen
+
+# Label of a site that is absent from a row.
+ABSENT = 255
+# Field of states that a site does not have.
+LOW_FIELD = -1e30
+# Vectors at the beginning of a worker's memory: of scales, and of statistics.
+_VECTORS = 4
+
+
+class PottsRows(NamedTuple):
+    """Weighted rows of labels, each after its parent.
+
+    Parameters
+    ----------
+    labels : uint8 array of shape (n_rows, n_blocks * n_sites)
+        `ABSENT` for absent sites and, at the end, for sites that there are not.
+    weights : array of shape (n_rows,)
+    parents : int64 array of shape (n_rows,)
+        -1 for roots.
+    spans : int64 array of shape (n_rows + 1, 2)
+        Of row s, changes[spans[s, 0]:spans[s, 1]] are the states of its parent that it has not, and
+        changes[spans[s, 1]:spans[s + 1, 0]] the states that it has beside those of its parent.
+    changes : int32 array
+        Rows of the tables of couplings.
+    groups : int64 array of shape (n_groups + 1,)
+        The first row of each group, which is a number of whole trees, and the number of rows.
+    """
+
+    labels: np.ndarray
+    weights: np.ndarray
+    parents: np.ndarray
+    spans: np.ndarray
+    changes: np.ndarray
+    groups: np.ndarray
+
+
+def workspaces(n_workers, group_rows, width, dtype):
+    """Memory of so many threads, for groups of at most so many rows; aligned to vectors."""
+    lanes = VECTOR_BYTES // np.dtype(dtype).itemsize
+    return aligned((n_workers, _VECTORS * lanes + group_rows * width), dtype)
+
+
+def aligned(shape, dtype):
+    """An empty array that begins where a vector may begin."""
+    n_bytes = math.prod(map(int, shape)) * np.dtype(dtype).itemsize
+    memory = np.empty(n_bytes + VECTOR_BYTES, np.uint8)
+    start = -memory.ctypes.data % VECTOR_BYTES
+    return memory[start : start + n_bytes].view(dtype).reshape(shape)
+
+
+@kernel(merged=True)
+def _set_fields(rows, table, field, memory, first, last):
+    """Local fields of the rows of a group, each from those of its parent."""
+    width = table.shape[1]
+    offset = _VECTORS * (VECTOR_BYTES // memory.itemsize)
+    for s in range(first, last):
+        parent = rows.parents[s]
+        start = field if parent < 0 else row(memory, (offset + (parent - first) * width,), width)
+        span = (rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0])
+        out = row(memory, (offset + (s - first) * width,), width)
+        sum_rows(start, table, rows.changes, span, out)
+
+
+@kernel(merged=True)
+def _add_gradient(rows, residuals, table, field, first, last):
+    """Gradient from the residuals of the rows of a group, which are changed."""
+    width = table.shape[1]
+    for k in range(last - first):
+        s = last - 1 - k
+        mine = row(residuals, ((s - first) * width,), width)
+        span = (rows.spans[s, 0], rows.spans[s, 1], rows.spans[s + 1, 0])
+        add_to_rows(mine, table, rows.changes, span)
+        parent = rows.parents[s]
+        target = field if parent < 0 else row(residuals, ((parent - first) * width,), width)
+        for c in range(width):
+            target[c] += mine[c]
+
+
+@kernel(merged=True)
+def _set_scales(labels, scale, lanes, scales):
+    """The scale for sites that are present and zero for others, repeated to fill a vector."""
+    n_sites = labels.shape[0]
+    for k in range(lanes):
+        present = labels[k & (n_sites - 1)] != ABSENT
+        scales[k] = scale if present else scales.dtype.type(0)
+
+
+@kernel(merged=True)
+def _to_residuals(labels, weight, fields, scales, statistics):
+    """Residuals of a row in place of its local fields, and its log-pseudo-likelihood."""
+    n_sites, lanes = labels.shape[0], scales.shape[0]
+    total, sums = 0.0, 1.0
+    for i in range(n_sites):
+        if labels[i] != ABSENT:
+            total += widen(fields[np.int64(labels[i]) * n_sites + i])
+    _set_scales(labels, weight, lanes, scales)
+    softmax(fields, scales, n_sites, statistics)
+    for i in range(n_sites):
+        if labels[i] != ABSENT:
+            total -= widen(statistics[i])
+            sums *= widen(statistics[lanes + i])
+            fields[np.int64(labels[i]) * n_sites + i] += weight
+    return widen(weight) * (total - math.log(sums))
+
+
+@kernel(views=True)
+def value_and_gradient(rows, couplings, field, workspaces, queue, gradient, field_gradient, values):
+    """The log-pseudo-likelihood of rows and its derivatives by the fields of each site.
+
+    Parameters
+    ----------
+    rows : PottsRows
+    couplings : array of shape (n_blocks, n_sources, width)
+        A table for each block of sites.
+    field : array of shape (n_blocks, width)
+    workspaces : array
+        As the function of that name returns it.
+    queue : int64 array of shape (2,)
+        Next block, next worker; shared by all threads that call this.
+    gradient : array of shape (n_blocks, n_sources, width)
+        Filled with G.
+    field_gradient : array of shape (n_blocks, width)
+        Filled.
+    values : float64 array of shape (n_rows, n_blocks)
+        Filled with the part of each block in weight * log-pseudo-likelihood of each row.
+    """
+    n_blocks, n_sources, width = couplings.shape
+    n_sites, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
+    worker = fetch_and_increment(row(queue, (1,), 1))
+    memory = row(workspaces, (worker, 0), workspaces.shape[1])
+    scales, statistics = row(memory, (0,), lanes), row(memory, (lanes,), 2 * lanes)
+    residuals = row(memory, (_VECTORS * lanes,), memory.shape[0] - _VECTORS * lanes)
+    block = next_task(queue)
+    while block < n_blocks:
+        h, of_h = row(field, (block, 0), width), row(field_gradient, (block, 0), width)
+        set_to_zero(of_h)
+        for source in range(n_sources):
+            set_to_zero(row(gradient, (block, source, 0), width))
+        for g in range(rows.groups.shape[0] - 1):
+            if stopped(queue):
+                return
+            first, last = rows.groups[g], rows.groups[g + 1]
+            _set_fields(rows, couplings[block], h, memory, first, last)
+            for s in range(first, last):
+                labels = row(rows.labels, (s, block * n_sites), n_sites)
+                fields = row(residuals, ((s - first) * width,), width)
+                values[s, block] = _to_residuals(
+                    labels, rows.weights[s], fields, scales, statistics
+                )
+            _add_gradient(rows, residuals, gradient[block], of_h, first, last)
+        block = next_task(queue)
+
+
+@kernel(views=True)
+def conditionals(rows, couplings, field, workspaces, queue, out):
+    """Conditional probabilities of all sites given the others; zero for absent sites.
+
+    Parameters
+    ----------
+    rows, couplings, field, workspaces, queue
+        As in `value_and_gradient`.
+    out : array of shape (n_rows, n_blocks, width)
+        Filled.
+    """
+    n_blocks, _, width = couplings.shape
+    n_sites, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
+    worker = fetch_and_increment(row(queue, (1,), 1))
+    memory = row(workspaces, (worker, 0), workspaces.shape[1])
+    scales, statistics = row(memory, (0,), lanes), row(memory, (lanes,), 2 * lanes)
+    block = next_task(queue)
+    while block < n_blocks:
+        for g in range(rows.groups.shape[0] - 1):
+            if stopped(queue):
+                return
+            first, last = rows.groups[g], rows.groups[g + 1]
+            _set_fields(rows, couplings[block], row(field, (block, 0), width), memory, first, last)
+            for s in range(first, last):
+                labels = row(rows.labels, (s, block * n_sites), n_sites)
+                _set_scales(labels, memory.dtype.type(-1), lanes, scales)
+                mine = row(out, (s, block, 0), width)
+                copy(row(memory, (_VECTORS * lanes + (s - first) * width,), width), mine)
+                softmax(mine, scales, n_sites, statistics)
+        block = next_task(queue)
+
+
+@kernel(views=True)
+def hessian_product(
+    rows, couplings, field, probabilities, workspaces, queue, gradient, field_gradient
+):
+    """The change of `value_and_gradient`'s gradient along a change of the parameters.
+
+    Parameters
+    ----------
+    rows, workspaces, queue
+        As in `value_and_gradient`.
+    couplings, field : array
+        Changes of the parameters.
+    probabilities : array of shape (n_rows, n_blocks, width)
+        As `conditionals` fills them in.
+    gradient, field_gradient : array
+        Filled with their changes.
+    """
+    n_blocks, n_sources, width = couplings.shape
+    n_sites, lanes = rows.labels.shape[1] // n_blocks, VECTOR_BYTES // workspaces.itemsize
+    worker = fetch_and_increment(row(queue, (1,), 1))
+    memory = row(workspaces, (worker, 0), workspaces.shape[1])
+    scales = row(memory, (0,), lanes)
+    changes = row(memory, (_VECTORS * lanes,), memory.shape[0] - _VECTORS * lanes)
+    block = next_task(queue)
+    while block < n_blocks:
+        h, of_h = row(field, (block, 0), width), row(field_gradient, (block, 0), width)
+        set_to_zero(of_h)
+        for source in range(n_sources):
+            set_to_zero(row(gradient, (block, source, 0), width))
+        for g in range(rows.groups.shape[0] - 1):
+            if stopped(queue):
+                return
+            first, last = rows.groups[g], rows.groups[g + 1]
+            _set_fields(rows, couplings[block], h, memory, first, last)
+            for s in range(first, last):
+                labels = row(rows.labels, (s, block * n_sites), n_sites)
+                _set_scales(labels, rows.weights[s], lanes, scales)
+                fields = row(changes, ((s - first) * width,), width)
+                curve(fields, row(probabilities, (s, block, 0), width), scales, n_sites)
+            _add_gradient(rows, changes, gradient[block], of_h, first, last)
+        block = next_task(queue)
+
+
+@kernel(merged=True)
+def _transpose(source, target, width):
+    """Copy a tile to where its transpose belongs."""
+    for a in range(width):
+        for b in range(width):
+            target[b * width + a] = source[a * width + b]
+
+
+@kernel(merged=True)
+def _symmetrize(tile, width):
+    """Add the transpose of a tile whose diagonal is zero."""
+    for a in range(width):
+        for b in range(a):
+            total = tile[a * width + b] + tile[b * width + a]
+            tile[a * width + b] = tile[b * width + a] = total
+
+
+@kernel(views=True)
+def spread(tiles, scale, places, width, queue, couplings):
+    """Tables of couplings from the tiles of one triangle: J = scale * tile, on both sides.
+
+    Parameters
+    ----------
+    tiles, scale : array of shape (n_tiles, width * width)
+        Of tile t, the couplings of states of block places[t, 1] to those of block places[t, 0].
+    places : int64 array of shape (n_tiles, 2)
+        Pairs of blocks (p, r), r <= p, each once.
+    width : int
+    queue : int64 array of shape (1,)
+        Next tile; shared by all threads that call this.
+    couplings : array of shape (n_blocks, n_blocks, width * width)
+        The tables, flat for each pair of blocks. Filled.
+    """
+    size = width * width
+    t = next_task(queue)
+    while t < tiles.shape[0]:
+        p, r = places[t, 0], places[t, 1]
+        mine, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
+        here, there = row(couplings, (p, r, 0), size), row(couplings, (r, p, 0), size)
+        for k in range(size):
+            here[k] = mine[k] * factors[k]
+        if p == r:
+            _symmetrize(here, width)
+        else:
+            _transpose(here, there, width)
+        t = next_task(queue)
+
+
+@kernel(views=True)
+def collect(tables, vectors, l2, scale, places, queue, tiles):
+    """Derivatives by tiles of centred couplings from the tables of both sides; see `spread`.
+
+    Of a tile of blocks p, r: scale * (G_pr + G_rp' - f_r g_p' - g_r f_p' - l2 J_pr), where G and J
+    are tables of the gradient and of couplings, f the frequencies of states, by which they are
+    centred, and g the gradient by the field.
+
+    Parameters
+    ----------
+    tables : array of shape (2, n_blocks, n_blocks, width * width)
+        J, and G.
+    vectors : array of shape (2, n_blocks, width)
+        f, g.
+    l2 : float
+    scale, places, queue
+        As in `spread`.
+    tiles : array of shape (n_tiles, width * width)
+        Filled.
+    """
+    width = vectors.shape[2]
+    size = width * width
+    l2 = tables.dtype.type(l2)
+    t = next_task(queue)
+    while t < tiles.shape[0]:
+        p, r = places[t, 0], places[t, 1]
+        mine, factors = row(tiles, (t, 0), size), row(scale, (t, 0), size)
+        _transpose(row(tables, (1, r, p, 0), size), mine, width)
+        f, g = row(vectors, (0, p, 0), width), row(vectors, (1, p, 0), width)
+        for b in range(width):
+            f_b, g_b = vectors[0, r, b], vectors[1, r, b]
+            gradient = row(tables, (1, p, r, b * width), width)
+            J = row(tables, (0, p, r, b * width), width)
+            factor, out = row(factors, (b * width,), width), row(mine, (b * width,), width)
+            for a in range(width):
+                total = out[a] + gradient[a] - f_b * g[a] - g_b * f[a] - l2 * J[a]
+                out[a] = factor[a] * total
+        t = next_task(queue)

@@ -1,0 +1,401 @@
+"""Sums over rows of couplings and softmax of rows, in LLVM vectors, for `potts`.
+
+A row has a whole number of vectors. Those that are added up are few enough to stay in registers:
+see `fastmf.kernels.linear.product` for why they are emitted.
+"""
+
+import math
+from functools import partial
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from fastmf._jit.kernel import emitted
+from fastmf.kernels.linear.product import VECTOR_BYTES
+from fastmf.special import _EXP_RANGE
+
+# Vectors of a row that are added up in registers at a time.
+MAX_VECTORS = 10
+_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
+
+
+def lanes_of(dtype):
+    """Numbers in a vector."""
+    return VECTOR_BYTES // np.dtype(dtype).itemsize
+
+
+def sum_rows(start, table, changes, span, out):
+    """Set `out` to `start`, less and plus rows of a table.
+
+    Parameters
+    ----------
+    start, out : array of shape (width,)
+    table : array of shape (n_rows, width)
+    changes : int32 array
+        Indices of rows.
+    span : tuple of three int
+        changes[span[0]:span[1]] are subtracted, changes[span[1]:span[2]] added.
+    """
+    begin, middle, end = span
+    out[:] = start - table[changes[begin:middle]].sum(0) + table[changes[middle:end]].sum(0)
+
+
+def add_to_rows(values, table, changes, span):
+    """Subtract `values` from rows of a table, and add them to others; the rest as in `sum_rows`."""
+    begin, middle, end = span
+    np.subtract.at(table, changes[begin:middle], values)
+    np.add.at(table, changes[middle:end], values)
+
+
+def softmax(fields, scales, n_sites, statistics):
+    """Replace fields by minus the probabilities times scales.
+
+    Parameters
+    ----------
+    fields : array of shape (width,)
+        Of state a of site i at a * n_sites + i.
+    scales : array of shape (lanes,)
+        Of site i at i, i + n_sites, ...
+    n_sites : int
+        A power of two that is at most `lanes`.
+    statistics : array of shape (2 * lanes,)
+        Filled with the largest field of each site and, from `lanes` on, the sum of exponentials of
+        fields less the largest; repeated like `scales`.
+    """
+    by_state = fields.reshape(-1, n_sites)
+    lanes, largest = len(scales), by_state.max(0)
+    e = np.exp(by_state - largest)
+    statistics[:] = np.concatenate([np.tile(x, lanes // n_sites) for x in (largest, e.sum(0))])
+    by_state[:] = -e * (scales[:n_sites] / e.sum(0))
+
+
+def curve(fields, probabilities, scales, n_sites):
+    """Replace the change of fields by that of minus the scaled probabilities, p (t - p't) scale.
+
+    `probabilities` has the shape of `fields`; the rest is as in `softmax`.
+    """
+    by_state, p = fields.reshape(-1, n_sites), probabilities.reshape(-1, n_sites)
+    by_state[:] = -scales[:n_sites] * p * (by_state - (p * by_state).sum(0))
+
+
+class _Emitter:
+    """Builds vector code for one-dimensional contiguous arrays of one floating type."""
+
+    def __init__(self, context, builder, dtype):
+        self.context, self.builder = context, builder
+        self.n_bytes = dtype.bitwidth // 8
+        self.n_lanes = VECTOR_BYTES // self.n_bytes
+        self.element = context.get_value_type(dtype)
+        self.vector = ir.VectorType(self.element, self.n_lanes)
+
+    def array(self, type_, value):
+        return self.context.make_array(type_)(self.context, self.builder, value)
+
+    def pointer(self, data, offset):
+        pointer = self.builder.gep(data, [offset])
+        return self.builder.bitcast(pointer, self.vector.as_pointer())
+
+    def load(self, data, offset):
+        value = self.builder.load(self.pointer(data, offset))
+        value.align = self.n_bytes
+        return value
+
+    def store(self, value, data, offset):
+        self.builder.store(value, self.pointer(data, offset)).align = self.n_bytes
+
+    def constant(self, value):
+        return ir.Constant(self.vector, [float(value)] * self.n_lanes)
+
+    def fma(self, *arguments):
+        name = f"llvm.fma.v{self.n_lanes}f{8 * self.n_bytes}"
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        return self.builder.call(function, arguments)
+
+    def larger(self, x, y):
+        return self.builder.select(self.builder.fcmp_ordered(">", x, y), x, y)
+
+    def exp(self, x):
+        """The exponential, as in `fastmf.special.exp`."""
+        builder, single = self.builder, self.n_bytes == 4
+        low, high = _EXP_RANGE[np.float32 if single else np.float64]
+        magic = self.constant(1.5 * 2.0 ** (23 if single else 52))
+        ln2 = (
+            (0.693359375, -2.12194440e-4)
+            if single
+            else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+        )
+        x = self.larger(x, self.constant(low))
+        x = builder.select(
+            builder.fcmp_ordered("<", x, self.constant(high)), x, self.constant(high)
+        )
+        t = self.fma(x, self.constant(1.4426950408889634), magic)
+        n = builder.fsub(t, magic)
+        for part in ln2:
+            x = self.fma(n, self.constant(-part), x)
+        powers = [1 / math.factorial(k) for k in range(8 if single else 13)]
+        result = self.constant(powers[-1])
+        for power in reversed(powers[:-1]):
+            result = self.fma(result, x, self.constant(power))
+        integer = ir.IntType(8 * self.n_bytes)
+        integers = ir.VectorType(integer, self.n_lanes)
+        bias, bits = (127, 23) if single else (1023, 52)
+
+        def integers_of(value):
+            return ir.Constant(integers, [ir.Constant(integer, value)] * self.n_lanes)
+
+        exponent = builder.add(builder.bitcast(t, integers), integers_of(bias))
+        exponent = builder.shl(exponent, integers_of(bits))
+        return builder.fmul(result, builder.bitcast(exponent, self.vector))
+
+    def over_sites(self, combine, value, n_sites):
+        """Combine the lanes of a vector that belong to the same site, for every lane."""
+        builder, shift = self.builder, self.n_lanes // 2
+        while shift:
+            lanes = [(k + shift) % self.n_lanes for k in range(self.n_lanes)]
+            mask = ir.Constant(
+                ir.VectorType(_INT32, self.n_lanes), [ir.Constant(_INT32, k) for k in lanes]
+            )
+            combined = combine(value, builder.shuffle_vector(value, value, mask))
+            apart = builder.icmp_signed(">=", ir.Constant(_INT64, shift), n_sites)
+            value = builder.select(apart, combined, value)
+            shift //= 2
+        return value
+
+    def loop(self, n, starts, body):
+        """for k in range(0, n, lanes): values = body(k, values), for n > 0; the last values."""
+        builder, before = self.builder, self.builder.basic_block
+        block, end = (builder.append_basic_block(f"vectors.{name}") for name in ("body", "end"))
+        builder.branch(block)
+        builder.position_at_end(block)
+        k = builder.phi(_INT64)
+        values = [builder.phi(start.type) for start in starts]
+        new = body(k, values)
+        following = builder.add(k, ir.Constant(_INT64, self.n_lanes))
+        last = builder.basic_block
+        k.add_incoming(ir.Constant(_INT64, 0), before)
+        k.add_incoming(following, last)
+        for value, start, next_ in zip(values, starts, new, strict=True):
+            value.add_incoming(start, before)
+            value.add_incoming(next_, last)
+        builder.cbranch(builder.icmp_signed("<", following, n), block, end)
+        builder.position_at_end(end)
+        return new
+
+
+def _checked(*arrays):
+    if any(array.layout != "C" or array.dtype != arrays[0].dtype for array in arrays):
+        raise TypeError("rows must be C-contiguous, and of one floating type")
+
+
+class _RowLoops:
+    """Loops over rows of a table whose vectors, up to `MAX_VECTORS` of them, are in registers."""
+
+    def __init__(self, emitter, table, changes, span):
+        builder = self.builder = emitter.builder
+        self.emitter, self.table, self.changes = emitter, table, changes
+        self.begin, self.middle, self.end = cgutils.unpack_tuple(builder, span)
+        self.width = builder.extract_value(table.shape, 1)
+
+    def emit(self, of_part):
+        """Call of_part(first column, number of vectors) for parts of the row: a switch for each."""
+        builder, n_lanes = self.builder, self.emitter.n_lanes
+        size = ir.Constant(_INT64, MAX_VECTORS * n_lanes)
+        first = cgutils.alloca_once_value(builder, ir.Constant(_INT64, 0))
+        check, choose, end = (
+            builder.append_basic_block(f"rows.{name}") for name in ("check", "choose", "end")
+        )
+        builder.branch(check)
+        builder.position_at_end(check)
+        column = builder.load(first)
+        left = builder.sub(self.width, column)
+        builder.cbranch(builder.icmp_signed(">", left, ir.Constant(_INT64, 0)), choose, end)
+        builder.position_at_end(choose)
+        whole = builder.icmp_signed(">", left, size)
+        n_vectors = builder.select(whole, size, left)
+        n_vectors = builder.sdiv(n_vectors, ir.Constant(_INT64, n_lanes))
+        builder.store(builder.add(column, size), first)
+        switch = builder.switch(n_vectors, end)
+        for n in range(1, MAX_VECTORS + 1):
+            block = builder.append_basic_block(f"rows.{n}")
+            switch.add_case(ir.Constant(_INT64, n), block)
+            builder.position_at_end(block)
+            of_part(column, n)
+            builder.branch(check)
+        builder.position_at_end(end)
+
+    def over_rows(self, low, high, column, values, change):
+        """values = change(pointer to the part of the row, values) for changes[low:high]."""
+        builder = self.builder
+        before = builder.basic_block
+        head, body, end = (
+            builder.append_basic_block(f"changes.{name}") for name in ("head", "body", "end")
+        )
+        builder.branch(head)
+        builder.position_at_end(head)
+        k = builder.phi(_INT64)
+        k.add_incoming(low, before)
+        sums = [builder.phi(self.emitter.vector) for _ in values]
+        for total, value in zip(sums, values, strict=True):
+            total.add_incoming(value, before)
+        builder.cbranch(builder.icmp_signed("<", k, high), body, end)
+        builder.position_at_end(body)
+        index = builder.sext(builder.load(builder.gep(self.changes.data, [k])), _INT64)
+        position = builder.add(builder.mul(index, self.width), column)
+        new = change(builder.gep(self.table.data, [position]), sums)
+        for total, value in zip(sums, new, strict=True):
+            total.add_incoming(value, body)
+        k.add_incoming(builder.add(k, ir.Constant(_INT64, 1)), body)
+        builder.branch(head)
+        builder.position_at_end(end)
+        return sums
+
+
+@emitted(sum_rows)
+def _sum_rows(typing_context, start, table, changes, span, out):
+    _checked(start, table, out)
+
+    def generate(context, builder, signature, values):
+        emitter = _Emitter(context, builder, start.dtype)
+        kinds = (start, table, changes, None, out)
+        begin, rows, indices, _, result = (
+            kind and emitter.array(kind, value) for kind, value in zip(kinds, values, strict=True)
+        )
+        loops = _RowLoops(emitter, rows, indices, values[3])
+
+        def combined(operation, pointer, sums):
+            return [
+                operation(total, emitter.load(pointer, ir.Constant(_INT64, v * emitter.n_lanes)))
+                for v, total in enumerate(sums)
+            ]
+
+        def of_part(column, n_vectors):
+            places = [
+                builder.add(column, ir.Constant(_INT64, v * emitter.n_lanes))
+                for v in range(n_vectors)
+            ]
+            sums = [emitter.load(begin.data, place) for place in places]
+            sums = loops.over_rows(
+                loops.begin, loops.middle, column, sums, partial(combined, builder.fsub)
+            )
+            sums = loops.over_rows(
+                loops.middle, loops.end, column, sums, partial(combined, builder.fadd)
+            )
+            for total, place in zip(sums, places, strict=True):
+                emitter.store(total, result.data, place)
+
+        loops.emit(of_part)
+        return context.get_dummy_value()
+
+    return types.void(start, table, changes, types.UniTuple(types.int64, 3), out), generate
+
+
+@emitted(add_to_rows)
+def _add_to_rows(typing_context, values, table, changes, span):
+    _checked(values, table)
+
+    def generate(context, builder, signature, given):
+        emitter = _Emitter(context, builder, values.dtype)
+        kinds = (values, table, changes)
+        added, rows, indices = (
+            emitter.array(kind, value) for kind, value in zip(kinds, given[:3], strict=True)
+        )
+        loops = _RowLoops(emitter, rows, indices, given[3])
+
+        def changed(operation, pointer, vectors):
+            for v, vector in enumerate(vectors):
+                place = ir.Constant(_INT64, v * emitter.n_lanes)
+                emitter.store(operation(emitter.load(pointer, place), vector), pointer, place)
+            return vectors
+
+        def of_part(column, n_vectors):
+            vectors = [
+                emitter.load(
+                    added.data, builder.add(column, ir.Constant(_INT64, v * emitter.n_lanes))
+                )
+                for v in range(n_vectors)
+            ]
+            for low, high, operation in (
+                (loops.begin, loops.middle, builder.fsub),
+                (loops.middle, loops.end, builder.fadd),
+            ):
+                loops.over_rows(low, high, column, vectors, partial(changed, operation))
+
+        loops.emit(of_part)
+        return context.get_dummy_value()
+
+    return types.void(values, table, changes, types.UniTuple(types.int64, 3)), generate
+
+
+@emitted(softmax)
+def _softmax(typing_context, fields, scales, n_sites, statistics):
+    _checked(fields, scales, statistics)
+
+    def generate(context, builder, signature, values):
+        emitter = _Emitter(context, builder, fields.dtype)
+        row, scale, out = (
+            emitter.array(kind, value)
+            for kind, value in zip(
+                (fields, scales, statistics), (*values[:2], values[3]), strict=True
+            )
+        )
+        n, zero = builder.extract_value(row.shape, 0), ir.Constant(_INT64, 0)
+        first = emitter.load(row.data, zero)
+        (largest,) = emitter.loop(
+            n, [first], lambda k, v: [emitter.larger(v[0], emitter.load(row.data, k))]
+        )
+        largest = emitter.over_sites(emitter.larger, largest, values[2])
+
+        def exponentials(k, totals):
+            e = emitter.exp(builder.fsub(emitter.load(row.data, k), largest))
+            emitter.store(e, row.data, k)
+            return [builder.fadd(totals[0], e)]
+
+        (total,) = emitter.loop(n, [ir.Constant(emitter.vector, None)], exponentials)
+        total = emitter.over_sites(builder.fadd, total, values[2])
+        emitter.store(largest, out.data, zero)
+        emitter.store(total, out.data, ir.Constant(_INT64, emitter.n_lanes))
+        factor = builder.fdiv(emitter.load(scale.data, zero), total)
+        factor = builder.fsub(ir.Constant(emitter.vector, None), factor)
+
+        def scaled(k, _):
+            emitter.store(builder.fmul(emitter.load(row.data, k), factor), row.data, k)
+            return []
+
+        emitter.loop(n, [], scaled)
+        return context.get_dummy_value()
+
+    return types.void(fields, scales, types.int64, statistics), generate
+
+
+@emitted(curve)
+def _curve(typing_context, fields, probabilities, scales, n_sites):
+    _checked(fields, probabilities, scales)
+
+    def generate(context, builder, signature, values):
+        emitter = _Emitter(context, builder, fields.dtype)
+        row, p, scale = (
+            emitter.array(kind, value)
+            for kind, value in zip((fields, probabilities, scales), values[:3], strict=True)
+        )
+        n, zero = builder.extract_value(row.shape, 0), ir.Constant(_INT64, 0)
+        nothing = ir.Constant(emitter.vector, None)
+
+        def product(k, totals):
+            return [emitter.fma(emitter.load(row.data, k), emitter.load(p.data, k), totals[0])]
+
+        (mean,) = emitter.loop(n, [nothing], product)
+        mean = emitter.over_sites(builder.fadd, mean, values[3])
+        factor = builder.fsub(nothing, emitter.load(scale.data, zero))
+
+        def changed(k, _):
+            difference = builder.fsub(emitter.load(row.data, k), mean)
+            weighted = builder.fmul(factor, emitter.load(p.data, k))
+            emitter.store(builder.fmul(weighted, difference), row.data, k)
+            return []
+
+        emitter.loop(n, [], changed)
+        return context.get_dummy_value()
+
+    return types.void(fields, probabilities, scales, types.int64), generate

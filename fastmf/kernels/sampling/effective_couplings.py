@@ -1,0 +1,72 @@
+"""Couplings between visible groups of states that hidden units mediate.
+
+With the field I of a row on the hidden units that leaves out two groups,
+
+    f(a, b) = mean over rows of sum_j log Z_j(I_j + W_aj + W_bj)
+
+is what the states a and b of these groups contribute together.
+"""
+
+import numpy as np
+
+from fastmf._jit.kernel import kernel
+from fastmf._threads.interrupts import next_task, stopped
+from fastmf.priors._compiled import tilted_log_partition
+
+
+@kernel(merged=True)
+def _add_row(units, base, w_i, w_j, scratch, block):
+    """Add the log-partitions of one row for all states of two groups."""
+    at_a, tilt, zero, values = scratch[0], scratch[1], scratch[2], scratch[3]
+    n_hidden, first_unit = base.shape[0], np.int64(0)
+    for a in range(block.shape[0]):
+        w_a = w_i[a]
+        for k in range(n_hidden):
+            at_a[k] = base[k] + w_a[k]
+        for b in range(block.shape[1]):
+            w_b = w_j[b]
+            for k in range(n_hidden):
+                tilt[k] = at_a[k] + w_b[k]
+            tilted_log_partition(units, first_unit, tilt, zero, values)
+            total = 0.0
+            for k in range(n_hidden):
+                total += values[k]
+            block[a, b] += total
+
+
+@kernel
+def effective_couplings(units, weights, starts, fields, states, queue, out):
+    """Mean log-partitions of the hidden units for each pair of states of two groups.
+
+    Parameters
+    ----------
+    units : Units
+        Of the hidden units, with their log-partitions.
+    weights : array of shape (n_states, n_hidden)
+    starts : int64 array of shape (n_groups + 1,)
+        First state of each group, and the number of states.
+    fields : array of shape (n_rows, n_hidden)
+        Of whole rows, states of all groups.
+    states : int64 array of shape (n_rows, n_groups)
+        Numbers of the states of these rows, counted over all groups.
+    queue : int64 array of shape (1,)
+        Next group not taken yet; shared by all threads that call this.
+    out : float64 array of shape (n_states, n_states)
+        Zeros on entry; filled for groups i < j in the rows of i and the columns of j.
+    """
+    n_groups, n_rows, n_hidden = states.shape[1], fields.shape[0], weights.shape[1]
+    scratch, base = np.zeros((4, n_hidden), weights.dtype), np.empty(n_hidden, weights.dtype)
+    i = next_task(queue)
+    while i < n_groups:
+        of_i = slice(starts[i], starts[i + 1])
+        for other in range((n_groups - i - 1) * n_rows):
+            if stopped(queue):
+                return
+            j, r = i + 1 + other // n_rows, other % n_rows
+            of_j = slice(starts[j], starts[j + 1])
+            own_i, own_j = weights[states[r, i]], weights[states[r, j]]
+            for k in range(n_hidden):
+                base[k] = fields[r, k] - own_i[k] - own_j[k]
+            _add_row(units, base, weights[of_i], weights[of_j], scratch, out[of_i, of_j])
+        out[of_i] /= n_rows
+        i = next_task(queue)

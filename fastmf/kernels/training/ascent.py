@@ -1,0 +1,141 @@
+"""One step of gradient ascent on a matrix of couplings W, in one pass over it.
+
+With the gradient G, offsets m, l of the units below and above, and gradients dv, dh by their
+fields,
+
+    G <- G - l2 W - l1 S - (m dh' + dv l')
+    velocity <- momentum velocity + rate G
+    W <- W + velocity
+
+S is a subgradient of the absolute values of the new W, between -1 and 1 where they are 0. So W is
+the soft threshold, by rate l1, of what it would be without S. Within preconditioned gradients S is
+the sign of the old W, for which W does not become 0.
+"""
+
+from typing import NamedTuple
+
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._jit.kernel import REORDER, kernel
+
+# Rows of the matrix in one task of a worker.
+TASK_ROWS = 24
+
+
+class AscentStep(NamedTuple):
+    """Step size, momentum and weight decay.
+
+    Parameters
+    ----------
+    rate : float
+        Learning rate.
+    momentum : float
+        Weight of the last step in this one.
+    l2, l1 : float
+        Weight decay: l2 W + l1 S is subtracted from the gradient.
+    """
+
+    rate: float
+    momentum: float
+    l2: float
+    l1: float
+
+
+@kernel(merged=True)
+def finish_gradient(weights, gradient, decay, below, above):
+    """Subtract weight decay, and what the fields account for, from the gradient of one unit.
+
+    Parameters
+    ----------
+    weights, gradient : array of shape (n_above,)
+    decay : tuple of two numbers
+        l2, and l1 if S is the sign of the couplings before the step; otherwise 0.
+    below : tuple of two numbers
+        Offset of the unit, and gradient by its field.
+    above : tuple of two arrays of shape (n_above,)
+        The same of the units above.
+    """
+    dtype = weights.dtype.type
+    l2, l1, one, zero = dtype(decay[0]), dtype(decay[1]), dtype(1), dtype(0)
+    (offset, field_gradient), (offsets, field_gradients) = below, above
+    for j in range(weights.shape[0]):
+        weight = weights[j]
+        sign = one if weight > 0 else (-one if weight < 0 else zero)
+        g = gradient[j] - (l2 * weight + l1 * sign)
+        gradient[j] = g - (offset * field_gradients[j] + field_gradient * offsets[j])
+
+
+@kernel(merged=True)
+def ascend_row(weights, gradient, velocity, step, offsets):
+    """Move the couplings of one unit along their gradient, from which l1 S is subtracted.
+
+    Parameters
+    ----------
+    weights, gradient, velocity : array of shape (n_above,)
+    step : tuple of three numbers
+        Rate, momentum and l1; 0 if it has been subtracted before.
+    offsets : array of shape (n_above,)
+
+    Returns
+    -------
+    gradient_dot, squared_norm : float
+        Inner product of the gradient with the offsets, and squared norm of the couplings.
+
+    Notes
+    -----
+    In two loops: LLVM makes no vectors of one that would have to compare more than a few addresses
+    first.
+    """
+    dtype = weights.dtype.type
+    rate, momentum, threshold = dtype(step[0]), dtype(step[1]), dtype(step[0] * step[2])
+    zero, inverse = dtype(0), dtype(1 / step[0] if step[0] > 0 else 0)
+    gradient_dot = squared_norm = zero
+    for j in range(weights.shape[0]):
+        change = momentum * velocity[j] + rate * gradient[j]
+        weight = weights[j] + change
+        decay = larger(-threshold, smaller(threshold, weight))
+        # Selected, as a rounded difference need not be 0.
+        weight = zero if abs(weight) <= threshold else weight - decay
+        weights[j], velocity[j] = weight, change - decay
+        gradient[j] -= inverse * decay
+        squared_norm += weight * weight
+    for j in range(weights.shape[0]):
+        gradient_dot += gradient[j] * offsets[j]
+    return gradient_dot, squared_norm
+
+
+@kernel(fastmath=REORDER, views=True)
+def ascend(weights, gradient, velocity, settings, centring, queue, row_sums, out):
+    """Take one step of gradient ascent with momentum, weight decay and centring.
+
+    Parameters
+    ----------
+    weights : array of shape (n_below, n_above)
+    gradient, velocity : array of shape (n_below, n_above)
+        Changed in place: the gradient to that with weight decay and centring, the velocity to the
+        step taken.
+    settings : AscentStep
+    centring : tuple of two arrays of shape (2, n_below) and (2, n_above)
+        Offsets of the units below and above, and gradients by their fields: see
+        `fastmf.learning.training.centring`.
+    queue : int64 array of shape (1,)
+        Next group of rows not taken yet; shared by all threads that call this.
+    row_sums : array of shape (2, n_below)
+        Filled with the inner products of the gradient with the offsets above, and with the squared
+        norms of the rows of the new weights.
+    out : array of shape (n_below, n_above)
+        Filled with the new weights.
+    """
+    n_below, n = weights.shape
+    (below, above), first = centring, fetch_and_increment(queue) * TASK_ROWS
+    step, decay = (settings.rate, settings.momentum, settings.l1), (settings.l2, 0.0)
+    while first < n_below:
+        for i in range(first, smaller(first + TASK_ROWS, n_below)):
+            old, new = row(weights, (i, 0), n), row(out, (i, 0), n)
+            for j in range(n):
+                new[j] = old[j]
+            g, last = row(gradient, (i, 0), n), row(velocity, (i, 0), n)
+            of_below = below[0, i], below[1, i]
+            of_above = row(above, (0, 0), n), row(above, (1, 0), n)
+            finish_gradient(new, g, decay, of_below, of_above)
+            row_sums[0, i], row_sums[1, i] = ascend_row(new, g, last, step, of_above[0])
+        first = fetch_and_increment(queue) * TASK_ROWS

@@ -1,0 +1,110 @@
+"""Preconditioned gradients in steps of learning.
+
+With the gradient G by the couplings between two layers of preconditioners P and Q, a step follows
+P G Q; with the gradient d by the fields of a layer, P d. See
+`fastmf.learning.layered.preconditioning`. Two phases in place of one of `training_ascent`:
+
+    gradients   G Q, packed, some lower units at a time; and P d
+    slabs       P (G Q), the update of the couplings of these units, and packed copies
+"""
+
+from fastmf._jit.intrinsics import fetch_and_increment, row, smaller, view
+from fastmf._jit.kernel import REORDER, kernel
+from fastmf.kernels.linear.copies import copy
+from fastmf.kernels.linear.product import product
+from fastmf.kernels.mean_field.arguments import N_UNITS, PRODUCT, START
+from fastmf.kernels.training.arguments import (
+    FIRST,
+    GRADIENT,
+    GRADIENTS,
+    HALF,
+    MATRIX,
+    PANELS,
+    SLABS,
+)
+from fastmf.kernels.training.gradients import finish_panel, move_panel, sum_of_terms
+
+
+@kernel(merged=True)
+def _matrix_of(layers, k, parameters):
+    """The preconditioner of a layer."""
+    n = layers[k, N_UNITS]
+    return view(parameters.preconditioners[k, MATRIX], (n, n), parameters.fields)
+
+
+@kernel(merged=True)
+def _packed(address, n_rows, n_columns, width, like):
+    """A packed matrix at an address."""
+    return view(address, (-(-n_columns // width), n_rows, width), like)
+
+
+@kernel(merged=True)
+def _precondition_fields(layers, task, parameters, units):
+    """The preconditioned gradient by the fields of some units of a layer."""
+    k, first, n_here = task[0], task[1], task[2]
+    n, start = layers[k, N_UNITS], layers[k, START]
+    matrix, differences = _matrix_of(layers, k, parameters), row(units, (FIRST, start), n)
+    for i in range(n_here):
+        p, total = row(matrix, (first - start + i, 0), n), units.dtype.type(0)
+        for j in range(n):
+            total += p[j] * differences[j]
+        units[GRADIENT, first + i] = total
+
+
+@kernel(merged=True)
+def _multiply_above(layers, panel, memory, parameters):
+    """Fill in some rows of G Q, packed; those of G are in `memory.slab`."""
+    k, first, n_here = panel[0], panel[1], panel[2]
+    slab, products, n = memory.slab, memory.products, layers[k + 1, N_UNITS]
+    width, address = slab.shape[0], parameters.preconditioners[k + 1, PANELS]
+    packed = _packed(address, n, n, width, slab)
+    half = _packed(parameters.couplings[k, HALF], layers[k, N_UNITS], n, width, slab)
+    product(layers[0, PRODUCT], slab, n_here, 0, packed, products, n)
+    for p in range(half.shape[0]):
+        n_columns = smaller(width, n - p * width)
+        for r in range(n_here):
+            source = row(products, (r, p * width), n_columns)
+            copy(source, row(half, (p, first + r, 0), n_columns))
+
+
+@kernel(merged=True)
+def _multiply_below(layers, panel, memory, parameters):
+    """Rows of P (G Q), in `memory.slab`."""
+    k, first, n_here = panel[0], panel[1], panel[2]
+    slab, products, n = memory.slab, memory.products, layers[k + 1, N_UNITS]
+    half = _packed(parameters.couplings[k, HALF], layers[k, N_UNITS], n, slab.shape[0], slab)
+    rows = _matrix_of(layers, k, parameters)[first : first + n_here]
+    product(layers[0, PRODUCT], rows, n_here, 0, half, products, n)
+    for r in range(n_here):
+        copy(row(products, (r, 0), n), row(slab, (r, 0), n))
+
+
+@kernel(by_address=True, views=True, fastmath=REORDER)
+def _find_gradients(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Gradients by couplings, times the preconditioner above, and those by fields."""
+    layers, tasks, task = sweep.layers, statistics.slabs, fetch_and_increment(queue)
+    n_slabs = tasks.shape[0]
+    while task < n_slabs + statistics.averages.shape[0]:
+        if task < n_slabs:
+            sum_of_terms(layers, tasks[task], parameters, statistics, memory)
+            finish_panel(layers, tasks[task], memory, parameters, settings, statistics)
+            _multiply_above(layers, tasks[task], memory, parameters)
+        else:
+            of_units = statistics.averages[task - n_slabs]
+            _precondition_fields(layers, of_units, parameters, statistics.units)
+        task = fetch_and_increment(queue)
+
+
+@kernel(by_address=True, views=True, fastmath=REORDER)
+def _move_couplings(step, batches, parameters, sweep, settings, statistics, memory, queue):
+    """Update of the couplings of a panel of units, and packed copies."""
+    layers, tasks, rate = sweep.layers, statistics.slabs, batches.rates[step]
+    task = fetch_and_increment(queue)
+    while task < tasks.shape[0]:
+        _multiply_below(layers, tasks[task], memory, parameters)
+        move_panel(layers, tasks[task], rate, memory, parameters, settings, statistics)
+        task = fetch_and_increment(queue)
+
+
+# The phases of steps along preconditioned gradients, in place of those of `training.phases`.
+PRECONDITIONED = {GRADIENTS: _find_gradients, SLABS: _move_couplings}

@@ -1,0 +1,130 @@
+"""Kernels of learning: conditional moments of batches of rows, and averages of products of units.
+
+Not by BLAS, so that all of a training step runs in one pool of threads: two pools that take turns
+on the same cores cost each other more than the products themselves.
+"""
+
+import numpy as np
+
+from fastmf._jit.intrinsics import fetch_and_increment, row, smaller, view
+from fastmf._jit.kernel import kernel
+from fastmf._threads.interrupts import next_task
+from fastmf.kernels.linear.copies import copy
+from fastmf.kernels.linear.product import product
+from fastmf.kernels.linear.work import new_work
+from fastmf.priors._compiled import tilted_moments
+
+# Rows, or visible units, of one task of a worker.
+TASK_ROWS = 24
+
+
+def work_of(packed, n_workers=1):
+    """What the kernels here need for so many threads.
+
+    Parameters
+    ----------
+    packed : array of shape (n_panels, n_rows, panel_width)
+        The packed matrix of their products.
+    n_workers : int
+
+    Returns
+    -------
+    Work
+        Its scratch memory is zero, of shape (n_workers, TASK_ROWS + 1, n_columns).
+    """
+    n_panels, _, width = packed.shape
+    shape = n_workers, TASK_ROWS + 1, n_panels * width
+    return new_work(np.zeros(shape, packed.dtype))
+
+
+@kernel(views=True)
+def conditional_moments(units, address, couplings, states, work, b, mean, var):
+    """Moments of the units of one layer, given the states of the other.
+
+    Parameters
+    ----------
+    units : Units
+    address : int
+        Of the compiled product.
+    couplings : array of shape (n_panels, n_source, panel_width)
+        Packed couplings from the other layer to this one.
+    states : array of shape (n_rows, n_source)
+    work : Work
+        Shared by all threads that call this: see `work_of`. Tasks are groups of rows.
+    b, mean, var : array of shape (n_rows, n_units)
+        Filled with states @ couplings, and the moments of the units under this field.
+    """
+    n_rows, n_units = mean.shape
+    scratch, queue = work
+    w, start = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)
+    if w >= scratch.shape[0]:
+        return
+    products, zero = scratch[w, :TASK_ROWS], row(scratch, (w, TASK_ROWS, 0), n_units)
+    first = next_task(queue) * TASK_ROWS
+    while first < n_rows:
+        n_here = smaller(TASK_ROWS, n_rows - first)
+        product(address, states[first:], n_here, start, couplings, products, n_units)
+        for r in range(n_here):
+            b_r = row(b, (first + r, 0), n_units)
+            copy(row(products, (r, 0), n_units), b_r)
+            mean_r, var_r = row(mean, (first + r, 0), n_units), row(var, (first + r, 0), n_units)
+            tilted_moments(units, start, b_r, zero, mean_r, var_r)
+        first = next_task(queue) * TASK_ROWS
+
+
+# The columns of a table of pair terms: address of the units of one layer, number of rows, entries
+# from one row to the next, and the power of the weights that the term is a coefficient of.
+UNITS, N_ROWS, STRIDE, POWER = range(4)
+
+
+@kernel(merged=True)
+def _add_term(products, weights, n_multiplied, out):
+    """Multiply `out` by the weights so many times, and add products."""
+    for r in range(out.shape[0]):
+        n = out.shape[1]
+        out_r, weights_r = row(out, (r, 0), n), row(weights, (r, 0), n)
+        products_r = row(products, (r, 0), n)
+        for _ in range(n_multiplied):
+            for i in range(n):
+                out_r[i] *= weights_r[i]
+        for i in range(n):
+            out_r[i] += products_r[i]
+
+
+@kernel(views=True)
+def pair_averages(address, terms, rights, weights, work, out):
+    """Polynomial in the weights, entry by entry; the coefficients are sums of products of units.
+
+    Parameters
+    ----------
+    address : int
+        Of the compiled product.
+    terms : int64 array of shape (n_terms, 4)
+        See the columns above; the coefficient of a power is the sum of left.T @ right of its terms.
+        Terms of higher powers come first, and those of power 0 last.
+    rights : array of shape (n_panels, n_rows, panel_width)
+        Packed rows of all terms, one after another.
+    weights, out : array of shape (n_left, n_right)
+    work : Work
+        Shared by all threads that call this: see `work_of`. Tasks are groups of rows of `out`.
+    """
+    n_left, n_right = weights.shape
+    scratch, queue = work
+    w, start = fetch_and_increment(row(queue, (1,), 1)), np.int64(0)
+    if w >= scratch.shape[0]:
+        return
+    products = scratch[w]
+    first = next_task(queue) * TASK_ROWS
+    while first < n_left:
+        n_here = smaller(TASK_ROWS, n_left - first)
+        units = slice(first, first + n_here)
+        begin, power = start, terms[0, POWER]
+        out[units] = 0
+        for k in range(terms.shape[0]):
+            n_rows = terms[k, N_ROWS]
+            left = view(terms[k, UNITS], (n_rows, terms[k, STRIDE]), weights)[:, units].T
+            right = rights[:, begin : begin + n_rows]
+            product(address, left, n_here, start, right, products, n_right)
+            _add_term(products, weights[units], power - terms[k, POWER], out[units])
+            begin, power = begin + n_rows, terms[k, POWER]
+        first = next_task(queue) * TASK_ROWS

@@ -1,0 +1,1 @@
+"""Fully visible machines of binary units."""

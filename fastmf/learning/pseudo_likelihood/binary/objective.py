@@ -1,0 +1,358 @@
+"""The log-pseudo-likelihood of a fully visible Boltzmann machine, and its derivatives.
+
+With the local field eta_ij = sum_k J_jk x_ik + h_j of unit j in row i and weights w_i that add up
+to one (Nguyen & Wood 2016, Eq. 2.1):
+
+    P        = sum_i w_i sum_j (x_ij eta_ij - ln cosh eta_ij - ln 2) - l2 |parameters|^2 / 2
+    dP/dh_j  = sum_i w_i (x_ij - tanh eta_ij) - l2 h_j
+    dP/dJ_jk = sum_i w_i (x_ik (x_ij - tanh eta_ij) + x_ij (x_ik - tanh eta_ik)) - l2 J_jk
+    H        = -d^2P = sum_ij w_i sech^2(eta_ij) z_ij z_ij' + l2 I,   z_ij = d eta_ij / d parameters
+
+Parameters are one vector: the field h_1..h_d, then the couplings J_jk, j < k, in lexicographic
+order.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import blas
+
+from fastmf._common.linalg import symmetrize
+from fastmf._threads.workers import (
+    computed_once,
+    for_each,
+    in_parallel,
+    one_blas_thread,
+    workers_for,
+)
+from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
+from fastmf.learning.pseudo_likelihood.binary.pair_sums import ProductSums
+from fastmf.special import sigmoid, softplus
+
+# Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
+MAX_HESSIAN_PARAMETERS = 6000
+# Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
+# whatever their weights add up to: weights that differ by a factor have the same maximum.
+TOLERANCE_ROWS = 100_000
+# Parameters from which BLAS keeps its threads for the Hessian, 77 units. With 1,200, on cores that
+# other processes use, Newton's method took ten times as long with them.
+_MIN_THREADED_PARAMETERS = 3000
+# Numbers in a block of rows that fits in the cache.
+_BLOCK_NUMBERS = 1 << 17
+# Such blocks that threads share.
+_SHARED_BLOCKS = 8
+# Numbers up to which NumPy evaluates once in less time (7 ms) than compiled code is loaded.
+_MAX_NUMPY_NUMBERS = 1 << 18
+# Largest residuals (numbers) and Hessians (parameters) that are kept until parameters change.
+_MAX_KEPT_NUMBERS, _MAX_KEPT_PARAMETERS = 1 << 22, 1300
+
+
+def few_blas_threads(n_parameters=0):
+    """The context in which these functions are to be called: one thread of BLAS, but for Hessians.
+
+    Parameters
+    ----------
+    n_parameters : int, default 0
+        Order of the Hessian that is factorised, if any.
+    """
+    return one_blas_thread(n_parameters if n_parameters >= _MIN_THREADED_PARAMETERS else 0)
+
+
+class _Evaluation(NamedTuple):
+    """Value, gradient and, unless there are too many, residuals at some parameters."""
+
+    parameters: np.ndarray
+    value: float
+    gradient: np.ndarray
+    residuals: np.ndarray | None
+
+
+class PseudoLikelihood:
+    """Mean log-pseudo-likelihood of weighted rows, less l2 / 2 times the squared parameters.
+
+    Parameters
+    ----------
+    rows : Rows
+    l2 : float
+    n_threads : int or None
+    """
+
+    def __init__(self, rows, l2=0.0, n_threads=None):
+        self.rows, self.l2, self.n_threads = rows, l2, n_threads
+        self.n_units = rows.states.shape[1]
+        self.total = rows.total
+        self.weights = rows.weights / self.total
+        self.mean, self.second = rows.moments()
+        self.pairs = np.triu_indices(self.n_units, 1)
+        self.n_parameters = self.n_units + len(self.pairs[0])
+        self._latest = self._hessian = None
+
+    def __getstate__(self):
+        # Without what is kept for speed only.
+        state = dict(self.__dict__) | {"_latest": None, "_hessian": None}
+        for name in ("_product_sums", "_hessian_indices"):
+            state.pop(name, None)
+        return state
+
+    # --- parameters -----------------------------------------------------------------------------
+
+    def unpacked(self, parameters):
+        """Couplings and field of a vector of parameters."""
+        couplings = np.zeros((self.n_units, self.n_units))
+        couplings[self.pairs] = parameters[self.n_units :]
+        return couplings + couplings.T, parameters[: self.n_units].copy()
+
+    def packed(self, couplings, field):
+        """Vector of parameters."""
+        return np.concatenate([field, couplings[self.pairs]])
+
+    @computed_once
+    def index(self):
+        """Index, in the vector, of the field of unit j (column 0) and of J_jk (column k + 1)."""
+        d = self.n_units
+        index = np.zeros((d, d + 1), np.int64)
+        index[:, 0] = np.arange(d)
+        index[self.pairs[0], self.pairs[1] + 1] = d + np.arange(len(self.pairs[0]))
+        index[self.pairs[1], self.pairs[0] + 1] = d + np.arange(len(self.pairs[0]))
+        index[np.arange(d), np.arange(d) + 1] = -1
+        return index
+
+    # --- value and gradient ---------------------------------------------------------------------
+
+    def row_blocks(self, n_rows=None, at_once=1):
+        """Slices of rows, by default of all: as many as fit in the cache, times `at_once`."""
+        n_rows = len(self.weights) if n_rows is None else n_rows
+        size = at_once * max(256, _BLOCK_NUMBERS // self.n_units)
+        return [slice(i, i + size) for i in range(0, n_rows, size)]
+
+    def residuals(self, couplings, field, rows=slice(None), once=False):
+        """Residuals weight * (x - tanh eta) of rows, and weight * their log-pseudo-likelihood."""
+        states, weights = self.rows.states[rows], self.weights[rows]
+        products = self._products(states, couplings)
+        if once and products.size <= _MAX_NUMPY_NUMBERS:
+            t = -2 * states * (products + field)
+            return 2 * weights[:, None] * states * sigmoid(t), -weights * softplus(t).sum(1)
+        value = np.empty(len(states))
+        # A tanh and a softplus take the time of some six multiply-adds each.
+        n_tasks = -(-len(states) // pl_kernels.TASK_ROWS)
+        n_workers = workers_for(n_tasks, 12 * products.size, self.n_threads)
+        memory = np.empty((n_workers, 6, pl_kernels.TASK_ROWS * self.n_units))
+        queue = np.zeros(2, np.int64)
+        in_parallel(
+            pl_kernels.residuals,
+            (products, field, states, weights, memory, queue, products, value),
+            n_workers,
+        )
+        return products, value
+
+    # BLAS has one thread meanwhile, see `few_blas_threads`: a block of rows is one task, so that
+    # results do not depend on the number of threads.
+
+    def _products(self, rows, matrix):
+        """rows @ matrix."""
+        out = np.empty(rows.shape)
+
+        def multiply(block):
+            np.matmul(rows[block], matrix, out=out[block])
+
+        blocks = self.row_blocks(len(rows))
+        for_each(multiply, blocks, self._n_workers(len(blocks), rows))
+        return out
+
+    def _sum_of_products(self, left, right):
+        """left' right, the sum over blocks of rows."""
+        total, parts = 0.0, np.empty((_SHARED_BLOCKS, self.n_units, self.n_units))
+        blocks = self.row_blocks(len(left))
+
+        def multiply(task):
+            k, block = task
+            np.matmul(left[block].T, right[block], out=parts[k])
+
+        for first in range(0, len(blocks), _SHARED_BLOCKS):
+            tasks = list(enumerate(blocks[first : first + _SHARED_BLOCKS]))
+            for_each(multiply, tasks, self._n_workers(len(tasks), left))
+            total += parts[: len(tasks)].sum(0)
+        return total
+
+    def _n_workers(self, n_tasks, rows):
+        return workers_for(n_tasks, rows.size * self.n_units, self.n_threads)
+
+    def value_and_gradient(self, parameters, once=False):
+        """Penalised value and its gradient: two matrix products.
+
+        Parameters
+        ----------
+        parameters : array of shape (n_parameters,)
+        once : bool, default False
+            Compile nothing for this, as no more evaluations are expected.
+        """
+        latest = self._evaluate(parameters, once)
+        return latest.value, latest.gradient.copy()
+
+    def _evaluate(self, parameters, once=False):
+        """Value, gradient and residuals; those of the latest parameters are kept."""
+        if self._latest is not None and np.array_equal(self._latest.parameters, parameters):
+            return self._latest
+        couplings, field = self.unpacked(parameters)
+        value, field_gradient = 0.0, np.zeros(self.n_units)
+        coupling_gradient = np.zeros((self.n_units, self.n_units))
+        kept = self.rows.states.size <= _MAX_KEPT_NUMBERS
+        for block in [slice(None)] if kept else self.row_blocks(at_once=_SHARED_BLOCKS):
+            residuals, values = self.residuals(couplings, field, block, once)
+            value += values.sum()
+            field_gradient += np.ones(len(residuals)) @ residuals
+            coupling_gradient += self._sum_of_products(self.rows.states[block], residuals)
+        value -= self.l2 / 2 * (parameters @ parameters)
+        gradient = self.packed(coupling_gradient + coupling_gradient.T, field_gradient)
+        gradient -= self.l2 * parameters
+        self._latest = _Evaluation(
+            np.array(parameters), value, gradient, residuals if kept else None
+        )
+        return self._latest
+
+    def _residuals_at(self, parameters, rows):
+        if self.rows.states.size <= _MAX_KEPT_NUMBERS:
+            return self._evaluate(parameters).residuals[rows]
+        return self.residuals(*self.unpacked(parameters), rows)[0]
+
+    def smallest_residual(self, parameters):
+        """Smallest weight * |x - tanh eta| of all rows and units."""
+        return min(abs(self._residuals_at(parameters, rows)).min() for rows in self.row_blocks())
+
+    def smallest_field_curvature(self, parameters):
+        """Smallest second derivative by a field, penalty included, but for its sign."""
+        blocks = (self.weighted_sech2(parameters, rows).sum(0) for rows in self.row_blocks())
+        return sum(blocks).min() + self.l2
+
+    # --- second derivatives ---------------------------------------------------------------------
+
+    @computed_once
+    def _product_sums(self):
+        return ProductSums(self.rows.states, self.n_threads)
+
+    @computed_once
+    def _hessian_indices(self):
+        """Indices in the flat Hessian of the products z_k z_l of each unit, and in their sums."""
+        d = self.n_units
+        k, l = np.nonzero(~np.eye(d + 1, dtype=bool))
+        first, second = self.index[:, k], self.index[:, l]
+        j, pair = np.nonzero((first >= 0) & (second >= 0))
+        in_hessian = first[j, pair] * self.n_parameters + second[j, pair]
+        return in_hessian, (k[pair] * (d + 1) + l[pair]) * d + j
+
+    def hessian(self, parameters):
+        """Negative Hessian, penalty included, (n_parameters, n_parameters).
+
+        Notes
+        -----
+        The terms of unit j are those of a logistic regression on the others, the sum over rows of
+        w_i s_ij z_i z_i' with s = sech^2 eta and z = [1, x]. Those of all units come from
+        `ProductSums`; only the diagonal has two of them.
+        """
+        if self._hessian is not None and np.array_equal(self._hessian[0], parameters):
+            return self._hessian[1]
+        hessian = self.hessian_from_sech2(self.weighted_sech2(parameters))
+        if self.n_parameters <= _MAX_KEPT_PARAMETERS:
+            hessian.flags.writeable = False
+            self._hessian = np.array(parameters), hessian
+        return hessian
+
+    def hessian_from_sech2(self, weighted_sech2):
+        """The same for given weight * sech^2 eta, (n_rows, n_units)."""
+        return self._hessian_from_sums(self._product_sums(weighted_sech2))
+
+    def common_hessian(self, curvature):
+        """The same if sech^2 eta_j were `curvature[j]` in all rows: moments are enough."""
+        mean = np.append(1.0, self.mean)
+        moments = np.outer(mean, mean)
+        moments[1:, 1:] = self.second
+        return self._hessian_from_sums(moments[:, :, None] * curvature)
+
+    def _hessian_from_sums(self, sums):
+        """Negative Hessian from sums of w_i s_ij z_ik z_il, (n_units + 1, n_units + 1, n_units)."""
+        hessian = np.zeros((self.n_parameters, self.n_parameters))
+        in_hessian, in_sums = self._hessian_indices
+        hessian.reshape(-1)[in_hessian] = sums.reshape(-1)[in_sums]
+        fields = sums[0, 0]
+        couplings = fields[self.pairs[0]] + fields[self.pairs[1]]
+        np.fill_diagonal(hessian, np.concatenate([fields, couplings]) + self.l2)
+        return hessian
+
+    def weighted_sech2(self, parameters, rows=slice(None)):
+        """weight * sech^2 eta of rows, (n_rows, n_units)."""
+        residuals = abs(self._residuals_at(parameters, rows))
+        # With u = |x - tanh eta| this is u (2 - u).
+        sech2 = residuals / self.weights[rows, None]
+        np.subtract(2, sech2, out=sech2)
+        sech2 *= residuals
+        return sech2
+
+    def hessian_product(self, parameters):
+        """The product of the negative Hessian with a vector, as a function, without the matrix."""
+        sech2 = np.empty_like(self.rows.states)
+        for block in self.row_blocks():
+            sech2[block] = self.weighted_sech2(parameters, block)
+
+        def times(vector):
+            couplings, field = self.unpacked(vector)
+            of_couplings, of_field = np.zeros_like(couplings), np.zeros_like(field)
+            for block in self.row_blocks(at_once=_SHARED_BLOCKS):
+                changes = self._products(self.rows.states[block], couplings)
+                changes += field
+                changes *= sech2[block]
+                of_field += changes.sum(0)
+                of_couplings += self._sum_of_products(self.rows.states[block], changes)
+            return self.packed(of_couplings + of_couplings.T, of_field) + self.l2 * vector
+
+        return times
+
+    def leverages(self, inverse):
+        """z_ij' inverse z_ij of the features of eta_ij, (n_rows, n_units)."""
+        states = self.rows.states
+        with_one = np.hstack([np.ones((len(states), 1)), states])
+        out = np.empty(states.shape)
+        for j in range(self.n_units):
+            kept = self.index[j] >= 0
+            features, indices = with_one[:, kept], self.index[j][kept]
+            out[:, j] = ((features @ inverse[np.ix_(indices, indices)]) * features).sum(1)
+        return out
+
+    # --- scores ---------------------------------------------------------------------------------
+
+    def score_covariance(self, parameters):
+        """Covariance of the rows' scores about their mean."""
+        mean_score = self._mean_score(parameters)
+        total = np.outer(-mean_score, mean_score).T
+        size = max(256, 8 * _BLOCK_NUMBERS // self.n_parameters)
+        for i in range(0, len(self.weights), size):
+            scores = self._scores(parameters, slice(i, i + size))
+            total = blas.dsyrk(1.0, scores.T, 1.0, total, lower=1, overwrite_c=1)
+        return symmetrize(total)
+
+    def score_variances(self, parameters, vectors):
+        """Variances of the rows' scores along each of some vectors."""
+        unpacked = [self.unpacked(vector) for vector in vectors]
+        total = -np.square(np.asarray(vectors) @ self._mean_score(parameters))
+        for block in self.row_blocks():
+            residuals = self._residuals_at(parameters, block)
+            states, weights = self.rows.states[block], self.weights[block]
+            for v, (couplings, field) in enumerate(unpacked):
+                scores = ((states @ couplings + field) * residuals).sum(1)
+                total[v] += scores @ (scores / weights)
+        return total
+
+    def _mean_score(self, parameters):
+        # At a maximum l2 * parameters; not so with Firth's penalty, or short of a maximum.
+        return self.value_and_gradient(parameters)[1] + self.l2 * parameters
+
+    def _scores(self, parameters, rows):
+        """Scores of rows times the square root of their weights."""
+        states, residuals = self.rows.states[rows], self._residuals_at(parameters, rows)
+        residuals = residuals / np.sqrt(self.weights[rows, None])
+        scores = np.empty((len(states), self.n_parameters))
+        n_tasks = -(-len(states) // pl_kernels.TASK_ROWS)
+        n_workers = workers_for(n_tasks, 2 * scores.size, self.n_threads)
+        in_parallel(
+            pl_kernels.scores, (states, residuals, np.zeros(1, np.int64), scores), n_workers
+        )
+        return scores

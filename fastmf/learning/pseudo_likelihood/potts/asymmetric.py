@@ -1,0 +1,107 @@
+"""The asymmetric objective, for one block of sites: multinomial regressions on all other sites.
+
+See `fastmf.learning.pseudo_likelihood.potts.objective` for formulas and coordinates. Of couplings
+of a site to others only its own conditional probabilities know, so that the curvature is that of
+one side,
+
+    D_ij(a, b) = N f_a (1 - f_a) f_b + N l2 / 2
+
+At the maximum, with residuals R, J^(i)_j = 2 X_j'R_i / (N l2): where rows are fewer than states R
+is kept in place of couplings.
+"""
+
+import numpy as np
+
+from fastmf.kernels.pseudo_likelihood.potts import ABSENT, aligned
+from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, squares
+
+
+class AsymmetricObjective:
+    """Minus the penalised log-pseudo-likelihood of the sites of a block.
+
+    Parameters
+    ----------
+    data : PottsData
+    layout : Layout
+    rows : PottsRows
+        Of the layout.
+    block : int
+    l2, l2_field : float
+        Per unit of weight.
+    """
+
+    def __init__(self, data, layout, rows, block, l2, l2_field):
+        self.layout, self.block = layout, block
+        self.ridge, self.field_ridge = data.total * l2 / 2, data.total * l2_field
+        n_sites, width = layout.n_sites, layout.width
+        columns = slice(block * n_sites, (block + 1) * n_sites)
+        rows = rows._replace(labels=np.ascontiguousarray(rows.labels[:, columns]))
+        self.labels, self.weights = rows.labels, rows.weights
+        self.evaluator = Evaluator(layout, rows, n_threads=1)
+        frequencies = data.frequencies()
+        self.states = np.flatnonzero(layout.place // width == block)
+        self.within = layout.place[self.states] - block * width
+        f = layout.vector_to_blocks(frequencies).reshape(-1)
+        self.f, mine = f, f[block * width : (block + 1) * width]
+        curvature = data.total * f[:, None] * (mine * (1 - mine)) + self.ridge
+        site = np.full(len(f), -1)
+        site[layout.place] = layout.site
+        here = site[block * width : (block + 1) * width]
+        free = (site[:, None] != here) & (site[:, None] >= 0) & (here >= 0)
+        with np.errstate(divide="ignore"):
+            self.scale = np.where(free, 1 / np.sqrt(curvature), 0).astype(layout.dtype)
+        f = frequencies[self.states]
+        self.field_scale = 1 / np.sqrt(data.total * f * (1 - f) + self.field_ridge)
+        self.size = self.scale.size + len(self.states)
+        self.gradient = aligned((1, *self.scale.shape), layout.dtype)
+        self.field_gradient = aligned((1, width), layout.dtype)
+
+    def start(self, field):
+        """Coordinates of no couplings and a flat field of all sites."""
+        z = aligned((self.size,), self.layout.dtype)
+        z[:] = 0
+        z[self.scale.size :] = field[self.states] / self.field_scale
+        return z
+
+    def parameters(self, z):
+        """The table of couplings to the block, (n_sources, width), and the field of its states."""
+        table = z[: self.scale.size].reshape(self.scale.shape) * self.scale
+        field = z[self.scale.size :] * self.field_scale - (self.f @ table)[self.within]
+        return table, self._zero_sum(field)
+
+    def _zero_sum(self, vector):
+        sites = self.layout.site[self.states] - self.block * self.layout.n_sites
+        return vector - (np.bincount(sites, vector) / np.bincount(sites))[sites]
+
+    def _in_block(self, field):
+        h = aligned((1, self.layout.width), self.layout.dtype)
+        h[...] = self.layout.low_field
+        h[0, self.within] = field
+        return h
+
+    def residuals(self, z):
+        """w (x - p) of all rows for the states of the block, (n_rows, n_states of the block)."""
+        table, field = self.parameters(z)
+        p = self.evaluator.conditionals(table[None], self._in_block(field))[:, 0]
+        s, site = np.nonzero(self.labels != ABSENT)
+        p[s, self.labels[s, site].astype(np.int64) * self.layout.n_sites + site] -= 1
+        return -self.weights[:, None] * p[:, self.within]
+
+    def __call__(self, z, gradient):
+        """The value at coordinates; its gradient is filled."""
+        table, field = self.parameters(z)
+        h = self._in_block(field)
+        value = self.evaluator.value_and_gradient(
+            table[None], h, self.gradient, self.field_gradient
+        )
+        value -= self.ridge / 2 * squares([table]) + self.field_ridge / 2 * (field @ field)
+        of_field = self.field_gradient[0, self.within] - self.field_ridge * field
+        of_field = self._zero_sum(of_field)
+        whole = np.zeros(self.layout.width, self.layout.dtype)
+        whole[self.within] = of_field
+        total = (
+            self.gradient[0] - np.outer(self.f, whole) - self.layout.dtype.type(self.ridge) * table
+        )
+        gradient[: self.scale.size] = -(total * self.scale).reshape(-1)
+        gradient[self.scale.size :] = -of_field * self.field_scale
+        return -value

@@ -1,0 +1,223 @@
+"""Existence of the maximum of a Potts machine's pseudo-likelihood.
+
+Without penalties it does not exist where data are separated: where along some direction D of the
+parameters no row's margin eta_{x_i} - eta_b, of any site and any other state b, falls, and some
+rise. Two states of two sites that never meet suffice, and real alignments always have such; in
+general a linear programme decides. A ridge on couplings leaves only fields of states that are never
+seen, a ridge on both leaves nothing.
+
+Where there are too many rows for a programme, estimates can be a proof. Along a direction D of
+separation the derivative g'D of the log-pseudo-likelihood is the sum of residuals r = w p_b > 0
+times margins, at least min r |margins| >= min r sigma |D|, where sigma^2 is the smallest eigenvalue
+of [1, X]'[1, X] over distinct one-hot rows, restricted to vectors that add up to zero over the
+states of each site: every direction is one of them in the zero-sum gauge. If |g| < min r sigma
+there is no such direction. If all margins at the estimates are positive, they are one themselves.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from fastmf.learning.pseudo_likelihood.binary.existence import Existence, undecided
+from fastmf.learning.pseudo_likelihood.binary.separation import TimeLimit, linear_programme
+from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
+from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
+
+# Numbers in the matrix of the linear programme up to which it is solved.
+_MAX_ENTRIES = 400_000
+_TOLERANCE = 1e-6
+# States up to which eigenvalues of their matrices take little time.
+_MAX_STATES = 1000
+# Rows whose fields are made together.
+_BLOCK_ROWS = 1024
+# Rounding errors of mean derivatives, and of eigenvalues beside the largest.
+_GRADIENT_ROUNDING, _EIGENVALUE_ROUNDING = 1e-15, 1e-12
+
+
+def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
+    """Whether the maximum exists, and which sites are separated if it does not.
+
+    Parameters
+    ----------
+    data : PottsData
+    l2, l2_field : float
+    symmetric : bool, default True
+    seconds : float, default 10
+        Limit of the time of linear programmes.
+    estimate : tuple of Dense or OfFewRows, and array of shape (n_states,), optional
+        Couplings and field where a solver stopped.
+
+    Returns
+    -------
+    Existence
+        Its `units` are sites.
+    """
+    if not l2_field:
+        unseen = np.add.reduceat(data.counts == 0, _first(data.sizes)) > 0
+        if unseen.any():
+            return _not("states were never seen, whose fields fall without end; leave them out or "
+                        "give a ridge penalty l2_field", np.flatnonzero(unseen))  # fmt: skip
+    if l2:
+        return Existence(True)
+    strangers = _never_meeting(data)
+    if strangers.any():
+        return _not("pairs of states never meet, whose couplings fall without end; give a ridge "
+                    "penalty l2", np.flatnonzero(strangers.any(0)))  # fmt: skip
+    limit = TimeLimit(seconds)
+    if estimate is not None and not l2_field and data.n_states <= _MAX_STATES:
+        found = _by_estimate(data, symmetric, *estimate)
+        if found is None and symmetric and limit.left():
+            better = fit(data, _REFINED)
+            found = _by_estimate(data, symmetric, better.couplings, better.field)
+        if found is not None:
+            return found
+    return _by_programmes(data, l2_field, symmetric, limit)
+
+
+def _first(sizes):
+    return np.cumsum(sizes) - sizes
+
+
+def _not(message, sites):
+    return Existence(False, tuple(map(int, sites)), f"no maximum exists: {message}")
+
+
+def _never_meeting(data):
+    """For each pair of sites, whether two of their states never meet, one of them seen there."""
+    n_groups = len(data.sizes)
+    found = np.zeros((n_groups, n_groups), bool)
+    for i in range(n_groups):
+        for j in range(i):
+            both = (data.labels[:, i] >= 0) & (data.labels[:, j] >= 0)
+            x, y = (data.labels[both, k].astype(np.int64) for k in (i, j))
+            met = np.bincount(x * data.sizes[j] + y, minlength=data.sizes[i] * data.sizes[j]) > 0
+            met = met.reshape(data.sizes[i], data.sizes[j])
+            found[i, j] = found[j, i] = (~met & (met.any(1)[:, None] | met.any(0))).any()
+    return found
+
+
+_SEPARATED = "sites are separated, as if determined by others; give a ridge penalty l2"
+
+
+# How estimates are refined that are too far from the maximum to prove that it exists.
+_REFINED = Options(0.0, 0.0, "newton", tol=1e-9, max_iter=8)
+
+
+def _by_estimate(data, symmetric, couplings, field):
+    """Existence if an estimate is a proof, else None."""
+    at = _looked_at(data, couplings, field)
+    if at.margin > 0:
+        return _not(_SEPARATED, np.arange(len(data.sizes)))
+    if symmetric and at.gradient < at.residual * _smallest_singular_value(data):
+        return Existence(True)
+    return None
+
+
+class _Estimate(NamedTuple):
+    """Smallest margin, norm of the mean gradient, and smallest residual at an estimate."""
+
+    margin: float
+    gradient: float
+    residual: float
+
+
+def _looked_at(data, couplings, field):
+    first, n = _first(data.sizes), data.n_states
+    site, shares = np.repeat(np.arange(len(first)), data.sizes), data.weights / data.total
+    of_couplings, of_field, margin, residual = np.zeros((n, n)), np.zeros(n), np.inf, np.inf
+    for start in range(0, len(data.labels), _BLOCK_ROWS):
+        labels = data.labels[start : start + _BLOCK_ROWS]
+        share, X = shares[start : start + _BLOCK_ROWS, None], one_hot(labels, data.sizes)
+        own, present = X.toarray() > 0, (labels >= 0)[:, site]
+        eta = couplings.fields(labels) + field
+        eta -= np.maximum.reduceat(eta, first, axis=1)[:, site]
+        p = np.exp(eta)
+        p /= np.add.reduceat(p, first, axis=1)[:, site]
+        others = np.maximum.reduceat(np.where(own, -np.inf, eta), first, axis=1)[:, site]
+        margin = min(margin, (eta - others)[own].min())
+        residual = min(residual, (share * p)[present & ~own].min(initial=np.inf))
+        r = np.where(present, share * (own - p), 0)
+        of_couplings += X.T @ r
+        of_field += r.sum(0)
+    of_couplings = (of_couplings + of_couplings.T)[site[:, None] < site]
+    gradient = np.sqrt(of_couplings @ of_couplings + of_field @ of_field)
+    rounding = _GRADIENT_ROUNDING * np.sqrt(len(of_couplings) + n)
+    return _Estimate(margin, gradient + rounding, residual)
+
+
+def _smallest_singular_value(data):
+    """sigma: the smallest of those of the rows in which some site is present."""
+    bases = [scipy.linalg.helmert(q).T for q in data.sizes]
+    basis, X = scipy.linalg.block_diag(*bases), one_hot(data.labels, data.sizes)
+    with_one = np.hstack([np.ones((len(data.labels), 1)), X @ basis])
+    smallest = np.inf
+    for present in np.unique(data.labels >= 0, axis=1).T:
+        some = with_one[present]
+        values = scipy.linalg.eigvalsh(some.T @ some)
+        smallest = min(smallest, values[0] - _EIGENVALUE_ROUNDING * values[-1])
+    return np.sqrt(max(smallest, 0))
+
+
+def _by_programmes(data, l2_field, symmetric, limit):
+    n_groups = len(data.sizes)
+    n_margins = len(data.labels) * (data.n_states - n_groups)
+    if 2 * n_margins * (n_groups + 1) > _MAX_ENTRIES * (1 if symmetric else n_groups):
+        return Existence(None, (), "whether the maximum exists was not decided: too many rows")
+    problems = [range(n_groups)] if symmetric else [[i] for i in range(n_groups)]
+    separated = set()
+    for sites in problems:
+        margins, site = _margins(data, sites, symmetric, l2_field)
+        found = _separated(margins, site, limit) if limit.left() else None
+        if found is None:
+            return undecided(limit)
+        separated |= found
+    if separated:
+        return _not(_SEPARATED, sorted(separated))
+    return Existence(True)
+
+
+def _margins(data, sites, symmetric, l2_field):
+    """Margins of all rows as a sparse matrix times the parameters, and the site of each."""
+    entries, site, n = [], [], 0
+    for i in sites:
+        present = np.flatnonzero(data.labels[:, i] >= 0)
+        for b in range(data.sizes[i]):
+            others = present[data.labels[present, i] != b]
+            own, other = data.labels[others, i].astype(np.int64), np.full(len(others), b)
+            for state, sign in ((own, 1.0), (other, -1.0)):
+                rows, there = _influences(data, others, i, state, l2_field)
+                here = (_first(data.sizes)[i] + state)[rows]
+                low = np.minimum(here, there) if symmetric else here
+                high = np.maximum(here, there) if symmetric else there
+                signs = np.full(len(rows), sign)
+                entries.append(np.stack([n + rows, low * data.n_states + high, signs]))
+            n += len(others)
+            site += [i] * len(others)
+    rows, columns, values = np.concatenate(entries, axis=1)
+    used, columns = np.unique(columns, return_inverse=True)
+    entries = values, (rows.astype(np.int64), columns)
+    matrix = scipy.sparse.coo_array(entries, shape=(n, len(used))).tocsr()
+    return matrix, np.array(site)
+
+
+def _influences(data, rows, i, state, l2_field):
+    """Numbers of rows, and flat states whose parameters with a state of site i add to its field.
+
+    The field itself stands at the state of site i, unless it is penalised.
+    """
+    first = _first(data.sizes)
+    flat = np.where(data.labels[rows] >= 0, first + data.labels[rows], -1)
+    flat[:, i] = -1 if l2_field else first[i] + state
+    found = np.nonzero(flat >= 0)
+    return found[0], flat[found]
+
+
+def _separated(margins, site, limit):
+    """Sites with a margin that rises along a direction along which none falls; None if unknown."""
+    found = linear_programme(
+        limit, -margins.sum(0), A_ub=-margins, b_ub=np.zeros(margins.shape[0]), bounds=(-1, 1)
+    )
+    if found.status != 0:
+        return None
+    return {int(i) for i in np.unique(site[margins @ found.x > _TOLERANCE])}

@@ -1,0 +1,125 @@
+"""Potts machines of few rows and many states, in the memory of the rows.
+
+Gradients of the objective by couplings are sums of products of one-hot rows X (n, n_states) with
+residuals, so that the maximum with a penalty, and all that leads to it, is
+
+    J = A'X + X'A
+
+off the blocks of a site with itself, for some A (n, n_states). The local fields are linear in A,
+
+    X J = E(A) = M_A X + K A - own blocks,   K = XX', M_A = X A'
+
+and <J_A, J_B> = <A, E(B)> (over pairs of sites once), so that with residuals R and ridge N l2 the
+gradient by A is E(N l2 A - R). Coordinates are B with A = K^-1/2 B, whose norm is that of X'A, and
+centred fields, h' = h + J f.
+"""
+
+import numpy as np
+from scipy.special import logsumexp
+
+from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
+
+# Eigenvalues of K below this fraction of the largest belong to differences of rows that change no
+# couplings.
+_MIN_EIGENVALUE = 1e-10
+
+
+class FewRows:
+    """Minus the penalised log-pseudo-likelihood as a function of B and fields.
+
+    Parameters
+    ----------
+    data : PottsData
+    l2, l2_field : float
+        Per unit of weight.
+    """
+
+    def __init__(self, data, l2, l2_field):
+        self.data, self.labels, self.sizes = data, data.labels, data.sizes
+        self.first = np.cumsum(self.sizes) - self.sizes
+        self.site = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        self.ridge, self.field_ridge = data.total * l2, data.total * l2_field
+        self.X = one_hot(data.labels, self.sizes)
+        self.K = (self.X @ self.X.T).toarray()
+        self.S = inverse_root(self.K)
+        self.share = data.weights / data.total
+        self.n_coefficients = self.S.shape[1] * data.n_states
+        f = data.frequencies()
+        self.field_scale = 1 / np.sqrt(data.total * f * (1 - f) + self.field_ridge)
+        self.size = self.n_coefficients + len(f)
+
+    # --- coordinates ----------------------------------------------------------------------------
+
+    def start(self, field):
+        """Coordinates of no couplings and a flat field of all sites."""
+        z = np.zeros(self.size)
+        z[self.n_coefficients :] = field / self.field_scale
+        return z
+
+    def parameters(self, z):
+        """A, (n_rows, n_states), and the flat field."""
+        A = self._coefficients(z)
+        field = z[self.n_coefficients :] * self.field_scale
+        return A, self._zero_sum(field - self.share @ self.fields(A))
+
+    def _coefficients(self, z):
+        return self.S @ z[: self.n_coefficients].reshape(-1, self.data.n_states)
+
+    def _zero_sum(self, vector):
+        return vector - (np.add.reduceat(vector, self.first) / self.sizes)[self.site]
+
+    # --- the objective --------------------------------------------------------------------------
+
+    def fields(self, A):
+        """E(A)."""
+        out = self.K @ A
+        out += (self.X.T @ (self.X @ A.T).T).T
+        for columns in self._columns():
+            X = self.X[:, columns]
+            # Of the products with this site's own states none is wanted.
+            own = X.T @ A[:, columns]
+            out[:, columns] -= X @ (own + own.T)
+        return out
+
+    def _columns(self):
+        """Columns of the states of each site."""
+        return [slice(f, f + q) for f, q in zip(self.first, self.sizes, strict=True)]
+
+    def _value_and_residuals(self, eta):
+        """Sum over rows of the log-pseudo-likelihoods, and w (x - p); eta is overwritten."""
+        value, weights = 0.0, self.data.weights
+        for site, columns in enumerate(self._columns()):
+            x = self.labels[:, site]
+            present = np.flatnonzero(x >= 0)
+            x = x[present].astype(np.int64)
+            log_p = eta[present, columns]
+            log_p -= logsumexp(log_p, axis=1, keepdims=True)
+            value += weights[present] @ log_p[np.arange(len(x)), x]
+            residuals = -np.exp(log_p)
+            residuals[np.arange(len(x)), x] += 1
+            eta[:, columns] = 0
+            eta[present, columns] = residuals * weights[present, None]
+        return value, eta
+
+    def __call__(self, z, gradient):
+        """The value at coordinates; its gradient is filled."""
+        A = self._coefficients(z)
+        eta = self.fields(A)
+        penalty = self.ridge / 2 * np.vdot(A, eta)
+        field = z[self.n_coefficients :] * self.field_scale
+        field = self._zero_sum(field - self.share @ eta)
+        value, residuals = self._value_and_residuals(eta + field)
+        value -= penalty + self.field_ridge / 2 * (field @ field)
+        of_field = self._zero_sum(residuals.sum(0) - self.field_ridge * field)
+        residuals -= self.share[:, None] * of_field
+        change = self.ridge * A - residuals
+        gradient[: self.n_coefficients] = (self.S.T @ self.fields(change)).reshape(-1)
+        gradient[self.n_coefficients :] = -of_field * self.field_scale
+        return -value
+
+
+def inverse_root(K):
+    """K^-1/2 of a positive semidefinite matrix, without columns of its null space."""
+    values, vectors = np.linalg.eigh(K)
+    kept = values > _MIN_EIGENVALUE * values[-1]
+    return vectors[:, kept] / np.sqrt(values[kept])

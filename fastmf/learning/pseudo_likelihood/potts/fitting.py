@@ -1,0 +1,278 @@
+"""Fits of Potts machines: which objective, which solver, in which precision."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from fastmf._common.memory import memory_of_the_machine
+from fastmf._threads.workers import for_each, one_blas_thread, workers_for
+from fastmf.learning.pseudo_likelihood.binary.objective import TOLERANCE_ROWS
+from fastmf.learning.pseudo_likelihood.potts import lbfgs, newton
+from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
+from fastmf.learning.pseudo_likelihood.potts.couplings import Dense, OfFewRows
+from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows
+from fastmf.learning.pseudo_likelihood.potts.layout import Layout
+from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, SymmetricObjective
+
+MAX_ITER = {"lbfgs": 1000, "newton": 100}
+# Parameters from which L-BFGS computes in single precision.
+_MIN_SINGLE_PARAMETERS = 500_000
+# Iterations of L-BFGS before Newton's method.
+_WARM_ITERATIONS = 20
+# How many times more states than distinct rows there are where rows are called few.
+_STATES_PER_ROW = 4
+# States beyond which rows are few for the asymmetric objective if there are fewer of them.
+_MAX_DENSE_STATES = 20_000
+# Rows whose fields are made together.
+_BLOCK_ROWS = 256
+
+
+class Options(NamedTuple):
+    """How to fit.
+
+    Parameters
+    ----------
+    l2, l2_field : float
+        Per unit of weight.
+    solver : {"auto", "lbfgs", "newton"}
+    symmetric : bool
+    tol : float
+        Ends when the rise of the objective of `TOLERANCE_ROWS` rows that is predicted for a step
+        is less.
+    max_iter : int or None
+    single : bool or None
+        Whether L-BFGS computes in single precision; None: if there are many parameters.
+    """
+
+    l2: float
+    l2_field: float
+    solver: str = "auto"
+    symmetric: bool = True
+    tol: float = 1e-4
+    max_iter: int | None = None
+    single: bool | None = None
+
+
+class Fit(NamedTuple):
+    """A fitted machine.
+
+    Parameters
+    ----------
+    couplings : Dense or OfFewRows
+    field : array of shape (n_states,)
+    history : array of shape (n_iter,)
+        Penalised log-pseudo-likelihood after each iteration.
+    converged : bool
+    """
+
+    couplings: Any
+    field: np.ndarray
+    history: np.ndarray
+    converged: bool
+
+
+def n_parameters(sizes):
+    """Numbers of fields and of couplings of all pairs of states."""
+    sizes = np.asarray(sizes, float)
+    return sizes.sum() + (sizes.sum() ** 2 - (sizes**2).sum()) / 2
+
+
+def starting_field(data):
+    """Logarithms of counts of states plus one, less their means."""
+    logs = np.log(data.counts + 1)
+    first, site = np.cumsum(data.sizes) - data.sizes, np.repeat(range(len(data.sizes)), data.sizes)
+    return logs - (np.add.reduceat(logs, first) / data.sizes)[site]
+
+
+def fit(data, options, excluded=None):
+    """Maximise the log-pseudo-likelihood.
+
+    Parameters
+    ----------
+    data : PottsData
+    options : Options
+    excluded : int array of shape (n_excluded, 2), optional
+        Pairs of sites whose couplings are held at zero; for the symmetric objective.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    MemoryError
+        If the machine has no room for it.
+    """
+    given, data = data, data.of_mean_weight_one()
+    options = options._replace(tol=options.tol * data.total / TOLERANCE_ROWS)
+    found = _fit(data, options, excluded)
+    return found._replace(history=found.history * (given.total / data.total))
+
+
+def _fit(data, options, excluded):
+    # Only the optimum of a penalised fit has the form of few rows.
+    n_rows, n_states = data.labels.shape[0], data.n_states
+    few = options.l2 > 0 and _STATES_PER_ROW * n_rows <= n_states
+    if not options.symmetric:
+        few |= options.l2 > 0 and n_rows < n_states > _MAX_DENSE_STATES
+        return _fit_asymmetric(data, options, few)
+    if few and excluded is None and options.solver != "newton":
+        return _fit_few_rows(data, options)
+    return _fit_symmetric(data, options, excluded)
+
+
+def _precision(data, options):
+    """The floating type to compute in."""
+    single = options.single
+    if single is None:
+        single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
+    return np.dtype(np.float32 if single and options.solver != "newton" else np.float64)
+
+
+def _check_memory(n_bytes, advice):
+    if n_bytes > memory_of_the_machine():
+        raise MemoryError(
+            f"this fit needs some {n_bytes / 2**30:.3g} GiB, and the machine has "
+            f"{memory_of_the_machine() / 2**30:.3g}: {advice}."
+        )
+
+
+def _fit_symmetric(data, options, excluded):
+    dtype = _precision(data, options)
+    solver = "newton" if options.solver == "newton" else "lbfgs"
+    # History, scale, point and two gradients of half a matrix, two whole ones, and the result.
+    n_half = 2 * lbfgs.N_PAIRS + 5
+    n_bytes = data.n_states**2 * ((n_half / 2 + 2) * dtype.itemsize + 8)
+    _check_memory(n_bytes, "take symmetric=False, or fewer sites")
+    objective = SymmetricObjective(data, options.l2, options.l2_field, dtype, excluded)
+    z = objective.start(starting_field(data))
+    tol = options.tol
+    max_iter = options.max_iter or MAX_ITER[solver]
+    with one_blas_thread():
+        history = []
+        if solver == "newton":
+            warm = lbfgs.minimise(
+                objective, z, tol=tol, max_iter=_WARM_ITERATIONS, n_threads=data.n_threads
+            )
+            found = newton.minimise(objective, z, tol=tol, max_iter=max_iter)
+            history = warm.history
+        else:
+            found = lbfgs.minimise(
+                objective, z, tol=tol, max_iter=max_iter, n_threads=data.n_threads
+            )
+        couplings, field = objective.parameters(z)
+    history = -np.array([*history, *found.history])
+    return Fit(Dense(couplings, data.sizes), field, history, found.converged)
+
+
+def _fit_asymmetric(data, options, few):
+    layout = Layout(data.sizes, _precision(data, options))
+    # Estimates of both sites of a pair, and then their averages in double precision.
+    n_bytes = layout.dtype.itemsize * len(data.labels) if few else 8 + layout.dtype.itemsize
+    n_bytes *= data.n_states if few else data.n_states**2
+    _check_memory(n_bytes, "take fewer rows, or fewer sites")
+    rows, start = data.rows(layout), starting_field(data)
+    # Coefficients of rows, or couplings to each state.
+    shape = (len(data.labels) if few else data.n_states), data.n_states
+    results, field = np.empty(shape, layout.dtype), np.zeros(data.n_states)
+
+    def of_block(block):
+        objective = AsymmetricObjective(data, layout, rows, block, options.l2, options.l2_field)
+        z = objective.start(start)
+        found = lbfgs.minimise(
+            objective, z, tol=options.tol / layout.n_blocks,
+            max_iter=options.max_iter or MAX_ITER["lbfgs"], n_threads=1,
+        )  # fmt: skip
+        table, field[objective.states] = objective.parameters(z)
+        if few:
+            # Half the coefficients of each site's own estimates: couplings are their average.
+            mine = objective.residuals(z) / (2 * objective.ridge)
+        else:
+            mine = table[layout.place][:, objective.within]
+        results[:, objective.states] = mine
+        return found._replace(z=None)
+
+    found = _in_threads(of_block, layout.n_blocks, data)
+    if few:
+        couplings = OfFewRows(results, data.labels, data.sizes)
+    else:
+        average = np.add(results, results.T, dtype=float)
+        average /= 2
+        couplings = Dense(average, data.sizes)
+    return Fit(couplings, field, *_together(found))
+
+
+def _in_threads(function, n_tasks, data):
+    """Results of function(0), ..., function(n_tasks - 1)."""
+    results = [None] * n_tasks
+    n_workers = workers_for(n_tasks, len(data.labels) * data.n_states * n_tasks, data.n_threads)
+
+    def compute(k):
+        results[k] = function(k)
+
+    with one_blas_thread():
+        for_each(compute, range(n_tasks), n_workers)
+    return results
+
+
+def _together(found):
+    """History of separate fits as if they had been done side by side, and whether all converged."""
+    longest = max(len(one.history) for one in found)
+    histories = [one.history + one.history[-1:] * (longest - len(one.history)) for one in found]
+    return -np.sum(histories, 0), all(one.converged for one in found)
+
+
+def log_pseudo_likelihood(data, couplings, field):
+    """Of the data, without penalties.
+
+    Parameters
+    ----------
+    data : PottsData
+    couplings : Dense or OfFewRows
+    field : array of shape (n_states,)
+
+    Returns
+    -------
+    float
+    """
+    if isinstance(couplings, Dense):
+        single = n_parameters(data.sizes) >= _MIN_SINGLE_PARAMETERS
+        layout = Layout(data.sizes, np.float32 if single else np.float64)
+        tables = layout.couplings_to_blocks(couplings.matrix)
+        h = layout.field_to_blocks(field)
+        evaluator = Evaluator(layout, data.rows(layout), data.n_threads)
+        return evaluator.value_and_gradient(tables, h, np.empty_like(tables), np.empty_like(h))
+    total = 0.0
+    for start in range(0, len(data.labels), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        labels = data.labels[rows]
+        fields = couplings.fields(labels) + field
+        total += float(score_of(fields, labels, data.sizes) @ data.weights[rows])
+    return total
+
+
+def score_of(fields, labels, sizes):
+    """Log-pseudo-likelihoods of rows of labels with their local fields, (n_rows, n_states)."""
+    first, total = np.cumsum(sizes) - sizes, np.zeros(len(labels))
+    for i, (begin, q) in enumerate(zip(first, sizes, strict=True)):
+        present = np.flatnonzero(labels[:, i] >= 0)
+        mine = fields[present, begin : begin + q]
+        own = mine[np.arange(len(present)), labels[present, i].astype(np.int64)]
+        total[present] += own - logsumexp(mine, axis=1)
+    return total
+
+
+def _fit_few_rows(data, options):
+    n_rows = len(data.labels)
+    n_bytes = 8 * n_rows * (4 * n_rows + (2 * lbfgs.N_PAIRS + 8) * data.n_states)
+    _check_memory(n_bytes, "take symmetric=False, or fewer rows")
+    objective = FewRows(data, options.l2, options.l2_field)
+    z = objective.start(starting_field(data))
+    found = lbfgs.minimise(
+        objective, z, tol=options.tol, max_iter=options.max_iter or MAX_ITER["lbfgs"],
+        n_threads=data.n_threads,
+    )  # fmt: skip
+    coefficients, field = objective.parameters(z)
+    couplings = OfFewRows(coefficients, data.labels, data.sizes)
+    return Fit(couplings, field, -np.array(found.history), found.converged)

@@ -1,0 +1,137 @@
+"""Where the states of all sites are: flat, and in blocks of sites as the kernels need them."""
+
+import math
+
+import numpy as np
+
+from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, PottsRows, aligned
+from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS, lanes_of
+
+# What a pass over the rows takes beside its vectors, in the time of a vector.
+_PASS_VECTORS = 1
+
+
+class Layout:
+    """Flat states of sites with some numbers of states, and blocks of sites.
+
+    Parameters
+    ----------
+    sizes : int array of shape (n_groups,)
+        States of each site.
+    dtype : dtype
+        Of the blocks.
+
+    Attributes
+    ----------
+    first : int array of shape (n_groups,)
+        Of each site, its first flat state.
+    site, state : int array of shape (n_states,)
+        Of each flat state.
+    n_sites, n_blocks, width : int
+        Sites of a block, blocks, numbers in a row of a block.
+    place : int array of shape (n_states,)
+        Of each flat state, where it is in all blocks.
+    """
+
+    low_field = LOW_FIELD
+
+    def __init__(self, sizes, dtype=np.float64):
+        self.sizes, self.dtype = np.asarray(sizes, np.int64), np.dtype(dtype)
+        self.n_groups, self.n_states = len(self.sizes), int(self.sizes.sum())
+        self.first = np.cumsum(self.sizes) - self.sizes
+        self.site = np.repeat(np.arange(self.n_groups), self.sizes)
+        self.state = np.arange(self.n_states) - self.first[self.site]
+        lanes = lanes_of(dtype)
+        self.n_sites = self._sites_of_a_block(lanes)
+        self.n_blocks = -(-self.n_groups // self.n_sites)
+        self.width = -(-self.n_sites * int(self.sizes.max()) // lanes) * lanes
+        block, within = np.divmod(self.site, self.n_sites)
+        self.place = block * self.width + self.state * self.n_sites + within
+
+    def _sites_of_a_block(self, lanes):
+        """The number for which all sites take the least time."""
+        q, best = int(self.sizes.max()), (math.inf, 1)
+        n = 1
+        while n <= lanes and n < 2 * self.n_groups:
+            n_vectors = -(-n * q // lanes)
+            n_blocks = -(-self.n_groups // n)
+            if n_vectors <= MAX_VECTORS or n == 1:
+                best = min(best, (n_blocks * (n_vectors + _PASS_VECTORS), -n))
+            n *= 2
+        return -best[1]
+
+    # --- flat arrays to blocks and back -------------------------------------------------------
+
+    def field_to_blocks(self, field):
+        """A flat vector in blocks; what is not a state has a very low field."""
+        blocks = aligned((self.n_blocks, self.width), self.dtype)
+        blocks[...] = LOW_FIELD
+        blocks.reshape(-1)[self.place] = field
+        return blocks
+
+    def vector_to_blocks(self, vector):
+        """A flat vector in blocks, zero elsewhere."""
+        blocks = aligned((self.n_blocks, self.width), self.dtype)
+        blocks[...] = 0
+        blocks.reshape(-1)[self.place] = vector
+        return blocks
+
+    def vector_from_blocks(self, blocks):
+        """A flat vector, in double precision."""
+        return blocks.reshape(-1)[self.place].astype(float)
+
+    def couplings_to_blocks(self, couplings):
+        """Tables of couplings, (n_blocks, n_blocks * width, width), of J (n_states, n_states).
+
+        Entry [p, source, a] is the coupling of a source to state a of block p.
+        """
+        tables = aligned((self.n_blocks, self.n_blocks * self.width, self.width), self.dtype)
+        tables[...] = 0
+        for p in range(self.n_blocks):
+            mine = self.place // self.width == p
+            tables[p][self.place[:, None], self.place[mine] - p * self.width] = couplings[mine].T
+        return tables
+
+    def couplings_from_blocks(self, tables):
+        """J (n_states, n_states) of tables, in double precision: targets first."""
+        couplings = np.empty((self.n_states, self.n_states))
+        for p in range(self.n_blocks):
+            mine = self.place // self.width == p
+            couplings[mine] = tables[p][self.place][:, self.place[mine] - p * self.width].T
+        return couplings
+
+    def zero_sum(self, vector):
+        """A flat vector less its mean over the states of each site."""
+        means = np.add.reduceat(vector, self.first) / self.sizes
+        return vector - means[self.site]
+
+    def rows(self, labels, weights, parents, groups):
+        """`PottsRows` of labels (n_rows, n_groups), negative if absent, each after its parent."""
+        n_rows = len(labels)
+        codes = np.full((n_rows, self.n_blocks * self.n_sites), ABSENT, np.uint8)
+        codes[:, : self.n_groups] = np.where(labels < 0, np.uint8(ABSENT), labels)
+        spans, changes = self._changes(labels, parents)
+        return PottsRows(
+            codes, np.asarray(weights, self.dtype), parents, spans, changes, np.asarray(groups)
+        )
+
+    def _changes(self, labels, parents):
+        """What differs between rows and their parents: `spans` and `changes` of `PottsRows`."""
+        block, within = np.divmod(np.arange(self.n_groups), self.n_sites)
+        offset = (block * self.width + within).astype(np.int32)
+        spans, found, total = np.zeros((len(labels) + 1, 2), np.int64), [], 0
+        for start in range(0, len(labels), 4096):
+            new = labels[start : start + 4096].astype(np.int32)
+            above = parents[start : start + 4096]
+            old = np.where(above[:, None] < 0, -1, labels[above]).astype(np.int32)
+            differs = new != old
+            # Of each row first what the parent has, then what the row has.
+            both = np.stack([old, new], 1)
+            kept = differs[:, None] & (both >= 0)
+            found.append((both * self.n_sites + offset)[kept])
+            ends = total + np.cumsum(kept.sum(2).reshape(-1)).reshape(-1, 2)
+            spans[start : start + len(new), 1] = ends[:, 0]
+            spans[start + 1 : start + len(new) + 1, 0] = ends[:, 1]
+            total = int(ends[-1, 1])
+        spans[-1, 1] = total
+        return spans, np.concatenate(found).astype(np.int32)

@@ -1,0 +1,69 @@
+"""Rows in the order of minimum spanning trees under Hamming distance."""
+
+import numpy as np
+
+from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.kernels.pseudo_likelihood import hamming
+
+# Rows of a group with trees of its own: the time of a tree grows with the square of their number,
+# and fields of a group stay in the cache.
+GROUP_ROWS = 4096
+
+
+def distinct(labels, weights):
+    """Distinct rows with the sum of their weights; rows without weight are left out.
+
+    Parameters
+    ----------
+    labels : int array of shape (n_rows, n_groups)
+    weights : array of shape (n_rows,)
+
+    Returns
+    -------
+    uint8 or int array of shape (n_distinct, n_groups)
+    array of shape (n_distinct,)
+    """
+    kept = weights > 0
+    labels, weights = np.ascontiguousarray(labels[kept]), weights[kept]
+    whole = labels.view(np.dtype((np.void, labels.dtype.itemsize * labels.shape[1])))[:, 0]
+    _, first, members = np.unique(whole, return_index=True, return_inverse=True)
+    if len(first) == len(labels):
+        return labels, weights
+    return labels[first], np.bincount(members.reshape(-1), weights, len(first))
+
+
+def spanning_order(labels, n_threads=None):
+    """An order of rows in which each follows a similar one, its parent.
+
+    Parameters
+    ----------
+    labels : int array of shape (n_rows, n_groups)
+        In [-1, 254].
+    n_threads : int, optional
+
+    Returns
+    -------
+    order : int64 array of shape (n_rows,)
+        Row that comes s-th.
+    parents : int64 array of shape (n_rows,)
+        Of the row that comes s-th, the place of its parent in this order; -1 if it has none.
+    groups : int64 array of shape (n_row_groups + 1,)
+        Where groups of trees begin, and the number of rows.
+    """
+    n_rows = len(labels)
+    codes = hamming.padded(labels.astype(np.int16) + 1)
+    sizes = np.count_nonzero(labels >= 0, axis=1).astype(np.int64)
+    order, parents = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
+    n_tasks = -(-n_rows // GROUP_ROWS)
+    n_workers = workers_for(n_tasks, n_rows * min(n_rows, GROUP_ROWS), n_threads)
+    queue, left = np.zeros(1, np.int64), np.empty((2, n_rows), np.int64)
+    in_parallel(
+        hamming.spanning_trees,
+        (codes, sizes, GROUP_ROWS, queue, order, parents, left),
+        n_workers,
+    )
+    place = np.empty(n_rows, np.int64)
+    place[order] = np.arange(n_rows)
+    above = parents[order]
+    groups = np.append(np.arange(0, n_rows, GROUP_ROWS), n_rows)
+    return order, np.where(above < 0, -1, place[above]), groups

@@ -1,0 +1,1 @@
+"""Sweeps of belief propagation, and local search, in plain NumPy."""

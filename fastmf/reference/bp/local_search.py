@@ -1,0 +1,40 @@
+"""NumPy twin of `kernels.bp.local_search`, with the objective evaluated anew for each flip."""
+
+import numpy as np
+
+from fastmf.special import softplus
+
+GAIN_TOLERANCE = 1e-11
+MAX_ROUNDS = 1000
+
+
+def _hidden_objective(joint, log_odds):
+    return (np.maximum(log_odds, 0) if joint else softplus(log_odds)).sum()
+
+
+def _climb_row(joint, weights, fields, visible, log_odds):
+    """Flip units of one row; returns whether no single flip helps."""
+    scale = 1 + abs(weights).sum(1)
+    now = _hidden_objective(joint, log_odds)
+    n_rejected = n_tried = 0
+    while n_rejected < len(visible) and n_tried < MAX_ROUNDS * len(visible):
+        i = n_tried % len(visible)
+        sign = -1.0 if visible[i] else 1.0
+        flipped = log_odds + sign * weights[i]
+        then = _hidden_objective(joint, flipped)
+        if sign * fields[i] + then - now > GAIN_TOLERANCE * (scale[i] + abs(fields[i])):
+            visible[i], log_odds, now, n_rejected = not visible[i], flipped, then, 0
+        else:
+            n_rejected += 1
+        n_tried += 1
+    return n_rejected >= len(visible)
+
+
+def climb(settings, problem, workspaces, visible, objective, optimal, queue):
+    """Flip visible units, one after another, while that raises the objective."""
+    joint, weights = settings.joint, problem.weights
+    for row, v in enumerate(visible):
+        fields = problem.visible_field[min(row, len(problem.visible_field) - 1)]
+        hidden_field = problem.hidden_field[min(row, len(problem.hidden_field) - 1)]
+        optimal[row] = _climb_row(joint, weights, fields, v, hidden_field + v @ weights)
+        objective[row] = fields[v].sum() + _hidden_objective(joint, hidden_field + v @ weights)

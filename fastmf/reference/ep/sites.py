@@ -1,0 +1,85 @@
+"""NumPy twin of `fastmf.kernels.ep.sites`."""
+
+import numpy as np
+
+from fastmf.reference.units import log_partition as log_partition_of
+from fastmf.reference.units import moments
+
+MAX_RELATIVE_PRECISION = 1e9
+
+
+def tilt_sites(units, cavity, queue, tilted, log_partition):
+    """Moments and log-partition of every unit under the tilt of its cavity."""
+    tilted[:] = moments(units.prior, *cavity)
+    log_partition[:] = log_partition_of(units.prior, *cavity)
+
+
+def match_sites(units, settings, gaussian, site, queue, cavity, tilted, proposal):
+    """New sites that give each unit the moments of its prior under the cavity."""
+    precision = 1 / gaussian[1]
+    cavity[:] = gaussian[0] * precision - site[0], precision - site[1]
+    tilted[:] = moments(units.prior, *cavity)
+    _, proposal[:] = new_sites(*settings, cavity, tilted, site)
+
+
+# Units that have no such cavity diverge.
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
+def match_cavities(units, prior_precision, marginal, queue, cavity, log_partition):
+    """Cavities under which the units have given means and variances."""
+    m, v = marginal
+
+    def at(b, a):
+        mean, var = moments(units.prior, b, a)
+        log_z = log_partition_of(units.prior, b, a)
+        mismatch = np.maximum(abs(mean - m) / np.sqrt(v), abs(var - v) / v)
+        exist = np.isfinite(mismatch) & np.isfinite(log_z) & (var > 0)
+        value = np.where(exist, b * m - a * (m * m + v) / 2 - log_z, -np.inf)
+        return mean, var, np.where(exist, mismatch, np.inf), value
+
+    proper = at(*cavity)[3] > -np.inf
+    b, a = np.where(proper, cavity, [m / v, 1 / v])
+    for _ in range(60):
+        mean, var, mismatch, value = at(b, a)
+        moving = (mismatch > 1e-12) & (mismatch < np.inf)
+        if not moving.any():
+            break
+        weak = 1 / (abs(a) + 1e-12)
+        scale = np.minimum((b * weak) ** 2 + weak, 100 * (1 / prior_precision + mean**2 + var))
+        h = 1e-3 / np.sqrt(scale)
+        up, down = (moments(units.prior, b + step, a)[1] for step in (h, -h))
+        mixed = -(up - down) / (4 * h)
+        square = ((up - 2 * var + down) / h**2 + 2 * var**2) / 4
+        square = np.maximum(square, (1 + 1e-6) * mixed**2 / var)
+        error = m - mean
+        second = -(error * error + v - var) / 2
+        determinant = var * square - mixed**2
+        step2 = (var * second - mixed * error) / determinant
+        step1 = (square * error - mixed * second) / determinant
+        derivative = error * step1 + second * step2
+        step1 += mean * step2
+        length = np.where(moving, 1.0, 0.0)
+        for _ in range(30):
+            _, _, mismatch_left, new = at(b + length * step1, a + length * step2)
+            worse = (new < value + 1e-4 * length * derivative) & (length > 0)
+            worse &= mismatch_left >= mismatch / 2
+            if not worse.any():
+                break
+            length = np.where(worse, length / 3, length)
+        length = np.where(worse, 0, length)
+        b, a = b + length * step1, a + length * step2
+        if not length.any():
+            break
+    cavity[:] = b, a
+    log_partition[:] = np.where(at(b, a)[2] <= 1e-7, log_partition_of(units.prior, b, a), np.nan)
+
+
+def new_sites(prior_precision, damping, min_precision, cavity, tilted, site):
+    """Whether moments exist, and the sites that give them."""
+    (mean, var), (c1, c2) = tilted, cavity
+    exist = np.isfinite(mean) & (var < np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        largest = MAX_RELATIVE_PRECISION * np.maximum(abs(c2), prior_precision)
+        precision = np.minimum(1 / var, largest)
+        precision = c2 + np.maximum(precision - c2, min_precision)
+        new = np.stack([mean * precision - c1, precision - c2])
+        return exist, np.where(exist, (1 - damping) * new + damping * site, site)

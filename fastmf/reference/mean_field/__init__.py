@@ -1,0 +1,1 @@
+"""Sweeps of naive mean field, TAP and relaxed belief propagation, in plain NumPy."""

@@ -1,0 +1,84 @@
+"""NumPy twin of `fastmf.kernels.mean_field.groups`: the updates of models with groups of states.
+
+With the covariance C of the sources, diag(m) - m m' in a group and v elsewhere, a group of units i
+and the group fields r_k = W_k' m_k of its sources,
+
+    s = W_i m_i,   b = W' (m - C s),   a = -sum_j v_j W_j^2 - sum_k [(W_k^2)' m_k - r_k^2]
+
+and units that are no groups have b = W' m + a m.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from fastmf.priors._protocol import take
+from fastmf.reference.linear.product import unpacked
+from fastmf.reference.units import moments
+
+# As in `fastmf.kernels.mean_field.arguments`, which a reference does not import.
+SCALARS, GROUP_RUN, GROUP = range(3)
+
+
+def updates(sweep, settings, rows, relax):
+    """One sweep: a function of each target, in order."""
+    layers, groups = sweep.layers.of_model, sweep.layers.groups
+    rows.group_fields = np.zeros((len(rows.index), groups[0].shifted), rows.mean.dtype)
+    found = []
+    for k, first, last in sweep.blocks:
+        layer, sources = layers[k], groups[k].sources
+        width = layer.couplings.shape[2]
+        for target in groups[k].targets[first:last]:
+            panels = slice(target[2], target[2] - (-target[1] // width))
+            couplings = unpacked(layer.couplings[panels], target[1])
+            found.append(partial(_update, layer, couplings, target, sources, settings, rows, relax))
+    return found
+
+
+def _update(layer, couplings, target, sources, settings, rows, relax, fresh):
+    """New moments of a group, or of some other units, in all rows."""
+    first, n, _, own, _, place = target
+    here = slice(layer.start + first, layer.start + first + n)
+    neighbours = slice(layer.source, layer.source + len(couplings))
+    source_mean, source_var = rows.mean[:, neighbours], rows.var[:, neighbours]
+    mean, prior = rows.mean[:, here], take(layer.prior, slice(first, first + n))
+    a = np.zeros_like(mean)
+    fresh = fresh and settings.order > 1
+    if fresh:
+        second = source_var.copy()
+        for begin, size, kind, *_ in sources:
+            if kind == GROUP_RUN:
+                second[:, begin : begin + size] = source_mean[:, begin : begin + size]
+        a = -(second @ couplings**2)
+    shifted = source_mean
+    if settings.order > 1 and own >= 0:
+        effect = np.empty_like(source_mean)
+        for begin, size, _, _, there in sources:
+            fields = rows.group_fields[:, own + there : own + there + size]
+            effect[:, begin : begin + size] = fields
+        shifted = source_mean - covariance_times(source_mean, source_var, sources, effect)
+    for begin, size, kind, position, _ in sources:
+        if kind == GROUP:
+            fields = source_mean[:, begin : begin + size] @ couplings[begin : begin + size]
+            rows.group_fields[:, position + place : position + place + n] = fields
+            a += fields**2 if fresh else 0
+    if settings.order > 1 and not fresh:
+        a = rows.a[:, here].copy()
+    b = shifted @ couplings
+    if own < 0:
+        b += a * mean
+    b += rows.field[:, here]
+    rows.a[:, here], rows.b[:, here] = a, b
+    implicit = a if own < 0 else np.zeros_like(a)
+    relax(rows, here, moments(prior, b, a + rows.precision[:, here]), implicit)
+
+
+def covariance_times(mean, var, sources, x):
+    """C x: the response of the sources to fields x."""
+    out = var * x
+    for begin, size, kind, *_ in sources:
+        if kind == GROUP:
+            group = slice(begin, begin + size)
+            m = mean[:, group]
+            out[:, group] = m * (x[:, group] - (m * x[:, group]).sum(1)[:, None])
+    return out

@@ -1,0 +1,305 @@
+"""NumPy twin of `fastmf.kernels.mean_field.tap`: all rows at once, less those that have ended.
+
+With symmetric couplings W (0 within a layer), the means m and variances v of all units obey
+
+    a = -(W^2)' v                   Onsager term (W^2 is the elementwise square); 0 for order 1
+    b = W' m + a m                  order 3 adds (W^3)' k k'(m) / 6, k the third cumulant
+    (m, v) = moments(b + field, a + precision)          of prior(x) exp(b x - a x^2 / 2)
+
+and a sweep updates one layer, or some units of it, after another from the newest values of the
+others. The log-partition of a fixed point is in `fastmf.inference.mean_field.free_energy`.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from fastmf._outcomes import (
+    CONFIRMING,
+    CONVERGED,
+    CYCLING,
+    DIVERGED,
+    OUT_OF_ITERATIONS,
+    RUNNING,
+)
+from fastmf.priors._protocol import take
+from fastmf.reference.linear.product import unpacked
+from fastmf.reference.mean_field import groups as tap_groups
+from fastmf.reference.mean_field import groups_third as tap_groups_third
+from fastmf.reference.units import moments
+
+# As in `fastmf.kernels.mean_field.arguments`, which a reference does not import.
+WINDOW_SWEEPS = 16
+MAX_DAMPING = 0.97
+LATE_SWEEPS = 100
+MAX_MOMENTUM = 0.9
+MEAN_ROUNDING, VAR_ROUNDING, STEEPNESS = 4, 16, 16
+SMALLEST = 2.0**-126
+# What a row that is stored keeps for the case that it is not confirmed.
+ADAPTED = (
+    "mean_cosine",
+    "min_residual",
+    "last_min_residual",
+    "damping",
+    "oscillating",
+    "squared_step",
+    "accelerated",
+)
+
+
+class ActiveRows:
+    """The rows that have not ended: `index` is their positions, other arrays their values."""
+
+    def __init__(self, settings, tilt, record):
+        n_rows, n_units = record.state.shape[1:]
+        self.index = np.arange(n_rows)
+        self.mean, self.var, self.b, self.a = (part.copy() for part in record.state)
+        self.b[:], self.a[:] = 0, 0
+        self.step = np.zeros_like(self.mean)
+        self.third = np.zeros_like(self.mean) if settings.order == 3 else self.mean[:, :0]
+        self.group_fields = np.zeros((n_rows, 0))
+        self.field, self.precision, self.clamped = (
+            np.broadcast_to(part, (n_rows, n_units)).copy() if len(part) == 1 else part
+            for part in tilt
+        )
+        self.sweep = np.zeros(n_rows, int)
+        self.accelerated, self.oscillating, self.settled = np.zeros((3, n_rows), bool)
+        self.confirms, self.strictness = np.zeros(n_rows, bool), np.ones(n_rows)
+        self.damping, self.momentum = np.full(n_rows, settings.damping), np.zeros(n_rows)
+        self.squared_step, self.mean_cosine = np.zeros(n_rows), np.zeros(n_rows)
+        self.min_residual, self.last_min_residual = np.full((2, n_rows), np.inf)
+        self.start_sweep()
+
+    def start_sweep(self):
+        """Reset the measures of the last sweep."""
+        n = len(self.index)
+        self.damped = (self.damping > 0) | self.accelerated | self.oscillating
+        self.finite = np.ones(n, bool)
+        self.residual, self.var_residual, self.effect, self.var_effect = np.zeros((4, n))
+        self.scale, self.squared_change, self.step_dot = np.zeros((3, n))
+
+    def keep(self, rows):
+        """Keep these rows only."""
+        for name, part in vars(self).items():
+            if len(part) == len(rows):
+                setattr(self, name, part[rows])
+
+
+def tap(sweep, settings, tilt, workers, queue, record):
+    """Iterate every row of `record` to a fixed point of the mean-field equations."""
+    layers, rows = sweep.layers.of_model, ActiveRows(settings, tilt, record)
+    # Half a sweep from data takes them as points, whose third cumulants are 0.
+    if settings.order == 3 and not settings.half_sweep_done:
+        for layer in layers:
+            units = slice(layer.start, layer.start + layer.n_units)
+            rows.third[:, units] = layer.prior.third_cumulant(rows.mean[:, units])[0]
+    if sweep.layers.groups:
+        of_order = tap_groups_third if settings.order == 3 else tap_groups
+        updates = of_order.updates(sweep, settings, rows, relax)
+        return _iterate(layers, rows, updates, settings, record)
+    updates = [
+        partial(_update, *update, settings=settings, rows=rows)
+        for update in _updates(layers, sweep.blocks, settings.one_by_one)
+    ]
+    return _iterate(layers, rows, updates, settings, record)
+
+
+def _iterate(layers, rows, updates, settings, record):
+    """Sweeps of updates until every row has ended."""
+    n_sweeps = 0
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        while len(rows.index):
+            rows.start_sweep()
+            # The second sweep is the first with variances everywhere.
+            fresh = n_sweeps % settings.onsager_every == 0 or n_sweeps == 1
+            for update in updates:
+                update(fresh=fresh)
+            status = _assess(rows, fresh, settings, record)
+            _store(layers, rows, status, record)
+            rows.keep((status == RUNNING) | (status == CONFIRMING))
+            n_sweeps += 1
+
+
+def _updates(layers, blocks, one_by_one):
+    """One sweep: layer, unpacked couplings, (first, last) unit of each update, in order."""
+    dense = [
+        [unpacked(panels, layer.n_units) if len(panels) else None for panels in layer[4:7]]
+        for layer in layers
+    ]
+    updates = []
+    for k, first, last in _joined_blocks(layers, blocks):
+        size = 1 if one_by_one else last - first
+        updates += [(layers[k], dense[k], (u, u + size)) for u in range(first, last, size)]
+    return updates
+
+
+def _joined_blocks(layers, blocks):
+    """The blocks as ranges of units, neighbours joined where that changes nothing."""
+    joined = []
+    for which, first_panel, last_panel in blocks:
+        layer = layers[which]
+        width = layer.couplings.shape[2]
+        first, last = first_panel * width, min(last_panel * width, layer.n_units)
+        coupled_to_itself = layer.source < layer.start + layer.n_units and (
+            layer.start < layer.source + layer.couplings.shape[1]
+        )
+        if joined and joined[-1][0] == which and joined[-1][2] == first and not coupled_to_itself:
+            joined[-1][2] = last
+        else:
+            joined.append([which, first, last])
+    return joined
+
+
+def _update(layer, matrices, bounds, rows, fresh, settings):
+    """New moments of some units of a layer in all rows; bounds are the first and last one."""
+    couplings, squares, cubes = matrices
+    first, last = bounds
+    prior = take(layer.prior, slice(first, last))
+    units = slice(layer.start + first, layer.start + last)
+    source = slice(layer.source, layer.source + len(couplings))
+    mean = rows.mean[:, units]
+    a, b = rows.a[:, units], rows.b[:, units]
+
+    if settings.order >= 2 and fresh:
+        np.matmul(rows.var[:, source], squares[:, first:last], out=a)
+        np.negative(a, out=a)
+    np.matmul(rows.mean[:, source], couplings[:, first:last], out=b)
+    b += a * mean
+    if settings.order == 3:
+        cubic = rows.third[:, source] @ cubes[:, first:last]
+        b += cubic * prior.third_cumulant(mean)[1] / 6
+    b += rows.field[:, units]
+    tilt_a = a + rows.precision[:, units]
+    relax(rows, units, moments(prior, b, tilt_a), a)
+    if settings.order == 3:
+        rows.third[:, units] = prior.third_cumulant(mean)[0]
+
+
+def relax(rows, units, new, a):
+    """Move some units of all rows towards new means and variances, and measure the change."""
+    mean, var, (new_mean, new_var) = rows.mean[:, units], rows.var[:, units], new
+    clamped = rows.clamped[:, units]
+    new_mean, new_var = np.where(clamped, mean, new_mean), np.where(clamped, var, new_var)
+
+    ok = np.isfinite(new_mean).all(1) & np.isfinite(new_var).all(1)
+    rows.finite &= ok
+    new_mean = np.where(ok[:, None], new_mean, mean)
+    new_var = np.where(ok[:, None], new_var, var)
+    step_size = (1 - rows.damping)[:, None].astype(mean.dtype)
+    step_size = np.where(rows.confirms[:, None], mean.dtype.type(1), step_size)
+    implicit = ((rows.accelerated | rows.oscillating) & ~rows.confirms)[:, None]
+    step_size = np.where(implicit, step_size / (1 - a * new_var / 2), step_size)
+    change, var_change = new_mean - mean, new_var - var
+    precision = 1 / np.maximum(new_var, SMALLEST)
+    per_var = np.minimum(1, precision)
+    per_sd = np.sqrt(per_var)
+    for largest, of_units in (
+        (rows.residual, per_sd * change),
+        (rows.scale, np.maximum(per_sd * abs(new_mean), np.minimum(new_var, 1))),
+        (rows.var_residual, per_var * var_change),
+        (rows.effect, precision * change**2),
+        (rows.var_effect, (a * var_change) ** 2),
+    ):
+        np.maximum(largest, abs(of_units).max(1), out=largest)
+    change *= step_size
+    step = rows.step[:, units]
+    rows.squared_change += np.einsum("ij,ij->i", change, change)
+    rows.step_dot += np.einsum("ij,ij->i", change, step)
+    step *= rows.momentum[:, None].astype(mean.dtype)
+    step += change
+    mean += change
+    var += np.where(rows.settled[:, None], 1, step_size) * var_change
+
+
+def _assess(rows, fresh, settings, record):
+    """Status of each row after a sweep; adapts damping and momentum."""
+    rows.sweep += 1
+    residual = rows.residual
+    if len(record.history):
+        history = np.maximum(residual, rows.var_residual)
+        record.history[rows.index, rows.sweep - 1] = history
+    status = _verdict(rows, fresh, settings, record)
+    stored, before = status == CONFIRMING, {name: getattr(rows, name) for name in ADAPTED}
+    lengths = np.sqrt(rows.squared_change * rows.squared_step)
+    cosine = np.divide(rows.step_dot, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    rows.mean_cosine = rows.mean_cosine + 0.1 * (cosine - rows.mean_cosine)
+    rows.min_residual = np.minimum(rows.min_residual, residual)
+    exhausted = rows.sweep >= settings.max_iter
+    cycling = (rows.mean_cosine < 0.9) & (rows.min_residual > rows.last_min_residual / 2)
+    of_exhausted = np.where(cycling, CYCLING, OUT_OF_ITERATIONS)
+    status = np.where(exhausted & (status == RUNNING), of_exhausted, status)
+
+    window = rows.sweep % WINDOW_SWEEPS == 0
+    straight = np.where(rows.accelerated, 0.5, 0.9)
+    stagnant = (rows.min_residual > 0.95 * rows.last_min_residual) & (rows.mean_cosine < straight)
+    alternating = (rows.min_residual > 0.5 * rows.last_min_residual) & (rows.mean_cosine < 0)
+    if settings.adaptive:
+        detected = window & ~rows.settled & (stagnant | alternating)
+        again = detected & (rows.oscillating | (settings.order < 2))
+        stronger = np.minimum((1 + rows.damping) / 2, MAX_DAMPING)
+        rows.damping = np.where(again, stronger, rows.damping)
+        rows.oscillating = rows.oscillating | detected
+    rows.last_min_residual = np.where(window, rows.min_residual, rows.last_min_residual)
+    rows.min_residual = np.where(window, np.inf, rows.min_residual)
+
+    momentum = rows.momentum
+    rows.squared_step = rows.squared_change + momentum * (
+        2 * rows.step_dot + momentum * rows.squared_step
+    )
+    late = rows.sweep >= LATE_SWEEPS
+    limit = np.where(late, settings.late_residual, settings.early_residual)
+    rows.accelerated = (rows.sweep >= 2) & (residual < limit)
+    rows.momentum = np.where(rows.accelerated & (cosine > 0), (momentum + MAX_MOMENTUM) / 2, 0)
+    factor = np.where(status == RUNNING, rows.momentum, 0)
+    rows.mean += factor[:, None].astype(rows.mean.dtype) * rows.step
+    for name, values in before.items():
+        setattr(rows, name, np.where(stored, values, getattr(rows, name)))
+    rows.momentum[stored] = 0
+    return status
+
+
+def _verdict(rows, fresh, settings, record):
+    """How each row has ended, RUNNING if it has not; CONFIRMING if it is to be stored."""
+    confirms = rows.confirms
+    tol = np.where(confirms, settings.tol, settings.tol / rows.strictness)
+    unit = settings.resolution * np.where(confirms, STEEPNESS, 1)
+    rounding, var_tol = MEAN_ROUNDING * unit * rows.scale, np.maximum(tol, VAR_ROUNDING * unit)
+    rows.settled = rows.residual <= np.maximum(tol, rounding)
+    still = (rows.var_residual <= var_tol) & (rows.var_effect <= var_tol)
+    small = (rows.residual <= rounding) | (rows.effect <= var_tol)
+    converged = rows.settled & still & small & (fresh | confirms)
+
+    failed = confirms & ~(converged & rows.finite)
+    for part, stored in zip((rows.mean, rows.var), record.state, strict=False):
+        part[failed] = stored[rows.index[failed]]
+    rows.strictness = np.where(failed, 4 * rows.strictness, rows.strictness)
+    rows.squared_change[failed] = rows.step_dot[failed] = 0
+    damped = (rows.damping > 0) | rows.oscillating
+    held = converged & ~confirms & damped
+    rows.confirms = (confirms & ~failed) | (held & rows.finite & (rows.sweep < settings.max_iter))
+    status = np.where(converged & ~held, CONVERGED, RUNNING)
+    status = np.where(rows.confirms & ~confirms, CONFIRMING, status)
+    return np.where(failed, RUNNING, np.where(rows.finite, status, DIVERGED))
+
+
+def _store(layers, rows, status, record):
+    """Copy the rows that have ended to the record, with the variances of their tilts.
+
+    Rows that a sweep has confirmed are there already.
+    """
+    ended = (status == CONFIRMING) | ((status != RUNNING) & ~rows.confirms)
+    refreshed = (ended & rows.damped & rows.finite)[:, None]
+    for layer in layers:
+        units = slice(layer.start, layer.start + layer.n_units)
+        a = rows.a[:, units] + rows.precision[:, units]
+        new = moments(layer.prior, rows.b[:, units], a)[1]
+        replaced = refreshed & ~rows.clamped[:, units]
+        rows.var[:, units] = np.where(replaced, new, rows.var[:, units])
+    index = rows.index[ended]
+    for part, values in zip(record.state, (rows.mean, rows.var, rows.b, rows.a), strict=True):
+        part[index] = values[ended]
+    ended = status != RUNNING
+    index = rows.index[ended]
+    record.status[index] = status[ended]
+    record.n_iter[index] = rows.sweep[ended]
+    record.residual[index] = np.maximum(rows.residual, rows.var_residual)[ended]

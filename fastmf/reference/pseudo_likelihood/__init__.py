@@ -1,0 +1,1 @@
+"""Pseudo-likelihoods of binary and categorical units, in plain NumPy."""

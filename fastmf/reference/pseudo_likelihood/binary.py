@@ -1,0 +1,78 @@
+"""NumPy twin of `fastmf.kernels.pseudo_likelihood.binary`."""
+
+import itertools
+
+import numpy as np
+
+from fastmf.special import log_2_cosh, sigmoid, softplus
+
+
+def residuals(products, field, states, weights, workspaces, queue, out, value):
+    """Residuals weight * (x - tanh eta) of rows, and their log-pseudo-likelihoods."""
+    t = -2 * states * (products + field)
+    value[:] = -weights * softplus(t).sum(1)
+    out[:] = 2 * weights[:, None] * states * sigmoid(t)
+
+
+def pair_tables(codes, n_codes, first, second, values, queue, sums):
+    """Sums of values over the rows where two groups of units are in given states."""
+    for table, g, h in zip(sums, first, second, strict=True):
+        keys = codes[g].astype(np.int64) * n_codes + codes[h]
+        for c, column in enumerate(values.T):
+            table[:, c] = np.bincount(keys, column, n_codes**2)
+
+
+def scores(states, residuals, queue, out):
+    """Derivatives of rows' log-pseudo-likelihoods by the fields and by the couplings."""
+    n_units = states.shape[1]
+    first, second = np.triu_indices(n_units, 1)
+    out[:, :n_units] = residuals
+    out[:, n_units:] = states[:, first] * residuals[:, second]
+    out[:, n_units:] += residuals[:, first] * states[:, second]
+
+
+def _maximiser(old, gradient, curvature, l1, l2):
+    target = old + (gradient - l2 * old) / (curvature + l2)
+    return np.sign(target) * max(abs(target) - l1 / (curvature + l2), 0)
+
+
+def _value(data, settings, couplings, field, eta):
+    upper = np.triu(couplings, 1)
+    squares = (upper**2).sum() + (field**2).sum()
+    penalty = settings.l1 * abs(upper).sum() + settings.l2 / 2 * squares
+    return (data.states * eta - log_2_cosh(eta)).sum(0) @ data.weights - penalty
+
+
+def _sweep(data, settings, J, h, eta):
+    """All fields, then all couplings in lexicographic order, each with the newest values."""
+    states, weights = data.states, data.weights
+    step, l1, l2 = settings.step, settings.l1, settings.l2
+    tanh = np.tanh(eta)
+    for j in range(len(h)):
+        change = _maximiser(h[j], data.mean[j] - weights @ tanh[j], 1 / step, 0, l2) - h[j]
+        h[j] += change
+        eta[j] += change
+        tanh[j] = np.tanh(eta[j])
+    for j, k in itertools.combinations(range(len(h)), 2):
+        products = states[k] * tanh[j] + states[j] * tanh[k]
+        gradient = 2 * data.second[j, k] - weights @ products
+        change = _maximiser(J[j, k], gradient, 2 / step, l1, l2) - J[j, k]
+        if change != 0:
+            J[j, k] = J[k, j] = J[j, k] + change
+            eta[j] += change * states[k]
+            eta[k] += change * states[j]
+            tanh[j], tanh[k] = np.tanh(eta[j]), np.tanh(eta[k])
+
+
+def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
+    """Coordinate-wise maximisation of the penalised log-pseudo-likelihood from several starts."""
+    for s, (J, h, values) in enumerate(zip(couplings, field, history, strict=True)):
+        n_iter[s] = -settings.max_iter
+        eta = J @ data.states + h[:, None]
+        values[0] = data.total * _value(data, settings, J, h, eta)
+        for sweep in range(1, settings.max_iter + 1):
+            _sweep(data, settings, J, h, eta)
+            values[sweep] = data.total * _value(data, settings, J, h, eta)
+            if values[sweep] - values[sweep - 1] <= settings.tol:
+                n_iter[s] = sweep
+                break

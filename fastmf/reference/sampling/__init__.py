@@ -1,0 +1,1 @@
+"""Gibbs sampling, annealing, and their random numbers, in plain NumPy."""

@@ -1,0 +1,15 @@
+"""NumPy twin of `fastmf.kernels.sampling.effective_couplings`."""
+
+from fastmf.reference.units import log_partition
+
+
+def effective_couplings(units, weights, starts, fields, states, queue, out):
+    """Mean log-partitions of the hidden units for each pair of states of two groups."""
+    n_groups = states.shape[1]
+    for i in range(n_groups):
+        for j in range(i + 1, n_groups):
+            here, there = (slice(starts[k], starts[k + 1]) for k in (i, j))
+            base = fields - weights[states[:, i]] - weights[states[:, j]]
+            tilts = base[:, None, None] + weights[here][:, None] + weights[there]
+            values = log_partition(units.prior, tilts, tilts.dtype.type(0))
+            out[here, there] = values.sum(-1, dtype=float).mean(0)

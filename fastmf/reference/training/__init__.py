@@ -1,0 +1,1 @@
+"""Steps of learning layered machines, in plain NumPy."""

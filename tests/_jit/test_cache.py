@@ -1,0 +1,671 @@
+"""The cache of compiled code, when many share it and when its folder fails.
+
+Here a function that is decorated anew stands for the same function in another process.
+"""
+
+import compileall
+import errno
+import json
+import multiprocessing
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numba
+import pytest
+from numba.core import event
+
+import fastmf
+from fastmf._jit import cache
+from fastmf._jit.kernel import kernel
+
+PACKAGE = Path(fastmf.__file__).parent
+
+
+def twice(x):
+    return 2 * x
+
+
+def use(value=3):
+    """Result of a function that this process has not yet loaded, and whether it was kept."""
+    function = kernel(twice)
+    return function(value), sum(function.stats.cache_hits.values())
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "FOLDER", tmp_path / "cache")
+    monkeypatch.setattr(cache, "_MINE", set())
+    monkeypatch.setattr(cache, "POLL_SECONDS", (0.01, 0.02))
+    cache.FOLDER.mkdir()
+    return cache.FOLDER
+
+
+def names(folder):
+    """Suffixes of the files in a folder: of code, of claims, of what is being written."""
+    return sorted(path.suffix for path in folder.iterdir())
+
+
+@pytest.fixture
+def file(folder):
+    """The file of the compiled function, removed; the folder is empty."""
+    use()
+    (path,) = folder.iterdir()
+    path.rename(folder.parent / "kept")
+    return path
+
+
+@pytest.fixture
+def claim(file):
+    return file.with_suffix(".claim")
+
+
+@pytest.fixture
+def other():
+    """A process that is alive, and is not this one."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def claim_text(pid, node=None):
+    return f"{pid} {node or cache.platform.node()}"
+
+
+# --- one process after another --------------------------------------------------------------------
+
+
+def test_what_was_compiled_is_loaded(folder):
+    assert use() == (6, 0)
+    assert names(folder) == [".nbc"]
+    assert use() == (6, 1)
+    assert use(1.5) == (3.0, 0)  # another type
+    assert names(folder) == [".nbc", ".nbc"]
+
+
+def digested(content):
+    return cache._digest(content) + content
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[:10],
+        lambda content: content[:-1],
+        lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
+        lambda content: bytes(len(content)),
+        lambda content: bytes(cache.DIGEST_SIZE) + content[cache.DIGEST_SIZE :],
+        lambda content: digested(b""),
+        lambda content: digested(b"cno_such_module\nname\n."),
+        lambda content: digested(pickle.dumps((1, 2))),
+        lambda content: digested(pickle.dumps(3)),
+        lambda content: digested(b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f."),
+    ],
+)
+def test_a_damaged_file_is_replaced(folder, damage):
+    use()
+    (path,) = folder.iterdir()
+    path.write_bytes(damage(path.read_bytes()))
+    assert use() == (6, 0)
+    assert use() == (6, 1)
+    assert names(folder) == [".nbc"]
+
+
+def test_a_folder_in_the_place_of_a_file(folder, file):
+    file.mkdir()
+    assert use() == (6, 0)
+    assert names(folder) == [".nbc"]
+
+
+# --- claims ---------------------------------------------------------------------------------------
+
+
+def test_the_claim_is_there_while_code_is_compiled(folder):
+    seen = []
+
+    class Look(event.Listener):
+        def on_start(self, event):
+            seen.extend(path.read_text() for path in folder.glob("*.claim"))
+
+        def on_end(self, event):
+            pass
+
+    with event.install_listener("numba:compile", Look()):
+        use()
+    assert seen == [claim_text(os.getpid())]
+    assert names(folder) == [".nbc"]
+
+
+def test_a_process_waits_for_another_and_loads_its_code(folder, file, claim, other):
+    claim.write_text(claim_text(other.pid))
+    timer = threading.Timer(0.3, lambda: (folder.parent / "kept").rename(file))
+    timer.start()
+    start = time.monotonic()
+    assert use() == (6, 1)
+    assert time.monotonic() - start >= 0.25
+    timer.join()
+    assert claim.exists()  # it is the other's
+
+
+def test_a_process_that_finds_no_code_after_the_wait_compiles(folder, claim, other):
+    claim.write_text(claim_text(other.pid))
+    timer = threading.Timer(0.2, claim.unlink)
+    timer.start()
+    assert use() == (6, 0)
+    timer.join()
+    assert names(folder) == [".nbc"]
+
+
+def test_no_process_waits_for_ever(folder, claim, other, monkeypatch):
+    monkeypatch.setattr(cache, "WAIT_SECONDS", 0.2)
+    claim.write_text(claim_text(other.pid))
+    assert use() == (6, 0)
+    assert names(folder) == [".claim", ".nbc"]
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has no harmless signal")
+def test_a_killed_process_is_not_waited_for(folder, claim, other):
+    claim.write_text(claim_text(other.pid))
+    other.kill()
+    other.wait()
+    start = time.monotonic()
+    assert use() == (6, 0)
+    assert time.monotonic() - start < 10
+    assert names(folder) == [".nbc"]
+
+
+def test_an_earlier_process_of_the_same_number_is_not_waited_for(folder, claim):
+    claim.write_text(claim_text(os.getpid()))
+    assert use() == (6, 0)
+    assert names(folder) == [".nbc"]
+
+
+@pytest.mark.parametrize("age", [1000, -1000])
+@pytest.mark.parametrize("node", [None, "elsewhere"])
+def test_a_claim_that_is_too_old_is_not_respected(folder, claim, other, age, node):
+    # The clocks of machines that share a folder differ, and one may be far ahead.
+    claim.write_text(claim_text(other.pid, node))
+    then = time.time() - age
+    os.utime(claim, (then, then))
+    assert use() == (6, 0)
+    assert names(folder) == [".nbc"]
+
+
+UNREADABLE = [b"", b"12", b"\xff\xfe\x00", b"one two", b"9" * 40 + b" here", b"-1 here", b"0 here"]
+
+
+@pytest.mark.parametrize("content", UNREADABLE)
+def test_an_unreadable_claim_counts_until_it_is_too_old(folder, claim, monkeypatch, content):
+    monkeypatch.setattr(cache, "CLAIM_SECONDS", 0.3)
+    monkeypatch.setattr(cache.platform, "node", lambda: "here")
+    claim.write_bytes(content)
+    assert use() == (6, 0)
+    assert names(folder) == [".nbc"]
+
+
+def test_a_claim_that_cannot_be_removed_is_passed_over(folder, claim):
+    claim.mkdir()
+    then = time.time() - 1000
+    os.utime(claim, (then, then))
+    assert use() == (6, 0)
+    assert names(folder) == [".claim", ".nbc"]
+
+
+def test_only_one_takes_over_from_a_dead_process(folder, claim):
+    claim.write_text(claim_text(os.getpid()))
+    path = claim.with_suffix(".nbc")
+    assert [cache._claim(path) for _ in range(2)] == [False, True]
+    cache._MINE.clear()  # as another process sees it, which is not the one of that number
+    claim.write_text(claim_text(os.getppid()))
+    assert [cache._claim(path) for _ in range(3)] == [False] * 3
+
+
+def test_claims_are_renewed_while_a_process_is_at_work(folder):
+    outer, inner = folder / "outer.nbc", folder / "inner.nbc"
+    assert cache._claim(outer)
+    old = outer.with_suffix(".claim")
+    then = time.time() - 50
+    os.utime(old, (then, then))
+    assert cache._claim(inner)
+    assert time.time() - old.stat().st_mtime < 10
+
+
+def test_another_process_may_be_done_between_look_and_claim(folder, file, monkeypatch):
+    claim_really = cache._claim
+
+    def claim_late(path):
+        (folder.parent / "kept").rename(file)
+        return claim_really(path)
+
+    monkeypatch.setattr(cache, "_claim", claim_late)
+    assert use() == (6, 1)
+    assert names(folder) == [".nbc"]
+
+
+def interrupt(*args, **options):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_leaves_no_claim(folder, monkeypatch):
+    function = kernel(twice)
+    monkeypatch.setattr(function._compiler, "compile", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        function(3)
+    assert names(folder) == []
+    assert use() == (6, 0)
+
+
+@pytest.mark.parametrize("where", ["_rebuild", "_reduce"])
+def test_an_interrupt_in_reading_or_writing_leaves_nothing(folder, monkeypatch, where):
+    if where == "_rebuild":
+        use()
+    with monkeypatch.context() as patch:
+        patch.setattr(cache.CompileResult, where, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            use()
+    assert names(folder) == ([".nbc"] if where == "_rebuild" else [])
+    assert use()[0] == 6
+
+
+def test_what_cannot_be_compiled_leaves_no_claim(folder):
+    @kernel
+    def wrong(x):
+        return x.no_such_thing
+
+    for _ in range(2):
+        with pytest.raises(numba.TypingError):
+            wrong(3)
+    assert names(folder) == []
+
+
+def test_a_claim_of_a_function_is_not_given_up_with_that_of_another(folder):
+    assert cache._claim(folder / "tests.twice-0.nbc")
+    cache.Cache(kernel(twice)).give_up()
+    assert names(folder) == [".claim"]
+
+
+def test_nothing_is_left_at_exit(folder):
+    for name in ("a.nbc", "b.nbc"):
+        assert cache._claim(folder / name)
+    cache._release_all()
+    assert names(folder) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_does_not_release_the_claims_of_its_parent():
+    path = cache.FOLDER / "no_function.nbc"  # the hook at a fork knows the module's own set
+    assert cache._claim(path)
+    try:
+        child = multiprocessing.get_context("fork").Process(target=cache._release_all)
+        child.start()
+        child.join()
+        assert child.exitcode == 0 and path.with_suffix(".claim").exists()
+    finally:
+        cache._release(path)
+    assert not path.with_suffix(".claim").exists()
+
+
+# --- folders that fail ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def read_only(monkeypatch):
+    """A function that makes all writing fail, as root is not kept from it by permissions."""
+
+    def make(code=errno.EROFS):
+        def refuse(self, *args, **options):
+            raise OSError(code, os.strerror(code), str(self))
+
+        open_really = Path.open
+
+        def open_to_read(self, mode="r", *args, **options):
+            return open_really(self, mode, *args, **options) if "r" in mode else refuse(self)
+
+        for name in ("mkdir", "write_bytes", "replace", "unlink", "touch"):
+            monkeypatch.setattr(Path, name, refuse)
+        monkeypatch.setattr(Path, "open", open_to_read)
+        monkeypatch.setattr(os, "utime", refuse)
+        monkeypatch.setattr(cache.tempfile, "TemporaryFile", refuse)
+
+    return make
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])
+def test_a_folder_that_becomes_read_only(folder, read_only, code):
+    use()
+    read_only(code)
+    assert use() == (6, 1)
+    assert use(1.5) == (3.0, 0)
+    assert names(folder) == [".nbc"]
+
+
+def test_a_read_only_folder_serves_if_there_is_code_in_it(tmp_path, monkeypatch, read_only):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    folder = cache._cache_folder()
+    assert folder.parent == tmp_path / "fastmf"
+    read_only()
+    assert cache._cache_folder() is None
+    os.close(os.open(folder / "code.nbc", os.O_CREAT | os.O_WRONLY))
+    assert cache._cache_folder() == folder
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.ENOLCK, errno.EPERM, errno.EIO])
+def test_without_claims_code_is_kept_all_the_same(folder, monkeypatch, code):
+    open_really = Path.open
+
+    def open_without_claims(self, mode="r", *args, **options):
+        if "x" in mode:
+            raise OSError(code, os.strerror(code))
+        return open_really(self, mode, *args, **options)
+
+    monkeypatch.setattr(Path, "open", open_without_claims)
+    assert use() == (6, 0)
+    assert use() == (6, 1)
+    assert names(folder) == [".nbc"]
+
+
+def test_a_full_disk_leaves_nothing_half_written(folder, monkeypatch):
+    def write_some(self, content):
+        with open(self, "wb") as file:
+            file.write(content[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", write_some)
+    assert use() == (6, 0)
+    assert names(folder) == []
+
+
+def test_code_that_cannot_be_pickled_is_not_kept(folder, monkeypatch):
+    def fail(compiled):
+        raise TypeError("cannot pickle")
+
+    monkeypatch.setattr(cache, "dumps", fail)
+    assert use() == (6, 0)
+    assert names(folder) == []
+
+
+def test_a_folder_that_is_removed_is_made_again(folder):
+    use()
+    shutil.rmtree(folder)
+    assert use() == (6, 0)
+    assert names(folder) == [".nbc"]
+
+
+def test_a_folder_that_is_removed_while_code_is_compiled(folder):
+    class Remove(event.Listener):
+        def on_start(self, event):
+            shutil.rmtree(folder)
+
+        def on_end(self, event):
+            pass
+
+    with event.install_listener("numba:compile", Remove()):
+        assert use() == (6, 0)
+    assert use() == (6, 1)
+    assert names(folder) == [".nbc"]
+
+
+def test_a_relative_folder_stays_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "here")
+    assert cache._cache_folder().is_relative_to(tmp_path / "here")
+
+
+# --- one folder for each version ------------------------------------------------------------------
+
+MOMENTS = """
+import sys, numpy as np, fastmf as mf
+from fastmf._jit import cache
+
+prior = mf.Bernoulli(np.zeros(1 << 15))  # for so many units the compiled functions are called
+print(prior.moments(np.zeros(1 << 15), np.zeros(1 << 15))[0][0], cache.FOLDER, mf.__file__)
+"""
+
+
+def python(path, code=MOMENTS, **variables):
+    """Words that a fresh process prints which finds the package in `path`."""
+    environment = {**os.environ, **variables, "PYTHONPATH": str(path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=Path(path).parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def as_sources(tree, place):
+    shutil.copytree(tree, place / "fastmf", dirs_exist_ok=True)
+    return place
+
+
+def as_bytecode(tree, place):
+    as_sources(tree, place)
+    compileall.compile_dir(place, quiet=1, legacy=True, force=True)
+    for source in place.rglob("*.py"):
+        source.unlink()
+    return place
+
+
+def as_archive(tree, place):
+    return Path(shutil.make_archive(str(place / "package"), "zip", tree.parent, tree.name))
+
+
+def as_archive_of_bytecode(tree, place):
+    return as_archive(as_bytecode(tree, place / "tree") / "fastmf", place)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the package's sources."""
+    only_sources = shutil.ignore_patterns("__pycache__", "*.pyc")
+    return Path(shutil.copytree(PACKAGE, tmp_path / "tree" / "fastmf", ignore=only_sources))
+
+
+@pytest.mark.parametrize("form", [as_sources, as_bytecode, as_archive, as_archive_of_bytecode])
+def test_another_version_does_not_run_the_code_of_the_first(tmp_path, tree, form):
+    cache, words = str(tmp_path / "cache"), []
+    for name in ("first", "second", "third"):
+        place = tmp_path / name
+        place.mkdir()
+        words.append(python(form(tree, place), NUMBA_CACHE_DIR=cache))
+        assert words[-1][2].startswith(str(place))
+        source = tree / "priors" / "binary.py"
+        text = source.read_text(encoding="utf-8")
+        if name == "first":
+            assert text.count("return p, p * q") == 1
+            source.write_text(text.replace("return p, p * q", "return p / 2, p * q"))
+    assert [float(mean) for mean, *_ in words] == [0.5, 0.25, 0.25]
+    first, second, third = (folder for _, folder, _ in words)
+    assert first != second == third
+    assert Path(first).name.startswith(f"{fastmf.__version__}-")
+
+
+def test_what_cannot_be_read_is_not_kept(monkeypatch):
+    monkeypatch.setattr(cache, "_content", lambda finder, name: None)
+    assert cache._cache_folder() is None
+    monkeypatch.setattr(cache, "iter_modules", lambda path: [])
+    assert cache._cache_folder() is None
+
+
+@pytest.mark.parametrize("name", ["OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE"])
+def test_code_of_other_settings_of_numba_is_not_loaded(folder, monkeypatch, name):
+    assert use() == (6, 0)
+    monkeypatch.setenv(f"NUMBA_{name}", "1" if name != "LOOP_VECTORIZE" else "0")
+    assert use() == (6, 0)
+    assert use() == (6, 1)
+    monkeypatch.delenv(f"NUMBA_{name}")
+    assert use() == (6, 1)
+    assert names(folder) == [".nbc", ".nbc"]
+
+
+def test_code_of_another_processor_is_not_loaded(folder, monkeypatch):
+    assert use() == (6, 0)
+    # The settings may make Numba compile for the same processor on different machines.
+    monkeypatch.setattr(cache, "_PROCESSOR", "+another")
+    assert use() == (6, 0)
+
+
+# --- many at once ---------------------------------------------------------------------------------
+
+
+def test_threads_that_call_at_once(folder):
+    function, results = kernel(twice), []
+    threads = [threading.Thread(target=lambda: results.append(function(3))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [6] * 8
+    assert names(folder) == [".nbc"]
+
+
+MODULE = """
+from fastmf._jit.kernel import kernel
+
+@kernel
+def double(x):
+    return 2 * x
+
+@kernel
+def power(x, n):
+    result = x
+    for _ in range(n):
+        result = double(result)
+    return result
+
+def run():
+    return power(3, 4)
+"""
+
+TAP = """
+import numpy as np, fastmf as mf
+mf.tap
+
+def run():
+    model = mf.RBM(np.ones((4, 3)), mf.Bernoulli(np.zeros(4)), mf.Bernoulli(np.zeros(3)))
+    return float(mf.tap(model).log_partition)
+"""
+
+# Forks, waits for the start, and tells the result and how many functions were compiled.
+PROCESS = """
+import json, os, pathlib, sys, time
+from fastmf._jit import cache
+from module import run
+from numba.core import event
+
+class Count(event.Listener):
+    compiled = 0
+    def on_start(self, event):
+        self.compiled += isinstance(event.data["dispatcher"]._cache, cache.Cache)
+    def on_end(self, event):
+        pass
+
+count, n_forks, children = Count(), int(sys.argv[1]), []
+event.register("numba:compile", count)
+while len(children) < n_forks and 0 not in children:
+    children.append(os.fork())
+if 0 in children:
+    pathlib.Path(f"ready-{os.getpid()}").touch()
+    while not pathlib.Path("go").exists():
+        time.sleep(0.01)
+    result = [run(), count.compiled]
+    pathlib.Path(f"result-{os.getpid()}").write_text(json.dumps(result))
+else:
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * n_forks
+"""
+
+
+def at_once(tmp_path, module, n_forks, n_processes=2, meanwhile=lambda cache: None):
+    """Results of processes that call at the same time, functions compiled, and files left.
+
+    Each of `n_processes` forks others, which takes less time than to import everything anew.
+    """
+    (tmp_path / "module.py").write_text(module)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("COV_")}
+    environment |= {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "FASTMF_QUIET": "1"}
+    environment |= {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), str(tmp_path)])}
+    environment |= {"OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, str(n_forks)], cwd=tmp_path, env=environment,
+            stderr=subprocess.PIPE, text=True,
+        )
+        for _ in range(n_processes)
+    ]  # fmt: skip
+    while len(list(tmp_path.glob("ready-*"))) < n_processes * n_forks:
+        assert all(process.poll() in (None, 0) for process in processes)
+        time.sleep(0.02)
+    (tmp_path / "go").touch()
+    meanwhile(tmp_path / "cache")
+    assert [process.communicate()[1] for process in processes] == [""] * n_processes
+    outputs = [json.loads(path.read_text()) for path in tmp_path.glob("result-*")]
+    assert len(outputs) == n_processes * n_forks
+    results, compiled = zip(*outputs, strict=True)
+    left = [path.suffix for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    return set(results), sum(compiled), left
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+# Solves from the cache, then compiles a function.
+LOADED = """
+import sys
+import numpy as np, numba
+from module import run
+
+run()
+print("numba.typed.typeddict" in sys.modules)
+print(numba.njit(lambda x: np.linalg.det(x))(2.0 * np.eye(2)))
+"""
+
+
+def test_loading_imports_nothing_that_only_compilation_needs(tmp_path):
+    (tmp_path / "module.py").write_text(TAP)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "FASTMF_QUIET": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), str(tmp_path)])
+    outputs = [
+        subprocess.check_output([sys.executable, "-c", LOADED], env=environment, text=True)
+        for _ in range(2)
+    ]
+    assert outputs == ["True\n4.0\n", "False\n4.0\n"]
+
+
+@needs_fork
+def test_twelve_processes_on_an_empty_cache(tmp_path):
+    results, n_compiled, left = at_once(tmp_path, MODULE, 6)
+    assert results == {48}
+    assert n_compiled == 2
+    assert left == [".nbc"] * 2
+
+
+@needs_fork
+def test_a_cache_that_is_removed_again_and_again(tmp_path):
+    def remove(cache):
+        for _ in range(20):
+            shutil.rmtree(cache, ignore_errors=True)
+            time.sleep(0.02)
+
+    results, n_compiled, left = at_once(tmp_path, MODULE, 2, meanwhile=remove)
+    assert results == {48}
+    assert 2 <= n_compiled <= 8
+    assert ".claim" not in left
+
+
+@needs_fork
+@pytest.mark.slow
+def test_sixty_four_processes_solve_on_an_empty_cache(tmp_path):
+    results, n_compiled, left = at_once(tmp_path, TAP, 16, n_processes=4)
+    assert len(results) == 1
+    assert set(left) == {".nbc"}
+    assert n_compiled == len(left)

@@ -1,0 +1,246 @@
+"""Compiled code is found again when nothing changed, and never when something did.
+
+Each test works on a copy of the package, in processes of their own, with a cache of their own.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastmf
+
+PACKAGE = Path(fastmf.__file__).parent
+
+# A module that a user wrote beside the package: priors, and a function that has kernels call one of
+# them. It returns a mean and how many functions were found in the cache, or None for the latter if
+# none was looked for.
+PRIORS = """
+from typing import NamedTuple
+import numpy as np
+from fastmf.priors import Bernoulli
+
+class Constant(NamedTuple):
+    value: np.ndarray
+    def moments(self, b, a):
+        return 1.0 * self.value, 0 * b
+    def log_partition(self, b, a):
+        return 0 * b
+
+class Derived(Constant):
+    __slots__ = ()
+"""
+RUN = """
+import numpy as np
+from fastmf._jit import cache
+from fastmf._jit.kernel import kernel
+from fastmf.priors import Bernoulli
+from fastmf.priors._compiled import tilted_moments, units_of
+
+@kernel(name=None)
+def fill(units, zero, mean, var):
+    tilted_moments(units, 0, zero, zero, mean, var)
+
+found = []
+load = cache.Cache.load_overload
+
+def load_overload(*args):
+    loaded = load(*args)
+    found.append(loaded is not None)
+    return loaded
+
+cache.Cache.load_overload = load_overload
+
+def run(prior):
+    found.clear()
+    units = units_of(prior, float)
+    mean = np.full(1, np.nan)
+    fill(units, np.zeros(1), mean, np.zeros(1))
+    return [float(mean[0]), sum(found) if found else None]
+"""
+USER_MODULE = PRIORS + RUN
+
+ON_USER_PRIOR = "run(Constant(np.array([3.0])))"
+ON_DERIVED_PRIOR = "run(Derived(np.array([3.0])))"
+ON_BERNOULLI = "run(Bernoulli(np.array([0.0])))"
+
+
+@pytest.fixture
+def workshop(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "fastmf", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "user.py").write_text(USER_MODULE)
+    return tmp_path
+
+
+def python(folder, code, **environment):
+    """What `code` prints, as JSON, in a fresh process that sees only the copied package."""
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "COV_"))},
+        "NUMBA_CACHE_DIR": str(folder / "cache"),
+        "PYTHONPATH": str(folder),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **environment,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={k: v for k, v in environment.items() if v is not None},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def run(folder, call, **environment):
+    code = f"import json, numpy as np; from user import *; print(json.dumps({call}))"
+    return python(folder, code, **environment)
+
+
+def edit(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_an_unedited_second_process_hits_the_cache(workshop):
+    assert run(workshop, f"[{ON_USER_PRIOR}, {ON_BERNOULLI}]") == [[3.0, 0], [0.5, 0]]
+    assert run(workshop, f"[{ON_USER_PRIOR}, {ON_BERNOULLI}]") == [[3.0, 1], [0.5, 1]]
+
+
+@pytest.mark.parametrize("call", [ON_USER_PRIOR, ON_DERIVED_PRIOR])
+def test_an_edit_of_a_users_prior_is_seen(workshop, call):
+    # What runs the kernel lives apart, in a file that is not edited.
+    (workshop / "theirs.py").write_text(PRIORS)
+    (workshop / "user.py").write_text("from theirs import *\n" + RUN)
+    assert run(workshop, call) == [3.0, 0]
+    edit(workshop / "theirs.py", "1.0 * self.value", "2.0 * self.value")
+    assert run(workshop, call) == [6.0, 0]
+
+
+def test_an_edit_of_a_base_class_in_another_module_is_seen(workshop):
+    derived = "from base import *\nclass Child(Constant):\n    __slots__ = ()\n"
+    (workshop / "base.py").write_text(PRIORS)
+    (workshop / "theirs.py").write_text(derived)
+    (workshop / "user.py").write_text("from theirs import *\n" + RUN)
+    call = "run(Child(np.array([3.0])))"
+    assert run(workshop, call) == [3.0, 0]
+    edit(workshop / "base.py", "1.0 * self.value", "2.0 * self.value")
+    assert run(workshop, call) == [6.0, 0]
+
+
+def test_an_edit_after_the_import_is_not_kept_as_the_new_source(workshop):
+    (workshop / "kernels.py").write_text(RUN)
+    (workshop / "user.py").write_text(PRIORS + "from kernels import run\n")
+    code = (
+        "import json, pathlib, numpy as np; from user import *\n"
+        "file = pathlib.Path('user.py')\n"
+        "file.write_text(file.read_text().replace('1.0 * self', '2.0 * self'))\n"
+        f"print(json.dumps({ON_USER_PRIOR}))"
+    )
+    assert python(workshop, code) == [3.0, None]
+    assert run(workshop, ON_USER_PRIOR) == [6.0, 0]
+
+
+def test_an_edit_of_the_packages_own_prior_is_seen(workshop):
+    assert run(workshop, ON_BERNOULLI) == [0.5, 0]
+    edit(workshop / "fastmf" / "priors" / "binary.py", "return p, p * q", "return p + 1.0, p * q")
+    assert run(workshop, ON_BERNOULLI) == [1.5, 0]
+
+
+def test_a_prior_of_one_project_does_not_get_in_the_way_of_another(workshop):
+    (workshop / "project").mkdir()
+    (workshop / "project" / "theirs.py").write_text(PRIORS)
+    (workshop / "user.py").write_text(RUN)
+    both = os.pathsep.join([str(workshop), str(workshop / "project")])
+    code = (
+        "import json, numpy as np; from theirs import *; from user import *; print(json.dumps({}))"
+    )
+    assert python(workshop, code.format(ON_USER_PRIOR), PYTHONPATH=both) == [3.0, 0]
+    assert python(workshop, code.format(ON_USER_PRIOR), PYTHONPATH=both) == [3.0, 1]
+    # Where `theirs` cannot be imported, nothing is lost.
+    assert run(workshop, ON_BERNOULLI) == [0.5, 0]
+    assert run(workshop, ON_BERNOULLI) == [0.5, 1]
+
+
+def test_a_prior_that_no_other_process_can_import_is_not_cached(workshop):
+    call = "[run(type('Local', (Constant,), {'__module__': '__main__'})(np.array([3.0])))]"
+    assert run(workshop, call) == [[3.0, None]]
+    assert run(workshop, call) == [[3.0, None]]
+    assert not list((workshop / "cache").rglob("*.nbc"))
+
+
+def test_without_the_jit_the_same_source_runs_in_numpy(workshop):
+    assert run(workshop, f"[{ON_USER_PRIOR}, {ON_BERNOULLI}]", NUMBA_DISABLE_JIT="1") == [
+        [3.0, None],
+        [0.5, None],
+    ]
+
+
+CACHE_FOLDER = "import json, fastmf._jit.cache as c; print(json.dumps(c.FOLDER and str(c.FOLDER)))"
+
+
+def test_the_cache_goes_elsewhere_where_home_cannot_be_written(workshop):
+    temporary = workshop / "temporary"
+    temporary.mkdir()
+    (workshop / "file").write_text("a file, in which no folder can be made")
+    places = {"NUMBA_CACHE_DIR": str(workshop / "file"), "TMPDIR": str(temporary)}
+    places |= {"TEMP": str(temporary), "TMP": str(temporary)}
+    assert Path(python(workshop, CACHE_FOLDER, **places)).is_relative_to(temporary)
+
+
+def test_without_any_folder_nothing_is_cached_and_all_still_works(workshop):
+    code = (
+        "import json, os, numpy as np\n"
+        "def refuse(*args, **kwargs): raise PermissionError\n"
+        "make, os.mkdir = os.mkdir, refuse\n"
+        "import fastmf._jit.cache as c\n"
+        "os.mkdir = make\n"
+        "from user import *\n"
+        f"print(json.dumps([c.FOLDER, {ON_BERNOULLI}]))"
+    )
+    assert python(workshop, code) == [None, [0.5, None]]
+
+
+def test_a_user_without_a_home_or_a_uid(workshop):
+    code = (
+        "import os, pathlib\n"
+        "def homeless(): raise RuntimeError('Could not determine home directory.')\n"
+        "pathlib.Path.home = homeless\n"
+        "if hasattr(os, 'getuid'): del os.getuid\n" + CACHE_FOLDER
+    )
+    temporary = workshop / "temporary"
+    temporary.mkdir()
+    places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
+    places |= {"NUMBA_CACHE_DIR": None, "XDG_CACHE_HOME": None}
+    assert Path(python(workshop, code, **places)).is_relative_to(temporary)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has a temporary folder per user")
+def test_a_temporary_folder_of_another_user_is_not_trusted(workshop):
+    code = (
+        "import os, pathlib\n"
+        "def homeless(): raise RuntimeError('Could not determine home directory.')\n"
+        "pathlib.Path.home = homeless\n"
+        "import tempfile\n"
+        "os.mkdir(f'{tempfile.gettempdir()}/fastmf-12345')\n"  # made by whom we are, not by 12345
+        "os.getuid = lambda: 12345\n" + CACHE_FOLDER
+    )
+    (workshop / "temporary").mkdir()
+    places = {"TMPDIR": str(workshop / "temporary")}
+    assert python(workshop, code, NUMBA_CACHE_DIR=None, XDG_CACHE_HOME=None, **places) is None
+
+
+def test_folders_unused_for_a_month_are_removed(workshop):
+    old, recent = (workshop / "cache" / "fastmf" / name for name in ("old", "recent"))
+    for folder in (old, recent):
+        folder.mkdir(parents=True)
+    month_ago = old.stat().st_mtime - 31 * 86400
+    os.utime(old, (month_ago, month_ago))
+    assert Path(python(workshop, CACHE_FOLDER)).parent == old.parent
+    assert not old.exists()
+    assert recent.exists()

@@ -1,0 +1,145 @@
+"""The pool of threads: every task is done once, failures reach the caller, nobody is waited for."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from fastmf._jit.intrinsics import fetch_and_increment
+from fastmf._jit.kernel import kernel
+from fastmf._threads.pool import DONE, GIVEN, N_FLAGS, Pool, _Job, watch
+
+TIMEOUT = 60
+
+
+@kernel(views=True)
+def count(queue, out):
+    task = fetch_and_increment(queue)
+    while task < out.shape[0]:
+        out[task] += task
+        task = fetch_and_increment(queue)
+
+
+def test_every_task_is_done_once():
+    pool = Pool()
+    for n_threads in (1, 2, 3, 2):
+        for _ in range(20):
+            out = np.zeros(1000, np.int64)
+            pool.run(count, (np.zeros(1, np.int64), out), n_threads)
+            np.testing.assert_array_equal(out, np.arange(1000))
+
+
+def test_there_are_no_more_workers_than_processors(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    pool, threads = Pool(), set()
+    barrier = threading.Barrier(3)
+
+    def work():
+        threads.add(threading.get_ident())
+        barrier.wait(TIMEOUT)
+
+    pool.run(work, (), 10)
+    assert len(threads) == 3  # the caller's and two
+
+
+@pytest.mark.parametrize("of_caller", [True, False])
+def test_a_failure_reaches_the_caller_when_all_have_ended(of_caller):
+    caller, barrier, ended = threading.current_thread(), threading.Barrier(2), []
+
+    def work():
+        barrier.wait(TIMEOUT)
+        if (threading.current_thread() is caller) == of_caller:
+            raise ZeroDivisionError("on purpose")
+        time.sleep(0.05)
+        ended.append(True)
+
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        Pool().run(work, (), 2)
+    assert ended == [True]
+
+
+def test_nobody_waits_for_a_worker_that_has_not_begun():
+    pool = Pool()
+    pool.run(lambda: None, (), 2)
+    (worker,) = pool._idle
+    busy = threading.Event()
+    worker.jobs.put((1, type("Job", (), {"run": lambda self: busy.wait(TIMEOUT)})()))
+    time.sleep(0.05)  # the worker is at it now
+    calls = []
+    pool.run(lambda: calls.append(1), (), 2)
+    assert calls == [1]
+    busy.set()
+    pool.run(lambda: calls.append(1), (), 2)
+    assert len(calls) in (2, 3)
+
+
+def test_callers_in_several_threads_share_the_pool():
+    pool, sums = Pool(), []
+
+    def call():
+        for _ in range(30):
+            out = np.zeros(300, np.int64)
+            pool.run(count, (np.zeros(1, np.int64), out), 3)
+            sums.append(out.sum())
+
+    callers = [threading.Thread(target=call) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(TIMEOUT)
+    assert sums == [300 * 299 // 2] * 120
+
+
+def test_a_watch_ends_with_a_change_or_when_its_time_is_over():
+    flags = np.zeros(N_FLAGS, np.int64)
+    assert not watch(flags, -1, GIVEN, 0, 100, 0)
+    assert flags[DONE] == 0
+    flags[GIVEN] = 3
+    assert watch(flags, 2, GIVEN, 0, 100, 5)
+    assert flags[DONE] == 2
+
+
+class Interrupted:
+    """A lock at which the first to wait is interrupted."""
+
+    def __init__(self, lock):
+        self.lock, self.n_waits = lock, 0
+
+    def __enter__(self):
+        self.n_waits += 1
+        if self.n_waits == 1:
+            raise KeyboardInterrupt
+        self.lock.acquire()
+
+    def __exit__(self, *error):
+        self.lock.release()
+
+    def release(self):
+        self.lock.release()
+
+
+def test_an_interrupt_reaches_the_caller_when_all_have_ended(monkeypatch):
+    caller, barrier, ended = threading.current_thread(), threading.Barrier(3), []
+    interrupted, make = [], _Job.__init__
+
+    def with_interrupt(job, *arguments):
+        make(job, *arguments)
+        if not interrupted:
+            job.running = Interrupted(job.running)
+            interrupted.append(job)
+
+    def work():
+        barrier.wait(TIMEOUT)
+        if threading.current_thread() is not caller:
+            time.sleep(0.05)
+            ended.append(True)
+
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(_Job, "__init__", with_interrupt)
+    pool = Pool()
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(work, (), 3)
+    assert ended == [True, True] and interrupted[0].running.n_waits == 2
+    pool.run(work, (), 3)
+    assert ended == [True] * 4

@@ -1,0 +1,266 @@
+"""The same numbers wherever solvers and fits are called: in threads, in processes, after a fork."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import threadpoolctl
+from everywhere import solution
+
+import fastmf as mf
+from fastmf._threads.workers import (
+    MIN_THREADED_ORDER,
+    _blas,
+    computed_once,
+    in_parallel,
+    one_blas_thread,
+    workers_for,
+)
+
+TIMEOUT = 120
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return solution()
+
+
+def test_threads_that_call_at_once(expected):
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(solution, range(8))) == [expected] * 8
+
+
+def forked():
+    """What a child of this very process computes; it is killed if it hangs."""
+    reader, writer = multiprocessing.get_context("fork").Pipe(duplex=False)
+    with warnings.catch_warnings():
+        # Python warns of forks beside threads, which is the point.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = multiprocessing.get_context("fork").Process(target=lambda: writer.send(solution()))
+        child.start()
+    try:
+        return reader.recv() if reader.poll(TIMEOUT) else "hangs"
+    finally:
+        child.kill()
+        child.join()
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+@needs_fork
+def test_a_fork_has_threads_of_its_own(expected):
+    assert forked() == expected
+    assert solution() == expected
+
+
+@needs_fork
+def test_a_fork_while_other_threads_solve(expected):
+    stop = threading.Event()
+
+    def go_on():
+        while not stop.is_set():
+            solution()
+
+    busy = threading.Thread(target=go_on)
+    busy.start()
+    try:
+        assert [forked() for _ in range(3)] == [expected] * 3
+    finally:
+        stop.set()
+        busy.join()
+
+
+def test_what_one_thread_computes_once_keeps_no_other_waiting():
+    """Nor, therefore, a child that is forked meanwhile."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Costly:
+        @computed_once
+        def value(self):
+            """Something."""
+            if threading.current_thread() is not threading.main_thread():
+                begun.set()
+                assert go_on.wait(TIMEOUT)
+            return []
+
+    first, second = Costly(), Costly()
+    with ThreadPoolExecutor(1) as threads:
+        slow = threads.submit(lambda: first.value)
+        try:
+            assert begun.wait(TIMEOUT)
+            assert second.value == [] and second.value is second.value
+        finally:
+            go_on.set()
+        assert slow.result(TIMEOUT) is first.value
+    assert Costly.value.__doc__ == "Something."
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_jobs_of_joblib(backend, expected):
+    joblib = pytest.importorskip("joblib")
+    jobs = (joblib.delayed(solution)() for _ in range(4))
+    with joblib.parallel_config(backend, n_jobs=2):
+        assert joblib.Parallel()(jobs) == [expected] * 4
+
+
+def test_one_thread_of_openmp(expected, tmp_path):
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    folders = [os.path.dirname(os.path.dirname(mf.__file__)), os.path.dirname(__file__)]
+    environment["PYTHONPATH"] = os.pathsep.join([*folders, environment.get("PYTHONPATH", "")])
+    found = subprocess.run(
+        [sys.executable, "-m", "everywhere", tmp_path / "numbers.npz"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert found.returncode == 0, found.stderr
+    with np.load(tmp_path / "numbers.npz") as numbers:
+        assert {name: array.tobytes() for name, array in numbers.items()} == expected
+
+
+def blas_threads():
+    info = threadpoolctl.threadpool_info()
+    return [library["num_threads"] for library in info if library["user_api"] == "blas"]
+
+
+def test_blas_has_its_threads_back_when_the_last_block_is_left():
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        assert set(blas_threads()) == {1}
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(blas_threads()) == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == before
+        with one_blas_thread(MIN_THREADED_ORDER):
+            assert blas_threads() == before
+        with pytest.raises(ZeroDivisionError), one_blas_thread():
+            raise ZeroDivisionError
+        assert blas_threads() == before
+
+
+def in_a_thread(function):
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(function).result()
+
+
+def test_every_thread_may_limit_blas_and_leave_the_last_block():
+    first, second = one_blas_thread(), one_blas_thread()
+    before = in_a_thread(blas_threads)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        for enter, leave in ((in_a_thread, lambda f: f()), (lambda f: f(), in_a_thread)):
+            first, second = one_blas_thread(), one_blas_thread()
+            enter(first.__enter__)
+            assert set(blas_threads()) == {1}
+            leave(second.__enter__)
+            enter(lambda block=first: block.__exit__(None, None, None))
+            assert set(blas_threads()) == {1}
+            leave(lambda block=second: block.__exit__(None, None, None))
+            assert set(blas_threads()) == {2}
+    assert blas_threads() == before
+
+
+def expectation_propagation():
+    X = np.random.default_rng(0).normal(size=(50, 20))
+    prior = mf.GaussBernoulli(np.zeros(20), np.ones(20), np.zeros(20))
+    found = mf.expectation_propagation(mf.SparseLinearModel(X, X[:, 0] + X[:, 1], 0.1, prior))
+    return found.mean, found.var, found.log_partition
+
+
+def adaptive_tap():
+    rng = np.random.default_rng(0)
+    model = mf.RBM(rng.normal(size=(60, 40)) / 10, mf.Ising(np.ones(60)), mf.Ising(np.zeros(40)))
+    found = mf.adaptive_tap(model)
+    return *found.mean, *found.var, found.log_partition
+
+
+def regression():
+    X = np.random.default_rng(0).normal(size=(100, 150))
+    found = mf.SpikeSlabRegressor().fit(X, X[:, 0] + X[:, 1])
+    return found.coef_, found.inclusion_probability_, found.noise_variance_
+
+
+def errors_of_couplings():
+    X = np.sign(np.random.default_rng(0).normal(size=(300, 20)))
+    machine = mf.FullyVisibleBoltzmannMachine().fit(X)
+    return machine.couplings_, *machine.standard_errors()
+
+
+@pytest.mark.parametrize(
+    "solve", [expectation_propagation, adaptive_tap, regression, errors_of_couplings]
+)
+def test_rounding_does_not_depend_on_the_thread(solve):
+    """Nor on how many threads BLAS has otherwise."""
+    expected = solve()
+    for n_threads in (1, 2):
+        with threadpoolctl.threadpool_limits(n_threads, user_api="blas"):
+            for found in (solve(), in_a_thread(solve)):
+                for array, other in zip(found, expected, strict=True):
+                    np.testing.assert_array_equal(array, other)
+
+
+@needs_fork
+def test_blas_has_its_threads_back_in_a_fork():
+    reader, writer = multiprocessing.get_context("fork").Pipe(duplex=False)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        before = blas_threads()
+        with one_blas_thread():
+            child = multiprocessing.get_context("fork").Process(
+                target=lambda: writer.send(blas_threads())
+            )
+            child.start()
+        assert (reader.recv() if reader.poll(TIMEOUT) else "hangs") == before
+        child.join()
+
+
+def test_a_child_forked_in_a_block_may_leave_it():
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        with one_blas_thread():
+            _blas.forget()  # what the system calls in a child
+            assert blas_threads() == before
+        assert blas_threads() == before
+        with one_blas_thread():
+            assert set(blas_threads()) == {1}
+        assert blas_threads() == before
+
+
+def test_workers_start_no_threads():
+    found = []
+
+    def ask():
+        found.append(workers_for(100, 10**9, 8))
+        in_parallel(lambda: found.append(workers_for(100, 10**9, 8)), (), 1)
+        found.append(workers_for(100, 10**9, 8))
+
+    in_parallel(ask, (), 1)
+    assert found == [1, 1, 1]
+    assert workers_for(100, 10**9, 8) == 8
+
+
+LAYER = """
+import numpy as np, fastmf as mf
+model = mf.RBM(np.ones((200, 150)) / 200, mf.Ising(np.zeros(200)), mf.Ising(np.zeros(150)))
+print(mf.tap(model, np.ones((200, 200))).converged.all())
+"""
+
+
+def test_numbas_threads_are_not_needed():
+    """Nor, therefore, the library for them that a user may have named without having it."""
+    environment = os.environ | {"NUMBA_THREADING_LAYER": "tbb"}
+    environment["PYTHONPATH"] = os.path.dirname(os.path.dirname(mf.__file__))
+    found = subprocess.run(
+        [sys.executable, "-c", LAYER], env=environment, capture_output=True, text=True
+    )
+    assert found.stdout.strip() == "True", found.stderr

@@ -1,0 +1,73 @@
+import numba
+import numpy as np
+import pytest
+
+from fastmf._jit.kernel import address_of, call, kernel
+from fastmf.kernels.bp.arguments import LOGS, PADDING_MULTIPLE, TILE_UNITS, P, Q
+from fastmf.kernels.bp.products import UNITS_AT_ONCE, pair_logs
+
+MAX_LOG_PRODUCT = {np.float32: 80, np.float64: 690}
+
+
+@kernel(name=None)
+def called(address, e, s, hidden, tile, n_factors, normalisers):
+    call(address, (e, s, hidden, tile, n_factors, normalisers))
+
+
+def run(weights, messages, hidden, visible, n_factors, normalisers):
+    """Logarithms by the compiled kernel; exponentials, messages and beliefs as they are."""
+    line, wide = np.zeros(0, weights.dtype), np.zeros(0)
+    types = map(numba.typeof, (line, line, line, wide, 0, True))
+    tile = np.full((5, TILE_UNITS), np.nan)  # what is not of a unit must not show
+    tile[[P, Q], : len(weights)] = visible
+    arguments = weights.ravel(), messages.ravel(), hidden.ravel(), tile.ravel()
+    called(address_of(pair_logs, *types), *arguments, n_factors, normalisers)
+    assert np.isnan(tile[LOGS, len(weights) :]).all()
+    return tile[LOGS, : len(weights)]
+
+
+def exact(weights, messages, hidden, visible, normalisers):
+    """The same in extended precision, from the same numbers."""
+    e, s, (p, q, _), (high, low) = (
+        x.astype(np.longdouble) for x in (weights, messages, hidden, visible)
+    )
+    r = (s * q + e * p) / (s * q + p)
+    if normalisers:
+        r = low[:, None] + high[:, None] / r
+    return np.log(r).sum(1).astype(float)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("normalisers", [False, True])
+@pytest.mark.parametrize("n_units", [1, UNITS_AT_ONCE - 1, UNITS_AT_ONCE + 3, TILE_UNITS])
+@pytest.mark.parametrize("n_hidden", [PADDING_MULTIPLE, 13 * PADDING_MULTIPLE])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 38.0])
+def test_logs_of_products_are_exact_to_rounding(scale, n_hidden, n_units, normalisers, dtype):
+    rng = np.random.default_rng(0)
+    # The largest product of a chunk: all weights of one sign, and the units' beliefs saturated.
+    signs = np.where(np.arange(n_units) % 3 == 0, 1, rng.choice([-1, 1], (n_hidden, n_units))).T
+    weights = scale * signs * rng.uniform(0.9, 1, (n_units, n_hidden))
+    messages = np.exp(weights * rng.random(weights.shape)).astype(dtype)
+    p = 1 / (1 + np.exp(-20 * rng.normal(size=n_hidden)))
+    hidden = np.stack([p, 1 - p, np.full(n_hidden, np.nan)]).astype(dtype)
+    high = rng.random(n_units).astype(dtype)
+    visible = np.stack([high, 1 - high])
+    weights = np.exp(weights).astype(dtype)
+    n_factors = max(1, int(MAX_LOG_PRODUCT[dtype] / scale))
+    found = run(weights, messages, hidden, visible, n_factors, normalisers)
+    expected = exact(weights, messages, hidden, visible, normalisers)
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(found, expected, rtol=4 * eps, atol=4 * eps * n_hidden**0.5)
+
+
+def test_a_unit_does_not_depend_on_those_beside_it():
+    rng = np.random.default_rng(1)
+    weights = np.exp(rng.normal(size=(UNITS_AT_ONCE, PADDING_MULTIPLE)))
+    p = rng.random(PADDING_MULTIPLE)
+    arguments = np.stack([p, 1 - p, p]), rng.random((2, UNITS_AT_ONCE)), 5, False
+    together = run(weights, np.sqrt(weights), *arguments)
+    for k in range(UNITS_AT_ONCE):
+        hidden, visible, *rest = arguments
+        one = slice(k, k + 1)
+        alone = run(weights[one], np.sqrt(weights[one]), hidden, visible[:, one], *rest)
+        np.testing.assert_allclose(alone, together[one], rtol=1e-14, atol=1e-14)

@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+
+from fastmf._jit.kernel import kernel
+from fastmf.kernels.linear.copies import copy, set_to_zero, transpose_tile
+from fastmf.kernels.linear.product import VECTOR_BYTES
+
+
+@kernel(name=None)
+def _transposed(source, i, j, target, k, n):
+    transpose_tile(source, i, j, target, k, n)
+
+
+@kernel(name=None)
+def _copied_and_cleared(source, target, cleared):
+    copy(source, target)
+    set_to_zero(cleared)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_tile_is_transposed(dtype):
+    n = VECTOR_BYTES // np.dtype(dtype).itemsize
+    source = np.random.default_rng(0).random((n + 3, n + 7)).astype(dtype)
+    target = np.full((n + 7, n + 2), -1, dtype)
+    _transposed(source, 3, 5, target, 2, n)
+    expected = np.full_like(target, -1)
+    expected[5 : 5 + n, 2:] = source[3:, 5 : 5 + n].T
+    np.testing.assert_array_equal(target, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_as_much_is_copied_as_there_is_room_for(dtype):
+    source, target, cleared = np.arange(9, dtype=dtype), np.ones(7, dtype), np.ones(5, dtype)
+    _copied_and_cleared(source, target, cleared)
+    np.testing.assert_array_equal(target, source[:7])
+    assert not cleared.any()

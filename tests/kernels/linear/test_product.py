@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from fastmf._jit.kernel import kernel
+from fastmf.kernels.linear.product import (
+    CHUNK_ROWS,
+    TILE_ROWS,
+    TILE_VECTORS,
+    VECTOR_BYTES,
+    empty_panels,
+    fill_panels,
+    pack,
+    panel_width,
+    product,
+    product_address,
+)
+from fastmf.reference.linear.product import unpacked
+
+
+@kernel(name=None)
+def some_rows(address, states, n_rows, source, packed, out, n_columns):
+    product(address, states, n_rows, source, packed, out, n_columns)
+
+
+def run(states, matrix, source=0, n_rows=None):
+    packed = pack(matrix)
+    n_rows = len(states) if n_rows is None else n_rows
+    # Whatever was there before must not show.
+    out = np.full((n_rows + 1, packed.shape[0] * packed.shape[2]), np.nan, matrix.dtype)
+    some_rows(product_address(matrix.dtype), states, n_rows, source, packed, out, matrix.shape[1])
+    assert np.isnan(out[n_rows:]).all()
+    return out[:n_rows, : matrix.shape[1]]
+
+
+WIDTH = {np.float32: panel_width(np.float32), np.float64: panel_width(np.float64)}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_source", [1, 7, CHUNK_ROWS - 1, CHUNK_ROWS, 2 * CHUNK_ROWS + 3])
+@pytest.mark.parametrize("n_rows", [1, 2, 3, TILE_ROWS, 2 * TILE_ROWS + 3])
+def test_product_is_that_of_numpy(n_rows, n_source, dtype):
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(n_rows, n_source)).astype(dtype)
+    width, lanes = WIDTH[dtype], WIDTH[dtype] // TILE_VECTORS
+    for n_columns in (
+        1,
+        lanes,
+        lanes + 1,
+        width - 1,
+        width,
+        width + 1,
+        2 * width - lanes,
+        2 * width + 5,
+    ):
+        matrix = rng.normal(size=(n_source, n_columns)).astype(dtype)
+        expected = states.astype(float) @ matrix.astype(float)
+        size = abs(states.astype(float)) @ abs(matrix.astype(float))
+        error = abs(run(states, matrix) - expected) / size
+        assert error.max() < n_source**0.5 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_beside_it_do_not_change_a_row(dtype):
+    rng = np.random.default_rng(1)
+    states = rng.normal(size=(3 * TILE_ROWS + 3, 700)).astype(dtype)
+    matrix = rng.normal(size=(700, 50)).astype(dtype)
+    whole = run(states, matrix)
+    for rows in (slice(5, 6), slice(3, 5), slice(1, None, 2), slice(None, None, -1)):
+        np.testing.assert_array_equal(run(np.ascontiguousarray(states[rows]), matrix), whole[rows])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_source_and_order_of_the_matrix(dtype):
+    rng = np.random.default_rng(2)
+    states = rng.normal(size=(5, 30)).astype(dtype)
+    matrix = rng.normal(size=(20, 33)).astype(dtype)
+    expected = run(np.ascontiguousarray(states[:, 7:27]), matrix)
+    np.testing.assert_array_equal(run(states, matrix, source=7), expected)
+    np.testing.assert_array_equal(run(states, matrix, source=7, n_rows=2), expected[:2])
+    np.testing.assert_array_equal(run(states, np.asfortranarray(matrix), source=7), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_vector_of_couplings_lies_across_cache_lines(dtype):
+    for n_columns in (1, 29, 100):
+        assert pack(np.ones((7, n_columns), dtype)).ctypes.data % VECTOR_BYTES == 0
+
+
+def test_packing_loses_nothing():
+    matrix = np.random.default_rng(3).normal(size=(11, 29))
+    np.testing.assert_array_equal(unpacked(pack(matrix), 29), matrix)
+    assert (pack(matrix)[-1, :, 29 % WIDTH[np.float64] :] == 0).all()
+
+
+@pytest.mark.parametrize("n_columns", [1, 24, 25])
+def test_what_no_column_fills_is_zero(n_columns):
+    # No product shows it: those columns are multiplied and then left out.
+    panels = empty_panels(3, n_columns, np.float32)
+    panels[:] = np.nan
+    fill_panels(np.ones((3, n_columns), np.float32), panels)
+    whole = panels.swapaxes(0, 1).reshape(3, -1)
+    np.testing.assert_array_equal(
+        whole, np.broadcast_to(np.arange(whole.shape[1]) < n_columns, whole.shape)
+    )

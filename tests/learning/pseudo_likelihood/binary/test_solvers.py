@@ -1,0 +1,143 @@
+import numpy as np
+import pytest
+from populations import population
+
+from fastmf.inference.sampling.spins import all_states
+from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
+from fastmf.learning.pseudo_likelihood.binary.firth import firth_scoring
+from fastmf.learning.pseudo_likelihood.binary.newton import newton
+from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.binary.solvers import bslm, gradient_ascent, lbfgs
+from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+
+
+@pytest.mark.parametrize("solver", ["bslm", "gradient", "lbfgs"])
+def test_first_order_solvers_find_it_too(solver):
+    objective, truth = population()
+    start = starting_point(objective, "independent")
+    if solver == "bslm":
+        (fit,) = bslm(objective, [start], tol=1e-10)
+    else:
+        fit = SOLVERS[solver](objective, start, tol=1e-10)
+    assert fit.stopped
+    np.testing.assert_allclose(fit.parameters, truth, atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", ["bslm", "gradient"])
+@pytest.mark.parametrize("step", [0.3, 1.0, 1.9])
+@pytest.mark.parametrize("separated", [False, True])
+def test_the_log_pseudo_likelihood_never_decreases(solver, step, separated):
+    rng = np.random.default_rng(1)
+    states = np.where(rng.random((80, 6)) < 0.5, 1.0, -1.0)
+    if separated:
+        states[:, 2] = states[:, 4]
+    objective = PseudoLikelihood(distinct_rows(states))
+    start = 2 * rng.normal(size=objective.n_parameters)
+    before = objective.total * objective.value_and_gradient(start)[0]
+    if solver == "bslm":
+        (fit,) = bslm(objective, [start], step=step, max_iter=300)
+    else:
+        fit = gradient_ascent(objective, start, step=step, max_iter=300)
+    history = np.array([before, *fit.history])
+    assert (np.diff(history) > -1e-11 * abs(history[1:])).all()
+    assert history[-1] > before + 1
+
+
+SOLVERS = {
+    "bslm": lambda objective, start, **options: bslm(objective, [start], **options)[0],
+    "gradient": gradient_ascent,
+    "newton": newton,
+    "firth": firth_scoring,
+    "lbfgs": lbfgs,
+    "lbfgs, l1": lambda *args, **options: lbfgs(*args, l1=0.01, **options),
+    "bslm, l1": lambda objective, start, **options: bslm(objective, [start], l1=0.01, **options)[0],
+}
+
+
+@pytest.mark.parametrize("tol", [1e-5, 1e-12, 0.0])
+@pytest.mark.parametrize("l2", [0.0, 0.1])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_start_at_the_maximum_stops_at_once(solver, l2, tol):
+    """All states equally often: zero is the maximum, where derivatives are exactly zero."""
+    for d in (1, 2, 3):
+        objective = PseudoLikelihood(distinct_rows(all_states(d), np.full(2**d, 3.0)), l2)
+        fit = SOLVERS[solver](objective, np.zeros(objective.n_parameters), tol=tol, max_iter=1)
+        assert fit.stopped and len(fit.history) == 1
+        assert (fit.parameters == 0).all()
+        if solver != "firth":
+            assert fit.history[0] == pytest.approx(-3 * d * 2**d * np.log(2))
+
+
+@pytest.mark.parametrize("total", [1.0, 1e12])
+@pytest.mark.parametrize("solver", ["newton", "lbfgs", "lbfgs, l1"])
+def test_rounding_errors_count_as_a_maximum(solver, total):
+    """No tolerance that rounding does not permit keeps a solver from its end."""
+    rng = np.random.default_rng(0)
+    states = np.where(rng.random((300, 8)) + rng.random((300, 1)) > 0.8, 1.0, -1.0)
+    objective = PseudoLikelihood(distinct_rows(states, np.full(300, total / 300)))
+    start = starting_point(objective, "minorant")
+    fit = SOLVERS[solver](objective, start, tol=0.0)
+    assert fit.stopped and len(fit.history) < 60
+    again = SOLVERS[solver](objective, fit.parameters, tol=0.0)
+    assert again.stopped and 1 <= len(again.history) < 10
+    np.testing.assert_allclose(again.parameters, fit.parameters, atol=1e-6)
+
+
+def test_bslm_from_several_starts_ends_in_one_point():
+    objective, truth = population()
+    rng = np.random.default_rng(2)
+    fits = bslm(objective, list(rng.normal(size=(3, len(truth)))), tol=1e-11)
+    for fit in fits:
+        np.testing.assert_allclose(fit.parameters, truth, atol=1e-5)
+    assert len({len(fit.history) for fit in fits}) > 1
+
+
+def test_a_larger_step_saves_sweeps():
+    objective, truth = population(d=6, scale=0.7)
+    fits = [bslm(objective, [0 * truth], step=step, tol=1e-8)[0] for step in (1.0, 1.9)]
+    assert len(fits[1].history) < 0.7 * len(fits[0].history)
+
+
+def test_ridge_and_lasso_satisfy_their_optimality_conditions():
+    objective, _ = population(d=6, l2=0.02)
+    l1, d = 0.08, objective.n_units
+    start = starting_point(objective, "auto")
+    fits = [
+        *bslm(objective, [start], l1=l1, tol=1e-12),
+        lbfgs(objective, start, l1=l1, tol=1e-12),
+    ]
+    for fit in fits:
+        gradient = objective.value_and_gradient(fit.parameters)[1]
+        couplings = fit.parameters[d:]
+        np.testing.assert_allclose(gradient[:d], 0, atol=1e-6)
+        zero = couplings == 0
+        assert 0 < zero.sum() < len(couplings)
+        assert (abs(gradient[d:][zero]) <= l1 + 1e-6).all()
+        np.testing.assert_allclose(gradient[d:][~zero], l1 * np.sign(couplings[~zero]), atol=1e-6)
+    np.testing.assert_allclose(fits[0].parameters, fits[1].parameters, atol=1e-5)
+
+
+def test_out_of_iterations():
+    objective, truth = population()
+    (fit,) = bslm(objective, [0 * truth], max_iter=3)
+    assert not fit.stopped and len(fit.history) == 3
+    for solver in (gradient_ascent, newton, lbfgs):
+        fit = solver(objective, truth + 1, max_iter=2, tol=1e-9)
+        assert not fit.stopped and len(fit.history) == 2
+
+
+@pytest.mark.parametrize("factor", [2.0**-40, 1e-12, 1 / 300, 1e12])
+@pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "firth"])
+def test_weights_that_differ_by_a_factor_have_the_same_fit(solver, factor):
+    """As many iterations, too: exactly for powers of two, else up to rounding errors."""
+    rng = np.random.default_rng(0)
+    states = np.cumprod(np.where(rng.random((300, 5)) < 0.75, 1.0, -1.0), axis=1)
+    weights, fits = rng.random(300), []
+    for c in (1.0, factor):
+        objective = PseudoLikelihood(distinct_rows(states, c * weights), l2=0.01)
+        fits.append(SOLVERS[solver](objective, starting_point(objective, "minorant")))
+    assert fits[0].stopped and fits[1].stopped
+    assert len(fits[0].history) == len(fits[1].history)
+    atol = 0 if factor == 2.0**-40 else 1e-10
+    np.testing.assert_allclose(fits[0].parameters, fits[1].parameters, rtol=0, atol=atol)
+    np.testing.assert_allclose(np.array(fits[1].history) / factor, fits[0].history, rtol=1e-10)

@@ -1,0 +1,99 @@
+"""Sandwich standard errors."""
+
+import numpy as np
+import pytest
+from potts_data import log_pseudo_likelihood, random_parameters, random_rows
+
+from fastmf.learning.pseudo_likelihood.potts import errors
+from fastmf.learning.pseudo_likelihood.potts.errors import Sandwich
+from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
+from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
+
+SIZES = np.array([3, 2, 3])
+
+
+def sandwich(labels, weights, J=None, h=None, **penalties):
+    if J is None:
+        J, h = random_parameters(SIZES)
+    return Sandwich(labels, weights, J, h, SIZES, **penalties)
+
+
+def test_hessian_and_scores_are_derivatives():
+    labels, weights = random_rows(SIZES, 30, missing=0.15)
+    J, h = random_parameters(SIZES)
+    found = sandwich(labels, weights, J, h, l2=0.1, l2_field=0.2)
+    n, N = found.n_parameters, weights.sum()
+    at = np.append(h, J[found.pairs])
+
+    def values(parameters):
+        new_J, new_h = found.unpacked(parameters)
+        return log_pseudo_likelihood(new_J, new_h, labels, SIZES)
+
+    def difference(k, at):
+        step = 1e-4 * np.eye(n)[k]
+        return (values(at + step) - values(at - step)) / 2e-4
+
+    scores = np.stack([difference(k, at) for k in range(n)], 1)
+    centred = weights[:, None] * (scores - weights @ scores / N)
+    np.testing.assert_allclose(found.scores_covariance, centred.T @ centred, atol=1e-6)
+    ridge = N * np.where(np.arange(n) < SIZES.sum(), 0.2, 0.1)
+    for k in range(0, n, 5):
+        step = 1e-4 * np.eye(n)[k]
+        column = [
+            weights @ (difference(j, at - step) - difference(j, at + step)) / 2e-4 for j in range(n)
+        ]
+        expected = np.array(column) + ridge * np.eye(n)[k]
+        np.testing.assert_allclose(found.hessian[k], expected, atol=1e-5)
+
+
+def test_errors_are_the_spread_of_estimates():
+    """Over many samples of a machine, in both gauges."""
+    from potts_data import one_hot
+
+    from fastmf.inference.sampling.categories import all_labels, softmax
+    from fastmf.models._gauge import in_gauge
+
+    J, h = random_parameters(SIZES, strength=0.4)
+    labels = all_labels(SIZES)
+    x = one_hot(labels, SIZES)
+    p = softmax(((x @ J) * x).sum(1) / 2 + x @ h)
+    rng, n_rows = np.random.default_rng(0), 1000
+    found = {"zero-sum": [], "lattice": []}
+    for _ in range(150):
+        weights = rng.multinomial(n_rows, p)
+        fitted = fit(PottsData(labels, weights, SIZES), Options(0.0, 0.0, "newton", tol=1e-10))
+        for gauge, results in found.items():
+            results.append(in_gauge(fitted.couplings.dense(), fitted.field, SIZES, gauge))
+    rows = np.repeat(labels, np.rint(n_rows * p).astype(int), axis=0)
+    for gauge, results in found.items():
+        of_J, of_h = sandwich(rows, np.ones(len(rows)), J, h).standard_errors(gauge)
+        for k, expected in enumerate((of_J, of_h)):
+            spread = np.std([result[k] for result in results], axis=0)
+            kept = expected > 1e-8
+            np.testing.assert_array_equal(kept, spread > 1e-8)
+            ratio = spread[kept] / expected[kept]
+            assert 0.8 < ratio.min() and ratio.max() < 1.25, gauge
+
+
+def test_ratio_test_of_independent_sites():
+    """p-values of a true hypothesis are uniform."""
+    rng, p_values = np.random.default_rng(1), []
+    for _ in range(60):
+        labels = rng.integers(0, SIZES, (200, 3))
+        data = PottsData(labels, np.ones(200), SIZES)
+        options = Options(0.0, 0.0, "newton", tol=1e-10)
+        pairs = np.array([[0, 1], [0, 2]])
+        larger, smaller = fit(data, options), fit(data, options, pairs)
+        found = sandwich(labels, np.ones(200), larger.couplings.dense(), larger.field)
+        statistic = 2 * (larger.history[-1] - smaller.history[-1])
+        p_value, weights = found.ratio_test(statistic, pairs)
+        assert len(weights) == 2 + 4  # (q_0 - 1) (q_1 - 1) + (q_0 - 1) (q_2 - 1)
+        p_values.append(p_value)
+    assert 0.35 < np.mean(p_values) < 0.65
+    assert np.mean(np.array(p_values) < 0.2) < 0.4
+
+
+def test_too_many_parameters_are_refused(monkeypatch):
+    monkeypatch.setattr(errors, "MAX_PARAMETERS", 10)
+    with pytest.raises(ValueError, match="take fewer sites"):
+        sandwich(*random_rows(SIZES))

@@ -1,0 +1,41 @@
+"""Potts machines in the memory of their rows."""
+
+import numpy as np
+import pytest
+from potts_data import derivative, penalised, random_rows
+
+from fastmf.learning.pseudo_likelihood.potts.couplings import OfFewRows
+from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows, inverse_root
+from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
+
+SIZES = np.array([3, 4, 2, 5, 3, 6])
+L2, L2_FIELD = 0.2, 0.05
+
+
+def test_gradient_is_the_derivative():
+    data = PottsData(*random_rows(SIZES, 12, missing=0.2), SIZES)
+    objective = FewRows(data, L2, L2_FIELD)
+    rng = np.random.default_rng(0)
+    z, direction = rng.normal(size=(2, objective.size))
+    objective(z, gradient := np.empty_like(z))
+    found = derivative(lambda z: objective(z, np.empty_like(z)), z, direction)
+    assert gradient @ direction == pytest.approx(found, rel=1e-7)
+
+
+def test_value_is_that_of_the_couplings():
+    rows = random_rows(SIZES, 12, missing=0.2)
+    data = PottsData(*rows, SIZES)
+    objective = FewRows(data, L2, L2_FIELD)
+    z = np.random.default_rng(0).normal(size=objective.size)
+    A, h = objective.parameters(z)
+    J = OfFewRows(A, data.labels, SIZES).dense()
+    value = objective(z, np.empty_like(z))
+    assert -value == pytest.approx(penalised(J, h, rows, SIZES, L2, L2_FIELD), rel=1e-12)
+
+
+def test_the_kernel_is_whitened_where_it_is_not_zero():
+    labels = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])  # rows that depend on one another
+    K = (labels[:, None] == labels).sum(2)
+    S = inverse_root(K)
+    assert S.shape == (4, 3)
+    np.testing.assert_allclose(S.T @ K @ S, np.eye(3), atol=1e-12)

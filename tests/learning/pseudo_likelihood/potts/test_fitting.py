@@ -1,0 +1,112 @@
+"""Fits: all ways to the same maximum."""
+
+import numpy as np
+import pytest
+from potts_data import penalised, random_rows
+
+from fastmf.learning.pseudo_likelihood.potts import fitting
+from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
+from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
+
+SIZES = np.array([3, 4, 2, 5, 3, 6, 4, 4, 4])
+L2, L2_FIELD = 0.1, 0.03
+
+
+def data_of(**options):
+    rows = random_rows(SIZES, **options)
+    return PottsData(*rows, SIZES), rows
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.15])
+def test_solvers_agree(missing):
+    data, rows = data_of(missing=missing)
+    options = Options(L2, L2_FIELD, "newton", tol=1e-14)
+    best = fit(data, options)
+    assert best.converged
+    J, h = best.couplings.dense(), best.field
+    assert best.history[-1] == pytest.approx(penalised(J, h, rows, SIZES, L2, L2_FIELD), rel=1e-12)
+    others = fit(data, options._replace(solver="lbfgs")), fitting._fit_few_rows(data, options)
+    for found in others:
+        assert found.converged
+        np.testing.assert_allclose(found.couplings.dense(), J, atol=1e-6)
+        np.testing.assert_allclose(found.field, h, atol=1e-5)
+
+
+def test_asymmetric_couplings_of_few_rows():
+    data, _ = data_of(missing=0.1)
+    options = Options(L2, L2_FIELD, "lbfgs", False, tol=1e-14)
+    dense, few = fit(data, options), fitting._fit_asymmetric(data, options, True)
+    assert dense.converged and few.converged
+    assert type(few.couplings).__name__ == "OfFewRows"
+    np.testing.assert_allclose(few.couplings.dense(), dense.couplings.dense(), atol=1e-5)
+    symmetric = fit(data, options._replace(symmetric=True)).couplings.dense()
+    difference = abs(dense.couplings.dense() - symmetric).max()
+    assert 0 < difference < 0.2 * abs(symmetric).max()
+
+
+def test_the_optimum_gives_couplings_from_residuals():
+    """J = (R'X + X'R) / (N l2) and h = sum R / (N l2_field), only at the optimum."""
+    from potts_data import one_hot, sites
+
+    data, (labels, weights) = data_of(missing=0.1)
+    found = fit(data, Options(L2, L2_FIELD, "newton", tol=1e-16))
+    x, site = one_hot(labels, SIZES), sites(SIZES)
+    e = np.exp(x @ found.couplings.dense() + found.field)
+    p = e / np.stack([e[:, site == i].sum(1) for i in range(len(SIZES))], 1)[:, site]
+    R = weights[:, None] * (x - p * (labels >= 0)[:, site])
+    J = (R.T @ x + x.T @ R) / (weights.sum() * L2)
+    J[site[:, None] == site] = 0
+    np.testing.assert_allclose(found.couplings.dense(), J, atol=1e-8)
+    np.testing.assert_allclose(found.field, R.sum(0) / (weights.sum() * L2_FIELD), atol=1e-7)
+
+
+def test_few_rows_are_noticed():
+    rows = random_rows([8] * 12, 20)
+    data = PottsData(*rows, np.full(12, 8))
+    few = fit(data, Options(L2, L2_FIELD))
+    assert type(few.couplings).__name__ == "OfFewRows"
+    dense = fit(data, Options(L2, L2_FIELD, "newton", tol=1e-12))
+    assert type(dense.couplings).__name__ == "Dense"
+    np.testing.assert_allclose(few.couplings.dense(), dense.couplings.dense(), atol=1e-2)
+    for found in (few, dense):
+        value = fitting.log_pseudo_likelihood(data, found.couplings, found.field)
+        J, h = found.couplings.dense(), found.field
+        expected = penalised(J, h, rows, data.sizes, 0, 0)
+        assert value == pytest.approx(expected, rel=1e-12)
+
+
+def test_single_precision_is_near(monkeypatch):
+    data, _ = data_of()
+    options = Options(L2, L2_FIELD, "lbfgs", tol=1e-7)
+    exact = fit(data, options).couplings.dense()
+    monkeypatch.setattr(fitting, "_MIN_SINGLE_PARAMETERS", 1)
+    for symmetric in (True, False):
+        found = fit(data, options._replace(symmetric=symmetric)).couplings.dense()
+        assert abs(found - exact).max() < (2e-3 if symmetric else 0.05)
+        assert (found != exact).any()
+
+
+def test_without_memory_it_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(fitting, "memory_of_the_machine", lambda: 1000)
+    data, _ = data_of()
+    for options in (Options(L2, L2_FIELD), Options(L2, L2_FIELD, "lbfgs", False)):
+        with pytest.raises(MemoryError, match="GiB"):
+            fit(data, options)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_threads_do_not_matter(symmetric):
+    sizes = np.full(30, 6)
+    rows = random_rows(sizes, 600)
+    options = Options(0.05, 0.05, "lbfgs", symmetric, tol=1e-2, max_iter=8, single=True)
+    results = [fit(PottsData(*rows, sizes, n_threads), options) for n_threads in (1, 2)]
+    for one, two in zip(*((r.couplings.dense(), r.field, r.history) for r in results), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_penalties_are_per_unit_of_weight():
+    labels, weights = random_rows(SIZES)
+    options = Options(L2, L2_FIELD, "newton", tol=1e-12)
+    one, many = (fit(PottsData(labels, c * weights, SIZES), options) for c in (1, 1000))
+    np.testing.assert_allclose(one.couplings.dense(), many.couplings.dense(), atol=1e-7)
+    assert many.history[-1] == pytest.approx(1000 * one.history[-1])
