@@ -31,6 +31,14 @@ in_main_thread = pytest.mark.skipif(
 pytestmark = [needs_signals, in_main_thread]
 
 
+@pytest.fixture(autouse=True)
+def python_handles_ctrl_c():
+    """Processes that a shell starts in the background ignore Ctrl-C."""
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, old)
+
+
 def ising(n, scale=1.0, hidden=mf.Ising):
     rng = np.random.default_rng(0)
     return mf.RBM(rng.normal(0, scale, (n, n)), mf.Ising(np.zeros(n)), hidden(np.zeros(n)))
