@@ -237,9 +237,9 @@ def test_a_fork_in_the_middle_begins_anew():
 def test_an_exit_in_the_middle_is_clean():
     code = (
         "import threading, time\n"
-        "from fastmf import _compilation, _numba\n"
+        "from fastmf._jit import kernel as jit, messages\n"
         "from numba.core import event\n"
-        "kernel = _numba.kernel(lambda x: x)\n"
+        "kernel = jit.kernel(lambda x: x)\n"
         "kernel.py_func.__module__ = 'fastmf.new'\n"
         "def go():\n"
         "    with event.trigger_event('numba:compile', data={'dispatcher': kernel, 'args': ()}):\n"
