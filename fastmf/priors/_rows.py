@@ -67,8 +67,7 @@ def log_prob_of_rows(prior, X, dtype):
     float64 array of shape (n_rows,)
     """
     if not is_sparse(X) or has_groups(prior):
-        blocks = (states(prior, X[rows], dtype) for rows in row_blocks(X, dense=True))
-        return np.concatenate([mean_log_prob(prior, x).sum(1, dtype=np.float64) for x in blocks])
+        return _log_prob_of_dense_rows(prior, X, dtype)
     if is_concatenated(prior):
         return sum(log_prob_of_rows(*part, dtype) for part in columns_by_parts(prior, X))
     if two_values(prior):
@@ -77,6 +76,8 @@ def log_prob_of_rows(prior, X, dtype):
         return X @ field.astype(np.float64) + constant.sum(dtype=np.float64)
     X, total = X.astype(dtype, copy=False), np.zeros(X.shape[0])
     at_zero = mean_log_prob(prior, np.zeros((1, X.shape[1]), dtype))[0]
+    if not np.isfinite(at_zero).all():  # units that are never 0
+        return _log_prob_of_dense_rows(prior, X, dtype)
     for rows in row_blocks(X):
         block = X[rows]
         if block.nnz:
@@ -84,6 +85,12 @@ def log_prob_of_rows(prior, X, dtype):
             row = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
             total[rows] = np.bincount(row, change, block.shape[0])
     return total + at_zero.sum(dtype=np.float64)
+
+
+def _log_prob_of_dense_rows(prior, X, dtype):
+    """`log_prob_of_rows` of rows that are made dense a block at a time."""
+    blocks = (states(prior, X[rows], dtype) for rows in row_blocks(X, dense=True))
+    return np.concatenate([mean_log_prob(prior, x).sum(1, dtype=np.float64) for x in blocks])
 
 
 def mean_log_prob_gradient(prior, X):
