@@ -119,9 +119,9 @@ class GeneralizedRBM(LayeredMachine):
     float32 data are computed in float32, all other in float64.
     Rows may be sparse, in SciPy's CSR form or one that is converted to it, or integers: they are
     kept as they are, and products with sparse rows, and with chains of units of which most are 0,
-    cost what their entries do. Mean-field solutions are dense whatever the rows are. Columns of real
-    values in sparse rows are scaled, but not centred, so that learning takes other steps than with
-    dense rows.
+    cost what their entries do. Mean-field solutions are dense whatever the rows are. Real columns
+    of sparse rows are scaled, but not centred, so that learning takes other steps than with dense
+    ones.
 
     Examples
     --------
