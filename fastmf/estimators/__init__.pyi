@@ -309,6 +309,7 @@ class SpikeSlabRegressor(_Saved, _Estimator):
     sites_: Array
     n_iter_: Any
     noise_variance_: Any
+    mismatch_: float
     def __init__(
         self,
         *,
@@ -324,10 +325,16 @@ class SpikeSlabRegressor(_Saved, _Estimator):
         tol: float = 1e-06,
         max_iter: int = 1000,
         max_evidence_iter: int = 50,
+        parameter_prior: str | None = "weak",
+        average_parameters: bool = False,
         n_threads: int | None = None,
     ) -> None: ...
     def as_frame(self) -> Any: ...
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self: ...
+    def fit_moments(
+        self, gram: Any, moment: ArrayLike, y_square: float, n: float
+    ) -> Self: ...
+    def fit_summary(self, z: ArrayLike, R: Any, n: float) -> Self: ...
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any: ...
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -358,6 +365,7 @@ class SpikeSlabClassifier(_Saved, _Estimator):
         tol: float = 1e-06,
         max_iter: int = 1000,
         max_evidence_iter: int = 50,
+        parameter_prior: str | None = "weak",
         n_threads: int | None = None,
     ) -> None: ...
     def as_frame(self) -> Any: ...

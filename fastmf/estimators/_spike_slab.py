@@ -12,10 +12,38 @@ from fastmf.estimators._data import checked_data
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import feature_names, pandas
 from fastmf.inference.ep.schedules import SCHEDULES
-from fastmf.learning.evidence import maximise_evidence, robust_solution
+from fastmf.learning.averaging import GridPoint, averaged_points
+from fastmf.learning.evidence import FixedPoints, robust_solution, search_tolerance
+from fastmf.learning.evidence_search import maximise_evidence, on_bounds
+from fastmf.learning.parameter_priors import ParameterPriors
+from fastmf.priors._protocol import n_units, parts_of
+from fastmf.special import sigmoid
 
 # Largest standard deviation of a column, and of a ratio of them: their squares are finite.
 MAX_DEVIATION = 1e150
+
+# What an optimum at a bound of the search means, and what to give.
+BOUNDS = {
+    ("noise variance", "lower bound"): (
+        "1e-12 of the variance of y, as features explain all of it: give noise_variance"
+    ),
+    ("noise variance", "upper bound"): "twice the variance of y: give noise_variance",
+    ("slab variance", "lower bound"): (
+        "1e-6 of the variance of y (per mean square of the features), as none has a visible "
+        "effect: give slab_variance, or expected_model_size"
+    ),
+    ("slab variance", "upper bound"): (
+        "1e4 times the variance of y (per mean square of the features): give slab_variance"
+    ),
+    ("prior inclusion", "lower bound"): (
+        "a tenth of a feature, as none seems to matter: give inclusion_probability or "
+        "expected_model_size"
+    ),
+    ("prior inclusion", "upper bound"): (
+        "0.95, as nearly all features seem to matter, which weak data cannot tell from none: give "
+        "inclusion_probability or expected_model_size, or take parameter_prior='weak'"
+    ),
+}
 
 
 class SpikeSlabEstimator(Saved, BaseEstimator):
@@ -24,8 +52,10 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
     # What is learned, numbers and arrays, in files.
     _learned: tuple
 
-    # What to do if the fixed point of the last hyper-parameters is not found.
+    # What to do if the fixed point of the last hyper-parameters is not found, and the scale of the
+    # slab.
     _advice: str
+    _slab_unit = "var(y)"
 
     def __init__(
         self,
@@ -41,6 +71,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         tol=1e-6,
         max_iter=1000,
         max_evidence_iter=50,
+        parameter_prior="weak",
         n_threads=None,
     ):
         self.slab_variance = slab_variance
@@ -54,6 +85,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.max_evidence_iter = max_evidence_iter
+        self.parameter_prior = parameter_prior
         self.n_threads = n_threads
 
     def as_frame(self):
@@ -139,26 +171,90 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         """Other rows, centred and scaled likewise."""
         return (X - self._offset) / self._scale
 
-    def _solution(self, task, start, fixed):
-        """Hyper-parameters of largest evidence, their model, and its fixed point."""
+    def _solution(self, task, start, fixed, *, centred=False, average=False):
+        """Hyper-parameters with their fixed points, the best ones first, and their weights.
+
+        Parameters
+        ----------
+        task : Regression, Loci or Classification
+        start : Hyperparameters
+        fixed : Hyperparameters of bool
+        centred : bool, default False
+            Whether the constant was projected out of the rows.
+        average : bool, default False
+            Whether to return those on a grid, too.
+
+        Returns
+        -------
+        list of GridPoint
+        array of shape (n_points,)
+        """
+        priors = None
+        if self.parameter_prior is not None:
+            priors = ParameterPriors.of(task, int(centred))
         best, nearby = maximise_evidence(
-            task, start, fixed, tol=self.tol, max_iter=self.max_evidence_iter,
+            task, start, fixed, priors=priors, max_iter=self.max_evidence_iter,
             n_threads=self.n_threads,
         )  # fmt: skip
-        model = task.model(best)
-        result = robust_solution(
-            model, nearby, schedule=self.solver, damping=self.damping, tol=self.tol,
-            max_iter=self.max_iter, n_threads=self.n_threads,
-        )  # fmt: skip
-        if not result.converged:
-            # What follows is advice by the solver's arguments, of which the estimator has others.
-            reason = result.message.partition(";")[0]
+        if task.scale_is_known:
+            self._warn_of_bounds(on_bounds(task, best, fixed))
+        results = self._final(task, best, nearby)
+        evidence = sum(
+            part.log_evidence(result, best.noise_variance)
+            for part, result in zip(task.parts, results, strict=True)
+        )
+        first = GridPoint(best, FixedPoints(results, evidence, np.zeros(2)), evidence)
+        if not average:
+            return [first], np.ones(1)
+        points, weights = averaged_points(
+            task, best, results, fixed, priors=priors, n_threads=self.n_threads
+        )
+        return [first, *points[1:]], weights
+
+    def _final(self, task, best, nearby):
+        """The fixed points with these hyper-parameters, with a warning if there are none."""
+        results = []
+        for part, start in zip(task.parts, nearby or [None] * len(task.parts), strict=True):
+            result = robust_solution(
+                part.model(best), start, schedule=self.solver, damping=self.damping,
+                tol=min(self.tol, search_tolerance(part.X, best.noise_variance)),
+                max_iter=self.max_iter, n_threads=self.n_threads,
+            )  # fmt: skip
+            if not result.converged:
+                # What follows is advice by the solver's arguments: the estimator has others.
+                reason = result.message.partition(";")[0]
+                warn_user(
+                    f"Expectation propagation has {reason} (residual {result.residual:.2g}): "
+                    f"{self._advice}.",
+                    ConvergenceWarning,
+                )
+            results.append(result)
+        return tuple(results)
+
+    def _warn_of_bounds(self, names):
+        """Warn of hyper-parameters at a bound of the search."""
+        for name, side in names:
             warn_user(
-                f"Expectation propagation has {reason} (residual {result.residual:.2g}): "
-                f"{self._advice}.",
+                f"The {name} is on the {side} of its search: {BOUNDS[name, side]}.",
                 ConvergenceWarning,
             )
-        return best, model, result
+
+    def __str__(self):
+        """The options, and the priors of the hyper-parameters that are learned."""
+        if self.parameter_prior is None:
+            return f"{self!r}\n  hyper-parameters of largest evidence (ML-II), without priors"
+        n = getattr(self, "n_features_in_", "n_features")
+        n = n if self.groups is None else "n_features of the group"
+        learned = {
+            f"inclusion_probability ~ Beta(1/2, {n}/2)": self._inclusion(n_features=1) is None,
+            f"slab_variance / {self._slab_unit} ~ log-normal(median 0.5, deviation 2)": (
+                self.slab_variance is None
+            ),
+            "noise_variance / var(y) ~ log-Cauchy(median 0.6, width 0.5)": (
+                getattr(self, "noise_variance", 1.0) is None
+            ),
+        }
+        return "\n  ".join([repr(self), *(text for text, is_free in learned.items() if is_free)])
 
     def _check(self, *variances):
         """Raise unless these variances are None or positive, and the other options valid."""
@@ -177,6 +273,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         for name in ("fit_intercept", "standardize"):
             one_of(name, getattr(self, name), (True, False))
         one_of("solver", self.solver, tuple(SCHEDULES))
+        one_of("parameter_prior", self.parameter_prior, ("weak", None))
         count("max_evidence_iter", self.max_evidence_iter)
         iteration(self.damping, self.tol, self.max_iter, self.n_threads)
 
@@ -194,17 +291,39 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
             raise ValueError(f"groups must have shape ({n_features},), got {groups.shape}.")
         return groups, len(labels)
 
-    def _inclusion(self):
+    def _inclusion(self, n_features=None):
         """The inclusion probability that was given, or that of the model size, or None."""
         if self.expected_model_size is None:
             return self.inclusion_probability
-        return self.expected_model_size / self.n_features_in_
+        return self.expected_model_size / (n_features or self.n_features_in_)
 
     def _first_inclusion(self, shape):
         """The inclusion probability from which the search starts: one for ten rows, or as given."""
         n, d = shape
         given = self._inclusion()
         return min(0.5, max(1.0, n / 10) / d) if given is None else given
+
+
+def moments_of(task, point):
+    """Means, variances and inclusion probabilities of the features at a `GridPoint`."""
+    moments = np.empty((3, len(task.groups)))
+    for part, units, result in zip(task.parts, task.units, point.found.results, strict=True):
+        prior, n = parts_of(part.model(point.hyperparameters).prior)[0], len(part.groups)
+        own = slice(n_units(prior))
+        log_odds = prior.tilted_log_odds(result.b[own], result.a[own])
+        moments[:, units] = result.mean[:n], result.var[:n], sigmoid(log_odds[:n])
+    return moments
+
+
+def sites_of(task, point):
+    """The sites at a `GridPoint`, of all units."""
+    results = point.found.results
+    if len(results) == 1:
+        return results[0].sites
+    sites = np.empty((2, len(task.groups)))
+    for units, result in zip(task.units, results, strict=True):
+        sites[:, units] = result.sites
+    return sites
 
 
 def mean_and_deviation(name, columns, centred, weights=None):

@@ -1,10 +1,12 @@
 """Spike-and-slab linear regression, as a scikit-learn estimator."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import row_weights
+from fastmf._common.arguments import one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data, complete_target
 from fastmf.estimators._spike_slab import (
@@ -12,6 +14,8 @@ from fastmf.estimators._spike_slab import (
     by_blocks,
     check_variances,
     mean_and_deviation,
+    moments_of,
+    sites_of,
 )
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.learning.evidence import Hyperparameters, Regression
@@ -24,8 +28,8 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     Parameters
     ----------
     noise_variance : float or None
-        Variance of the noise, in units of y^2. None: learned by maximising the evidence, as are
-        the next two.
+        Variance of the noise, in units of y^2. None: learned, as are the next two; see
+        `parameter_prior`.
     slab_variance : float or None
         Prior variance of a non-zero coefficient, in units of y^2 (per unit of the features squared,
         after `standardize`).
@@ -51,6 +55,20 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         Iterations of expectation propagation.
     max_evidence_iter : int
         Largest number of fixed points in the search for the largest evidence, after the first.
+    parameter_prior : {"weak", None}
+        Priors on what is learned; `print` of the estimator states them. "weak": the inclusion
+        probability has the distribution Beta(1/2, d/2) for d features (of a group), so that one
+        non-zero coefficient is expected; `slab_variance` over the variance of y (per mean square of
+        the features) is log-normal of median 0.5, its logarithm of standard deviation 2;
+        `noise_variance` over the variance of y is log-Cauchy of median 0.6, its logarithm of width
+        0.5, which lets noise of any size be learned. The values learned are those of largest
+        posterior density of logarithms and log-odds (MAP-II). None: those of largest evidence
+        (ML-II); on weak data that may have all features in, each with a tiny coefficient.
+    average_parameters : bool
+        Whether inclusion probabilities, means and predictions are averages over the posterior of
+        the parameters on a grid, in place of those at its maximum: for weak data. It costs two to
+        ten times as much. `noise_variance_`, `slab_variance_`, `prior_inclusion_`, `sites_` and
+        `log_evidence_` remain those of the maximum.
     n_threads : int or None
         Threads of the compiled kernels: results do not depend on it. The last bits of a large
         regression, of 1000 rows and features, depend on the number of BLAS's threads, as in all of
@@ -81,6 +99,10 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     targets are fitted one by one. X is copied to be centred and scaled, in its own precision
     (float32 or float64).
 
+    A parameter that is learned and ends on a bound of the search (noise: 1e-12 and 2, slab: 1e-6
+    and 1e4 variances of y, inclusion: a tenth of a feature and 0.95) is reported by a
+    `ConvergenceWarning` that says what to give.
+
     Examples
     --------
     >>> import numpy as np, fastmf as mf
@@ -95,7 +117,8 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     _learned = (
         "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
         "noise_variance_", "slab_variance_", "prior_inclusion_", "sites_", "n_iter_", "_unit",
-        "_rows", "_offset", "_scale", "_n_noises",
+        "_rows", "_parts_of_rows", "_offset", "_scale", "_n_noises", "_target_of_point",
+        "_point_weights", "_point_noise", "_point_coef", "_point_sites",
     )  # fmt: skip
     _advice = (
         "raise max_iter, take solver='convergent', or give noise_variance, slab_variance or "
@@ -117,6 +140,8 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         tol=1e-6,
         max_iter=1000,
         max_evidence_iter=50,
+        parameter_prior="weak",
+        average_parameters=False,
         n_threads=None,
     ):
         super().__init__(
@@ -131,9 +156,11 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
             tol=tol,
             max_iter=max_iter,
             max_evidence_iter=max_evidence_iter,
+            parameter_prior=parameter_prior,
             n_threads=n_threads,
         )
         self.noise_variance = noise_variance
+        self.average_parameters = average_parameters
 
     def __sklearn_tags__(self):
         """Tags: several targets are allowed."""
@@ -167,7 +194,7 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         array([ 2., -1.])
         """
         X, y = self._training_data(X, y, multi_output=True, y_numeric=True)
-        self._check("noise_variance", "slab_variance")
+        self._check_options()
         groups = self._groups(X.shape[1])
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
         weights = row_weights(sample_weight, len(X))
@@ -184,13 +211,9 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         if weights is not None:
             X *= np.sqrt(weights)[:, None].astype(X.dtype)
         fits = [self._fit_one(X, column, groups, weights) for column in targets.T]
-        one = np.ndim(y) == 1
-        for name in fits[0]:
-            values = [fit[name] for fit in fits]
-            setattr(self, name, values[0] if one else np.array(values))
-        self._rows = X
-        # Of a prediction: noise variances of the observation and of the intercept.
-        self._n_noises = 1 + (1 / n_rows if self.fit_intercept else 0)
+        self._keep(fits, np.ndim(y) == 1)
+        self._rows, self._parts_of_rows = X, np.zeros((0, 2), int)
+        self._n_noises = self._noises_of_prediction(n_rows, self.fit_intercept)
         return self
 
     def _fit_one(self, X, y, groups, weights):
@@ -203,26 +226,58 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         task = Regression(X, y, groups)
         if weights is not None:
             task = Regression(X, y * np.sqrt(weights), groups, float(weights.sum()))
-        n_rows = task.n_rows or len(y)
-        best, model, result = self._solution(
-            task, *self._hyperparameters((n_rows, X.shape[1]), unit, n_groups)
-        )
-        log_evidence = task.log_evidence(result, best.noise_variance)
-        ratio = unit / self._scale
-        coefficients = result.mean * ratio
+        return self._fit_task(task, n_groups, center, unit, centred=self.fit_intercept)
+
+    def _fit_task(self, task, n_groups, center, unit, *, centred=False):
+        """The fitted attributes for standardised data of y = center + unit * (standardised y)."""
+        shape = task.total_rows, len(task.groups)
+        points, weights = self._solution(
+            task, *self._hyperparameters(shape, unit, n_groups), centred=centred,
+            average=self.average_parameters,
+        )  # fmt: skip
+        best, ratio = points[0].hyperparameters, unit / self._scale
+        members = [moments_of(task, point) for point in points]
+        means, variances, included = (np.array(m) for m in zip(*members, strict=True))
+        mean = weights @ means
+        spread = weights @ (means - mean) ** 2
+        coefficients = mean * ratio
         return {
             "coef_": coefficients,
-            "coef_var_": result.var * ratio**2,
+            "coef_var_": (weights @ variances + spread) * ratio**2,
             "intercept_": float(center - self._offset @ coefficients),
-            "inclusion_probability_": sigmoid(model.prior.tilted_log_odds(result.b, result.a)),
-            "log_evidence_": float(log_evidence - n_rows * np.log(unit)),
+            "inclusion_probability_": weights @ included,
+            "log_evidence_": float(points[0].found.log_evidence - shape[0] * np.log(unit)),
             "noise_variance_": best.noise_variance * unit**2,
             "slab_variance_": best.slab_variance * unit**2,
             "prior_inclusion_": sigmoid(np.asarray(best.log_odds)),
-            "sites_": result.sites,
-            "n_iter_": max(1, result.n_iter),
+            "sites_": sites_of(task, points[0]),
+            "n_iter_": max(1, *(result.n_iter for result in points[0].found.results)),
             "_unit": unit,
+            "_points": {
+                "weights": weights,
+                "noise": np.array([p.hyperparameters.noise_variance for p in points]) * unit**2,
+                "coef": means * ratio,
+                "sites": np.array([sites_of(task, point) for point in points]),
+            },
         }
+
+    def _noises_of_prediction(self, n_rows, centred):
+        """Variance of an observation and of the constant, in noise variances."""
+        both = 1 + (1 / n_rows if centred else 0)
+        if self.average_parameters and self.noise_variance is None and n_rows > 4:
+            both *= n_rows / (n_rows - 2)  # mean over mode in ln s2 of an inverse gamma variable
+        return both
+
+    def _keep(self, fits, one):
+        """The fitted attributes of each target, as attributes."""
+        points = [fit.pop("_points") for fit in fits]
+        for name in fits[0]:
+            values = [fit[name] for fit in fits]
+            setattr(self, name, values[0] if one else np.array(values))
+        # Of all targets, one after another.
+        self._target_of_point = np.repeat(np.arange(len(fits)), [len(p["noise"]) for p in points])
+        for name in points[0]:
+            setattr(self, f"_point_{name}", np.concatenate([p[name] for p in points]))
 
     def predict(self, X, return_std=False):
         """Posterior mean of y, and its predictive standard deviation.
@@ -253,10 +308,9 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         mean = by_blocks(lambda rows: self.coef_ @ rows.T, X).T + self.intercept_
         if not return_std:
             return mean
-        if self.coef_.ndim == 1:
-            return mean, self._deviation(X, self.noise_variance_, self.sites_, self._unit)
-        each = zip(self.noise_variance_, self.sites_, self._unit, strict=True)
-        return mean, np.stack([self._deviation(X, *values) for values in each], axis=1)
+        units = np.atleast_1d(self._unit)
+        deviations = [self._deviation(X, k, unit) for k, unit in enumerate(units)]
+        return mean, deviations[0] if self.coef_.ndim == 1 else np.stack(deviations, axis=1)
 
     def score(self, X, y, sample_weight=None):
         """Coefficient of determination, R^2, of the predictions.
@@ -285,14 +339,44 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
         y = complete_target(y)
         return super().score(X, y, row_weights(sample_weight, np.shape(y)[0] if np.ndim(y) else 1))
 
-    def _deviation(self, X, noise_variance, sites, unit):
+    def _deviation(self, X, target, unit):
         """Predictive standard deviations of rows, for one target."""
-        start = Hyperparameters(noise_variance / unit**2, 1.0, np.zeros(1))
-        zeros = np.zeros(len(self._rows)), np.zeros(len(sites[0]), int)
-        model = Regression(self._rows, *zeros).model(start)
-        inverse = gaussian_side(model).inverse(sites[1])
-        variance = by_blocks(lambda rows: inverse.variance_along(self._rescaled(rows)), X)
-        return np.sqrt(noise_variance * self._n_noises + variance * unit**2)
+        coefficients, variance = np.atleast_2d(self.coef_)[target], 0.0
+        for k in np.flatnonzero(self._target_of_point == target):
+            noise, change = self._point_noise[k], self._point_coef[k] - coefficients
+            inverses = list(self._inverses(noise / unit**2, self._point_sites[k]))
+            of_rows = by_blocks(partial(self._variances, inverses, change, unit), X)
+            variance = variance + self._point_weights[k] * (noise * self._n_noises + of_rows)
+        return np.sqrt(variance)
+
+    def _variances(self, inverses, change, unit, rows):
+        """Variances of the means of rows, and squares of their changes by these coefficients."""
+        standardised = self._rescaled(rows)
+        variance = sum(inverse.variance_along(standardised[:, u]) for u, inverse in inverses)
+        return variance * unit**2 + ((rows - self._offset) @ change) ** 2
+
+    def _inverses(self, noise_variance, sites):
+        """Features and covariance of each part of the regression, with these sites."""
+        zero = Hyperparameters(noise_variance, 1.0, np.zeros(1))
+        for units, rows in self._parts():
+            task = Regression(rows, np.zeros(len(rows)), np.zeros(rows.shape[1], int))
+            yield units, gaussian_side(task.model(zero)).inverse(sites[1, units])
+
+    def _check_options(self):
+        """Raise for options that are none."""
+        self._check("noise_variance", "slab_variance")
+        one_of("average_parameters", self.average_parameters, (True, False))
+        if self.average_parameters and self.parameter_prior is None:
+            raise ValueError(
+                "average_parameters needs a parameter_prior: the evidence alone has no finite "
+                "integral. Take parameter_prior='weak'."
+            )
+
+    def _parts(self):
+        """Features and rows of each part of the regression."""
+        if not len(self._parts_of_rows):
+            return [(slice(None), self._rows)]
+        raise NotImplementedError
 
     def _hyperparameters(self, shape, unit, n_groups):
         """Where the search starts, for y of variance 1, and what is fixed."""

@@ -8,11 +8,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
 from fastmf.estimators._data import checked_data, complete_target
-from fastmf.estimators._spike_slab import SpikeSlabEstimator, by_blocks
+from fastmf.estimators._spike_slab import SpikeSlabEstimator, by_blocks, moments_of
 from fastmf.estimators._weights import whole_weights
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.learning.evidence import Classification, Hyperparameters
-from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
 # Of the Gaussian prior.
@@ -28,13 +27,18 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
     ----------
     slab_variance : float or None
         Prior variance of a non-zero coefficient, for noise of variance 1 (per unit of the features
-        squared, after `standardize`). None: learned by maximising the evidence.
+        squared, after `standardize`). None: learned, see `parameter_prior`.
     inclusion_probability, expected_model_size, groups, standardize
         As in `SpikeSlabRegressor`.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
     solver, damping, tol, max_iter, max_evidence_iter, n_threads
         As in `SpikeSlabRegressor`; `tol` is in standard deviations of the noise.
+    parameter_prior : {"weak", None}
+        Priors on what is learned. "weak": the inclusion probability has the distribution
+        Beta(1/2, d/2) for d features (of a group), and `slab_variance` (per mean square of the
+        features) is log-normal of median 0.5, its logarithm of standard deviation 2. None: none,
+        the values of largest evidence are learned.
 
     Attributes
     ----------
@@ -62,10 +66,10 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
     than two classes use scikit-learn's OneVsRestClassifier.
 
     The evidence may have several maxima: with few coefficients, and with nearly all of them, each
-    of little weight. The search starts with few (one for ten rows) and ends at a maximum nearby. To
-    see the other one, fit with `inclusion_probability=0.9` and compare `log_evidence_`. To select
-    features, give `expected_model_size`; and fix `slab_variance` (at 1, say) where few features
-    separate the classes, which moves it to its bound.
+    of little weight. The priors on the parameters decide for few. To see the other one, fit with
+    `inclusion_probability=0.9` and compare `log_evidence_`. To select features, give
+    `expected_model_size`; and `slab_variance` (1, say) where few features separate the classes,
+    which say then no more than that it is large.
 
     Examples
     --------
@@ -83,6 +87,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         "slab_variance_", "prior_inclusion_", "sites_", "n_iter_", "_rows", "_group_of", "_others",
         "_offset", "_scale",
     )  # fmt: skip
+    _slab_unit = "the variance of the noise"
     _advice = (
         "give slab_variance (1, say), which may have gone to its bound, or expected_model_size; or "
         "raise max_iter, or take solver='convergent'"
@@ -141,18 +146,16 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         log_odds = np.full(n_groups, np.log(inclusion / (1 - inclusion)))
         start = Hyperparameters(1.0, 1.0 if slab is None else slab, log_odds)
         fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
-        best, model, result = self._solution(task, start, fixed)
-        n = len(groups)
-        coefficients = result.mean[:n] / self._scale
-        constant = result.mean[n] if self.fit_intercept else 0.0
-        prior = parts_of(model.prior)[0]
-        units = slice(n_units(prior))
-        slab_odds = prior.tilted_log_odds(result.b[units], result.a[units])[:n]
+        (point, *_), _ = self._solution(task, start, fixed)
+        best, (result,) = point.hyperparameters, point.found.results
+        mean, variance, included = moments_of(task, point)
+        coefficients = mean / self._scale
+        constant = result.mean[len(mean)] if self.fit_intercept else 0.0
         self.coef_ = coefficients[None]
-        self.coef_var_ = (result.var[:n] / self._scale**2)[None]
+        self.coef_var_ = (variance / self._scale**2)[None]
         self.intercept_ = np.array([constant - self._offset @ coefficients])
-        self.inclusion_probability_ = sigmoid(slab_odds)
-        self.log_evidence_ = float(task.log_evidence(result))
+        self.inclusion_probability_ = included
+        self.log_evidence_ = float(point.found.log_evidence)
         self.slab_variance_ = float(best.slab_variance)
         self.prior_inclusion_ = sigmoid(np.asarray(best.log_odds))
         self.sites_, self.n_iter_ = result.sites, max(1, result.n_iter)

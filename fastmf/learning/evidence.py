@@ -1,4 +1,4 @@
-"""Learning the hyper-parameters of spike-and-slab models by maximising their evidence.
+"""The evidence of spike-and-slab models by their hyper-parameters, and its derivatives.
 
 At a fixed point of expectation propagation the log-evidence is stationary in the sites, so that its
 derivatives are those with the sites held (Hernández-Lobato & Hernández-Lobato 2011, Eq. 37):
@@ -11,28 +11,19 @@ derivatives are those with the sites held (Hernández-Lobato & Hernández-Lobato
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
 
-from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.expectation_propagation import expectation_propagation
-from fastmf.inference.gaussian import order_of
-from fastmf.learning.quasi_newton import minimise
 from fastmf.models import SparseLinearModel
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
 from fastmf.priors._protocol import parts_of
 
 # Log-odds of a coefficient without a spike.
 NEVER_ZERO = 40.0
-# The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
-# then a twentieth of their standard errors from its maximum: the gain is half of the square.
-EVIDENCE_TOL = 1e-3
 # Tolerance of the fixed points during the search: at most this, and this fraction of the standard
 # error of a coefficient if all others were known. With little noise a larger one would be of the
 # order of the standard errors: a state then passes for the fixed point of the next noise variance,
 # too, and the evidence seems to grow as the noise falls, down to its bound.
 SEARCH_TOL, RELATIVE_TOL = 1e-4, 1e-2
-# Smallest expected square of a residual, in units of the noise variance.
-MIN_RESIDUAL = 1e-12
 # Iterations towards a fixed point during the search: poor hyper-parameters take more. With half or
 # twice as many a fit takes as long.
 MAX_ITER = 100
@@ -40,9 +31,6 @@ MAX_ITER = 100
 LATENT_PRECISION = 1e-10
 # Smallest precision of a site, in units of the prior's, where negative ones do not converge.
 MIN_RELATIVE_PRECISION = 1e-3
-# Bounds of the search, in units of the variance of y: beyond them the evidence is flat, or rounding
-# cannot tell the noise from none. The prior inclusion is at least 1 / (10 n_features).
-NOISE_BOUNDS, SLAB_BOUNDS, MAX_LOG_ODDS = (1e-5, 2), (1e-6, 1e4), 3.0
 
 
 class Hyperparameters(NamedTuple):
@@ -85,25 +73,90 @@ class Regression(NamedTuple):
     y: np.ndarray
     groups: np.ndarray
     n_rows: float | None = None
+    absent_square: float = 0.0
+
+    @property
+    def parts(self):
+        """Itself: one problem."""
+        return (self,)
+
+    @property
+    def units(self):
+        """The features of each part: all."""
+        return (slice(len(self.groups)),)
+
+    @property
+    def total_rows(self):
+        """Number of rows that the data stand for."""
+        return len(self.y) if self.n_rows is None else self.n_rows
 
     @property
     def scale(self):
         """Variance of y."""
-        return float(self.y @ self.y) / (self.n_rows or len(self.y)) or 1.0
+        return (float(self.y @ self.y) + self.absent_square) / self.total_rows or 1.0
 
     @property
-    def n_absent(self):
-        """Rows that the data stand for beyond their number."""
-        return 0.0 if self.n_rows is None else self.n_rows - len(self.y)
+    def scale_is_known(self):
+        """Whether y varies: else its scale is a convention, and so are the bounds."""
+        return bool(self.y.any())
+
+    @property
+    def slab_scale(self):
+        """Variance of a coefficient that alone would give y its variance."""
+        return self.scale / mean_square(self.X, self.total_rows)
 
     def log_evidence(self, result, noise_variance):
-        """That of a fixed point, with the normalisers of absent rows."""
-        return result.log_evidence - self.n_absent * np.log(2 * np.pi * noise_variance) / 2
+        """That of a fixed point, with the densities of what is absent."""
+        absent = (self.total_rows - len(self.y)) * np.log(2 * np.pi * noise_variance)
+        return result.log_evidence - (absent + self.absent_square / noise_variance) / 2
+
+    def absent_by_noise(self, noise_variance):
+        """The derivative of the densities of what is absent by ln noise variance."""
+        return (self.absent_square / noise_variance - (self.total_rows - len(self.y))) / 2
 
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""
         prior = hyperparameters.prior(self.groups)
         return SparseLinearModel(self.X, self.y, hyperparameters.noise_variance, prior)
+
+
+class Loci(NamedTuple):
+    """Independent regressions that share their hyper-parameters: features in uncorrelated blocks.
+
+    Parameters
+    ----------
+    parts : tuple of Regression
+        Their numbers of rows sum to that of the data.
+    units : tuple of int arrays
+        The features of each.
+    groups : int array of shape (n_features,)
+    """
+
+    parts: tuple
+    units: tuple
+    groups: np.ndarray
+
+    @property
+    def total_rows(self):
+        """Number of rows that the data stand for."""
+        return sum(part.total_rows for part in self.parts)
+
+    @property
+    def scale(self):
+        """Variance of y."""
+        squares = sum(float(part.y @ part.y) + part.absent_square for part in self.parts)
+        return squares / self.total_rows or 1.0
+
+    @property
+    def scale_is_known(self):
+        """Whether y varies: else its scale is a convention, and so are the bounds."""
+        return any(part.scale_is_known for part in self.parts)
+
+    @property
+    def slab_scale(self):
+        """Variance of a coefficient that alone would give y its variance."""
+        squares = np.concatenate([np.einsum("ij,ij->j", p.X, p.X) for p in self.parts])
+        return self.scale / mean_square(np.sqrt(squares)[None], self.total_rows)
 
 
 class Classification(NamedTuple):
@@ -127,14 +180,38 @@ class Classification(NamedTuple):
     others: np.ndarray
 
     @property
-    def n_absent(self):
-        """Weight of the samples that are missing: none."""
+    def parts(self):
+        """Itself: one problem."""
+        return (self,)
+
+    @property
+    def units(self):
+        """The features of each part: all."""
+        return (slice(len(self.groups)),)
+
+    @property
+    def total_rows(self):
+        """Number of rows."""
+        return len(self.X)
+
+    def absent_by_noise(self, noise_variance):
+        """Zero: no rows are absent."""
         return 0.0
 
     @property
     def scale(self):
         """Variance of the noise."""
         return 1.0
+
+    @property
+    def scale_is_known(self):
+        """Always: it is that of the noise."""
+        return True
+
+    @property
+    def slab_scale(self):
+        """Variance of a coefficient that alone explains as much as the noise."""
+        return 1 / mean_square(self.X[:, : len(self.groups)], len(self.X))
 
     @classmethod
     def of(cls, X, signs, groups, others=()):
@@ -158,6 +235,12 @@ class Classification(NamedTuple):
         """Log-probability of the classes: without the normalisers of the latent variables."""
         normaliser = np.log(2 * np.pi / LATENT_PRECISION) / 2 - np.log(2)
         return result.log_evidence + len(self.X) * normaliser
+
+
+def mean_square(X, n_rows):
+    """Mean square of the features that are not zero; 1 if all are."""
+    squares = np.einsum("ij,ij->j", X, X, dtype=np.float64) / n_rows
+    return float(np.mean(squares[squares > 0])) if squares.any() else 1.0
 
 
 def solution_from(model, init, **options):
@@ -210,126 +293,62 @@ def evidence_gradient(model, result, groups, n_groups):
     return by_noise, by_slab, by_odds
 
 
-def curvature_by_noise(derivative, n_rows):
-    """Mean curvature of minus the log-evidence by ln s2, from here to its minimum.
-
-    If the expected squares of the residuals, R, stayed what they are: they fall with s2, so that
-    the minimum of n_rows ln(s2) / 2 + R / (2 s2), the step of expectation maximisation, falls short
-    of that of the evidence. Smaller curvatures lead beyond it, to noise so small that fixed points
-    are hard to find.
-    """
-    # ln(R / (n_rows s2)); rounding may take R from 0 to below.
-    step = np.log1p(max(-2 * derivative / n_rows, MIN_RESIDUAL - 1))
-    return n_rows / 2 if abs(step) < 1e-9 else -derivative / step
-
-
-class _Search:
-    """The log-evidence by the hyper-parameters that are learned, for `minimise`.
-
-    The arguments are those of `maximise_evidence`; `options` those of `expectation_propagation`.
-
-    Attributes
-    ----------
-    free : bool array of shape (2 + n_groups,)
-        Which of ln s2, ln slab and log-odds are learned.
-    whole : array of shape (2 + n_groups,)
-        Their values at the start.
-    bounds : array of shape (2 + n_groups, 2)
-    best : ExpectationPropagation or None
-        The fixed point of largest evidence so far.
-    """
-
-    def __init__(self, task, start, fixed, tol, **options):
-        self._task, self._options, self._tol = task, options, tol
-        n_groups = len(start.log_odds)
-        self.free = np.append(
-            [not fixed.noise_variance, not fixed.slab_variance], [not fixed.log_odds] * n_groups
-        )
-        variances = np.log(np.multiply([NOISE_BOUNDS, SLAB_BOUNDS], task.scale))
-        odds = -np.log(10.0 * len(task.groups)), MAX_LOG_ODDS
-        self.bounds = np.concatenate([variances, [odds] * n_groups])
-        whole = np.append(np.log([start.noise_variance, start.slab_variance]), start.log_odds)
-        self.whole = np.where(self.free, np.clip(whole, *self.bounds.T), whole)
-        self.best, self._best_evidence = None, -np.inf
-        self._n_rows = len(task.X) + task.n_absent
-        self._n_of_groups = np.bincount(task.groups, minlength=n_groups)
-        self._n_included = np.zeros(n_groups)
-        self._square = np.einsum("ij,ij->j", task.X, task.X).max()
-
-    def hyperparameters(self, x):
-        """Those of values x of the learned ones."""
-        values = self.whole.copy()
-        values[self.free] = x
-        return Hyperparameters(np.exp(values[0]), np.exp(values[1]), values[2:])
-
-    def objective(self, x):
-        """Minus the log-evidence, infinite where the solver does not converge, and its gradient."""
-        task, here = self._task, self.hyperparameters(x)
-        model = task.model(here)
-        # No division by 0 where all features are constant.
-        square = max(self._square, here.noise_variance * (RELATIVE_TOL / SEARCH_TOL) ** 2)
-        tol = max(self._tol, RELATIVE_TOL * np.sqrt(here.noise_variance / square))
-        if self.best is None:
-            self.best = result = robust_solution(model, tol=tol, **self._options)
-        else:
-            result = solution_from(model, self.best, tol=tol, **self._options)
-            if not result.converged:
-                return np.inf, np.zeros(self.free.sum())
-        # There may be several fixed points: the next search starts from the best one, not from
-        # that of a trial which was rejected.
-        evidence = task.log_evidence(result, model.noise_variance)
-        if not self.best.converged or evidence > self._best_evidence:
-            self.best, self._best_evidence = result, evidence
-        n_groups = len(self._n_of_groups)
-        by_noise, by_slab, by_odds = evidence_gradient(model, result, task.groups, n_groups)
-        by_noise -= task.n_absent / 2
-        self._n_included = by_odds + self._n_of_groups * expit(here.log_odds)
-        return -evidence, -np.append([by_noise, by_slab], by_odds)[self.free]
-
-    def information(self):
-        """What the evidence would have if it were known which coefficients are zero."""
-        n = np.maximum(self._n_included, 1.0)
-        return np.append([self._n_rows / 2, n.sum() / 2], n)[self.free]
-
-    def curvature(self, gradient):
-        """Lower bounds of the curvatures, given the gradient: see `curvature_by_noise`."""
-        bounds = np.zeros(self.free.sum())
-        if self.free[0]:
-            bounds[0] = curvature_by_noise(gradient[0], self._n_rows)
-        return bounds
-
-
-def maximise_evidence(task, start, fixed, *, tol, max_iter, n_threads=None):
-    """Hyper-parameters of largest evidence, by quasi-Newton steps in their logarithms and log-odds.
+class FixedPoints(NamedTuple):
+    """Fixed points of the parts of a task, their log-evidence and its gradient.
 
     Parameters
     ----------
-    task : Regression or Classification
-    start : Hyperparameters
-    fixed : Hyperparameters of bool
-        Which ones are not learned.
-    tol : float
-        Smallest one of the fixed points; most are found to a larger one (see `SEARCH_TOL`).
-    max_iter : int
-        Fixed points, after the first one.
+    results : tuple of ExpectationPropagation
+    log_evidence : float
+    gradient : array of shape (2 + n_groups,)
+        Of the log-evidence by ln noise variance, ln slab variance and log-odds.
+    """
+
+    results: tuple
+    log_evidence: float
+    gradient: np.ndarray
+
+    @property
+    def converged(self):
+        """Whether all parts have converged."""
+        return all(result.converged for result in self.results)
+
+
+def fixed_points(task, here, starts=None, n_threads=None):
+    """Fixed points with these hyper-parameters, near those of others if there are any.
+
+    Parameters
+    ----------
+    task : Regression, Loci or Classification
+    here : Hyperparameters
+    starts : tuple of ExpectationPropagation, optional
     n_threads : int, optional
 
     Returns
     -------
-    Hyperparameters
-    ExpectationPropagation or None
-        The fixed point of largest evidence, theirs; None if all are fixed.
+    FixedPoints
     """
+    results, log_evidence, n_groups = [], 0.0, len(here.log_odds)
+    gradient = np.zeros(2 + n_groups)
     options = {"schedule": "auto", "max_iter": MAX_ITER, "n_threads": n_threads}
-    search = _Search(task, start, fixed, tol, **options)
-    free = search.free
-    if not free.any():
-        return start, None
-    # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
-    with one_blas_thread(order_of(task.model(start))):
-        x = minimise(
-            search.objective, search.whole[free], *search.bounds[free].T,
-            first=search.information, curvature=search.curvature, tol=EVIDENCE_TOL,
-            max_iter=max_iter,
-        )  # fmt: skip
-    return search.hyperparameters(x), search.best
+    for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
+        model = part.model(here)
+        options["tol"] = search_tolerance(part.X, here.noise_variance)
+        solve = robust_solution if starts is None else solution_from
+        result = solve(model, start, **options)
+        results.append(result)
+        log_evidence += part.log_evidence(result, model.noise_variance)
+        parts = evidence_gradient(model, result, part.groups, n_groups)
+        gradient += np.append(parts[:2], parts[2])
+        gradient[0] += part.absent_by_noise(model.noise_variance)
+        if starts is not None and not result.converged:
+            return FixedPoints((*results, *starts[len(results) :]), -np.inf, gradient)
+    return FixedPoints(tuple(results), log_evidence, gradient)
+
+
+def search_tolerance(X, noise_variance):
+    """Tolerance of a fixed point: see `SEARCH_TOL`."""
+    # No division by 0 where all features are constant.
+    square = np.einsum("ij,ij->j", X, X).max()
+    square = max(square, noise_variance * (RELATIVE_TOL / SEARCH_TOL) ** 2)
+    return RELATIVE_TOL * np.sqrt(noise_variance / square)

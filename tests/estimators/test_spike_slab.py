@@ -161,6 +161,8 @@ def test_what_does_not_converge_warns():
         ({"tol": "small"}, TypeError, "tol must be a number"),
         ({"max_iter": 0}, ValueError, "max_iter must be at least 1"),
         ({"damping": 1.0}, ValueError, "damping must be in"),
+        ({"parameter_prior": "flat"}, ValueError, "parameter_prior must be one of"),
+        ({"average_parameters": 2}, ValueError, "average_parameters must be one of"),
     ],
 )
 def test_bad_options(options, error, message, monkeypatch):
@@ -339,3 +341,88 @@ def test_advice_is_of_arguments_that_exist(estimator):
     named = set(re.findall(r"\b[a-z]+_[a-z_]+\b", advice)) | {"solver"}
     assert named >= {"max_iter", "slab_variance", "expected_model_size"}
     assert named <= set(estimator().get_params())
+
+
+# --- priors on parameters -----------------------------------------------------------------------
+
+
+def test_features_of_pure_noise_are_not_called_in():
+    """Where the evidence alone has all of them in."""
+    counts = []
+    for seed in range(10):
+        rng = np.random.default_rng([9, seed])
+        X, y = rng.normal(size=(60, 100)), rng.normal(size=60)
+        counts.append((mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ > 0.5).sum())
+    assert max(counts) <= 10
+    rng = np.random.default_rng([9, 11])
+    X, y = rng.normal(size=(60, 100)), rng.normal(size=60)
+    assert (mf.SpikeSlabRegressor().fit(X, y).inclusion_probability_ < 0.2).all()
+    dense = mf.SpikeSlabRegressor(parameter_prior=None).fit(X, y)
+    assert (dense.inclusion_probability_ > 0.5).sum() > 50
+
+
+@pytest.mark.parametrize("deviation", [1e-2, 1e-4, 1e-5])
+def test_noise_of_any_size_is_learned(deviation):
+    rng = np.random.default_rng(5)
+    X, noise = rng.normal(size=(60, 20)), deviation * rng.normal(size=60)
+    fitted = mf.SpikeSlabRegressor().fit(X, X[:, 0] + noise)
+    assert fitted.noise_variance_ == pytest.approx(noise.var(), rel=0.1)
+    error = abs(fitted.predict(X) - X[:, 0])
+    assert error.max() < deviation
+
+
+def test_no_noise_is_reported():
+    X = np.random.default_rng(5).normal(size=(60, 20))
+    with pytest.warns(ConvergenceWarning, match="noise variance is on the lower bound.*give noise"):
+        mf.SpikeSlabRegressor().fit(X, X[:, 0])
+
+
+def test_noise_of_few_rows_is_not_explained_away():
+    learned, drawn = [], []
+    for seed in range(12):
+        rng = np.random.default_rng([4, seed])
+        X, noise = rng.normal(size=(20, 200)), rng.normal(size=20)
+        learned.append(mf.SpikeSlabRegressor().fit(X, X[:, 0] + noise).noise_variance_)
+        drawn.append(noise.var())
+    assert np.median(learned) == pytest.approx(np.median(drawn), rel=0.15)
+
+
+def test_averages_over_parameters():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 40))
+    Y = np.stack([X[:, 0] + 2 * rng.normal(size=60), rng.normal(size=60)], axis=1)
+    plain = mf.SpikeSlabRegressor().fit(X, Y)
+    both = mf.SpikeSlabRegressor(average_parameters=True).fit(X, Y)
+    np.testing.assert_array_equal(both.noise_variance_, plain.noise_variance_)
+    assert 0 < abs(both.inclusion_probability_ - plain.inclusion_probability_).max() < 0.3
+    mean, deviation = both.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, X @ both.coef_.T + both.intercept_)
+    assert (deviation**2 > both.noise_variance_).all()
+    one = mf.SpikeSlabRegressor(average_parameters=True).fit(X, Y[:, 1])
+    np.testing.assert_array_equal(both.coef_[1], one.coef_)
+    np.testing.assert_allclose(one.predict(X, return_std=True)[1], deviation[:, 1])
+    # What is known has nothing to be averaged.
+    known = mf.SpikeSlabRegressor(average_parameters=True, **KNOWN).fit(X, Y)
+    np.testing.assert_array_equal(known.coef_, mf.SpikeSlabRegressor(**KNOWN).fit(X, Y).coef_)
+    with pytest.raises(ValueError, match="average_parameters needs a parameter_prior"):
+        mf.SpikeSlabRegressor(average_parameters=True, parameter_prior=None).fit(X, Y)
+
+
+def test_averages_in_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(30, 10)), rng.normal(size=(30, 2))
+    fitted = mf.SpikeSlabRegressor(average_parameters=True).fit(X, Y)
+    fitted.save(tmp_path / "averages.npz")
+    loaded = mf.SpikeSlabRegressor.load(tmp_path / "averages.npz")
+    for ours, theirs in zip(
+        *(m.predict(X, return_std=True) for m in (fitted, loaded)), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_priors_are_printed():
+    text = str(mf.SpikeSlabRegressor(slab_variance=1.0).fit(np.eye(4), np.arange(4.0)))
+    assert "inclusion_probability ~ Beta(1/2, 4/2)" in text and "noise_variance / var(y) ~" in text
+    assert "slab_variance / " not in text
+    assert "without priors" in str(mf.SpikeSlabRegressor(parameter_prior=None))
+    assert "noise_variance /" not in str(mf.SpikeSlabClassifier())

@@ -1,0 +1,168 @@
+"""The search for the hyper-parameters of spike-and-slab models of largest evidence.
+
+With priors, of largest posterior density in their logarithms and log-odds (MAP-II).
+"""
+
+import numpy as np
+from scipy.special import expit
+
+from fastmf._threads import one_blas_thread
+from fastmf.inference.gaussian import order_of
+from fastmf.learning.evidence import Hyperparameters, fixed_points
+from fastmf.learning.quasi_newton import minimise
+
+# The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
+# then a twentieth of their standard errors from its maximum: the gain is half of the square.
+EVIDENCE_TOL = 1e-3
+# Smallest expected square of a residual, in units of the noise variance.
+MIN_RESIDUAL = 1e-12
+# Bounds of the search, in units of the variance of y, of the slab over the mean square of the
+# features: beyond them the evidence is flat, or rounding cannot tell the noise from none. The prior
+# inclusion is at least 1 / (10 n_features).
+NOISE_BOUNDS, SLAB_BOUNDS, MAX_LOG_ODDS = (1e-12, 2), (1e-6, 1e4), 3.0
+# Distance from a bound, in the logarithm or log-odds, within which an optimum is on it.
+ON_BOUND = 1e-3
+
+
+def bounds_of(task, n_groups):
+    """Bounds of the search, array of shape (2 + n_groups, 2): ln noise, ln slab and log-odds."""
+    noise, slab = np.multiply(NOISE_BOUNDS, task.scale), np.multiply(SLAB_BOUNDS, task.slab_scale)
+    odds = -np.log(10.0 * len(task.groups)), MAX_LOG_ODDS
+    return np.concatenate([np.log([noise, slab]), [odds] * n_groups])
+
+
+def curvature_by_noise(derivative, n_rows):
+    """Mean curvature of minus the log-evidence by ln s2, from here to its minimum.
+
+    If the expected squares of the residuals, R, stayed what they are: they fall with s2, so that
+    the minimum of n_rows ln(s2) / 2 + R / (2 s2), the step of expectation maximisation, falls short
+    of that of the evidence. Smaller curvatures lead beyond it, to noise so small that fixed points
+    are hard to find.
+    """
+    # ln(R / (n_rows s2)); rounding may take R from 0 to below.
+    step = np.log1p(max(-2 * derivative / n_rows, MIN_RESIDUAL - 1))
+    return n_rows / 2 if abs(step) < 1e-9 else -derivative / step
+
+
+class _Search:
+    """The log-density of data and priors by the hyper-parameters that are learned, for `minimise`.
+
+    The arguments are those of `maximise_evidence`.
+
+    Attributes
+    ----------
+    free : bool array of shape (2 + n_groups,)
+        Which of ln s2, ln slab and log-odds are learned.
+    whole : array of shape (2 + n_groups,)
+        Their values at the start.
+    bounds : array of shape (2 + n_groups, 2)
+    best : tuple of ExpectationPropagation, or None
+        The fixed points of the parts of the task of largest density so far.
+    """
+
+    def __init__(self, task, start, fixed, priors, n_threads):
+        self._task, self._priors, self._n_threads = task, priors, n_threads
+        self.free = which_are_free(fixed, len(start.log_odds))
+        self.bounds = bounds_of(task, len(start.log_odds))
+        whole = np.append(np.log([start.noise_variance, start.slab_variance]), start.log_odds)
+        self.whole = np.where(self.free, np.clip(whole, *self.bounds.T), whole)
+        self.best, self._best_density = None, -np.inf
+        self._n_of_groups = np.bincount(task.groups, minlength=len(start.log_odds))
+        self._n_included = np.zeros(len(start.log_odds))
+
+    def hyperparameters(self, x):
+        """Those of values x of the learned ones."""
+        values = self.whole.copy()
+        values[self.free] = x
+        return Hyperparameters(np.exp(values[0]), np.exp(values[1]), values[2:])
+
+    def objective(self, x):
+        """Minus the log-density of data and priors, and its gradient.
+
+        Infinite where the solver does not converge.
+        """
+        here, first = self.hyperparameters(x), self.best is None
+        found = fixed_points(self._task, here, self.best, self._n_threads)
+        if first:
+            self.best = found.results
+        elif not found.converged:
+            return np.inf, np.zeros(self.free.sum())
+        prior, by_prior = 0.0, 0.0
+        if self._priors is not None:
+            prior, by_prior = self._priors.log_density(here, self.free)
+        # There may be several fixed points: the next search starts from the best one, not from
+        # that of a trial which was rejected.
+        density = found.log_evidence + prior
+        if not all(result.converged for result in self.best) or density > self._best_density:
+            self.best, self._best_density = found.results, density
+        self._n_included = found.gradient[2:] + self._n_of_groups * expit(here.log_odds)
+        return -density, -(found.gradient + by_prior)[self.free]
+
+    def information(self):
+        """What the evidence would have if it were known which coefficients are zero."""
+        n = np.maximum(self._n_included, 1.0)
+        known = np.append([self._task.total_rows / 2, n.sum() / 2], n)
+        if self._priors is not None:
+            known += self._priors.information(self.hyperparameters(self.whole[self.free]))
+        return known[self.free]
+
+    def curvature(self, gradient):
+        """Lower bounds of the curvatures, given the gradient: see `curvature_by_noise`."""
+        bounds = np.zeros(self.free.sum())
+        if self.free[0]:
+            bounds[0] = curvature_by_noise(gradient[0], self._task.total_rows)
+        return bounds
+
+
+def which_are_free(fixed, n_groups):
+    """Which of ln s2, ln slab and the log-odds of groups are learned, as a mask."""
+    odds = [not fixed.log_odds] * n_groups
+    return np.append([not fixed.noise_variance, not fixed.slab_variance], odds)
+
+
+def maximise_evidence(task, start, fixed, *, priors=None, max_iter, n_threads=None):
+    """Hyper-parameters of largest evidence, by quasi-Newton steps in their logarithms and log-odds.
+
+    Parameters
+    ----------
+    task : Regression, Loci or Classification
+    start : Hyperparameters
+    fixed : Hyperparameters of bool
+        Which ones are not learned.
+    priors : ParameterPriors, optional
+        Their log-density is added to the evidence (MAP-II in place of ML-II).
+    max_iter : int
+        Fixed points, after the first one.
+    n_threads : int, optional
+
+    Returns
+    -------
+    Hyperparameters
+    tuple of ExpectationPropagation, or None
+        The fixed points of the parts of the task of largest evidence, theirs; None if all are
+        fixed.
+    """
+    search = _Search(task, start, fixed, priors, n_threads)
+    free = search.free
+    if not free.any():
+        return start, None
+    # For the products of the gradient, too: threads of BLAS would spin into the next fixed point.
+    with one_blas_thread(max(order_of(part.model(start)) for part in task.parts)):
+        x = minimise(
+            search.objective, search.whole[free], *search.bounds[free].T,
+            first=search.information, curvature=search.curvature, tol=EVIDENCE_TOL,
+            max_iter=max_iter,
+        )  # fmt: skip
+    return search.hyperparameters(x), search.best
+
+
+def on_bounds(task, hyperparameters, fixed):
+    """Names of the learned hyper-parameters that lie on a bound of the search, with the bound."""
+    n_groups = len(hyperparameters.log_odds)
+    values = np.append(np.log(hyperparameters[:2]), hyperparameters.log_odds)
+    near = abs(values[:, None] - bounds_of(task, n_groups)) < ON_BOUND
+    near &= which_are_free(fixed, n_groups)[:, None]
+    units = "noise variance", "slab variance", "prior inclusion"
+    sides = "lower bound", "upper bound"
+    found = {(units[min(k, 2)], sides[side]): None for k, side in np.argwhere(near)}
+    return list(found)

@@ -1,0 +1,97 @@
+"""Priors on the hyper-parameters of spike-and-slab models.
+
+The evidence of weak data is nearly flat: on pure noise its maximum is as often dense, with all
+coefficients in a slab of no width, as sparse. Weak priors decide there, and nowhere else:
+
+    inclusion           Beta(1/2, d/2) for d features of a group: one coefficient is expected
+    slab / scale        log-normal about 0.5, its logarithm of standard deviation 2
+    noise / scale       log-Cauchy about 0.6: its logarithm has a Cauchy distribution of width 0.5
+
+The scale is the variance of y (1 for classes), for the slab over the mean square of the features.
+Densities are those of the logarithms and log-odds, in which the search is made. The tails of the
+noise are so heavy because noise may be of any size: a millionth of the scale costs 7 nats, where an
+inverse gamma distribution would cost as many as the data have.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaln, expit
+
+# Centres in units of the scales, and widths of the logarithms.
+NOISE_CENTER, NOISE_WIDTH = 0.6, 0.5
+SLAB_CENTER, SLAB_DEVIATION = 0.5, 2.0
+# Non-zero coefficients that the prior of the inclusion stands for: with 1 or more, the inclusion of
+# groups of which most features matter is drawn to half of what it is.
+STRENGTH = 0.5
+
+
+class ParameterPriors(NamedTuple):
+    """Priors on ln noise variance, ln slab variance and the log-odds of each group.
+
+    Parameters
+    ----------
+    noise, slab : float
+        Centres of the variances.
+    n_of_groups : array of shape (n_groups,)
+        Number of features of each group.
+    n_lost : int
+        1 if the rows are centred: the integral over the constant, of flat prior, is proportional to
+        the deviation of the noise.
+    """
+
+    noise: float
+    slab: float
+    n_of_groups: np.ndarray
+    n_lost: int = 0
+
+    @classmethod
+    def of(cls, task, n_lost=0):
+        """The priors for a task."""
+        n_of_groups = np.bincount(task.groups)
+        return cls(NOISE_CENTER * task.scale, SLAB_CENTER * task.slab_scale, n_of_groups, n_lost)
+
+    def log_density(self, hyperparameters, free):
+        """The log-density of the learned ones, and its gradient.
+
+        Parameters
+        ----------
+        hyperparameters : Hyperparameters
+        free : bool array of shape (2 + n_groups,)
+            Those that are learned.
+
+        Returns
+        -------
+        float
+        array of shape (2 + n_groups,)
+            Zero by those that are not learned.
+        """
+        noise = np.log(hyperparameters.noise_variance / self.noise) / NOISE_WIDTH
+        slab = np.log(hyperparameters.slab_variance / self.slab) / SLAB_DEVIATION
+        odds, n = np.asarray(hyperparameters.log_odds), self.n_of_groups
+        lost = self.n_lost * np.log(hyperparameters.noise_variance) / 2
+        each = np.append(
+            [
+                lost - np.log(np.pi * NOISE_WIDTH) - np.log1p(noise * noise),
+                -np.log(2 * np.pi * SLAB_DEVIATION**2) / 2 - slab * slab / 2,
+            ],
+            # p^s (1 - p)^(s n) over B(s, s n), with p = expit(odds) and s the strength
+            STRENGTH * (odds - (1 + n) * np.logaddexp(0, odds))
+            - betaln(STRENGTH, STRENGTH * np.maximum(n, 1)),
+        )
+        gradient = np.append(
+            [
+                self.n_lost / 2 - 2 * noise / (1 + noise * noise) / NOISE_WIDTH,
+                -slab / SLAB_DEVIATION,
+            ],
+            STRENGTH * (1 - (1 + n) * expit(odds)),
+        )
+        return float(each[free].sum()), np.where(free, gradient, 0.0)
+
+    def information(self, hyperparameters):
+        """Curvatures of minus the log-density, but for that of the noise, which may be negative."""
+        odds, n = np.asarray(hyperparameters.log_odds), self.n_of_groups
+        included = expit(odds)
+        return np.append(
+            [0.0, 1 / SLAB_DEVIATION**2], STRENGTH * (1 + n) * included * (1 - included)
+        )
