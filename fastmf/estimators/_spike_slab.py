@@ -200,8 +200,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
             self._warn_of_bounds(on_bounds(task, best, fixed))
         results = self._final(task, best, nearby)
         evidence = sum(
-            part.log_evidence(result, best.noise_variance)
-            for part, result in zip(task.parts, results, strict=True)
+            part.log_evidence(result) for part, result in zip(task.parts, results, strict=True)
         )
         first = GridPoint(best, FixedPoints(results, evidence, np.zeros(2)), evidence)
         if not average:

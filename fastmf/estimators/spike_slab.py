@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data, complete_target
+from fastmf.estimators._from_moments import FromMoments
 from fastmf.estimators._spike_slab import (
     SpikeSlabEstimator,
     by_blocks,
@@ -22,7 +23,7 @@ from fastmf.learning.evidence import Hyperparameters, Regression
 from fastmf.special import sigmoid
 
 
-class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
+class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     """Linear regression in which most coefficients are exactly zero, by expectation propagation.
 
     Parameters
@@ -90,6 +91,8 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     sites_ : array of shape (2, n_features) or (n_targets, 2, n_features)
         Sites, for the standardised features and y.
     n_iter_ : int or array of shape (n_targets,)
+    mismatch_ : float
+        Share of the z-scores of `fit_summary` that the correlations do not explain; else 0.
     n_features_in_ : int
 
     Notes
@@ -117,8 +120,8 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
     _learned = (
         "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
         "noise_variance_", "slab_variance_", "prior_inclusion_", "sites_", "n_iter_", "_unit",
-        "_rows", "_parts_of_rows", "_offset", "_scale", "_n_noises", "_target_of_point",
-        "_point_weights", "_point_noise", "_point_coef", "_point_sites",
+        "_rows", "_shapes", "_features", "mismatch_", "_offset", "_scale", "_n_noises",
+        "_target_of_point", "_point_weights", "_point_noise", "_point_coef", "_point_sites",
     )  # fmt: skip
     _advice = (
         "raise max_iter, take solver='convergent', or give noise_variance, slab_variance or "
@@ -212,7 +215,7 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
             X *= np.sqrt(weights)[:, None].astype(X.dtype)
         fits = [self._fit_one(X, column, groups, weights) for column in targets.T]
         self._keep(fits, np.ndim(y) == 1)
-        self._rows, self._parts_of_rows = X, np.zeros((0, 2), int)
+        self._keep_parts([(np.arange(X.shape[1]), X)])
         self._n_noises = self._noises_of_prediction(n_rows, self.fit_intercept)
         return self
 
@@ -228,13 +231,16 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
             task = Regression(X, y * np.sqrt(weights), groups, float(weights.sum()))
         return self._fit_task(task, n_groups, center, unit, centred=self.fit_intercept)
 
-    def _fit_task(self, task, n_groups, center, unit, *, centred=False):
+    def _fit_task(self, task, n_groups, center, unit, *, centred=False, hold_noise=False):
         """The fitted attributes for standardised data of y = center + unit * (standardised y)."""
         shape = task.total_rows, len(task.groups)
+        start, fixed = self._hyperparameters(shape, unit, n_groups)
+        if hold_noise and self.noise_variance is None:
+            start = start._replace(noise_variance=1.0)
+            fixed = fixed._replace(noise_variance=True)
         points, weights = self._solution(
-            task, *self._hyperparameters(shape, unit, n_groups), centred=centred,
-            average=self.average_parameters,
-        )  # fmt: skip
+            task, start, fixed, centred=centred, average=self.average_parameters
+        )
         best, ratio = points[0].hyperparameters, unit / self._scale
         members = [moments_of(task, point) for point in points]
         means, variances, included = (np.array(m) for m in zip(*members, strict=True))
@@ -371,12 +377,6 @@ class SpikeSlabRegressor(RegressorMixin, SpikeSlabEstimator):
                 "average_parameters needs a parameter_prior: the evidence alone has no finite "
                 "integral. Take parameter_prior='weak'."
             )
-
-    def _parts(self):
-        """Features and rows of each part of the regression."""
-        if not len(self._parts_of_rows):
-            return [(slice(None), self._rows)]
-        raise NotImplementedError
 
     def _hyperparameters(self, shape, unit, n_groups):
         """Where the search starts, for y of variance 1, and what is fixed."""

@@ -114,8 +114,7 @@ def averaged_points(task, best, results, fixed, *, priors, n_threads=None):
     if first is None:
         prior, _ = priors.log_density(best, which_are_free(fixed, len(best.log_odds)))
         evidence = sum(
-            part.log_evidence(result, best.noise_variance)
-            for part, result in zip(task.parts, results, strict=True)
+            part.log_evidence(result) for part, result in zip(task.parts, results, strict=True)
         )
         found = FixedPoints(results, evidence, np.zeros(2 + len(best.log_odds)))
         return [GridPoint(best, found, evidence + prior)], np.ones(1)

@@ -105,19 +105,15 @@ class Regression(NamedTuple):
         """Variance of a coefficient that alone would give y its variance."""
         return self.scale / mean_square(self.X, self.total_rows)
 
-    def log_evidence(self, result, noise_variance):
-        """That of a fixed point, with the densities of what is absent."""
-        absent = (self.total_rows - len(self.y)) * np.log(2 * np.pi * noise_variance)
-        return result.log_evidence - (absent + self.absent_square / noise_variance) / 2
-
-    def absent_by_noise(self, noise_variance):
-        """The derivative of the densities of what is absent by ln noise variance."""
-        return (self.absent_square / noise_variance - (self.total_rows - len(self.y))) / 2
+    def log_evidence(self, result):
+        """That of a fixed point."""
+        return result.log_evidence
 
     def model(self, hyperparameters):
         """The model with these hyper-parameters."""
         prior = hyperparameters.prior(self.groups)
-        return SparseLinearModel(self.X, self.y, hyperparameters.noise_variance, prior)
+        noise_variance, rows = hyperparameters.noise_variance, self.total_rows
+        return SparseLinearModel(self.X, self.y, noise_variance, prior, rows, self.absent_square)
 
 
 class Loci(NamedTuple):
@@ -194,10 +190,6 @@ class Classification(NamedTuple):
         """Number of rows."""
         return len(self.X)
 
-    def absent_by_noise(self, noise_variance):
-        """Zero: no rows are absent."""
-        return 0.0
-
     @property
     def scale(self):
         """Variance of the noise."""
@@ -231,7 +223,7 @@ class Classification(NamedTuple):
         prior = Concatenated(prior, latent)
         return SparseLinearModel(self.X, np.zeros(n), hyperparameters.noise_variance, prior)
 
-    def log_evidence(self, result, noise_variance=1.0):
+    def log_evidence(self, result):
         """Log-probability of the classes: without the normalisers of the latent variables."""
         normaliser = np.log(2 * np.pi / LATENT_PRECISION) / 2 - np.log(2)
         return result.log_evidence + len(self.X) * normaliser
@@ -284,7 +276,8 @@ def evidence_gradient(model, result, groups, n_groups):
     residual = model.y - model.prediction(linear / precision)
     # tr(X A^-1 X') from A A^-1 = 1, without a matrix of features.
     trace = model.noise_variance * (1 - result.sites[1] / precision).sum()
-    by_noise = ((residual @ residual + trace) / model.noise_variance - model.n_samples) / 2
+    square = residual @ residual + model.absent_square + trace
+    by_noise = (square / model.noise_variance - model.total_rows) / 2
     prior, n = parts_of(model.prior)[0], len(groups)
     zero, units = np.zeros_like(prior.field), slice(len(prior.field))
     tilted, plain = prior.gradient(result.b[units], result.a[units]), prior.gradient(zero, zero)
@@ -337,10 +330,9 @@ def fixed_points(task, here, starts=None, n_threads=None):
         solve = robust_solution if starts is None else solution_from
         result = solve(model, start, **options)
         results.append(result)
-        log_evidence += part.log_evidence(result, model.noise_variance)
+        log_evidence += part.log_evidence(result)
         parts = evidence_gradient(model, result, part.groups, n_groups)
         gradient += np.append(parts[:2], parts[2])
-        gradient[0] += part.absent_by_noise(model.noise_variance)
         if starts is not None and not result.converged:
             return FixedPoints((*results, *starts[len(results) :]), -np.inf, gradient)
     return FixedPoints(tuple(results), log_evidence, gradient)

@@ -203,7 +203,13 @@ def model_from_arrays(arrays):
     if name not in MODELS:
         raise ValueError(f"it holds {shown(name)}, expected one of {', '.join(MODELS)}.")
     class_ = MODELS[name]
-    return class_(*(field_from_arrays(f.name, arrays) for f in dataclasses.fields(class_)))
+    # Fields with defaults may be absent from files of earlier versions.
+    names = [
+        f.name
+        for f in dataclasses.fields(class_)
+        if f.name in arrays or f.default is dataclasses.MISSING
+    ]
+    return class_(**{name: field_from_arrays(name, arrays) for name in names})
 
 
 class Model:

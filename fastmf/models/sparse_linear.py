@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf._common.arguments import number
-from fastmf.models import _checks
+from fastmf._common.warning import warn_user
+from fastmf.models import _checks, _moments, _z_scores
 from fastmf.models._io import Model
 from fastmf.priors._groups import refuse_groups
 from fastmf.priors._protocol import is_unit_prior, n_units
@@ -27,6 +28,11 @@ class SparseLinearModel(Model):
         Of the coefficients, n_features units: `GaussBernoulli` is the spike and slab. With
         n_features + n_samples units, those after the coefficients are a latent variable u of each
         row, and y = X w - u + noise.
+    total_rows : float, optional
+        Number of rows of the data, where X and y are others with the same moments (see
+        `from_moments`), or stand for more. None: that of X.
+    absent_square : float, default 0
+        Sum of squares of y that is orthogonal to all features, and not in the y given.
 
     Attributes
     ----------
@@ -64,18 +70,28 @@ class SparseLinearModel(Model):
     y: np.ndarray
     noise_variance: float
     prior: tuple
+    total_rows: float | None = None
+    absent_square: float = 0.0
 
     def __post_init__(self):
         X = _checks.shared_matrix("X", self.X)
         y = np.atleast_2d(_checks.matrix("y", np.atleast_2d(self.y)).astype(np.float64))
         if y.shape != (1, len(X)):
             raise ValueError(f"y must have shape ({len(X)},), got {np.shape(self.y)}.")
-        value = self.noise_variance
-        if np.ndim(value) == 0 and isinstance(value, np.ndarray):
-            value = value[()]
-        variance = number("noise_variance", value, -np.inf, np.inf)
+        variance = _number("noise_variance", self.noise_variance)
         if not 0 < variance < np.inf:
             raise ValueError(f"noise_variance must be positive and finite, got {variance:g}.")
+        rows = float(len(X))
+        if self.total_rows is not None:
+            rows = _number("total_rows", self.total_rows)
+        square = _number("absent_square", self.absent_square)
+        if not (np.isfinite(rows) and 0 <= square < np.inf):
+            raise ValueError(
+                f"total_rows and absent_square must be finite, and absent_square not negative, got "
+                f"{rows:g} and {square:g}."
+            )
+        if is_unit_prior(self.prior) and n_units(self.prior) == sum(X.shape) and rows != len(X):
+            raise ValueError("total_rows must be that of X with a latent variable of each row.")
         y = y[0]
         y.flags.writeable = False
         refuse_groups("SparseLinearModel", (self.prior,), "its coefficients are numbers.")
@@ -87,6 +103,94 @@ class SparseLinearModel(Model):
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "noise_variance", float(variance))
         object.__setattr__(self, "prior", prior)
+        object.__setattr__(self, "total_rows", rows)
+        object.__setattr__(self, "absent_square", square)
+
+    @classmethod
+    def from_moments(cls, gram, moment, y_square, n, noise_variance, prior):
+        """The model of data of which the moments are known, and not the rows.
+
+        Parameters
+        ----------
+        gram : array of shape (n_features, n_features)
+            X'X.
+        moment : array of shape (n_features,)
+            X'y.
+        y_square : float
+            y'y.
+        n : float
+            Number of rows.
+        noise_variance : float
+        prior : unit prior
+            Of the coefficients.
+
+        Returns
+        -------
+        SparseLinearModel
+            Of as many rows as the matrix has rank, with the same posterior and evidence.
+
+        Raises
+        ------
+        ValueError
+            If no data have these moments.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+        >>> prior = mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2))
+        >>> moments = mf.SparseLinearModel.from_moments(X.T @ X, X.T @ y, y @ y, 30, 1.0, prior)
+        >>> ours = mf.expectation_propagation(moments).log_evidence
+        >>> rows = mf.expectation_propagation(mf.SparseLinearModel(X, y, 1.0, prior)).log_evidence
+        >>> bool(abs(ours - rows) < 1e-8)
+        True
+        """
+        gram, moment, y_square, n = _moments.checked_moments(gram, moment, y_square, n)
+        X, y, absent = _moments.rows_of_moments(gram, moment, y_square)
+        return cls(X, y, noise_variance, prior, n, absent)
+
+    @classmethod
+    def from_summary(cls, z, R, n, noise_variance, prior):
+        """The model of standardised data, from z-scores and correlations.
+
+        Parameters
+        ----------
+        z : array of shape (n_features,)
+            z-scores (t-statistics) of regressions on each feature alone.
+        R : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
+            Correlations of the features; a list holds those of uncorrelated blocks.
+        n : float
+            Number of rows.
+        noise_variance : float
+            In units of the variance of y.
+        prior : unit prior
+            Of the coefficients of standardised features, in standard deviations of y.
+
+        Returns
+        -------
+        SparseLinearModel
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> prior = mf.GaussBernoulli(np.zeros(2), np.full(2, 10.0), np.full(2, -1.0))
+        >>> R = np.array([[1.0, 0.5], [0.5, 1.0]])
+        >>> model = mf.SparseLinearModel.from_summary([5.0, 2.5], R, 100, 0.8, prior)
+        >>> mf.expectation_propagation(model).mean.round(1) + 0.0
+        array([0.4, 0. ])
+        """
+        found = _z_scores.summary_of(z, R, n)
+        if (message := found.message()) is not None:
+            warn_user(message)
+        X = np.zeros((sum(len(y) for _, y in found.rows), len(np.asarray(z))))
+        last = 0
+        for units, (rows, _) in zip(found.units, found.rows, strict=True):
+            X[last : last + len(rows), units] = rows
+            last += len(rows)
+        targets = [y for _, y in found.rows]
+        absent = _moments.absent_of(targets, float(n), float(n))
+        return cls(X, np.concatenate(targets), noise_variance, prior, *absent)
 
     @property
     def n_samples(self):
@@ -102,6 +206,12 @@ class SparseLinearModel(Model):
     def n_units(self):
         """Number of coefficients, and of latent variables."""
         return n_units(self.prior)
+
+    @property
+    def log_absent(self):
+        """Log-density of what is in the data, and not in X and y."""
+        variance, absent = self.noise_variance, self.total_rows - self.n_samples
+        return -(absent * np.log(2 * np.pi * variance) + self.absent_square / variance) / 2
 
     @property
     def has_latent(self):
@@ -137,7 +247,7 @@ class SparseLinearModel(Model):
         w = _checks.states("w", w, self.n_units)
         error = self.y - self.prediction(w.astype(np.float64))
         squares = (error * error).sum(-1) / self.noise_variance
-        constant = self.n_samples * np.log(2 * np.pi * self.noise_variance)
+        constant = self.n_samples * np.log(2 * np.pi * self.noise_variance) - 2 * self.log_absent
         return (squares + constant) / 2 - _checks.log_prob("prior", self.prior, w)
 
     def prediction(self, w):
@@ -153,3 +263,10 @@ class SparseLinearModel(Model):
         """
         of_features = w[..., : self.n_features] @ self.X.T
         return of_features - w[..., self.n_features :] if self.has_latent else of_features
+
+
+def _number(name, value):
+    """A number, which files hold as an array."""
+    if np.ndim(value) == 0 and isinstance(value, np.ndarray):
+        value = value[()]
+    return number(name, value, -np.inf, np.inf)

@@ -9,6 +9,8 @@ every unit, the fixed point is where
 See `sites` for the state and the energy, `schedules` for the iterations.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from fastmf._common import arguments as check
@@ -117,7 +119,20 @@ def expectation_propagation(
     with one_blas_thread(order_of(model)):
         problem = problem_of(model, bound, *options)
         end = run(problem, start_of(problem, init), damping, trace)
-        return result_of(problem, end, trace, history)
+        return _with_absent(model.log_absent, result_of(problem, end, trace, history))
+
+
+def _with_absent(constant, result):
+    """The result with the log-density of what is in the data, and not in the rows of the model."""
+    if constant == 0:
+        return result
+    energies = None if result.energies is None else result.energies - constant
+    return replace(
+        result,
+        log_partition=result.log_partition + constant,
+        log_evidence=result.log_evidence + constant,
+        energies=energies,
+    )
 
 
 def start_of(problem, init=None):

@@ -1,0 +1,145 @@
+"""Sparse regressions from moments and from summary statistics, in place of rows."""
+
+import numpy as np
+
+from fastmf._common.warning import warn_user
+from fastmf.learning.evidence import Loci, Regression
+from fastmf.models import _moments, _z_scores
+
+
+class FromMoments:
+    """Methods of `SpikeSlabRegressor` that need no rows, and the parts of its data."""
+
+    def fit_moments(self, gram, moment, y_square, n):
+        """Learn from moments: the posterior needs no more of the rows.
+
+        Parameters
+        ----------
+        gram : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
+            X'X, of columns as they are: `standardize` has no effect. A list holds blocks of
+            features that are orthogonal to all others; they are found in a sparse matrix.
+        moment : array of shape (n_features,)
+            X'y.
+        y_square : float
+            y'y.
+        n : float
+            Number of rows. With `fit_intercept` columns and y are taken to be centred.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If no data have these moments.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(40, 60))
+        >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
+        >>> model = mf.SpikeSlabRegressor(fit_intercept=False)
+        >>> model.fit_moments(X.T @ X, X.T @ y, y @ y, 40).coef_[[3, 7]].round(1)
+        array([ 2., -1.])
+        """
+        blocks = _moments.blocks_of(gram)
+        moment = np.asarray(moment, np.float64)
+        n_features = sum(len(units) for units, _ in blocks)
+        if moment.shape != (n_features,):
+            raise ValueError(f"moment must have shape {(n_features,)}, X'y, got {moment.shape}.")
+        units, rows = [], []
+        for own, block in blocks:
+            block, of_block, y_square, n = _moments.checked_moments(block, moment[own], y_square, n)
+            units.append(own)
+            rows.append(_moments.rows_of_moments(block, of_block, y_square)[:2])
+        return self._fit_parts(units, rows, y_square, n)
+
+    def fit_summary(self, z, R, n):
+        """Learn from z-scores of single features and the correlations of the features.
+
+        Parameters
+        ----------
+        z : array of shape (n_features,)
+            z-scores (t-statistics) of the regressions on each feature alone, with a constant.
+        R : array of shape (n_features, n_features), list of arrays, or SciPy sparse matrix
+            Correlations of the features. A list holds those of blocks that are not correlated with
+            each other; they are found in a sparse matrix. Blocks share the parameters only, and
+            cost little: take one for each locus.
+        n : float
+            Number of rows.
+
+        Returns
+        -------
+        self
+            Coefficients and variances are those of standardised features and y.
+
+        Warns
+        -----
+        UserWarning
+            If R does not fit z. `mismatch_` is the share s of the variance of z that is no
+            correlation of the features, by maximum likelihood; (1 - s) R + s I takes the place of
+            R, and negative eigenvalues are cut. Scores of the wrong sign are named, and what the
+            others say takes their place. Above s = 0.02 the noise is not learned, but that of y.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> R = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
+        >>> model = mf.SpikeSlabRegressor().fit_summary([9.0, 8.1, 0.3], R, 1000)
+        >>> model.inclusion_probability_.round(1)
+        array([1., 0., 0.])
+        """
+        found = _z_scores.summary_of(z, R, n)
+        if (message := found.message()) is not None:
+            warn_user(message)
+        return self._fit_parts(found.units, found.rows, float(n), float(n), found)
+
+    def _fit_parts(self, units, rows, y_square, n, summary=None):
+        """Fit to rows with the moments of the data, of independent parts of the features."""
+        self.n_features_in_ = sum(map(len, units))
+        self.__dict__.pop("feature_names_in_", None)
+        self._check_options()
+        groups, n_groups = self._groups(self.n_features_in_)
+        self._offset, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
+        unit = float(np.sqrt(y_square / n)) or 1.0
+        # What no part explains, and the rows that it has too few of, is in the first.
+        total, absent = _moments.absent_of([y for _, y in rows], y_square, n)
+        n_rows, absent = total - sum(len(y) for _, y in rows[1:]), absent / unit**2
+        parts = [Regression(rows[0][0], rows[0][1] / unit, groups[units[0]], n_rows, absent)]
+        for own, (X, y) in zip(units[1:], rows[1:], strict=True):
+            parts.append(Regression(X, y / unit, groups[own]))
+        task = parts[0]
+        if len(parts) > 1 or (units[0] != np.arange(len(units[0]))).any():
+            task = Loci(tuple(parts), tuple(units), groups)
+        # Effects that no R explains must not be learned as absence of noise.
+        hold_noise = summary is not None and summary.share > _z_scores.MAX_SHARE
+        fit = self._fit_task(
+            task, n_groups, 0.0, unit, centred=self.fit_intercept, hold_noise=hold_noise
+        )
+        self._keep([fit], True)
+        self._keep_parts([(own, X) for own, (X, _) in zip(units, rows, strict=True)])
+        self._n_noises = self._noises_of_prediction(n, self.fit_intercept)
+        self.mismatch_ = 0.0 if summary is None else summary.share
+        return self
+
+    def _keep_parts(self, parts):
+        """The features and rows of each part, as arrays that go to files."""
+        self._features = np.concatenate([units for units, _ in parts])
+        self._shapes = np.array([rows.shape for _, rows in parts])
+        self._rows = parts[0][1]
+        if len(parts) > 1:
+            self._rows = np.concatenate([np.ravel(rows) for _, rows in parts])
+        self.mismatch_ = 0.0
+
+    def _parts(self):
+        """Features and rows of each part."""
+        last, first = 0, 0
+        flat = self._rows.reshape(-1) if len(self._shapes) > 1 else None
+        for n_rows, n_features in self._shapes:
+            units = self._features[first : first + n_features]
+            size = n_rows * n_features
+            rows = self._rows if flat is None else flat[last : last + size].reshape(n_rows, -1)
+            yield units, rows
+            last, first = last + size, first + n_features

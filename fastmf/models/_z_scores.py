@@ -1,0 +1,204 @@
+"""Rows from summary statistics: z-scores of single features, their correlations and n.
+
+With standardised features and target the moments are X'X = n R and X'y = n r, with r the
+correlations of features and target, r^2 = z^2 / (n - 2 + z^2). R may be of other rows than z. Then
+z has parts that no effects explain: with u_i, l_i the eigenvectors and eigenvalues of R
+
+    variance of u_i'z  =  t l_i^2 + (1 - s) l_i + s
+
+has, beside the polygenic effects t and noise of covariance R, a share s that is no correlation of
+these features. s is estimated by maximum likelihood (for t = 0 see Zou, Carbonetto, Wang & Stephens
+2022), and where it is not small (1 - s) R + s I takes the place of R.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.models._moments import blocks_of, factor, rows_of
+
+# A share below this is the rounding of printed z-scores; one above is said to the user.
+MIN_SHARE, MAX_SHARE = 1e-3, 0.02
+# Smallest eigenvalue of a factorised R: that of correlations printed with some digits.
+MIN_ROUNDING = 1e-10
+# Distance of a z-score from what the others say, and size of both, for a wrong sign.
+FLIP_DEVIATIONS, FLIP_SIZE, MAX_FLIPS = 4.0, 2.0, 20
+# Nats by which a share must be likelier than the smallest one.
+MIN_GAIN = 4.0
+
+
+class Summary(NamedTuple):
+    """Rows with the moments of a summary, block by block.
+
+    Parameters
+    ----------
+    units : list of int arrays
+        The features of every block.
+    rows : list of (array, array)
+        Rows and their target.
+    share : float
+        Largest share s of a block: 0 if R fits z.
+    flipped : int array
+        Features whose z-scores have other signs than R and the other z-scores say.
+    """
+
+    units: list
+    rows: list
+    share: float
+    flipped: np.ndarray
+
+    def message(self):
+        """What to say of a mismatch, or None."""
+        if self.share <= MAX_SHARE and not len(self.flipped):
+            return None
+        text = f"R does not fit z: {self.share:.2g} of the variance of z is not of correlations R"
+        if len(self.flipped):
+            listed = ", ".join(map(str, self.flipped[:10]))
+            text += f", and the z-scores of features {listed} have the wrong sign"
+        return (
+            f"{text}. R was drawn to the identity by as much; give the R of the rows of z, and "
+            "check the coding of the features."
+        )
+
+
+def summary_of(z, R, n):
+    """Rows with the moments of z-scores, correlations and a number of rows.
+
+    Parameters
+    ----------
+    z : array of shape (n_features,)
+    R : array, list of arrays (blocks), or SciPy sparse matrix
+    n : float
+
+    Returns
+    -------
+    Summary
+    """
+    z, n = _checked(z, n)
+    # In the range of R, if that is of the same rows; z itself is not.
+    z = z * np.sqrt(n / (n - 2 + z * z))
+    blocks = blocks_of(R, "R")
+    if sum(len(units) for units, _ in blocks) != len(z):
+        total = sum(len(units) for units, _ in blocks)
+        raise ValueError(f"R must have as many rows as z has elements, {len(z)}, got {total}.")
+    rows, share, flipped = [], 0.0, []
+    for units, block in blocks:
+        _check_correlations(block)
+        own, found, wrong = mismatch(z[units], block)
+        share, flipped = max(share, found), [*flipped, *units[wrong]]
+        if found > MIN_SHARE:
+            block = (1 - found) * block + found * np.eye(len(own))
+        X, y = _rows(block, own / np.sqrt(n))
+        # Features explain at most all of y. (Blocks together may seem to explain more, if they are
+        # not quite uncorrelated in these rows.)
+        if (explained := float(y @ y)) > 1 + 1e-9:
+            y, share = y / np.sqrt(explained), max(share, 1 - 1 / explained)
+        rows.append((np.sqrt(n) * X, np.sqrt(n) * y))
+    units = [units for units, _ in blocks]
+    return Summary(units, rows, share, np.array(sorted(flipped), int))
+
+
+def _checked(z, n):
+    z = np.asarray(z, np.float64)
+    if z.ndim != 1 or not len(z):
+        raise ValueError(f"z must be a vector of z-scores, got shape {z.shape}.")
+    if not np.isfinite(z).all():
+        raise ValueError(f"z must be finite, got {z[~np.isfinite(z)][0]} for a feature.")
+    n = np.asarray(n)
+    if n.ndim or n.dtype.kind not in "iuf" or not 2 < n < np.inf:
+        raise ValueError(f"n must be a number of rows above 2, got {n!r:.40}.")
+    return z, float(n)
+
+
+def _check_correlations(R):
+    if R.ndim != 2 or R.shape[0] != R.shape[1]:
+        raise ValueError(f"R must be a square matrix of correlations, got shape {R.shape}.")
+    if not np.isfinite(R).all():
+        raise ValueError("R must be finite, got NaN or infinity.")
+    if abs(R.diagonal() - 1).max() > 1e-3:
+        raise ValueError(
+            "R must have ones on its diagonal, as correlations do: for covariances use fit_moments."
+        )
+    if abs(R - R.T).max() > 1e-5 or abs(R).max() > 1 + 1e-3:
+        raise ValueError("R must be symmetric, of correlations between -1 and 1.")
+
+
+def _rows(R, r):
+    """Rows and target with these correlations, negative eigenvalues of which are cut."""
+    try:
+        return rows_of(R, r, MIN_ROUNDING)[:2]
+    except ValueError:
+        values, projected, vectors = _eigen(r, R)
+        return np.sqrt(values)[:, None] * vectors, projected / np.sqrt(values)
+
+
+def mismatch(z, R):
+    """The share of z that is not of correlations R, and features of the wrong sign.
+
+    Returns
+    -------
+    array of shape (n_features,)
+        z, with what the others say in the place of scores of the wrong sign.
+    float
+    int array
+    """
+    z = z.copy()
+    values, _, vectors = _eigen(z, R)
+    # Precisions of z under noise of nearly this covariance, without effects.
+    shrunk = (1 / (values + MIN_SHARE) - 1 / MIN_SHARE)[:, None] * vectors
+    diagonal = 1 / MIN_SHARE + (vectors * shrunk).sum(0)
+    flipped = []
+    while len(flipped) < MAX_FLIPS:
+        solved = z / MIN_SHARE + (vectors @ z) @ shrunk
+        expected, distance = z - solved / diagonal, abs(solved) / np.sqrt(diagonal)
+        large = np.minimum(abs(expected), abs(z)) > FLIP_SIZE
+        wrong = np.where(large & (expected * z < 0), distance, 0)
+        worst = int(np.argmax(wrong))
+        if wrong[worst] <= FLIP_DEVIATIONS:
+            break
+        flipped.append(worst)
+        z[worst] = expected[worst]
+    return z, _share(z, values, vectors), np.array(sorted(set(flipped)), int)
+
+
+def _share(z, values, vectors):
+    """The share of z that is not of the correlations with these eigenvalues and vectors."""
+    from scipy.optimize import minimize  # costs more than all else at import
+
+    projected = vectors @ z
+    rest, n_rest = max(float(z @ z - projected @ projected), 0.0), len(z) - len(values)
+
+    def minus_likelihood(x):
+        t, s = np.exp(x)
+        s = min(s, 1.0)
+        variance = t * values**2 + (1 - s) * values + s
+        return (
+            np.log(variance).sum() + (projected**2 / variance).sum() + n_rest * x[1] + rest / s
+        ) / 2
+
+    starts = [(a, b) for a in (-7.0, 0.0) for b in (-12.0, -5.0, -1.0)]
+    bounds = [(-20.0, 20.0), (np.log(1e-9), 0.0)]
+    found = min(
+        (minimize(minus_likelihood, start, bounds=bounds, method="L-BFGS-B") for start in starts),
+        key=lambda result: result.fun,
+    )
+    share = float(np.exp(found.x[1]))
+    none = minus_likelihood([found.x[0], np.log(MIN_SHARE)])
+    return share if share > MIN_SHARE and none - found.fun > MIN_GAIN else 0.0
+
+
+def _eigen(z, R):
+    """Positive eigenvalues of R, products of z with their vectors, and the vectors in rows."""
+    try:
+        X, _ = factor(R, MIN_ROUNDING)
+        if len(X) < len(z):
+            values, left = np.linalg.eigh(X @ X.T)
+            kept = values > MIN_ROUNDING
+            values = values[kept]
+            vectors = (left[:, kept].T @ X) / np.sqrt(values)[:, None]
+            return values, vectors @ z, vectors
+    except ValueError:
+        pass  # eigenvalues below 0 are cut
+    values, vectors = np.linalg.eigh(R)
+    kept = values > MIN_ROUNDING
+    return values[kept], z @ vectors[:, kept], vectors[:, kept].T

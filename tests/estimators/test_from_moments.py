@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+from kernel_cases.regression import problem
+from scipy import sparse
+
+import fastmf as mf
+
+KNOWN = {"noise_variance": 0.3, "slab_variance": 1.0, "inclusion_probability": 0.2}
+LEARNED = (
+    "coef_", "coef_var_", "inclusion_probability_", "log_evidence_", "noise_variance_",
+    "slab_variance_", "prior_inclusion_",
+)  # fmt: skip
+
+
+def same(ours, theirs, atol=1e-6):
+    for name in LEARNED:
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=atol)
+
+
+@pytest.mark.parametrize("options", [KNOWN, {}, {"average_parameters": True}])
+@pytest.mark.parametrize("shape", [(40, 12), (20, 50)])
+def test_moments_are_as_good_as_rows(shape, options):
+    model, _ = problem(*shape)
+    X, y = model.X, model.y
+    rows = mf.SpikeSlabRegressor(fit_intercept=False, standardize=False, **options).fit(X, y)
+    ours = mf.SpikeSlabRegressor(fit_intercept=False, **options)
+    ours.fit_moments(X.T @ X, X.T @ y, y @ y, len(y))
+    same(ours, rows)
+    for mine, theirs in zip(*(m.predict(X, return_std=True) for m in (ours, rows)), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [KNOWN, {}])
+def test_z_scores_are_as_good_as_standardised_rows(options):
+    model, _ = problem(60, 12)
+    X, y = model.X - model.X.mean(0), model.y - model.y.mean()
+    X, y = X / X.std(0), y / y.std()
+    r = X.T @ y / 60
+    rows = mf.SpikeSlabRegressor(**options).fit(X, y)
+    ours = mf.SpikeSlabRegressor(**options)
+    ours.fit_summary(r * np.sqrt(58 / (1 - r * r)), X.T @ X / 60, 60)
+    same(ours, rows)
+    assert ours.mismatch_ == 0
+
+
+def test_blocks_are_those_of_the_whole(tmp_path):
+    """Orthogonal blocks in a list, in a sparse matrix, or in one of which nothing is known."""
+    rng = np.random.default_rng(0)
+    q = np.linalg.qr(rng.normal(size=(80, 24)))[0] * np.sqrt(80)
+    X = np.concatenate([q[:, k : k + 8] @ (np.eye(8) + 0.4) for k in (0, 8, 16)], axis=1)
+    y = X[:, 2] - 0.5 * X[:, 20] + 0.7 * rng.normal(size=80)
+    gram, moment = X.T @ X, X.T @ y
+    blocks = [gram[k : k + 8, k : k + 8] for k in (0, 8, 16)]
+    whole = mf.SpikeSlabRegressor(tol=1e-9).fit_moments(gram, moment, y @ y, 80)
+    for matrix in (blocks, sparse.block_diag(blocks)):
+        ours = mf.SpikeSlabRegressor(tol=1e-9).fit_moments(matrix, moment, y @ y, 80)
+        same(ours, whole, atol=1e-3)
+        for mine, theirs in zip(
+            *(m.predict(X, return_std=True) for m in (ours, whole)), strict=True
+        ):
+            np.testing.assert_allclose(mine, theirs, atol=1e-3)
+    ours.save(tmp_path / "blocks.npz")
+    loaded = mf.SpikeSlabRegressor.load(tmp_path / "blocks.npz")
+    np.testing.assert_array_equal(loaded.predict(X, True)[1], ours.predict(X, True)[1])
+
+
+def test_correlations_of_other_features_are_diagnosed_and_not_followed():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 60))
+    for j in range(1, 60):
+        X[:, j] = 0.95 * X[:, j - 1] + 0.3 * X[:, j]
+    X = (X - X.mean(0)) / X.std(0)
+    y = 0.5 * X[:, 30] + rng.normal(size=500)
+    r = X.T @ (y - y.mean()) / y.std() / 500
+    z, R = r * np.sqrt(498 / (1 - r * r)), X.T @ X / 500
+    right = mf.SpikeSlabRegressor().fit_summary(z, R, 500)
+    assert abs(right.inclusion_probability_.sum() - 1) < 0.3
+    z[[28, 32]] *= -1
+    with pytest.warns(UserWarning, match="R does not fit z.*28, 32 have the wrong sign"):
+        wrong = mf.SpikeSlabRegressor().fit_summary(z, R, 500)
+    np.testing.assert_allclose(wrong.inclusion_probability_, right.inclusion_probability_, atol=0.2)
+    with pytest.warns(UserWarning, match="R does not fit z"):
+        other = mf.SpikeSlabRegressor().fit_summary(np.roll(z, 20), R, 500)
+    assert other.mismatch_ > 0.02 and other.noise_variance_ == 1
+
+
+def test_many_blocks_that_explain_more_than_there_is():
+    """More features than rows, in blocks that are not quite uncorrelated."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 400))
+    X = (X - X.mean(0)) / X.std(0)
+    y = 0.6 * X[:, 7] + rng.normal(size=200)
+    y = (y - y.mean()) / y.std()
+    r = X.T @ y / 200
+    R = [X[:, k : k + 100].T @ X[:, k : k + 100] / 200 for k in range(0, 400, 100)]
+    fitted = mf.SpikeSlabRegressor().fit_summary(r * np.sqrt(198 / (1 - r * r)), R, 200)
+    np.testing.assert_array_equal(np.flatnonzero(fitted.inclusion_probability_ > 0.5), [7])
+    assert 0.5 < fitted.noise_variance_ < 1.2
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((np.eye(2), np.ones(3), 5.0, 10), "moment must have shape"),
+        ((np.full((2, 2), np.nan), np.ones(2), 5.0, 10), "gram must be finite"),
+        ((np.eye(2), np.ones(2), -1.0, 10), "y_square must be positive"),
+        ((np.eye(2), np.ones(2), 5.0, 0), "n must be positive"),
+        ((np.ones((2, 3)), np.ones(2), 5.0, 10), "gram must be a square matrix"),
+        ((np.array([[1.0, 0.5], [0.1, 1.0]]), np.ones(2), 5.0, 10), "gram must be symmetric"),
+    ],
+)
+def test_bad_moments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        mf.SpikeSlabRegressor().fit_moments(*arguments)
+
+
+def test_models_of_moments_and_summaries():
+    """Evidence, energies and files are those of the rows."""
+    model, _ = problem(30, 8)
+    X, y, prior = model.X, model.y, model.prior
+    ours = mf.SparseLinearModel.from_moments(X.T @ X, X.T @ y, y @ y, 30, 0.2, prior)
+    rows = mf.SparseLinearModel(X, y, 0.2, prior)
+    for schedule in ("parallel", "convergent"):
+        found, expected = (
+            mf.expectation_propagation(m, schedule=schedule, history=True) for m in (ours, rows)
+        )
+        assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-8)
+        np.testing.assert_allclose(found.energies[-1], expected.energies[-1], atol=1e-6)
+    w = np.random.default_rng(0).normal(size=(3, 8))
+    np.testing.assert_allclose(ours.energy(w), rows.energy(w))

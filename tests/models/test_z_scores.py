@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from fastmf.models._z_scores import summary_of
+
+
+def data(n=300, p=40, effect=0.5):
+    """z-scores and correlations of neighbours that are alike."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    for j in range(1, p):
+        X[:, j] = 0.9 * X[:, j - 1] + 0.44 * X[:, j]
+    y = effect * X[:, 10] + rng.normal(size=n)
+    X, y = (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
+    r = X.T @ y / n
+    return X, y, r * np.sqrt((n - 2) / (1 - r * r)), X.T @ X / n
+
+
+@pytest.mark.parametrize("shape", [(300, 40), (30, 60)])
+def test_moments_are_those_of_the_standardised_rows(shape):
+    X, y, z, R = data(*shape)
+    found = summary_of(z, R, len(y))
+    assert found.share == 0 and found.message() is None
+    ((rows, target),) = found.rows
+    np.testing.assert_allclose(rows.T @ rows, X.T @ X, atol=1e-6)
+    np.testing.assert_allclose(rows.T @ target, X.T @ y, atol=1e-6)
+
+
+def test_correlations_that_do_not_fit_are_reported():
+    *_, z, R = data()
+    assert summary_of(np.round(z, 2), np.round(R, 4), 300).share == 0
+    wrong = summary_of(np.roll(z, 7), R, 300)
+    assert wrong.share > 0.1 and "does not fit" in wrong.message()
+    flipped = z.copy()
+    flipped[[8, 13]] *= -1
+    found = summary_of(flipped, R, 300)
+    np.testing.assert_array_equal(found.flipped, [8, 13])
+    assert found.share < 0.02
+    assert "features 8, 13 have the wrong sign" in found.message()
+
+
+def test_negative_eigenvalues_are_cut():
+    *_, z, R = data()
+    off = R + 0.05 * np.random.default_rng(1).normal(size=R.shape)
+    off = np.clip((off + off.T) / 2, -1, 1)
+    np.fill_diagonal(off, 1)
+    assert np.linalg.eigvalsh(off).min() < -0.1
+    found = summary_of(z, off, 300)
+    assert found.share > 0.02
+    ((rows, target),) = found.rows
+    assert np.isfinite(rows).all() and target @ target <= 300 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"z": np.full(40, np.nan)}, "z must be finite"),
+        ({"z": np.ones((2, 2))}, "z must be a vector"),
+        ({"R": np.eye(39)}, "R must have as many rows"),
+        ({"R": 2 * np.eye(40)}, "R must have ones on its diagonal"),
+        ({"R": np.triu(np.ones((40, 40)))}, "R must be symmetric"),
+        ({"R": np.full((40, 40), np.nan)}, "R must be finite"),
+        ({"n": 2}, "n must be a number of rows"),
+    ],
+)
+def test_bad_arguments(change, message):
+    *_, z, R = data()
+    with pytest.raises(ValueError, match=message):
+        summary_of(**({"z": z, "R": R, "n": 300} | change))
