@@ -88,7 +88,7 @@ class FromMoments:
         >>> import numpy as np, fastmf as mf
         >>> R = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
         >>> model = mf.SpikeSlabRegressor().fit_summary([9.0, 8.1, 0.3], R, 1000)
-        >>> model.inclusion_probability_.round(1)
+        >>> model.inclusion_probability_.round()
         array([1., 0., 0.])
         """
         found = _z_scores.summary_of(z, R, n)

@@ -12,10 +12,10 @@ from fastmf.estimators._data import checked_data
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import feature_names, pandas
 from fastmf.inference.ep.schedules import SCHEDULES
-from fastmf.learning.averaging import GridPoint, averaged_points
 from fastmf.learning.evidence import FixedPoints, robust_solution, search_tolerance
-from fastmf.learning.evidence_search import maximise_evidence, on_bounds
-from fastmf.learning.parameter_priors import ParameterPriors
+from fastmf.learning.evidence.averaging import GridPoint, averaged_points
+from fastmf.learning.evidence.parameter_priors import ParameterPriors
+from fastmf.learning.evidence.search import maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 

@@ -83,9 +83,33 @@ class SparseLinearModel(_Model):
     y: Array
     noise_variance: float
     prior: Any
+    total_rows: float
+    absent_square: float
     def __init__(
-        self, X: ArrayLike, y: ArrayLike, noise_variance: float, prior: UnitPrior
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        noise_variance: float,
+        prior: UnitPrior,
+        total_rows: float | None = None,
+        absent_square: float = 0.0,
     ) -> None: ...
+    @classmethod
+    def from_moments(
+        cls,
+        gram: ArrayLike,
+        moment: ArrayLike,
+        y_square: float,
+        n: float,
+        noise_variance: float,
+        prior: UnitPrior,
+    ) -> SparseLinearModel: ...
+    @classmethod
+    def from_summary(
+        cls, z: ArrayLike, R: Any, n: float, noise_variance: float, prior: UnitPrior
+    ) -> SparseLinearModel: ...
+    @property
+    def log_absent(self) -> float: ...
     @property
     def n_samples(self) -> int: ...
     @property

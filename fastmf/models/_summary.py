@@ -39,6 +39,7 @@ def model_html(model):
     rows = [
         _row(*parameter)
         for field in dataclasses.fields(model)
+        if field.default is dataclasses.MISSING  # what has a default is no parameter
         for parameter in parameters_of(field.name, getattr(model, field.name))
     ]
     return section(repr(model), table(rows, HEADER))

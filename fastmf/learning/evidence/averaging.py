@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf.learning.evidence import FixedPoints, Hyperparameters, fixed_points
-from fastmf.learning.evidence_search import bounds_of, curvature_by_noise, which_are_free
+from fastmf.learning.evidence.search import bounds_of, curvature_by_noise, which_are_free
 
 # Spacing of the grid, in standard deviations of the posterior: the error of the sum of a Gaussian
 # is 1e-5 of it.

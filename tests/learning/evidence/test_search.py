@@ -4,15 +4,15 @@ from kernel_cases.regression import problem
 from scipy.optimize import minimize
 
 import fastmf as mf
-from fastmf.learning import evidence, evidence_search
-from fastmf.learning.evidence import Hyperparameters, Regression, evidence_gradient
-from fastmf.learning.evidence_search import (
+from fastmf.learning import evidence
+from fastmf.learning.evidence import Hyperparameters, Regression, evidence_gradient, search
+from fastmf.learning.evidence.parameter_priors import ParameterPriors
+from fastmf.learning.evidence.search import (
     EVIDENCE_TOL,
     curvature_by_noise,
     maximise_evidence,
     on_bounds,
 )
-from fastmf.learning.parameter_priors import ParameterPriors
 
 
 def test_learned_values_are_a_maximum_and_near_the_truth():
@@ -66,7 +66,7 @@ def test_noise_is_approached_from_above(monkeypatch):
     assert min(tried) > 0.9 * best.noise_variance
     # Without the curvature a trial lies far below.
     tried.clear()
-    monkeypatch.setattr(evidence_search, "curvature_by_noise", lambda derivative, n_rows: 0.0)
+    monkeypatch.setattr(search, "curvature_by_noise", lambda derivative, n_rows: 0.0)
     maximise_evidence(task, start, fixed, max_iter=40)
     assert min(tried) < 0.7 * best.noise_variance
 

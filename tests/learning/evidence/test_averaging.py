@@ -4,10 +4,10 @@ from kernel_cases.regression import problem
 from scipy.special import logsumexp
 
 import fastmf as mf
-from fastmf.learning.averaging import averaged_points
 from fastmf.learning.evidence import Hyperparameters, Regression
-from fastmf.learning.evidence_search import maximise_evidence
-from fastmf.learning.parameter_priors import ParameterPriors
+from fastmf.learning.evidence.averaging import averaged_points
+from fastmf.learning.evidence.parameter_priors import ParameterPriors
+from fastmf.learning.evidence.search import maximise_evidence
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from scipy.special import expit
 from scipy.stats import beta, cauchy, lognorm
 
 from fastmf.learning.evidence import Classification, Hyperparameters, Regression
-from fastmf.learning.parameter_priors import ParameterPriors
+from fastmf.learning.evidence.parameter_priors import ParameterPriors
 
 FREE = np.ones(5, bool)
 
