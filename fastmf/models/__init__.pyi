@@ -83,7 +83,7 @@ class SparseLinearModel(_Model):
     y: Array
     noise_variance: float
     prior: Any
-    total_rows: float
+    total_rows: float | None
     absent_square: float
     def __init__(
         self,
