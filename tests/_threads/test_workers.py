@@ -112,7 +112,10 @@ def test_jobs_of_joblib(backend, expected):
 
 def test_one_thread_of_openmp(expected, tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    folders = [os.path.dirname(os.path.dirname(mf.__file__)), os.path.dirname(os.path.dirname(__file__))]
+    folders = [
+        os.path.dirname(os.path.dirname(mf.__file__)),
+        os.path.dirname(os.path.dirname(__file__)),
+    ]
     environment["PYTHONPATH"] = os.pathsep.join([*folders, environment.get("PYTHONPATH", "")])
     found = subprocess.run(
         [sys.executable, "-m", "everywhere", tmp_path / "numbers.npz"],

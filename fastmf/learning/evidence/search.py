@@ -6,7 +6,7 @@ With priors, of largest posterior density in their logarithms and log-odds (MAP-
 import numpy as np
 from scipy.special import expit
 
-from fastmf._threads import one_blas_thread
+from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.gaussian import order_of
 from fastmf.learning.evidence import Hyperparameters, fixed_points
 from fastmf.learning.quasi_newton import minimise
