@@ -1,6 +1,6 @@
 """Types of the public names; `tests/typing` compares them with what they describe."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
@@ -95,6 +95,11 @@ class Beliefs(FixedPoint):
         spectral_radius: Any = None,
     ) -> None: ...
 
+class _LogPartitionBounds(NamedTuple):
+    lower: Any
+    upper: Any
+    estimate: Any
+
 class _ExpectationPropagation(FixedPoint):
     sites: Any
     log_evidence: Any
@@ -122,6 +127,15 @@ def tap(
     n_threads: int | None = None,
     rng: Rng = None,
 ) -> FixedPoint: ...
+def log_partition_bounds(
+    model: RBM | DBM | BoltzmannMachine,
+    *,
+    field: Layers | None = None,
+    clamp: Layers | None = None,
+    n_starts: int = 20,
+    max_iter: int = 128,
+    rng: Rng = 0,
+) -> _LogPartitionBounds: ...
 def relaxed_bp(
     model: RBM | DBM | BoltzmannMachine,
     init: _Start = None,

@@ -28,8 +28,8 @@ def allows_no_hidden(solve):
         if isinstance(init, FixedPoint):
             init = init.mean, init.var
         if isinstance(init, tuple):
-            init = tuple(map(_of_visible, init))
-        found = solve(spare, init, **{name: _of_visible(part) for name, part in options.items()})
+            init = tuple(map(of_visible, init))
+        found = solve(spare, init, **{name: of_visible(part) for name, part in options.items()})
         parts = ((name, getattr(found, name)) for name in ("mean", "var", "b", "a"))
         layers = {name: (visible, hidden[..., :0]) for name, (visible, hidden) in parts}
         if found.log_partition is not None:
@@ -39,6 +39,6 @@ def allows_no_hidden(solve):
     return solver
 
 
-def _of_visible(part):
+def of_visible(part):
     """What is given for the visible units, where it is given for each layer."""
     return part[0] if isinstance(part, tuple) else part

@@ -30,6 +30,7 @@ from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.priors._domain import fields_of, gaussian_units, precisions, unbounded, without_units
 from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import as_dtype
 
 
 def is_integrated(model):
@@ -286,6 +287,37 @@ def solve(model, solve_rest, init, tilts, rng, *, variances=True, **options):
     return _joined(found, layout, n_rows is None, options["log_partition"])
 
 
+def rest_of_row(model, row):
+    """One row of a machine with Gaussian units, as a fully visible machine of the other units.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+        One that `is_integrated`.
+    row : sequence of arrays of shape (1, n_units)
+        External field and precision, mask of clamped units and their values.
+
+    Returns
+    -------
+    BoltzmannMachine or None
+        In double precision; None if there are no other units, or the machine does not exist.
+    row : sequence of arrays of shape (1, n_rest)
+        The same for its units.
+    constant : float
+        What is to be added to its log-partition; infinite if the whole machine does not exist.
+    """
+    field, precision, clamped, values = row
+    integrated = Integrated(model, clamped[0], precision[0].astype(np.float64))
+    fields, _, constant = _fields_of_rest(integrated, values.astype(np.float64), field, precision)
+    constant, rest = float(constant[0]) if integrated.exists else np.inf, integrated.rest
+    if not (len(rest) and integrated.exists):
+        return None, row, constant
+    prior = as_dtype(integrated.machine.prior, np.float64)
+    row = fields[:, rest], precision[:, rest] - integrated.diagonal
+    row = *row, clamped[:, rest], values[:, rest]
+    return BoltzmannMachine(integrated.couplings, prior), row, constant
+
+
 def _rows_alike(gaussian, tilt, n_rows):
     """Rows in which the same Gaussian units are clamped, and their external precisions equal."""
     if len(tilt.clamped) == len(tilt.precision) == 1:
@@ -309,23 +341,9 @@ def _solve_alike(model, solve_rest, start, tilt, variances, options):
         integrated = Integrated(model, clamped[0], precision[0].astype(np.float64))
     else:
         integrated = integrated_of(model)
-    x, rest = integrated.gaussian, integrated.rest
-    kept = integrated.kept
-    of_kept = np.zeros(mean.shape)
-    if len(kept):
-        of_kept += mean[:, kept] @ integrated.between(kept, np.arange(mean.shape[1]))
-    fields = field + of_kept
-    fields[:, x] += integrated.fields[x]
-    # Means of the Gaussian units where those of all others are zero.
-    alone = integrated.times_covariance(fields[:, x])
-    log_partition = np.einsum("ij,ij->i", alone, fields[:, x]) / 2
-    log_partition -= integrated.half_log_determinant
-    if len(kept):
-        y = mean[:, kept]
-        own = integrated.fields[kept] + field[:, kept] + of_kept[:, kept] / 2
-        square = (integrated.precisions[kept] + precision[:, kept]) * y / 2
-        log_partition += ((own - square) * y).sum(1)
-    fields[:, rest] += fields[:, x] @ integrated.means
+    x, rest, kept = integrated.gaussian, integrated.rest, integrated.kept
+    fields, alone, log_partition = _fields_of_rest(integrated, mean, field, precision)
+    of_kept = _fields_of_kept(integrated, mean)
     state = np.zeros((4, *mean.shape))
     state[0, :, kept], state[2, :, kept] = mean[:, kept].T, of_kept[:, kept].T
     found = None
@@ -343,6 +361,39 @@ def _solve_alike(model, solve_rest, start, tilt, variances, options):
     if not integrated.exists:
         log_partition = np.full(len(mean), -np.inf)
     return state, found, log_partition, integrated.exists
+
+
+def _fields_of_kept(integrated, mean):
+    """Fields that the clamped Gaussian units are to all units."""
+    kept = integrated.kept
+    return mean[:, kept] @ integrated.between(kept, np.arange(mean.shape[1]))
+
+
+def _fields_of_rest(integrated, mean, field, precision):
+    """Fields of all units, those from the Gaussian units included, and what these leave.
+
+    Returns
+    -------
+    fields : array of shape (n_rows, n_units)
+    alone : array of shape (n_rows, n_gaussian)
+        Means of the Gaussian units where those of all others are zero.
+    log_partition : array of shape (n_rows,)
+        Without the terms of the other units.
+    """
+    x, rest, kept = integrated.gaussian, integrated.rest, integrated.kept
+    of_kept = _fields_of_kept(integrated, mean)
+    fields = field + of_kept
+    fields[:, x] += integrated.fields[x]
+    alone = integrated.times_covariance(fields[:, x])
+    log_partition = np.einsum("ij,ij->i", alone, fields[:, x]) / 2
+    log_partition -= integrated.half_log_determinant
+    if len(kept):
+        y = mean[:, kept]
+        own = integrated.fields[kept] + field[:, kept] + of_kept[:, kept] / 2
+        square = (integrated.precisions[kept] + precision[:, kept]) * y / 2
+        log_partition += ((own - square) * y).sum(1)
+    fields[:, rest] += fields[:, x] @ integrated.means
+    return fields, alone, log_partition
 
 
 def _solve_rest(model, integrated, solve_rest, start, fields, tilt, options):

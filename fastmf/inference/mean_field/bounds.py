@@ -1,0 +1,199 @@
+"""Certified bounds of log-partitions: naive mean field below, spanning trees above."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._common import arguments as check
+from fastmf._common.html import extent, section, table
+from fastmf.inference.mean_field import gaussian_layers
+from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field._no_hidden import of_visible
+from fastmf.inference.mean_field._rows import start_and_tilt
+from fastmf.inference.mean_field.naive_bound import (
+    naive_bound,
+    naive_solutions,
+    random_starts,
+    sides_of,
+)
+from fastmf.inference.mean_field.solutions import distinct
+from fastmf.inference.mean_field.state_tables import pair_tables, states_of_units
+from fastmf.inference.mean_field.tree_reweighted import ROUNDING, complete_bound, layers_bound
+from fastmf.kernels.mean_field_types import Tilt
+from fastmf.models import RBM, BoltzmannMachine
+
+
+class LogPartitionBounds(NamedTuple):
+    """What `log_partition_bounds` returns.
+
+    Parameters
+    ----------
+    lower, upper : float, or array of shape (n_rows,)
+        Certified bounds: lower <= log Z <= upper.
+    estimate : float, or array of shape (n_rows,)
+        Logarithm of the sum of exp(bound) over the distinct naive mean-field solutions, but at most
+        `upper`: no bound, and accurate where solutions do not overlap and units of one solution are
+        nearly independent.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> found = mf.log_partition_bounds(mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.ones(3))))
+    >>> bool(found.upper - found.lower < 1e-9)
+    True
+    """
+
+    lower: np.ndarray | float
+    upper: np.ndarray | float
+    estimate: np.ndarray | float
+
+    def __repr__(self):
+        return (
+            f"LogPartitionBounds(lower {extent(self.lower)}, upper {extent(self.upper)}, "
+            f"estimate {extent(self.estimate)})"
+        )
+
+    def _repr_html_(self):
+        """What notebooks show."""
+        return section(
+            "LogPartitionBounds", table([(k, extent(v)) for k, v in self._asdict().items()])
+        )
+
+
+def log_partition_bounds(model, *, field=None, clamp=None, n_starts=20, max_iter=128, rng=0):
+    """Certified lower and upper bounds of the log-partition.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    field : array or tuple of arrays, optional
+        External tilt exp(field x) of the first layer's units, or of every layer's, as in `tap`;
+        with rows, there are bounds for each.
+    clamp : array or tuple of arrays, optional
+        Values of clamped units, NaN where free, as in `tap`: bounds are those of the sum over the
+        free units.
+    n_starts : int, default 20
+        Random starts of naive mean field, beside the means of the uncoupled units.
+    max_iter : int, default 128
+        Largest number of sweeps of tree-reweighted belief propagation.
+    rng : numpy.random.Generator or int, default 0
+        For the random starts.
+
+    Returns
+    -------
+    LogPartitionBounds
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments of wrong shapes, types or ranges.
+
+    See Also
+    --------
+    tap, belief_propagation, log_partition_report, exact
+
+    Notes
+    -----
+    Both bounds hold whatever has converged, rounding errors included. `lower` is the largest value
+    of the variational free energy at the products of tilted units that naive mean field finds.
+    `upper` is that of the trees of tree-reweighted belief propagation (Wainwright, Jaakkola &
+    Willsky 2005), with equal probabilities of the stars of a complete graph, or of the pairs of
+    stars of two layers: see `fastmf.inference.mean_field.tree_reweighted`. It is close where
+    couplings are weak, and tens of nats too high where many are strong. It needs memory for the
+    pairs of states of all pairs of units: 0.1 GiB at 784 x 500 binary units, where it takes about
+    20 s of one core; 8 GiB for 500 groups of 21 states.
+    Gaussian units of an RBM or DBM whose other units are bounded are integrated out, exactly. Where
+    units are neither discrete nor such Gaussian ones no upper bound is known: `upper` is inf.
+    Clamped units are removed, which makes the bounds of the free units closer.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> weights = np.random.default_rng(0).normal(size=(8, 5)) / 4
+    >>> model = mf.RBM(weights, mf.Ising(np.zeros(8)), mf.Ising(np.ones(5) / 2))
+    >>> found = mf.log_partition_bounds(model)
+    >>> bool(found.lower <= mf.exact(model).log_partition <= found.upper)
+    True
+    >>> bool(found.upper - found.lower < 2)
+    True
+    """
+    n_starts, max_iter = check.count("n_starts", n_starts), check.count("max_iter", max_iter)
+    for part in clamp if isinstance(clamp, tuple) else (clamp,):
+        if part is not None and np.asarray(part).dtype == bool:
+            raise ValueError("clamp must have the values of clamped units and NaN for free ones.")
+    if isinstance(model, RBM) and not model.n_hidden:
+        alone = np.zeros((model.n_visible, model.n_visible), model.dtype)
+        model = BoltzmannMachine(alone, model.visible)
+        field, clamp = of_visible(field), of_visible(clamp)
+    rng, layout = check.generator(rng), layout_of(model, 1, "blocked")
+    state, tilt, n_rows = start_and_tilt(model, layout, None, field, None, clamp, None)
+    integrated, sides = gaussian_layers.is_integrated(model), sides_of(model)
+    rows = []
+    for k in range(n_rows or 1):
+        row = [part[[min(k, len(part) - 1)]] for part in (*tilt, state[0])]
+        of_row, constant = model, 0.0
+        if integrated:
+            of_row, row, constant = gaussian_layers.rest_of_row(model, row)
+            if of_row is None:
+                rows.append(_certified(constant, 0.0, 0.0, 0.0, 0.0))
+                continue
+            layout, sides = layout_of(of_row, 1, "blocked"), sides_of(of_row)
+        starts = random_starts(of_row, n_starts, rng)
+        bounds = *_below(of_row, layout, sides, starts, row), _above(sides, row, max_iter)
+        rows.append(_certified(constant, *bounds))
+    columns = rows[0] if n_rows is None else np.transpose(rows)
+    return LogPartitionBounds(*columns)
+
+
+def _certified(constant, lower, estimate, size, upper):
+    """The three numbers of a row, with `size` the sum of the sizes of the terms of `lower`."""
+    if constant == np.inf:  # the machine does not exist
+        return constant, constant, constant
+    rounding = ROUNDING * (size + abs(constant))
+    lower, upper = constant + lower - rounding, constant + upper + ROUNDING * abs(constant)
+    return lower, upper, min(max(constant + estimate, lower), upper)
+
+
+def _below(model, layout, sides, starts, row):
+    """Largest variational bound, its estimate from all solutions, and the size of its terms."""
+    found = naive_solutions(model, layout, starts, row)
+    b = layout.join(
+        found.b if isinstance(found.b, tuple) else (found.b,), np.zeros((len(starts), row[0].size))
+    )
+    # A product of untilted units, too: its bound is finite.
+    b = np.vstack([np.where(np.isfinite(b), b, 0), row[0]])
+    bounds, sizes = naive_bound(sides, b, Tilt(*row[:3]), row[3])
+    best = bounds.argmax()
+    rows, _ = distinct(replace(found, log_partition=bounds[:-1]))
+    estimate = np.logaddexp.reduce(bounds[:-1][rows])
+    return bounds[best], estimate, sizes[best]
+
+
+def _above(sides, row, max_iter):
+    """Upper bound by spanning trees of the units that are not clamped."""
+    field, precision, clamped, values = (np.asarray(part[0], np.float64) for part in row)
+    clamped = clamped.astype(bool)
+    x = np.where(clamped, values, 0)
+    first, last = sides.slices[0], sides.slices[-1]
+    pairs = x[first] @ sides.couplings @ x[last] / (3 - len(sides.priors))
+    moved = field.copy()
+    moved[last] += x[first] @ sides.couplings
+    if len(sides.priors) == 2:
+        moved[first] += sides.couplings @ x[last]
+    constant, units = pairs, []
+    for prior, here in zip(sides.priors, sides.slices, strict=True):
+        states = states_of_units(prior, moved[here], precision[here], ~clamped[here])
+        if states[0] is None:
+            return np.inf
+        units.append(states)
+        if clamped[here].any():
+            own = field[here] * x[here] - precision[here] * x[here] ** 2 / 2
+            constant += (own + prior.log_prob(x[here]))[clamped[here]].sum()
+    (values, weights), (other_values, other_weights) = units[0], units[-1]
+    free = (~clamped[here] for here in (first, last))
+    couplings = sides.couplings[np.ix_(*free)]
+    tables = pair_tables((values, other_values), couplings, (weights, other_weights))
+    if len(units) == 2:
+        return constant + layers_bound(tables, weights, other_weights, max_iter)
+    return constant + complete_bound(tables, weights, max_iter)

@@ -1,0 +1,150 @@
+"""The variational bound of naive mean field, in double precision, at any tilts of the units.
+
+A product of units q_i ~ prior_i(x) exp(b_i x - p_i x^2 / 2) with means m has
+
+    L = sum_i [log Z_i(b_i, p_i) - (b_i - f_i) m_i] + sum_(i,j) J_ij m_i m_j  <=  log Z
+
+for external fields f and precisions p, whether or not b is a solution. A clamped unit has
+log prior(x) + f x - p x^2 / 2 in the place of its bracket.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._common import arguments as check
+from fastmf.inference.mean_field.tap import tap
+from fastmf.models._layered import Layered
+from fastmf.priors._groups import column_sizes
+from fastmf.priors._protocol import as_dtype, sample
+
+
+class Sides(NamedTuple):
+    """A machine in double precision as one or two sets of units without couplings inside.
+
+    Parameters
+    ----------
+    priors : tuple
+        Of the units of each side, in the order of the layout: of an RBM visible and hidden ones, of
+        a DBM even and odd layers, and of a fully visible machine all units, coupled to themselves.
+    couplings : float64 array of shape (n_first, n_last)
+    """
+
+    priors: tuple
+    couplings: np.ndarray
+
+    @property
+    def slices(self):
+        """Where the units of each side are among all units."""
+        n, total = self.couplings.shape[0], sum(self.couplings.shape)
+        return (slice(0, n), slice(n, total))[: len(self.priors)]
+
+
+def sides_of(model):
+    """The `Sides` of an RBM, DBM or BoltzmannMachine."""
+    if isinstance(model, Layered):
+        model = model.bipartite()
+        priors, couplings = model.layers, model.weights
+    else:
+        priors, couplings = (model.prior,), model.couplings
+    priors = tuple(as_dtype(prior, np.float64) for prior in priors)
+    return Sides(priors, couplings.astype(np.float64))
+
+
+def naive_bound(sides, b, tilt, values=None):
+    """Variational bound of each row, and the sum of the sizes of its terms.
+
+    Parameters
+    ----------
+    sides : Sides
+    b : array of shape (n_rows, n_units)
+    tilt : Tilt
+        With one or `n_rows` rows.
+    values : array of shape (n_rows or 1, n_units), optional
+        Of clamped units.
+
+    Returns
+    -------
+    bound, size : array of shape (n_rows,)
+        -inf where it is not finite.
+    """
+    b = b.astype(np.float64)
+    means, total, size = [], 0.0, 1.0
+    for prior, units in zip(sides.priors, sides.slices, strict=True):
+        field, precision, clamped = (
+            np.broadcast_to(part[:, units], b[:, units].shape) for part in tilt
+        )
+        x = None
+        if clamped.any():
+            x = np.broadcast_to(values[:, units], clamped.shape).astype(np.float64)
+        tilts = b[:, units], field.astype(np.float64), precision.astype(np.float64)
+        mean, own = _units(prior, tilts, clamped, x)
+        means.append(mean)
+        total = total + own.sum(1)
+        size = size + abs(own).sum(1)
+    first, last = means[0], means[-1]
+    products = (first @ sides.couplings) * last / (3 - len(means))
+    with np.errstate(invalid="ignore"):
+        total, size = total + products.sum(1), size + abs(products).sum(1)
+    finite = np.isfinite(total)
+    return np.where(finite, total, -np.inf), np.where(finite, size, 0.0)
+
+
+def _units(prior, tilts, clamped, values):
+    """Means of the units, and the terms of the bound that sum to those of the units."""
+    b, field, precision = tilts
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = prior.moments(b, precision)[0]
+        # One for each group of states.
+        alone = prior.log_partition(b, precision)
+        own = (field - b) * mean
+    if values is not None:
+        sizes = column_sizes(prior)
+        alone = np.where(clamped[:, np.cumsum(sizes) - sizes], 0, alone)
+        x = mean = np.where(clamped, values, mean)
+        own = np.where(clamped, prior.log_prob(x) + field * x - precision * x * x / 2, own)
+    return mean, np.hstack([alone, own])
+
+
+def random_starts(model, n_starts, rng):
+    """Random values of the first layer, and in a last row the means of its uncoupled units."""
+    first, dtype = model.layers[0], model.dtype
+    zero = dtype.type(0)
+    mean = first.moments(zero, zero)[0]
+    rng = check.generator(rng)
+    zeros = np.zeros((n_starts, len(mean)), dtype)
+    return np.vstack([sample(first, zeros, zeros, rng).astype(dtype), mean])
+
+
+def naive_solutions(model, layout, starts, row, max_iter=1000):
+    """Naive mean field of one row of tilts from many starts of the first layer.
+
+    Parameters
+    ----------
+    model : RBM, DBM or BoltzmannMachine
+    layout : Layout
+    starts : array of shape (n_starts, n_units)
+    row : Tilt and values
+        Arrays (1, n_units): field, precision, mask of clamped units and their values.
+    max_iter : int
+
+    Returns
+    -------
+    FixedPoint
+    """
+    field, precision, clamped, values = row
+
+    def layers(part):
+        return layout.split(part[0].astype(model.dtype))
+
+    options = {"schedule": "blocked" if isinstance(model, Layered) else "sequential"}
+    if field.any():
+        options["field"] = layers(field)
+    if precision.any():
+        options["precision"] = layers(precision)
+    if clamped.any():
+        options["clamp"] = layers(np.where(clamped, values, np.nan))
+    return tap(
+        model, (starts, np.zeros_like(starts)), order=1, max_iter=max_iter, log_partition=False,
+        **options,
+    )  # fmt: skip

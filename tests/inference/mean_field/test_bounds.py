@@ -1,0 +1,169 @@
+"""Bounds of the log-partition against enumeration, of all kinds of machines."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import fastmf as mf
+
+
+def units(rng, kind, n, dtype=np.float64):
+    """A prior of n units (groups) of a kind."""
+    field = rng.normal(size=n) * rng.choice([0, 0.3, 2])
+    made = {
+        "ising": lambda: mf.Ising(field),
+        "bernoulli": lambda: mf.Bernoulli(field),
+        "binomial": lambda: mf.Binomial(field, np.full(n, 3)),
+        "categorical": lambda: mf.Categorical(rng.normal(size=(n, 3))),
+    }[kind]()
+    return type(made)(*(np.asarray(part, dtype) for part in made)) if dtype != np.float64 else made
+
+
+def width(kind, n):
+    return 3 * n if kind == "categorical" else n
+
+
+def symmetric(rng, kind, n, strength):
+    size = width(kind, n)
+    couplings = np.triu(rng.normal(size=(size, size)) * strength, 1)
+    if kind == "categorical":
+        couplings *= np.kron(1 - np.eye(n), np.ones((3, 3)))
+    return couplings + couplings.T
+
+
+def random_machine(rng, strength):
+    kinds = ["ising", "bernoulli", "binomial", "categorical"]
+    first, second = rng.choice(kinds, 2)
+    n, m, k = rng.integers(1, 6, 3)
+    shape = width(first, n), width(second, m)
+    weights = rng.normal(size=shape) * strength
+    match rng.integers(3):
+        case 0:
+            return mf.RBM(weights, units(rng, first, n), units(rng, second, m))
+        case 1:
+            return mf.BoltzmannMachine(symmetric(rng, first, n, strength), units(rng, first, n))
+        case _:
+            more = rng.normal(size=(shape[1], k)) * strength
+            layers = units(rng, first, n), units(rng, second, m), units(rng, "ising", k)
+            return mf.DBM([weights, more], layers)
+
+
+def test_bounds_of_random_machines_hold_at_all_strengths():
+    rng, n_close = np.random.default_rng(0), 0
+    for _ in range(120):
+        strength = 10 ** rng.uniform(-1, np.log10(15))
+        model = random_machine(rng, strength)
+        log_partition = mf.exact(model, averages=False).log_partition
+        found = mf.log_partition_bounds(model, n_starts=5)
+        assert found.lower <= log_partition <= found.upper, model
+        assert found.lower <= found.estimate <= found.upper
+        n_close += found.upper - found.lower < 1
+    assert n_close > 30
+
+
+@pytest.mark.parametrize("strength", [0.1, 1.0, 15.0])
+@pytest.mark.parametrize("max_iter", [1, 2, 64])
+def test_upper_bound_holds_after_any_number_of_sweeps(strength, max_iter):
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=(7, 6)) * strength
+    model = mf.RBM(weights, units(rng, "ising", 7), units(rng, "ising", 6))
+    found = mf.log_partition_bounds(model, n_starts=2, max_iter=max_iter)
+    assert mf.exact(model, averages=False).log_partition <= found.upper
+
+
+def test_independent_units_and_pairs_are_exact():
+    alone = mf.BoltzmannMachine(np.zeros((4, 4)), mf.Ising(np.array([0.1, -2, 30, 0])))
+    pair = mf.RBM(np.array([[2.0]]), mf.Ising(np.array([0.3])), mf.Bernoulli(np.array([-1.0])))
+    star = mf.RBM(np.array([[2.0, -1, 3]]), mf.Ising(np.ones(1)), mf.Ising(np.zeros(3)))
+    for model in (alone, pair, star):
+        log_partition = mf.exact(model).log_partition
+        assert np.isclose(mf.log_partition_bounds(model).upper, log_partition, atol=1e-6)
+    found = mf.log_partition_bounds(alone)
+    assert np.isclose(found.lower, found.upper, rtol=1e-10)
+    no_hidden = mf.RBM(np.zeros((4, 0)), alone.prior, mf.Ising(np.zeros(0)))
+    assert np.allclose(mf.log_partition_bounds(no_hidden, field=np.ones(4)).lower,
+                       mf.log_partition_bounds(alone, field=np.ones(4)).upper)  # fmt: skip
+
+
+def test_curie_weiss_is_bounded_where_tap_is_wrong():
+    model = mf.BoltzmannMachine(np.ones((10, 10)) - np.eye(10), mf.Ising(np.full(10, 0.01)))
+    log_partition = mf.exact(model).log_partition
+    found = mf.log_partition_bounds(model)
+    assert mf.tap(model).log_partition < found.lower <= log_partition <= found.upper
+    # The two solutions up and down have all of the weight.
+    assert abs(found.estimate - log_partition) < 0.01
+
+
+def test_rows_of_fields_and_clamped_units_against_sums_over_states():
+    rng = np.random.default_rng(2)
+    weights = rng.normal(size=(5, 4))
+    model = mf.RBM(weights, mf.Bernoulli(rng.normal(size=5)), mf.Ising(rng.normal(size=4)))
+    field, clamp = rng.normal(size=(3, 5)), np.full((3, 5), np.nan)
+    clamp[1, :2], clamp[2] = [1, 0], [1, 0, 1, 1, 0]
+    states = (np.arange(32)[:, None] >> np.arange(5) & 1).astype(float)
+    own = model.visible.log_prob(states).sum(1)
+    log_weights = own + model.hidden.log_partition(states @ weights, 0.0).sum(1)
+    found = mf.log_partition_bounds(model, field=field, clamp=clamp)
+    for row in range(3):
+        fits = np.all(np.isnan(clamp[row]) | (states == clamp[row]), axis=1)
+        right = logsumexp((log_weights + states @ field[row])[fits])
+        assert found.lower[row] <= right <= found.upper[row]
+    assert np.allclose([found.lower[2], found.upper[2]], right)
+
+
+def test_gaussian_units_are_integrated_out():
+    rng = np.random.default_rng(3)
+    visible = mf.Gaussian(rng.normal(size=6), np.full(6, 2.0))
+    for hidden in (mf.Bernoulli(rng.normal(size=5)), mf.Ising(np.zeros(5))):
+        model = mf.RBM(rng.normal(size=(6, 5)) / 3, visible, hidden)
+        log_partition = mf.exact(model).log_partition
+        found = mf.log_partition_bounds(model)
+        assert found.lower <= log_partition <= found.upper < log_partition + 3
+        given = np.array([0.5, *[np.nan] * 5])
+        right = _with_first_unit_at(model, 0.5)
+        found = mf.log_partition_bounds(model, clamp=given)
+        assert found.lower <= right <= found.upper < right + 3
+    both = mf.RBM(rng.normal(size=(6, 2)) / 5, visible, mf.Gaussian(np.ones(2), np.full(2, 2.0)))
+    found = mf.log_partition_bounds(both)
+    assert np.allclose([found.lower, found.upper], mf.tap(both).log_partition)
+    improper = mf.RBM(9 * np.ones((6, 2)), visible, mf.Gaussian(np.ones(2), np.full(2, 2.0)))
+    assert mf.log_partition_bounds(improper).lower == np.inf
+
+
+def _with_first_unit_at(model, x):
+    """Log-partition of the other units, by enumeration with the first unit in their fields."""
+    rest = mf.RBM(
+        model.weights[1:],
+        mf.Gaussian(*(part[1:] for part in model.visible)),
+        model.hidden._replace(field=model.hidden.field + x * model.weights[0]),
+    )
+    own = model.visible.log_prob(np.array([x, *np.zeros(model.n_visible - 1)]))[0]
+    return mf.exact(rest).log_partition + own
+
+
+def test_units_without_upper_bound_have_a_lower_one():
+    hidden = mf.TruncatedGaussian(np.zeros(3), np.ones(3), np.zeros(3), np.full(3, 2.0))
+    model = mf.RBM(np.ones((4, 3)) / 4, mf.Ising(np.zeros(4)), hidden)
+    found, log_partition = mf.log_partition_bounds(model), mf.exact(model).log_partition
+    assert found.upper == np.inf
+    assert log_partition - 0.5 < found.lower <= log_partition
+
+
+def test_bounds_of_float32_machines_are_those_in_double_precision():
+    rng = np.random.default_rng(4)
+    weights = (rng.normal(size=(12, 8)) * 3).astype(np.float32)
+    zeros = np.zeros(12, np.float32), np.zeros(8, np.float32)
+    model = mf.RBM(weights, *map(mf.Bernoulli, zeros))
+    double = mf.RBM(weights.astype(float), *(mf.Bernoulli(z.astype(float)) for z in zeros))
+    found = mf.log_partition_bounds(model)
+    assert found.lower <= mf.exact(double, averages=False).log_partition <= found.upper
+
+
+def test_bad_arguments_are_refused():
+    model = mf.RBM(np.ones((3, 2)), mf.Ising(np.zeros(3)), mf.Ising(np.zeros(2)))
+    with pytest.raises(ValueError, match="values of clamped units"):
+        mf.log_partition_bounds(model, clamp=np.array([True, False, False]))
+    with pytest.raises(ValueError, match="n_starts"):
+        mf.log_partition_bounds(model, n_starts=0)
+    with pytest.raises(TypeError, match="model must be"):
+        mf.log_partition_bounds(np.ones((3, 2)))
