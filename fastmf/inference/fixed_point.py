@@ -1,10 +1,33 @@
 """The result of a solver."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from fastmf._common.html import counts, extent, number, section, table
+
+# Between the message of a row that converged and the reasons not to trust it.
+BUT = ", but not reliable: "
+
+
+class _Message:
+    """The attribute `message`: how the row ended and, where a check failed, why.
+
+    The check is made when the message is read, so that those who do not read it need not wait.
+    """
+
+    def __get__(self, found, owner=None):
+        if found is None:
+            raise AttributeError("message")  # no default for the dataclass
+        endings, reasons = ending_of(found), found._reasons()
+        if reasons is None or not any(reasons):
+            return endings
+        pairs = zip(np.atleast_1d(endings), reasons, strict=True)
+        texts = np.array([str(end) + (BUT + why if why else "") for end, why in pairs])
+        return texts if np.ndim(endings) else texts[0]
+
+    def __set__(self, found, endings):
+        found.__dict__["message"] = endings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,7 +57,7 @@ class FixedPoint:
     residual : float or array
         Largest change of a mean or variance in the last sweep, before damping, as `tol` has it.
     message : str or array of str
-        How the row ended.
+        How the row ended and, where it is not `reliable`, why.
     history : array, optional
         Residual of each sweep, shape (n_sweeps,) or (n_rows, n_sweeps); rows that ended earlier
         repeat their last value.
@@ -74,8 +97,38 @@ class FixedPoint:
     converged: np.ndarray | bool
     n_iter: np.ndarray | int
     residual: np.ndarray | float
-    message: np.ndarray | str
+    message: np.ndarray | str = _Message()
     history: np.ndarray | None = None
+
+    @property
+    def reliable(self):
+        """Whether each row passes the checks of its solver, or None if there are none.
+
+        bool, bool array (n_rows,) or None. False: the row has not converged, or what it says
+        contradicts a check; the reason stands in `message`. The checks are made when this or
+        `message` is first read: see the notes of `fastmf.tap`.
+        """
+        reasons = self._reasons()
+        if reasons is None:
+            return None
+        passed = np.array([not why for why in reasons]) & np.atleast_1d(self.converged)
+        return passed if np.ndim(self.converged) else passed[0]
+
+    def _reasons(self):
+        """Reason why each row is not reliable, "" where it is; None if nothing was checked."""
+        known = self.__dict__
+        if "_known_reasons" not in known:
+            check = known.pop("_check", None)
+            reasons = None if check is None else check(self)
+            if reasons is not None:
+                converged = np.atleast_1d(self.converged)
+                reasons = [why if ok else "" for why, ok in zip(reasons, converged, strict=True)]
+            known["_known_reasons"] = reasons
+        return known["_known_reasons"]
+
+    def __getstate__(self):
+        """Everything but a check that has not been made, which has the model."""
+        return {name: value for name, value in self.__dict__.items() if name != "_check"}
 
     def __repr__(self):
         converged = np.atleast_1d(self.converged)
@@ -105,6 +158,30 @@ class FixedPoint:
         return section(type(self).__name__, table(self._rows_html()), messages)
 
 
+def ending_of(found):
+    """How the rows of a `FixedPoint` ended, without checks."""
+    return found.__dict__["message"]
+
+
+def with_check(found, check):
+    """The same `FixedPoint`, with a check that is made when its `reliable` is read.
+
+    Parameters
+    ----------
+    found : FixedPoint
+    check : callable
+        check(found) returns a list with the reason why each row is not reliable, "" if it is; or
+        None if nothing can be checked.
+    """
+    found.__dict__["_check"] = check
+    return found
+
+
+def replaced(found, **changes):
+    """`dataclasses.replace` of a `FixedPoint`, without checks."""
+    return replace(found, **({"message": ending_of(found)} | changes))
+
+
 def trace_of(record):
     """Residual of every sweep; rows that ended earlier repeat their last one."""
     n_sweeps = int(record.n_iter.max())
@@ -122,5 +199,6 @@ def stacked(first, second):
             return tuple(np.concatenate(pair) for pair in zip(a, b, strict=True))
         return np.concatenate([a, b])
 
+    first, second = replaced(first), replaced(second)
     names = [field.name for field in fields(FixedPoint)]
     return FixedPoint(*(stack(name, getattr(first, name), getattr(second, name)) for name in names))

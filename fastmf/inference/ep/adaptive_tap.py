@@ -7,8 +7,6 @@ the units under their cavities (Opper & Winther 2005; Tramel et al. 2018, Algori
     A1 = 1 / v - A2,        B1 = a / v - B2
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from fastmf._common import arguments as check
@@ -19,9 +17,11 @@ from fastmf.inference.ep.parallel import parallel_sweeps, proper_start, run_batc
 from fastmf.inference.ep.result import ExpectationPropagation, result_of, stacked_rows
 from fastmf.inference.ep.schedules import MAX_DAMPING_RAISES, SCHEDULES, descent
 from fastmf.inference.ep.sites import EPTrace, first_sites, problem_of
+from fastmf.inference.fixed_point import replaced, with_check
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
+from fastmf.inference.mean_field.reliability import FixedPointCheck
 from fastmf.inference.mean_field.tap import tap
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
@@ -104,7 +104,7 @@ def adaptive_tap(
     sites = None
     if isinstance(init, ExpectationPropagation):
         sites, init = init.sites, None
-    start, tilt, single = _start_and_tilt(model, init, sites, field, precision, rng)
+    start, tilt, outside, single = _start_and_tilt(model, init, sites, field, precision, rng)
 
     # With its units in the order of the layout.
     flat = model.bipartite() if isinstance(model, Layered) else model
@@ -125,7 +125,8 @@ def adaptive_tap(
             for problem, end, trace in zip(problems, ends, traces, strict=True)
         ]
     result = rows[0] if single else stacked_rows(rows)
-    return _in_model_type(model, result)
+    found = _in_model_type(model, result)
+    return with_check(found, FixedPointCheck(tap, model, outside, False))
 
 
 def _in_model_type(model, result):
@@ -139,7 +140,7 @@ def _in_model_type(model, result):
         lost = result.converged & ~finite
         fields["converged"] = result.converged & finite
         fields["message"] = np.where(lost, MESSAGES[LOST], result.message)
-    return replace(result, **fields)
+    return replaced(result, **fields)
 
 
 def mean_covariance(model, solutions, precision=0.0):
@@ -164,7 +165,7 @@ def mean_covariance(model, solutions, precision=0.0):
 
 
 def _start_and_tilt(model, init, sites, field, precision, rng):
-    """Moments and tilts to start from, tilts from outside, and whether there are no rows."""
+    """Moments and tilts to start from, tilts from outside, twice, and whether there are no rows."""
     layout = layout_of(model, 2, "blocked")
     start, outside, n_rows = start_and_tilt(model, layout, init, field, precision, None, rng)
     if sites is not None:
@@ -178,16 +179,16 @@ def _start_and_tilt(model, init, sites, field, precision, rng):
         if part.size:
             tilt[:, k] = part
     if sites is not None:
-        return None, tilt, n_rows is None
+        return None, tilt, outside, n_rows is None
     if init is None:
-        return start.astype(np.float64), tilt, n_rows is None
+        return start.astype(np.float64), tilt, outside, n_rows is None
     moments = tuple(layout.split(part) for part in start[:2])
     options = {"max_iter": 1, "acceleration": None, "log_partition": False}
     swept = tap(model, moments, field=field, precision=precision, **options)
     start = np.zeros(start.shape)
     for plane, part in zip(start, (swept.mean, swept.var, swept.b, swept.a), strict=True):
         layout.join(part if isinstance(part, tuple) else (part,), plane)
-    return start, tilt, n_rows is None
+    return start, tilt, outside, n_rows is None
 
 
 def _first_sites(problem, swept):

@@ -1,11 +1,10 @@
 """Solvers of machines without hidden units: with a spare one, which is coupled to nothing."""
 
 import functools
-from dataclasses import replace
 
 import numpy as np
 
-from fastmf.inference.fixed_point import FixedPoint
+from fastmf.inference.fixed_point import FixedPoint, replaced
 from fastmf.models import RBM
 from fastmf.priors import Bernoulli
 
@@ -34,7 +33,7 @@ def allows_no_hidden(solve):
         layers = {name: (visible, hidden[..., :0]) for name, (visible, hidden) in parts}
         if found.log_partition is not None:
             layers["log_partition"] = found.log_partition - np.log(2.0)
-        return replace(found, **layers)
+        return replaced(found, **layers)
 
     return solver
 

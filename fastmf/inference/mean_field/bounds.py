@@ -19,6 +19,7 @@ from fastmf.inference.mean_field.naive_bound import (
 )
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.state_tables import pair_tables, states_of_units
+from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.mean_field.tree_reweighted import ROUNDING, complete_bound, layers_bound
 from fastmf.kernels.mean_field_types import Tilt
 from fastmf.models import RBM, BoltzmannMachine
@@ -157,13 +158,14 @@ def _certified(constant, lower, estimate, size, upper):
 
 def _below(model, layout, sides, starts, row):
     """Largest variational bound, its estimate from all solutions, and the size of its terms."""
-    found = naive_solutions(model, layout, starts, row)
+    tilt, values = Tilt(*row[:3]), row[3]
+    found = naive_solutions(tap, model, layout, starts, tilt, values)
     b = layout.join(
         found.b if isinstance(found.b, tuple) else (found.b,), np.zeros((len(starts), row[0].size))
     )
     # A product of untilted units, too: its bound is finite.
     b = np.vstack([np.where(np.isfinite(b), b, 0), row[0]])
-    bounds, sizes = naive_bound(sides, b, Tilt(*row[:3]), row[3])
+    bounds, sizes = naive_bound(sides, b, tilt, values)
     best = bounds.argmax()
     rows, _ = distinct(replace(found, log_partition=bounds[:-1]))
     estimate = np.logaddexp.reduce(bounds[:-1][rows])

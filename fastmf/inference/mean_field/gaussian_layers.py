@@ -23,7 +23,7 @@ import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
 from fastmf._outcomes import CONVERGED, DIVERGED, messages_of
-from fastmf.inference.fixed_point import FixedPoint
+from fastmf.inference.fixed_point import FixedPoint, ending_of
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._rows import start_and_tilt
 from fastmf.models import BoltzmannMachine
@@ -444,7 +444,7 @@ def _joined(parts, layout, single, with_log_partition):
         state[:, rows], log_partition[rows] = of_rows, values
         if found is not None:
             converged[rows], n_iter[rows] = found.converged, found.n_iter
-            residual[rows], message[rows] = found.residual, found.message
+            residual[rows], message[rows] = found.residual, ending_of(found)
             if longest:
                 last = np.minimum(np.arange(longest), found.history.shape[1] - 1)
                 history[rows] = found.history[:, last]

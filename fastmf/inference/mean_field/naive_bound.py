@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import arguments as check
-from fastmf.inference.mean_field.tap import tap
 from fastmf.models._layered import Layered
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import as_dtype, sample
@@ -116,35 +115,41 @@ def random_starts(model, n_starts, rng):
     return np.vstack([sample(first, zeros, zeros, rng).astype(dtype), mean])
 
 
-def naive_solutions(model, layout, starts, row, max_iter=1000):
-    """Naive mean field of one row of tilts from many starts of the first layer.
+def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
+    """Naive mean field from many starts.
 
     Parameters
     ----------
+    solve : callable
+        `fastmf.tap`, of whose results this is a check.
     model : RBM, DBM or BoltzmannMachine
     layout : Layout
-    starts : array of shape (n_starts, n_units)
-    row : Tilt and values
-        Arrays (1, n_units): field, precision, mask of clamped units and their values.
+    init : array, or tuple of arrays, of shape (n_starts, n_units)
+        Means of the first layer, or of all layers.
+    tilt : Tilt
+        With one or `n_starts` rows.
+    values : array of shape (n_starts or 1, n_units)
+        Of clamped units.
     max_iter : int
 
     Returns
     -------
     FixedPoint
+        Without log-partitions.
     """
-    field, precision, clamped, values = row
-
-    def layers(part):
-        return layout.split(part[0].astype(model.dtype))
-
     options = {"schedule": "blocked" if isinstance(model, Layered) else "sequential"}
-    if field.any():
-        options["field"] = layers(field)
-    if precision.any():
-        options["precision"] = layers(precision)
-    if clamped.any():
-        options["clamp"] = layers(np.where(clamped, values, np.nan))
-    return tap(
-        model, (starts, np.zeros_like(starts)), order=1, max_iter=max_iter, log_partition=False,
-        **options,
-    )  # fmt: skip
+    clamp = np.where(tilt.clamped, values, np.nan)
+    for name, part, used in (
+        ("field", tilt.field, tilt.field.any()),
+        ("precision", tilt.precision, tilt.precision.any()),
+        ("clamp", clamp, tilt.clamped.any()),
+    ):
+        if used:
+            rows = part[0] if len(part) == 1 else part
+            options[name] = layout.split(rows.astype(model.dtype))
+    means = init if isinstance(init, tuple) else (init,)
+    means = tuple(part.astype(model.dtype) for part in means)
+    starts = means, tuple(np.zeros_like(part) for part in means)
+    if not isinstance(init, tuple):
+        starts = means[0], starts[1][0]
+    return solve(model, starts, order=1, max_iter=max_iter, log_partition=False, **options)

@@ -16,9 +16,12 @@ import numpy as np
 from fastmf._common.arguments import iteration
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.inference.fixed_point import with_check
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
+from fastmf.inference.mean_field.reliability import FixedPointCheck
+from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field.relaxed_bp import (
     LayerView,
     RelaxedBPSettings,
@@ -130,7 +133,8 @@ def relaxed_bp(
     in_parallel(solve_rows, arguments, n_workers)
     record.status[~np.isfinite(log_partition)] = DIVERGED
     log_partition[record.status == DIVERGED] = -np.inf
-    return result(layout, record, log_partition, single=n_rows is None)
+    found = result(layout, record, log_partition, single=n_rows is None)
+    return with_check(found, FixedPointCheck(tap, model, tilt, False))
 
 
 def _layer_views(model):

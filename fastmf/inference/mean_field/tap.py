@@ -19,12 +19,14 @@ from fastmf._common.arguments import iteration
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
 from fastmf._threads.workers import in_parallel, workers_for
+from fastmf.inference.fixed_point import with_check
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field._no_hidden import allows_no_hidden
 from fastmf.inference.mean_field._rows import record_from, result, start_and_tilt
 from fastmf.inference.mean_field.free_energy import log_partition_of_rows
+from fastmf.inference.mean_field.reliability import FixedPointCheck
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
@@ -125,6 +127,7 @@ def tap(
     Z = integral of prior(x) exp(B x - A x^2 / 2). In a blocked sweep the hidden means before the
     first sweep matter only where the starting variances are not zero; they start from 0 with data.
     Groups of states (`Categorical`) have a matrix of Onsager terms each: see
+    <<<<<<< HEAD
     `fastmf.kernels.mean_field.groups`. They are updated with fresh ones in every sweep, one group
     of a fully visible machine after another. Their third order,
     `fastmf.kernels.mean_field.groups_third`, has no matrix products and takes longer. The third
@@ -140,6 +143,34 @@ def tap(
     (1 - a v / 2). In a DBM the odd layers are swept before the even ones, and layers from the
     second hidden one on start from the means of their uncoupled units (Appendix E; the clamped
     equations there are those of `clamp=` on the visible layer).
+    =======
+    `fastmf.kernels.tap_groups`. They are updated with fresh ones in every sweep, one group of a
+    fully visible machine after another. Their third order, `fastmf.kernels.tap_groups_third`, has
+    no matrix products and takes longer.
+    The third order has the terms of pairs of units or groups. Those of triangles, which fully
+    visible machines have too, are left out, so that its error there is of third order as that of
+    TAP; in an RBM or a DBM it is of fourth order.
+    Gaussian units of an RBM or a DBM whose other units are bounded are integrated out, exactly: see
+    `fastmf.inference.mean_field.gaussian_layers`. The other units are then a fully visible machine,
+    in which they are updated one after another, whatever the schedule.
+    Reading `reliable` or `message` of the result checks converged rows of orders 2 and 3: against a
+    naive mean-field bound found from the row's means; for discrete units also whether the fixed
+    point is stable, which it is not in a spin glass, and in binary machines whether the third order
+    in the couplings exceeds both 1 nat and the second. See
+    `fastmf.inference.mean_field.reliability`. No check of this kind is complete: a row may be a
+    solution of small weight. It takes about as long as fifty sweeps and is not made otherwise. Of
+    machines trained on 20,000 (500 units: 10,000) images of MNIST with 25, 100 and 500 hidden
+    units, and on scikit-learn's digits with 25 and 100, none of 1,500 solutions from data was
+    flagged; all solutions of a Sherrington-Kirkpatrick machine below its critical temperature were.
+    With Gaussian units that are integrated out there are no checks.
+    Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015). It needs sweeps
+    that do not oscillate, and most oscillations come from the Onsager terms. In a row that is
+    accelerated or oscillates these are therefore evaluated at the average of the old and the new
+    mean, to first order, which shortens the step of a unit by the factor 1 / (1 - a v / 2).
+    In a DBM the odd layers are swept before the even ones, and layers from the second hidden one on
+    start from the means of their uncoupled units (Appendix E; the clamped equations there are those
+    of `clamp=` on the visible layer).
+    >>>>>>> 17195e5 (Say which converged fixed points are not to be trusted)
 
     Examples
     --------
@@ -201,7 +232,10 @@ def tap(
     values = (
         _log_partition(model, layout, record, tilt, order, n_workers) if log_partition else None
     )
-    return result(layout, record, values, single=n_rows is None)
+    found = result(layout, record, values, single=n_rows is None)
+    if order == 1:  # its log-partition is a bound itself
+        return found
+    return with_check(found, FixedPointCheck(tap, model, tilt, order == 2))
 
 
 def tap_of_means(model, init, *, order=2, max_iter=1000, **options):

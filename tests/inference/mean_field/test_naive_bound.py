@@ -42,7 +42,7 @@ def test_bound_of_a_solution_is_its_log_partition():
     starts = random_starts(model, 5, 0)
     assert starts.shape == (6, 6)
     tilt = Tilt(zeros, zeros, zeros.astype(bool))
-    found = naive_solutions(model, layout, starts, (*tilt, zeros))
+    found = naive_solutions(mf.tap, model, layout, starts, tilt, zeros)
     right = mf.tap(model, (starts, 0 * starts), order=1).log_partition
     b = layout.join(found.b, np.zeros((6, 13)))
     assert np.allclose(naive_bound(sides_of(model), b, tilt)[0], right)

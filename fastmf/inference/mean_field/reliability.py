@@ -1,0 +1,208 @@
+"""Checks of converged fixed points, made when their `reliable` or `message` is read.
+
+A row is not reliable if
+
+- its log-partition is below a naive mean-field bound, found by descending from near its means;
+- it is unstable: with the variances v of the units, random perturbations of the tilts b grow from
+  sweep to sweep if the matrix W_ij^2 v_i v_j on walks that do not turn back has a spectral radius
+  beyond 1. On dense random couplings that is the condition of Plefka and of de Almeida & Thouless;
+- the next term of the expansion in the couplings, of third order, exceeds 1 nat and the
+  second-order term (order 2 and binary units). In a fully visible machine that is
+
+      sum_(i,j) W^3 k_i k_j / 6 + sum_(i,j,l) W_ij W_jl W_li v_i v_j v_l,     k third cumulants.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.inference.mean_field import gaussian_layers
+from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field.naive_bound import naive_bound, naive_solutions, sides_of
+from fastmf.kernels.mean_field_types import Tilt
+from fastmf.priors._domain import columns_of_values
+from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import has_third_cumulant, sample
+
+# Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solvers.
+BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6
+# Sweeps of naive mean field, and power iterations.
+MAX_SWEEPS, POWER_ITERATIONS = 200, 50
+MAX_THIRD_ORDER = 1.0
+# Fraction of the way to a random state from which naive mean field descends.
+MOVED = 0.1
+UNSTABLE = "it is unstable (spin glass)"
+LARGE_THIRD_ORDER = "its third order in the couplings exceeds the second"
+
+
+class FixedPointCheck(NamedTuple):
+    """What is needed to check the rows of a result of TAP, relaxed BP or adaptive TAP.
+
+    Parameters
+    ----------
+    solve : callable
+        `fastmf.tap`.
+    model : RBM, DBM or BoltzmannMachine
+    tilt : Tilt
+        In the order of the layout.
+    third_order : bool
+        Whether the third order is the first that the solver leaves out.
+    """
+
+    solve: Callable
+    model: object
+    tilt: Tilt
+    third_order: bool
+
+    def __call__(self, found):
+        """Reason why each row is not reliable, "" if it is; None if nothing can be checked.
+
+        Parameters
+        ----------
+        found : FixedPoint
+
+        Returns
+        -------
+        list of str, one a row, or None
+        """
+        if found.log_partition is None or gaussian_layers.is_integrated(self.model):
+            return None
+        values = np.atleast_1d(found.log_partition)
+        reasons, rows = [""] * len(values), np.flatnonzero(np.atleast_1d(found.converged))
+        if not len(rows):
+            return reasons
+        layout, sides = layout_of(self.model, 1, "blocked"), sides_of(self.model)
+        parts = found.mean, found.var, found.b, found.a
+        state = np.stack([_joined(layout, part)[rows] for part in parts])
+        tilt = self.tilt._make(part[rows] if len(part) > 1 else part for part in self.tilt)
+        below = self._below_bound(layout, sides, state, tilt, values[rows])
+        why = "its log-partition is {:.3g} nats below a naive mean-field bound"
+        checks = [(below > 0, [why.format(x) for x in below])]
+        if _is_simple(sides):
+            mean, var = state[0], np.where(tilt.clamped, 0, state[1])
+            checks.append((unstable_rows(sides, var), UNSTABLE))
+            if self.third_order and all(map(has_third_cumulant, sides.priors)):
+                checks.append((third_order_exceeds(sides, mean, var), LARGE_THIRD_ORDER))
+        for failed, why in checks:
+            for k in np.flatnonzero(failed):
+                reason = why if isinstance(why, str) else why[k]
+                reasons[rows[k]] += ("; " if reasons[rows[k]] else "") + reason
+        return reasons
+
+    def _below_bound(self, layout, sides, state, tilt, values):
+        """Nats by which the bound of each row exceeds its log-partition, 0 if it does not."""
+        mean, rng = state[0], np.random.default_rng(0)
+        # Moved towards a random state: a saddle point would be left by rounding errors only.
+        drawn = np.empty(mean.shape)
+        for prior, units in zip(sides.priors, sides.slices, strict=True):
+            drawn[:, units] = sample(prior, state[2, :, units], state[3, :, units], rng)
+        start = np.where(tilt.clamped, mean, mean + MOVED * (drawn - mean))
+        starts = layout.split(start)
+        arguments = self.model, layout, starts if isinstance(starts, tuple) else (starts,)
+        found = naive_solutions(self.solve, *arguments, tilt, mean, MAX_SWEEPS)
+        bounds, sizes = naive_bound(sides, _joined(layout, found.b), tilt, mean)
+        excess = bounds - values - BOUND_MARGIN - RELATIVE_MARGIN * sizes
+        return np.where(excess > 0, bounds - values, 0.0)
+
+
+def _joined(layout, parts):
+    parts = parts if isinstance(parts, tuple) else (parts,)
+    parts = [np.atleast_2d(part) for part in parts]
+    return layout.join(parts, np.zeros((len(parts[0]), layout.n_units)))
+
+
+def _is_simple(sides):
+    """Whether units are discrete and no groups: their variances say how they respond."""
+    return not any(map(has_groups, sides.priors)) and all(
+        columns_of_values(prior) is not None for prior in sides.priors
+    )
+
+
+def unstable_rows(sides, var):
+    """Whether random perturbations grow, by the spectral radius of W_ij^2 v_i v_j.
+
+    Parameters
+    ----------
+    sides : Sides
+    var : array of shape (n_rows, n_units)
+
+    Returns
+    -------
+    bool array of shape (n_rows,)
+    """
+    squares = np.square(sides.couplings)
+    parts = [var[:, units] for units in sides.slices]
+    first, last = parts[0], parts[-1]
+    # All walks: an upper bound of the radius without those that turn back, by Collatz and Wielandt.
+    x, bound = np.ones(first.shape), np.full(len(var), np.inf)
+    for _ in range(POWER_ITERATIONS):
+        there = (x * first) @ squares * last
+        back = (there * last) @ squares.T * first
+        bound = np.minimum(bound, (back / x).max(1, initial=0))
+        x = back + 0.1 * bound[:, None] * x + 1e-300
+        x = np.maximum(x / x.max(1, keepdims=True), 1e-200)
+    out = np.zeros(len(var), bool)
+    for row in np.flatnonzero(bound > 1):
+        out[row] = radius_exceeds_one(squares, first[row], last[row], len(parts) == 1)
+    return out
+
+
+def radius_exceeds_one(squares, first, last, one_side):
+    """Whether the spectral radius of walks that do not turn back exceeds 1, for one row.
+
+    Parameters
+    ----------
+    squares : array of shape (n_first, n_last)
+    first, last : array
+        Variances of the units.
+    one_side : bool
+        Whether both are the same units.
+    """
+    to_last, to_first = squares * np.square(first)[:, None], squares * np.square(last)
+    # Variances of the perturbations of cavity fields: of `first` units without one of `last`.
+    x, growth = np.full(squares.shape, 1 / max(squares.size, 1)), 0.0
+    for _ in range(POWER_ITERATIONS):
+        new = to_last * x
+        new = new.sum(0) - new
+        if one_side:
+            new = new.T
+        else:
+            new = to_first * new
+            new = new.sum(1, keepdims=True) - new
+        growth = new.sum()
+        if not growth > 0:
+            return False
+        # The added multiple of x damps oscillations.
+        x = new / growth + 0.1 * x
+        x /= x.sum()
+    return bool(growth > 1)
+
+
+def third_order_exceeds(sides, mean, var):
+    """Whether the third order exceeds 1 nat and the second order.
+
+    Parameters
+    ----------
+    sides : Sides
+    mean, var : array of shape (n_rows, n_units)
+
+    Returns
+    -------
+    bool array of shape (n_rows,)
+    """
+    couplings, twice = sides.couplings, len(sides.priors) == 1
+    parts = [(mean[:, here], var[:, here]) for here in sides.slices]
+    third = [
+        np.where(v > 0, prior.third_cumulant(m)[0], 0)
+        for prior, (m, v) in zip(sides.priors, parts, strict=True)
+    ]
+    first, last = parts[0][1], parts[-1][1]
+    half = 2 if twice else 1
+    second = np.einsum("ij,ij->i", first @ np.square(couplings), last) / (2 * half)
+    total = np.einsum("ij,ij->i", third[0] @ couplings**3, third[-1]) / (6 * half)
+    if twice:
+        for row, v in enumerate(first):
+            paths = (couplings * v) @ couplings
+            total[row] += v @ (paths * couplings) @ v / 6
+    return abs(total) > np.maximum(second, MAX_THIRD_ORDER)
