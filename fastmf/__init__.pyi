@@ -52,6 +52,8 @@ class FixedPoint:
     residual: Any
     message: Any
     history: Array | None
+    @property
+    def reliable(self) -> Any: ...
     def __init__(
         self,
         mean: Any,
@@ -74,6 +76,8 @@ class Beliefs(FixedPoint):
     pairwise: Array | None
     damping: Any
     spectral_radius: float | None
+    @property
+    def unique(self) -> bool | None: ...
     def __init__(
         self,
         mean: Any,

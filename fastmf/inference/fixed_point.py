@@ -1,6 +1,7 @@
 """The result of a solver."""
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -85,8 +86,8 @@ class FixedPoint:
     >>> found = mf.tap(model)
     >>> found.converged, found.message
     (np.True_, np.str_('converged'))
-    >>> np.allclose(found.mean, np.tanh(1))
-    True
+    >>> np.allclose(found.mean, np.tanh(1)), found.reliable
+    (True, np.True_)
     """
 
     mean: np.ndarray | tuple
@@ -97,7 +98,7 @@ class FixedPoint:
     converged: np.ndarray | bool
     n_iter: np.ndarray | int
     residual: np.ndarray | float
-    message: np.ndarray | str = _Message()
+    message: Any = _Message()
     history: np.ndarray | None = None
 
     @property

@@ -50,7 +50,7 @@ ROOMS = {
         "fixed_point": (),
         "gaussian": (),
         "mean_field": ("fixed_point", "gaussian"),
-        "bp": ("fixed_point",),
+        "bp": ("fixed_point", "mean_field"),
         "ep": ("fixed_point", "gaussian", "mean_field"),
         "sampling": ("mean_field",),
         "missing": ("mean_field", "sampling"),

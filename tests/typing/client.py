@@ -74,6 +74,7 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     result = mf.relaxed_bp(machine, result)
     visible, hidden = mf.adaptive_tap(rbm).mean
     beliefs: mf.Beliefs = mf.belief_propagation(rbm, algorithm="max", n_restarts=2)
+    print(result.reliable, beliefs.unique)
     prior = mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2))
     linear = mf.SparseLinearModel(np.eye(2), np.ones(2), 0.1, prior)
     bounds = mf.log_partition_bounds(rbm, field=np.zeros(3), n_starts=2, rng=1)

@@ -33,6 +33,8 @@ from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp._starts import checked_fields, checked_init, checked_restarts, set_start
 from fastmf.inference.bp.beliefs import beliefs_of, decoded
 from fastmf.inference.bp.bethe import StationaryPoint
+from fastmf.inference.bp.reliability import BeliefsCheck
+from fastmf.inference.fixed_point import with_check
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
 from fastmf.models import RBM
@@ -174,6 +176,14 @@ def belief_propagation(
     A fixed point without preference, such as that of a ferromagnet without a field below its
     critical temperature, is found in one sweep and need not be stable: `init` leads to others.
 
+    Reading `reliable` or `message` of the result of sum-product compares converged rows with naive
+    mean-field bounds from ten starts each: a Bethe log-partition below its bound is that of a fixed
+    point of small weight. Reading `unique` says whether the fixed point was proved to be the only
+    one, by the spectral radius of Mooij and Kappen (2007). Neither is computed otherwise. None of
+    four machines trained on scikit-learn's digits is flagged; of three trained on MNIST those of
+    100 and 500 units are, whose log-partitions are in fact 7 nats and at least 10 too low: fixed
+    points of trained machines are many, and one of them is not the whole.
+
     Damping averages probabilities, as in the paper. Damped saturated messages go on changing by a
     fraction in each sweep long after the beliefs have stopped changing; the undamped sweep that
     confirms convergence sets them to their final value.
@@ -220,7 +230,7 @@ def belief_propagation(
     optimal = polish_rows(options, units, settings, problem, record) if options.polishes else None
     if n_restarts:
         record, optimal = best_of(record, optimal, n_starts)
-    return beliefs_of(
+    found = beliefs_of(
         options,
         units,
         record,
@@ -230,6 +240,7 @@ def belief_propagation(
         local_maximum=optimal,
         spectral_radius=spectral_radius_bound(units.weights()) if spectral_radius else None,
     )
+    return with_check(found, BeliefsCheck(model, fields)) if algorithm == "sum" else found
 
 
 def _propagated(options, units, n_rows, init=None, restarts=(1, None, None)):

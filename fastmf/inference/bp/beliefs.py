@@ -6,6 +6,7 @@ import numpy as np
 
 from fastmf._common.html import extent, number
 from fastmf._outcomes import POLISHED, is_converged, messages_of
+from fastmf.inference.bp._decoding import spectral_radius_bound
 from fastmf.inference.fixed_point import FixedPoint, trace_of
 
 
@@ -55,6 +56,25 @@ class Beliefs(FixedPoint):
     damping: np.ndarray | float = 0.0
     spectral_radius: float | None = None
 
+    @property
+    def unique(self):
+        """True if sum-product is proved to have one fixed point, whatever the fields; else None.
+
+        The proof is a spectral radius of Mooij and Kappen (2007) below 1, computed when this is
+        first read; it is not known with categorical units and after `pickle`.
+        """
+        known = self.__dict__
+        if "_unique" not in known:
+            radius = self.spectral_radius
+            if radius is None and "_weights" in known:
+                radius = spectral_radius_bound(known.pop("_weights").weights())
+            known["_unique"] = True if radius is not None and radius < 1 else None
+        return known["_unique"]
+
+    def __getstate__(self):
+        """Everything but what has the model."""
+        return {k: v for k, v in super().__getstate__().items() if k != "_weights"}
+
     def _rows_html(self):
         rows = super()._rows_html()
         if self.objective is not None:
@@ -94,7 +114,7 @@ def beliefs_of(
     def layers(parts):
         return tuple(row(np.asarray(x, dtype)) for x in parts)
 
-    return Beliefs(
+    found = Beliefs(
         mean=layers(means),
         var=layers(variances),
         b=layers(tilts),
@@ -113,6 +133,9 @@ def beliefs_of(
         damping=row(record.damping),
         spectral_radius=spectral_radius,
     )
+    if options.algorithm == "sum":
+        found.__dict__["_weights"] = units
+    return found
 
 
 def _decoded(options, units, record):

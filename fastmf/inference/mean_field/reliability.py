@@ -92,12 +92,8 @@ class FixedPointCheck(NamedTuple):
 
     def _below_bound(self, layout, sides, state, tilt, values):
         """Nats by which the bound of each row exceeds its log-partition, 0 if it does not."""
-        mean, rng = state[0], np.random.default_rng(0)
-        # Moved towards a random state: a saddle point would be left by rounding errors only.
-        drawn = np.empty(mean.shape)
-        for prior, units in zip(sides.priors, sides.slices, strict=True):
-            drawn[:, units] = sample(prior, state[2, :, units], state[3, :, units], rng)
-        start = np.where(tilt.clamped, mean, mean + MOVED * (drawn - mean))
+        mean = state[0]
+        start = np.where(tilt.clamped, mean, mean + MOVED * (_other_states(sides, state) - mean))
         starts = layout.split(start)
         arguments = self.model, layout, starts if isinstance(starts, tuple) else (starts,)
         found = naive_solutions(self.solve, *arguments, tilt, mean, MAX_SWEEPS)
@@ -110,6 +106,17 @@ def _joined(layout, parts):
     parts = parts if isinstance(parts, tuple) else (parts,)
     parts = [np.atleast_2d(part) for part in parts]
     return layout.join(parts, np.zeros((len(parts[0]), layout.n_units)))
+
+
+def _other_states(sides, state):
+    """Random states: a standard deviation above or below the means, and drawn ones of groups."""
+    rng, (mean, var, b, a) = np.random.default_rng(0), state
+    # The same for all rows, so that no row depends on the others.
+    out = mean + np.where(rng.random(mean.shape[1]) < 0.5, -1, 1) * np.sqrt(np.maximum(var, 0))
+    for prior, units in zip(sides.priors, sides.slices, strict=True):
+        if has_groups(prior):
+            out[:, units] = sample(prior, b[:, units], a[:, units], rng)
+    return out
 
 
 def _is_simple(sides):

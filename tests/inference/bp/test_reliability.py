@@ -1,0 +1,66 @@
+"""Checks of beliefs: fixed points of small weight are flagged, and uniqueness is proved."""
+
+import pickle
+
+import numpy as np
+
+import fastmf as mf
+
+
+def random_machine(strength, seed=0, n=10, units=mf.Ising):
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=(n, n - 1)) * strength
+    return mf.RBM(weights, units(rng.normal(size=n)), units(rng.normal(size=n - 1)))
+
+
+def test_fixed_point_of_small_weight_is_flagged():
+    model = mf.RBM(np.ones((8, 7)), mf.Ising(np.full(8, 0.5)), mf.Ising(np.zeros(7)))
+    down = np.full((8, 7), -4.0)
+    exact = mf.exact(model).log_partition
+    wrong, right = mf.belief_propagation(model, init=down), mf.belief_propagation(model)
+    assert wrong.converged and wrong.log_partition < exact - 5
+    assert wrong.reliable == np.False_ and "other fixed points weigh more" in wrong.message
+    assert abs(right.log_partition - exact) < 0.1
+    assert right.reliable and right.message == "converged"
+
+
+def test_flagged_rows_are_wrong_and_accurate_ones_are_not_flagged():
+    n_flagged = 0
+    for seed in range(30):
+        strength = 10 ** np.random.default_rng(seed).uniform(-1, 1)
+        for units in (mf.Ising, mf.Bernoulli):
+            model = random_machine(strength, seed, units=units)
+            found = mf.belief_propagation(model)
+            low = found.log_partition < mf.exact(model, averages=False).log_partition
+            assert found.reliable or low or not found.converged
+            n_flagged += not found.reliable and found.converged
+    assert n_flagged >= 2
+
+
+def test_rows_have_checks_of_their_own_fields():
+    model = mf.RBM(np.ones((8, 7)), mf.Ising(np.zeros(8)), mf.Ising(np.zeros(7)))
+    field = np.array([[0.5] * 8, [-0.5] * 8])
+    found = mf.belief_propagation(model, field=field, init=np.full((2, 8, 7), -4.0))
+    assert found.converged.all() and found.reliable.tolist() == [False, True]
+    assert found.message[1] == "converged" and found.message[0] != "converged"
+    pair = mf.belief_propagation(model, field=(field[1], np.zeros(7)))
+    assert pair.reliable
+
+
+def test_uniqueness_is_proved_where_couplings_are_weak():
+    assert mf.belief_propagation(random_machine(0.05)).unique is True
+    strong = mf.belief_propagation(random_machine(2.0))
+    assert strong.unique is None
+    weak = mf.belief_propagation(random_machine(0.05), spectral_radius=True)
+    assert weak.unique and weak.spectral_radius < 1
+    tree = mf.RBM(np.full((1, 5), 3.0), mf.Ising(np.zeros(1)), mf.Ising(np.zeros(5)))
+    assert mf.belief_propagation(tree).unique
+
+
+def test_results_without_checks_say_none():
+    model = random_machine(0.1)
+    decoded = mf.belief_propagation(model, algorithm="max")
+    assert decoded.reliable is None and decoded.unique is None
+    assert mf.belief_propagation(model, log_partition=False).reliable is None
+    found = pickle.loads(pickle.dumps(mf.belief_propagation(model)))
+    assert found.reliable is None and found.unique is None
