@@ -109,6 +109,17 @@ def _rings(weights, var, tol, max_iter):
     return lowest - second, by_var
 
 
+def pair_covariances(weights, visible, hidden):
+    """Covariances of pairs of units of values 0 and 1 with these means, coupled by the weights."""
+    v, h = visible[:, None], hidden
+    var = v * (1 - v) * h * (1 - h)
+    # The covariance k of the pair makes its odds ratio exp(weight).
+    excess = np.expm1(np.clip(weights, -300, 300))
+    linear = 1 + excess * (v * (1 - h) + (1 - v) * h)
+    root = np.sqrt(np.maximum(linear * linear - 4 * excess * excess * var, 0))
+    return 2 * excess * var / (linear + root)
+
+
 def _pairs(weights, visible, hidden):
     """Pairs of units of values 0 and 1, less pairs of Gaussians with their moments.
 
@@ -120,12 +131,7 @@ def _pairs(weights, visible, hidden):
         Its derivatives by the means.
     """
     v, h = visible[:, None], hidden
-    var = v * (1 - v) * h * (1 - h)
-    # The covariance k of the pair makes its odds ratio exp(weight).
-    excess = np.expm1(np.clip(weights, -300, 300))
-    linear = 1 + excess * (v * (1 - h) + (1 - v) * h)
-    root = np.sqrt(np.maximum(linear * linear - 4 * excess * excess * var, 0))
-    k = 2 * excess * var / (linear + root)
+    var, k = v * (1 - v) * h * (1 - h), pair_covariances(weights, visible, hidden)
     terms, logs = weights * k, []
     for sign, p in ((1, v * h), (1, (1 - v) * (1 - h)), (-1, v * (1 - h)), (-1, (1 - v) * h)):
         logs.append(np.log1p(np.maximum(sign * k / p, MIN_VARIANCE - 1)))

@@ -9,7 +9,8 @@ A row is not reliable if
 - the next term of the expansion in the couplings, of third order, exceeds 1 nat and the
   second-order term (order 2 and binary units). In a fully visible machine that is
 
-      sum_(i,j) W^3 k_i k_j / 6 + sum_(i,j,l) W_ij W_jl W_li v_i v_j v_l,     k third cumulants.
+      sum_(i,j) W^3 k_i k_j / 6 + sum_(i,j,l) W_ij W_jl W_li v_i v_j v_l,     k third cumulants;
+- all orders but the second of single pairs of binary units exceed 1 nat together (order 2).
 """
 
 from collections.abc import Callable
@@ -19,9 +20,10 @@ import numpy as np
 
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._layouts import layout_of
+from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
 from fastmf.inference.mean_field.naive_bound import naive_bound, naive_solutions, sides_of
 from fastmf.kernels.mean_field_types import Tilt
-from fastmf.priors._domain import columns_of_values
+from fastmf.priors._domain import columns_of_values, two_values
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import has_third_cumulant, sample
 
@@ -33,6 +35,7 @@ MAX_THIRD_ORDER = 1.0
 # Fraction of the way to a random state from which naive mean field descends.
 MOVED = 0.1
 UNSTABLE = "it is unstable (spin glass)"
+STRONG_PAIRS = "pairs of its units are coupled too strongly for an expansion to second order"
 LARGE_THIRD_ORDER = "its third order in the couplings exceeds the second"
 
 
@@ -82,6 +85,8 @@ class FixedPointCheck(NamedTuple):
         if _is_simple(sides):
             mean, var = state[0], np.where(tilt.clamped, 0, state[1])
             checks.append((unstable_rows(sides, var), UNSTABLE))
+            if self.third_order and all(map(two_values, sides.priors)):
+                checks.append((pairs_exceed(sides, mean, var), STRONG_PAIRS))
             if self.third_order and all(map(has_third_cumulant, sides.priors)):
                 checks.append((third_order_exceeds(sides, mean, var), LARGE_THIRD_ORDER))
         for failed, why in checks:
@@ -213,3 +218,50 @@ def third_order_exceeds(sides, mean, var):
             paths = (couplings * v) @ couplings
             total[row] += v @ (paths * couplings) @ v / 6
     return abs(total) > np.maximum(second, MAX_THIRD_ORDER)
+
+
+def pairs_exceed(sides, mean, var):
+    """Whether all orders but the second of single pairs exceed 1 nat together.
+
+    Parameters
+    ----------
+    sides : Sides
+        Of two-valued units.
+    mean, var : array of shape (n_rows, n_units)
+
+    Returns
+    -------
+    bool array of shape (n_rows,)
+    """
+    values = [two_values(prior) for prior in sides.priors]
+    scales = [high - low for low, high in values]
+    weights = sides.couplings * scales[0] * scales[-1]
+    if len(sides.priors) == 1:
+        weights = np.triu(weights)
+    means, variances = [], []
+    for (low, high), here in zip(values, sides.slices, strict=True):
+        p = (mean[:, here] - low) / (high - low)
+        means.append(np.clip(p, MIN_VARIANCE, 1 - MIN_VARIANCE))
+        variances.append(var[:, here] / (high - low) ** 2)
+    # About the size of the third and fourth order: far below 1 nat in most machines.
+    size = abs(weights) ** 3 / 6 + weights**4 / 24
+    out = np.einsum("ij,ij->i", variances[0] @ size, variances[-1]) > MAX_THIRD_ORDER / 2
+    for row in np.flatnonzero(out):
+        second = variances[0][row] @ np.square(weights) @ variances[-1][row] / 2
+        # Units without variance are clamped: their fields are part of the model.
+        free = [v[row] > 0 for v in (variances[0], variances[-1])]
+        here = weights[np.ix_(*free)]
+        pairs = _pair_terms(here, means[0][row][free[0]], means[-1][row][free[1]])
+        out[row] = abs(pairs - second) > MAX_THIRD_ORDER
+    return out
+
+
+def _pair_terms(weights, first, last):
+    """Sum over pairs of what a coupling adds to the log-partition at given means."""
+    covariances = pair_covariances(weights, first, last)
+    total, x, y = (weights * covariances).sum(), first[:, None], last
+    signed = ((1, x * y), (1, (1 - x) * (1 - y)), (-1, x * (1 - y)), (-1, (1 - x) * y))
+    for sign, p in signed:
+        ratio = np.maximum(sign * covariances / p, MIN_VARIANCE - 1)
+        total -= ((p + sign * covariances) * np.log1p(ratio)).sum()
+    return total

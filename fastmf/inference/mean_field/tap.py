@@ -155,10 +155,11 @@ def tap(
     in which they are updated one after another, whatever the schedule.
     Reading `reliable` or `message` of the result checks converged rows of orders 2 and 3: against a
     naive mean-field bound found from the row's means; for discrete units also whether the fixed
-    point is stable, which it is not in a spin glass, and in binary machines whether the third order
-    in the couplings exceeds both 1 nat and the second. See
+    point is stable, which it is not in a spin glass, and in binary machines at order 2 whether the
+    third order in the couplings exceeds both 1 nat and the second, or single pairs contribute 1 nat
+    in other orders than the second. See
     `fastmf.inference.mean_field.reliability`. No check of this kind is complete: a row may be a
-    solution of small weight. It takes about as long as fifty sweeps and is not made otherwise. Of
+    solution of small weight. It takes about as long as 150 sweeps and is not made otherwise. Of
     machines trained on 20,000 (500 units: 10,000) images of MNIST with 25, 100 and 500 hidden
     units, and on scikit-learn's digits with 25 and 100, none of 1,500 solutions from data was
     flagged; all solutions of a Sherrington-Kirkpatrick machine below its critical temperature were.

@@ -8,6 +8,7 @@ import pytest
 import fastmf as mf
 from fastmf.inference.mean_field.naive_bound import sides_of
 from fastmf.inference.mean_field.reliability import (
+    _pair_terms,
     radius_exceeds_one,
     third_order_exceeds,
     unstable_rows,
@@ -50,6 +51,29 @@ def test_strong_random_bipartite_machine_is_flagged():
     exact = mf.exact(model, averages=False).log_partition
     assert abs(found.log_partition - exact) > 5
     assert not found.reliable
+
+
+@pytest.mark.parametrize("coupling", [-2.0, 2.0, 0.5])
+def test_chain_of_strong_couplings_is_flagged(coupling):
+    couplings = coupling * (np.eye(10, k=1) + np.eye(10, k=-1))
+    model = mf.BoltzmannMachine(couplings, mf.Ising(np.full(10, 0.01)))
+    found = mf.tap(model)
+    assert found.converged
+    assert found.reliable == (abs(found.log_partition - mf.exact(model).log_partition) < 1)
+
+
+def test_terms_of_a_pair_are_exact():
+    for units, coupling in ((mf.Ising, 1.3), (mf.Bernoulli, -4.0)):
+        pair = mf.RBM(np.array([[coupling]]), units(np.array([0.3])), units(np.array([-0.5])))
+        exact = mf.exact(pair)
+        low, high = (-1, 1) if units is mf.Ising else (0, 1)
+        p = [(mean - low) / (high - low) for mean in exact.mean]
+        scale = coupling * (high - low) ** 2
+        entropy = sum(-x * np.log(x) - (1 - x) * np.log1p(-x) for part in p for x in part)
+        energy = sum((u.field * m).sum() for u, m in zip(pair.layers, exact.mean, strict=True))
+        energy += coupling * exact.mean[0][0] * exact.mean[1][0]
+        found = _pair_terms(np.array([[scale]]), *p)
+        assert np.isclose(entropy + energy + found, exact.log_partition)
 
 
 def test_accurate_solutions_are_not_flagged():
