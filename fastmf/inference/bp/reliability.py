@@ -4,21 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf.inference.mean_field._layouts import layout_of
-from fastmf.inference.mean_field.naive_bound import (
-    naive_bound,
-    naive_solutions,
-    random_starts,
-    sides_of,
-)
+from fastmf.inference.mean_field.naive_bound import best_bound, starts_elsewhere
 from fastmf.inference.mean_field.tap import tap
 from fastmf.kernels.mean_field_types import Tilt
-from fastmf.priors._domain import two_values
 
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solver.
 BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6
-# Random starts of naive mean field for each row, and sweeps from each.
-N_STARTS, MAX_SWEEPS = 8, 200
 REASON = (
     "its log-partition is {:.3g} nats below a naive mean-field bound, so that other fixed points "
     "weigh more; start from other messages (init)"
@@ -52,23 +43,14 @@ class BeliefsCheck(NamedTuple):
         model = self.model
         if found.log_partition is None or not model.n_hidden:
             return None
-        values, layout = np.atleast_1d(found.log_partition), layout_of(model, 1, "blocked")
-        reasons, sides = [""] * len(values), sides_of(model)
-        means = np.atleast_2d(found.mean[0])
-        others = random_starts(model, N_STARTS, 0)
-        # Opposites of all values: where the beliefs are those of one phase, these are of another.
-        opposite = sum(two_values(model.visible)) - means
+        values, means = np.atleast_1d(found.log_partition), np.atleast_2d(found.mean[0])
+        reasons = [""] * len(values)
         for row in np.flatnonzero(np.atleast_1d(found.converged) & np.isfinite(values)):
-            starts = np.vstack([means[row], opposite[row], others])
+            starts = np.vstack([means[row], starts_elsewhere(model, means[row])])
             tilt = self._tilt_of_row(row)
-            none = np.zeros((1, layout.n_units))
-            solved = naive_solutions(tap, model, layout, starts, tilt, none, MAX_SWEEPS)
-            b = layout.join(solved.b, np.zeros((len(starts), layout.n_units)))
-            bounds, sizes = naive_bound(sides, b, tilt)
-            best = bounds.argmax()
-            below = bounds[best] - values[row]
-            if below > BOUND_MARGIN + RELATIVE_MARGIN * sizes[best]:
-                reasons[row] = REASON.format(below)
+            bound, size = best_bound(tap, model, starts, tilt, np.zeros(tilt.field.shape))
+            if bound - values[row] > BOUND_MARGIN + RELATIVE_MARGIN * size:
+                reasons[row] = REASON.format(bound - values[row])
         return reasons
 
     def _tilt_of_row(self, row):

@@ -13,9 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common import arguments as check
+from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.models._layered import Layered
+from fastmf.priors._domain import two_values
 from fastmf.priors._groups import column_sizes
 from fastmf.priors._protocol import as_dtype, sample
+
+# Random starts of naive mean field of a check, and sweeps from each.
+N_STARTS, MAX_SWEEPS = 8, 200
 
 
 class Sides(NamedTuple):
@@ -153,3 +158,31 @@ def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
     if not isinstance(init, tuple):
         starts = means[0], starts[1][0]
     return solve(model, starts, order=1, max_iter=max_iter, log_partition=False, **options)
+
+
+def best_bound(solve, model, starts, tilt, values):
+    """Largest bound that naive mean field of one row finds, and the size of its terms.
+
+    Parameters
+    ----------
+    solve, model, tilt, values
+        As for `naive_solutions`; one row of tilts and values.
+    starts : array of shape (n_starts, n_units)
+        Of the first layer.
+
+    Returns
+    -------
+    bound, size : float
+    """
+    layout, sides = layout_of(model, 1, "blocked"), sides_of(model)
+    found = naive_solutions(solve, model, layout, starts, tilt, values, MAX_SWEEPS)
+    b = found.b if isinstance(found.b, tuple) else (found.b,)
+    b = layout.join(b, np.zeros((len(starts), layout.n_units)))
+    bounds, sizes = naive_bound(sides, b, tilt, values)
+    return bounds[bounds.argmax()], sizes[bounds.argmax()]
+
+
+def starts_elsewhere(model, mean):
+    """Starts of the first layer that do not depend on means, and one at the opposite of these."""
+    starts, pair = random_starts(model, N_STARTS, 0), two_values(model.layers[0])
+    return np.vstack([starts, sum(pair) - mean]) if pair else starts

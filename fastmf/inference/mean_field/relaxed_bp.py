@@ -134,7 +134,7 @@ def relaxed_bp(
     record.status[~np.isfinite(log_partition)] = DIVERGED
     log_partition[record.status == DIVERGED] = -np.inf
     found = result(layout, record, log_partition, single=n_rows is None)
-    return with_check(found, FixedPointCheck(tap, model, tilt, False))
+    return with_check(found, FixedPointCheck(tap, model, tilt, False, init is None))
 
 
 def _layer_views(model):

@@ -2,7 +2,8 @@
 
 A row is not reliable if
 
-- its log-partition is below a naive mean-field bound, found by descending from near its means;
+- its log-partition is below a naive mean-field bound, found by descending from near its means, and
+  from several other starts if it has no start of its own;
 - it is unstable: with the variances v of the units, random perturbations of the tilts b grow from
   sweep to sweep if the matrix W_ij^2 v_i v_j on walks that do not turn back has a spectral radius
   beyond 1. On dense random couplings that is the condition of Plefka and of de Almeida & Thouless;
@@ -21,16 +22,22 @@ import numpy as np
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._layouts import layout_of
 from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
-from fastmf.inference.mean_field.naive_bound import naive_bound, naive_solutions, sides_of
+from fastmf.inference.mean_field.naive_bound import (
+    MAX_SWEEPS,
+    best_bound,
+    naive_bound,
+    naive_solutions,
+    sides_of,
+    starts_elsewhere,
+)
 from fastmf.kernels.mean_field_types import Tilt
 from fastmf.priors._domain import columns_of_values, two_values
 from fastmf.priors._groups import has_groups
-from fastmf.priors._protocol import has_third_cumulant, sample
+from fastmf.priors._protocol import has_third_cumulant, n_units, sample
 
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solvers.
 BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6
-# Sweeps of naive mean field, and power iterations.
-MAX_SWEEPS, POWER_ITERATIONS = 200, 50
+POWER_ITERATIONS = 50
 MAX_THIRD_ORDER = 1.0
 # Fraction of the way to a random state from which naive mean field descends.
 MOVED = 0.1
@@ -51,12 +58,16 @@ class FixedPointCheck(NamedTuple):
         In the order of the layout.
     third_order : bool
         Whether the third order is the first that the solver leaves out.
+    whole : bool
+        Whether rows stand for the whole machine, having no starts of their own: their bounds are
+        the best from several starts.
     """
 
     solve: Callable
     model: object
     tilt: Tilt
     third_order: bool
+    whole: bool
 
     def __call__(self, found):
         """Reason why each row is not reliable, "" if it is; None if nothing can be checked.
@@ -95,6 +106,10 @@ class FixedPointCheck(NamedTuple):
                 reasons[rows[k]] += ("; " if reasons[rows[k]] else "") + reason
         return reasons
 
+    @property
+    def _n_first(self):
+        return n_units(self.model.layers[0])
+
     def _below_bound(self, layout, sides, state, tilt, values):
         """Nats by which the bound of each row exceeds its log-partition, 0 if it does not."""
         mean = state[0]
@@ -103,6 +118,12 @@ class FixedPointCheck(NamedTuple):
         arguments = self.model, layout, starts if isinstance(starts, tuple) else (starts,)
         found = naive_solutions(self.solve, *arguments, tilt, mean, MAX_SWEEPS)
         bounds, sizes = naive_bound(sides, _joined(layout, found.b), tilt, mean)
+        for k in range(len(mean)) if self.whole else ():
+            row = tilt._make(part[[min(k, len(part) - 1)]] for part in tilt)
+            elsewhere = starts_elsewhere(self.model, mean[k, : self._n_first])
+            best, size = best_bound(self.solve, self.model, elsewhere, row, mean[[k]])
+            if best > bounds[k]:
+                bounds[k], sizes[k] = best, size
         excess = bounds - values - BOUND_MARGIN - RELATIVE_MARGIN * sizes
         return np.where(excess > 0, bounds - values, 0.0)
 

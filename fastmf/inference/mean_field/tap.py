@@ -154,15 +154,18 @@ def tap(
     `fastmf.inference.mean_field.gaussian_layers`. The other units are then a fully visible machine,
     in which they are updated one after another, whatever the schedule.
     Reading `reliable` or `message` of the result checks converged rows of orders 2 and 3: against a
-    naive mean-field bound found from the row's means; for discrete units also whether the fixed
-    point is stable, which it is not in a spin glass, and in binary machines at order 2 whether the
-    third order in the couplings exceeds both 1 nat and the second, or single pairs contribute 1 nat
-    in other orders than the second. See
+    naive mean-field bound found from the row's means, without `init` also from other starts; for
+    discrete units also whether the fixed point is stable, which it is not in a spin glass, and in
+    binary machines at order 2 whether the third order in the couplings exceeds both 1 nat and the
+    second, or single pairs contribute 1 nat in other orders than the second. See
     `fastmf.inference.mean_field.reliability`. No check of this kind is complete: a row may be a
     solution of small weight. It takes about as long as 150 sweeps and is not made otherwise. Of
     machines trained on 20,000 (500 units: 10,000) images of MNIST with 25, 100 and 500 hidden
     units, and on scikit-learn's digits with 25 and 100, none of 1,500 solutions from data was
-    flagged; all solutions of a Sherrington-Kirkpatrick machine below its critical temperature were.
+    flagged; without `init` one of the seven was, whose log-partition is 8 nats too low as that of
+    the machine. All solutions of a Sherrington-Kirkpatrick machine below its critical temperature
+    were, and of 300 random RBMs of up to 11 x 11 spins none that is off by less than 0.1 nats, 95%
+    of those off by 1 to 3 nats and all that are off by more.
     With Gaussian units that are integrated out there are no checks.
     Momentum is that of Nesterov with the restarts of O'Donoghue and Candes (2015). It needs sweeps
     that do not oscillate, and most oscillations come from the Onsager terms. In a row that is
@@ -236,7 +239,7 @@ def tap(
     found = result(layout, record, values, single=n_rows is None)
     if order == 1:  # its log-partition is a bound itself
         return found
-    return with_check(found, FixedPointCheck(tap, model, tilt, order == 2))
+    return with_check(found, FixedPointCheck(tap, model, tilt, order == 2, init is None))
 
 
 def tap_of_means(model, init, *, order=2, max_iter=1000, **options):

@@ -96,6 +96,15 @@ def test_machines_trained_on_digits_are_not_flagged():
     assert found.reliable.all() and found.converged.all()
 
 
+def test_solution_of_small_weight_is_flagged_if_it_stands_for_the_machine():
+    weights, field = np.full((8, 8), 0.6), np.zeros(8)
+    field[:] = 0.05
+    model = mf.RBM(weights, mf.Ising(field), mf.Ising(-2 * field))
+    exact = mf.exact(model).log_partition
+    for found in (mf.tap(model), mf.relaxed_bp(model), mf.adaptive_tap(model)):
+        assert not found.converged or found.reliable == (found.log_partition > exact - 0.7)
+
+
 def test_rows_with_fields_and_clamped_units():
     model, field = curie_weiss(10, 1.0), np.zeros((2, 10))
     field[1] = 3.0
