@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf.inference.mean_field.naive_bound import best_bound, starts_elsewhere
 from fastmf.inference.mean_field.tap import tap
-from fastmf.kernels.mean_field_types import Tilt
+from fastmf.kernels.mean_field.arguments import Tilt
 
 # Nats by which a bound must exceed a log-partition: rounding, and the tolerance of the solver.
 BOUND_MARGIN, RELATIVE_MARGIN = 1e-2, 1e-6

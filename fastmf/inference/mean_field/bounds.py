@@ -21,7 +21,7 @@ from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.mean_field.state_tables import pair_tables, states_of_units
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.mean_field.tree_reweighted import ROUNDING, complete_bound, layers_bound
-from fastmf.kernels.mean_field_types import Tilt
+from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.models import RBM, BoltzmannMachine
 
 

@@ -30,7 +30,7 @@ from fastmf.inference.mean_field.naive_bound import (
     sides_of,
     starts_elsewhere,
 )
-from fastmf.kernels.mean_field_types import Tilt
+from fastmf.kernels.mean_field.arguments import Tilt
 from fastmf.priors._domain import columns_of_values, two_values
 from fastmf.priors._groups import has_groups
 from fastmf.priors._protocol import has_third_cumulant, n_units, sample

@@ -18,7 +18,7 @@ from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
-from fastmf._threads.workers import in_parallel, workers_for
+from fastmf._threads.workers.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import with_check
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._layout import rows_per_worker
@@ -144,8 +144,8 @@ def tap(
     second hidden one on start from the means of their uncoupled units (Appendix E; the clamped
     equations there are those of `clamp=` on the visible layer).
     =======
-    `fastmf.kernels.tap_groups`. They are updated with fresh ones in every sweep, one group of a
-    fully visible machine after another. Their third order, `fastmf.kernels.tap_groups_third`, has
+    `fastmf.kernels.mean_field.groups`. They are updated with fresh ones in every sweep, one group of a
+    fully visible machine after another. Their third order, `fastmf.kernels.mean_field.groups_third`, has
     no matrix products and takes longer.
     The third order has the terms of pairs of units or groups. Those of triangles, which fully
     visible machines have too, are left out, so that its error there is of third order as that of

@@ -10,7 +10,7 @@ from fastmf.inference.mean_field.naive_bound import (
     random_starts,
     sides_of,
 )
-from fastmf.kernels.mean_field_types import Tilt
+from fastmf.kernels.mean_field.arguments import Tilt
 
 
 def test_bound_is_average_energy_and_entropy_of_the_product():
