@@ -10,7 +10,7 @@ from fastmf._common.arguments import unmasked
 from fastmf._common.rows import is_sparse
 
 # What to do about missing values, for estimators that can fill them in and for those that cannot.
-_IMPUTE = "fit to complete rows, and fill in the others by `impute`; PottsMachine takes NaN in fit"
+_IMPUTE = "fill them in by `impute`, or leave such rows out"
 _NO_IMPUTE = (
     "leave such rows out, or fill them in first, as by the `impute` of a machine of fastmf or by "
     "sklearn.impute.SimpleImputer"

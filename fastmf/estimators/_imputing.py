@@ -10,6 +10,7 @@ from fastmf._common.arguments import count, one_of
 from fastmf._common.rows import blocks
 from fastmf._common.warning import warn_user
 from fastmf.estimators._convergence import warn_unless_converged
+from fastmf.estimators._rows import refuse_sparse_missing
 from fastmf.estimators._runs import drawn_seed
 from fastmf.inference.mean_field.solutions import distinct
 from fastmf.inference.missing.fully_visible import MAX_ERROR, METHODS, conditional_means
@@ -113,6 +114,7 @@ class LayeredImputing:
         check_is_fitted(self)
         one_of("method", method, LAYERED_METHODS)
         n_starts = count("n_starts", n_starts)
+        refuse_sparse_missing(X)
         X = self._dense_data(X, missing=True)
         mean, converged = X.copy(), np.ones(len(X), bool)
         left = np.flatnonzero(np.isnan(X).any(1))

@@ -5,18 +5,23 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, number, one_of
-from fastmf._common.rows import row_blocks
+from fastmf._common.rows import is_sparse, row_blocks
 from fastmf.estimators import denoising
 from fastmf.estimators._convergence import warn_unless_converged
 from fastmf.estimators._files import Saved, pointwise_and_starts
 from fastmf.estimators._imputing import LayeredImputing
 from fastmf.estimators._layered_learning import Learning
-from fastmf.estimators._rows import checked_rows, checked_values
+from fastmf.estimators._rows import checked_rows, checked_values, with_nan_labels
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.mean_field.likelihood import ESTIMATES, log_partition_estimate
 from fastmf.inference.mean_field.solutions import distinct_solutions
 from fastmf.inference.mean_field.tap import tap
 from fastmf.inference.missing.layered import enumerable, log_likelihood
+from fastmf.inference.missing.seen import (
+    is_incomplete,
+    log_likelihood_of_seen,
+    means_given_seen,
+)
 from fastmf.learning.layered.gradients import ORDERS
 from fastmf.models import exact
 from fastmf.models._io import prior_to_arrays
@@ -62,6 +67,8 @@ class LayeredMachine(
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
+            With NaN, or negative labels, for missing values: of these rows, the log-likelihood of
+            what was seen.
         log_partition : {"auto", "exact", "log_sum_exp", "mean"} or float
             As in `log_partition`; a number is taken as the log-partition itself.
 
@@ -74,6 +81,8 @@ class LayeredMachine(
         -----
         Hidden layers are summed exactly given the data: those of a deep machine if the states of
         its odd layers times the units of the even ones are at most 2^22, and else by mean field.
+        Missing units are summed together with the hidden ones, exactly where `impute` is exact, and
+        else by a single mean-field solution.
 
         Examples
         --------
@@ -87,11 +96,13 @@ class LayeredMachine(
         True
         """
         check_is_fitted(self)
-        X = self._data(X)
+        X = self._data(X, missing=True)
         if isinstance(log_partition, str):
             log_partition = self.log_partition(log_partition)
         else:
             log_partition = number("log_partition", log_partition, -np.inf, np.inf)
+        if is_incomplete(X):
+            return log_likelihood_of_seen(self.model_, X, log_partition, **self._given_seen)
         # Values between the two of a binary unit are means of the row, not states.
         parts = (
             log_likelihood(self.model_, X[rows], log_partition, **self._given_data)
@@ -197,6 +208,19 @@ class LayeredMachine(
         """Options for the hidden layers given data, if these need a solution."""
         return {}
 
+    @property
+    def _given_seen(self):
+        """Options of solutions given rows with missing values."""
+        return {"order": self._order, "n_threads": self.n_threads} | self._given_data
+
+    def _hidden_given_seen(self, X):
+        """Means of the highest hidden layer given rows of which some lack values."""
+        found = means_given_seen(
+            self.model_, states(self.visible_, X, self.model_.dtype), **self._given_seen
+        )
+        warn_unless_converged(found.converged)
+        return found.mean[-1].astype(self.model_.dtype)
+
     def _solve(self, starts, **options):
         return tap(self.model_, starts, order=self._order, n_threads=self.n_threads, **options)
 
@@ -260,7 +284,8 @@ class LayeredMachine(
         Parameters
         ----------
         Y : array of shape (n_samples, n_features)
-            Observations: states of two-valued units, any numbers for real units.
+            Observations: states of two-valued units, any numbers for real units. NaN where there is
+            none.
         flip_probability : float
             Of the binary symmetric channel, in [0, 1].
         noise_variance : float
@@ -298,7 +323,7 @@ class LayeredMachine(
         """
         check_is_fitted(self)
         binary = noise_variance is None
-        Y = self._dense_data(Y, soft=False) if binary else self._numbers(Y)
+        Y = self._dense_data(Y, soft=False, missing=True) if binary else self._numbers(Y)
         if candidates is not None:
             candidates = self._dense_data(candidates)
         elif n_starts != 1:
@@ -315,7 +340,8 @@ class LayeredMachine(
         return estimate
 
     def _numbers(self, Y):
-        Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype)
+        missing = not is_sparse(Y)
+        Y = checked_rows(self, Y, reset=False, dtype=self.model_.dtype, missing=missing)
         return states(self.visible_, Y, self.model_.dtype)
 
     # --- files ----------------------------------------------------------------------------------
@@ -340,7 +366,10 @@ class LayeredMachine(
     def _data(self, X, *, missing=False, soft=True, model=None):
         """Checked rows of any kind for a model, by default the one that was learned."""
         model = self.model_ if model is None else model
+        missing = missing and not is_sparse(X)
         X = checked_rows(self, X, reset=False, dtype=model.dtype, missing=missing)
+        if missing:
+            X = with_nan_labels(model.layers[0], X)
         return checked_values(model.layers[0], X, model.dtype, missing=missing, means=soft)
 
     def _dense_data(self, X, **options):

@@ -8,10 +8,16 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.rows import is_sparse
 from fastmf.estimators._convergence import warn_if_below_independent, warn_if_diverged
-from fastmf.estimators._rows import checked_rows, checked_values
+from fastmf.estimators._rows import check_seen, checked_rows, checked_values, with_nan_labels
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.estimators._weights import present_rows
+from fastmf.inference.missing.seen import is_incomplete, log_prob_of_seen
 from fastmf.learning.layered.choice import gradient_for
+from fastmf.learning.layered.completion import (
+    completed_once,
+    independent_of_seen,
+    with_values_of_columns,
+)
 from fastmf.learning.layered.domain import check_exists
 from fastmf.learning.layered.exact_averages import MAX_STATES, is_exact
 from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
@@ -22,7 +28,8 @@ from fastmf.learning.layered.step import step
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows
-from fastmf.priors._domain import independent_units
+from fastmf.priors._groups import column_sizes
+from fastmf.priors._protocol import is_unit_prior
 from fastmf.priors._rows import log_prob_of_rows, states
 from fastmf.priors._scaling import is_real
 
@@ -44,6 +51,7 @@ class Learning:
         X : array or sparse matrix of shape (n_samples, n_features)
             Of categorical units, one label for each, and no sparse matrix. Sparse rows and integers
             are made dense and floating point a batch at a time; integers count as float64.
+            NaN, or a negative label of a categorical unit, is a missing value: see the notes.
         y : ignored
         validation_data : array or sparse matrix of shape (n_rows, n_features) or None
             Data whose log-likelihood is followed and decides on early stopping.
@@ -60,7 +68,7 @@ class Learning:
         ------
         ValueError, TypeError
             For data outside the support of the visible units, options out of range, or a
-            checkpoint of another run.
+            checkpoint of another run; for rows or columns without any value.
         FloatingPointError
             If learning diverges, and couplings grow beyond all bounds.
 
@@ -72,6 +80,14 @@ class Learning:
             learning began with.
         UserWarning
             If mean-field iterations have no moments, and learning goes on with "pcd".
+
+        Notes
+        -----
+        The likelihood is that of what was seen: missing units are summed or integrated out, which
+        is right where values are missing at random, for reasons that do not depend on themselves
+        given those that were seen. With gradient "exact" that is exact. With all others (and with
+        `l1` or `preconditioning`) missing values are drawn anew before each epoch, by Gibbs
+        sampling of the model given what was seen.
 
         Examples
         --------
@@ -85,11 +101,14 @@ class Learning:
         settings = self._settings()
         seed, validation = seed_of(self.random_state), None
         X = self._checked_rows(X)
-        X, weights = present_rows(X, check.row_weights(sample_weight, X.shape[0]))
+        weights = check.row_weights(sample_weight, X.shape[0])
+        check_seen(self, X, weights)
+        X, weights = present_rows(X, weights)
         begin = self._begin(X, seed or 0, weights)
         raw, scaled, model, scaling = begin.raw, begin.scaled, begin.model, begin.scaling
         if validation_data is not None:
-            validation = self._data(validation_data, model=begin.model_of_data())
+            model_of_data = begin.model_of_data()
+            validation = self._data(validation_data, missing=True, model=model_of_data)
         elif self.early_stopping:
             rows, others = split(raw.shape[0], self.validation_fraction, seed or 0)
             validation, raw = raw[others], raw[rows]
@@ -106,7 +125,7 @@ class Learning:
         run(self, model, scaled, settings, family, seed, validation, **options)
         if scaling is not None:
             self.model_ = scaling.undone(self.model_)
-        self._remember(raw, settings, weights)
+        self._remember(raw, settings, weights, seed)
         warn_if_diverged(self.model_, self.history_)
         warn_if_below_independent(self.model_, self.history_, metrics.independent)
         self.__dict__.pop("_state", None)
@@ -139,13 +158,16 @@ class Learning:
         settings = self._settings()
         if not hasattr(self, "model_"):
             self._state_seed = seed_of(self.random_state) or 0
-            begin = self._begin(self._checked_rows(X), self._state_seed)
+            X = self._checked_rows(X)
+            check_seen(self, X)
+            begin = self._begin(X, self._state_seed)
             X, self._scaling, self.n_iter_, self.history_ = begin.scaled, begin.scaling, 0, {}
             self._state = initial_state(begin.model)
             self.model_ = begin.model_of_data()
             self._remember(begin.raw, settings)
         else:
-            X = self._data(X)
+            X = self._data(X, missing=True)
+            check_seen(self, X, columns=False)
             if not hasattr(self, "_state"):
                 self._state_seed = seed_of(self.random_state) or 0
                 self._scaling = scaling_of(self.pointwise_, self.model_, is_sparse(X))
@@ -157,21 +179,31 @@ class Learning:
         if prepare and (self.n_iter_ % every == 0 or not self._state.preconditioners):
             prepare(self._state, X, settings, self.n_threads)
         rng = stream(self._state_seed, self.n_iter_)
+        X = completed_once(self._state.model, X, [self._state_seed, self.n_iter_], self.n_threads)
         step(self._state, X, settings, learning_rate(settings, 0), rng, self.n_threads)
         model, self.n_iter_ = self._state.model, self.n_iter_ + 1
         self.model_ = model if self._scaling is None else self._scaling.undone(model)
         return self
 
     def _checked_rows(self, X):
-        return checked_rows(self, X, reset=True, dtype=[np.float64, np.float32])
+        missing = not is_sparse(X)
+        X = checked_rows(self, X, reset=True, dtype=[np.float64, np.float32], missing=missing)
+        return with_nan_labels(self._own_visible(), X)
+
+    def _own_visible(self):
+        """The option `visible`, or the units of `init`."""
+        return self.visible if self.init is None else getattr(self.init, "layers", (None,))[0]
 
     def _begin(self, X, seed, weights=None):
         """What learning begins with, as a `Begin`."""
         rows = None if weights is None else _repeated_rows(weights)
-        model = self._initial_model(X, seed, rows)
+        lacking = is_incomplete(X)
+        model = self._initial_model(with_values_of_columns(X) if lacking else X, seed, rows)
         check_exists(model)
-        X = checked_values(model.layers[0], X, model.dtype)
-        independent = independent_units(model.layers[0], X if rows is None else X[rows])
+        X = checked_values(model.layers[0], X, model.dtype, missing=lacking)
+        independent = independent_of_seen(model.layers[0], X if rows is None else X[rows])
+        if lacking and not is_unit_prior(self._own_visible()):  # it was fitted, and to more
+            model = model.rebuilt(model.couplings, (independent, *model.layers[1:]))
         scaling = scaling_of(independent, model, is_sparse(X))
         if scaling is None:
             return Begin(X, X, model, None, independent)
@@ -213,10 +245,11 @@ class Learning:
         chosen = {"gradient": "tap"} if self.gradient == "auto" else {}
         return settings_of(self, LayeredSettings, **chosen)
 
-    def _remember(self, X, settings, weights=None):
+    def _remember(self, X, settings, weights=None, seed=None):
         rows = slice(None) if weights is None else weighted_rows(weights, np.random.default_rng(0))
-        self.pointwise_ = independent_units(self.visible_, X[rows])
+        self.pointwise_ = independent_of_seen(self.visible_, X[rows])
         starts = monitor_rows(X, settings, 0, weights)
+        starts = completed_once(self.model_, starts, [seed or 0, 0], self.n_threads)
         self.starts_ = states(self.visible_, starts, self.model_.dtype)
 
 
@@ -287,6 +320,11 @@ class Metrics:
 
     def _alone(self, prior, rows):
         """Log-likelihood of uncoupled units."""
+        if is_incomplete(rows):
+            sizes = column_sizes(prior)
+            seen = ~np.isnan(rows[:, np.cumsum(sizes) - sizes])
+            log_probs = log_prob_of_seen(prior, rows) - seen @ prior.log_partition(0.0, 0.0)
+            return float(log_probs.mean()) - self._volume(rows)
         log_probs = log_prob_of_rows(prior, rows, prior.moments(0.0, 0.0)[0].dtype)
         return float(log_probs.mean() - prior.log_partition(0.0, 0.0).sum()) - self._volume(rows)
 

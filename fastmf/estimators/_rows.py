@@ -4,10 +4,18 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastmf._common.rows import canonical, is_sparse, row_blocks
-from fastmf.estimators._data import checked_data, with_nan
+from fastmf.estimators._data import checked_data, column_name, with_nan
 from fastmf.estimators._units import check_support
-from fastmf.priors._groups import as_states, has_groups
-from fastmf.priors._protocol import n_units
+from fastmf.inference.missing.seen import is_incomplete
+from fastmf.priors._groups import (
+    as_states,
+    column_is_group,
+    column_sizes,
+    has_groups,
+    has_groups_of_states,
+)
+from fastmf.priors._protocol import is_unit_prior, n_units
+from fastmf.priors._registry import REGISTRY
 from fastmf.priors._rows import states
 
 
@@ -39,10 +47,7 @@ def checked_rows(estimator, X, *, reset, dtype, missing=False):
     """
     if is_sparse(X):
         if missing:
-            raise TypeError(
-                "X must be a dense array with NaN for missing values, got a sparse matrix, whose "
-                "zeros that are not stored are values: use X.toarray(), and set NaN."
-            )
+            refuse_sparse_missing(X)
         X = canonical(X)
     elif isinstance(X := with_nan(X), np.ndarray) and X.dtype.kind in "iub":
         dtype = None
@@ -50,6 +55,71 @@ def checked_rows(estimator, X, *, reset, dtype, missing=False):
         estimator, X, reset=reset, missing=missing, dtype=dtype, order="C", accept_sparse="csr"
     )
     return csr_array(X) if is_sparse(X) else X
+
+
+def refuse_sparse_missing(X):
+    """Raise a TypeError for sparse rows, where values are missing."""
+    if is_sparse(X):
+        raise TypeError(
+            "X must be a dense array with NaN for missing values, got a sparse matrix, whose "
+            "zeros that are not stored are values: use X.toarray(), and set NaN."
+        )
+
+
+def with_nan_labels(visible, X):
+    """Rows with NaN in the place of negative labels of categorical units.
+
+    Parameters
+    ----------
+    visible : unit prior, class or str
+        What all units are to be, or the units.
+    X : array or csr_array of shape (n_samples, n_features)
+    """
+    kind = REGISTRY.get(visible) if isinstance(visible, str) else visible
+    if is_sparse(X) or X.dtype.kind not in "if":
+        return X
+    labelled = isinstance(kind, type) and has_groups_of_states(kind)
+    if is_unit_prior(kind) and has_groups(kind) and X.shape[1] == len(column_sizes(kind)):
+        labelled = column_is_group(kind)
+    if not np.any(labelled):
+        return X
+    negative = (X < 0) & labelled
+    return np.where(negative, np.nan, X) if negative.any() else X
+
+
+def check_seen(estimator, X, weights=None, columns=True):
+    """Raise for rows, and columns, of which all values are missing.
+
+    Parameters
+    ----------
+    estimator : estimator
+        For the names of columns.
+    X : array or csr_array of shape (n_samples, n_features)
+    weights : array of shape (n_samples,) or None
+        Rows of weight 0 may be missing altogether, and do not count.
+    columns : bool
+        Whether each column must have a value.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not is_incomplete(X):
+        return
+    seen = ~np.isnan(X)
+    present = np.ones(len(X), bool) if weights is None else weights > 0
+    empty = present & ~seen.any(1)
+    if empty.any():
+        raise ValueError(
+            f"X must have a value in each row, got {np.count_nonzero(empty)} rows without any, the "
+            f"first of them row {np.argmax(empty)}: leave such rows out."
+        )
+    empty = ~seen[present].any(0)
+    if columns and empty.any():
+        name = column_name(estimator, int(np.argmax(empty)))
+        raise ValueError(
+            f"X must have a value in each column, got none in column {name}: leave it out."
+        )
 
 
 def checked_values(visible, X, dtype, *, missing=False, means=True):
@@ -87,8 +157,24 @@ def checked_values(visible, X, dtype, *, missing=False, means=True):
         X = as_states("X", visible, X)
     if not missing and grouped and not is_sparse(X):
         _refuse_missing(visible, X)
+    if missing and grouped and is_incomplete(X):
+        _check_whole_groups(visible, X)
     check_support(visible, X, means, dtype)
     return X
+
+
+def _check_whole_groups(visible, X):
+    """Raise if some states of a group are missing, and others not."""
+    if X.shape[1] != n_units(visible):
+        return
+    absent, sizes = np.isnan(X), column_sizes(visible)
+    of_first = np.repeat(absent[:, np.cumsum(sizes) - sizes], sizes, axis=1)
+    if (absent != of_first).any():
+        row, column = np.argwhere(absent != of_first)[0]
+        raise ValueError(
+            "X must have NaN in all states of a categorical unit, or in none, got both in row "
+            f"{row}, at column {column}."
+        )
 
 
 def _refuse_missing(visible, X):
@@ -98,6 +184,6 @@ def _refuse_missing(visible, X):
     for rows in row_blocks(X):
         if np.isnan(states(visible, X[rows], np.float64)).any():
             raise ValueError(
-                "X has missing labels (negative ones), which only `impute` takes: leave such rows "
-                "out, or give missing values a state of their own."
+                "X has missing labels (negative ones), which are not taken here: fill them in by "
+                "`impute`, leave such rows out, or give missing values a state of their own."
             )

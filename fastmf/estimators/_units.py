@@ -85,8 +85,8 @@ def _labels(X):
     if not whole.all() or (X < 0).any() or X.max() >= MAX_LABELS:
         raise ValueError(
             "X must hold one label for each categorical unit, an integer from 0 to "
-            f"{MAX_LABELS - 1}; give missing values to `impute`, and for one-hot rows pass "
-            "visible=mf.Categorical(field)."
+            f"{MAX_LABELS - 1}, or NaN or a negative one where it is missing; for one-hot rows "
+            "pass visible=mf.Categorical(field)."
         )
     return X
 

@@ -11,7 +11,9 @@ from fastmf.estimators._layered import LayeredMachine
 from fastmf.estimators._units import given_layers, hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
 from fastmf.inference.mean_field.posterior import posterior
+from fastmf.inference.missing.seen import is_incomplete
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.learning.layered.completion import completed_once
 from fastmf.learning.layered.family import train
 from fastmf.learning.layered.gradients import ORDERS
 from fastmf.models import DBM, RBM
@@ -168,6 +170,7 @@ class DeepBoltzmannMachine(LayeredMachine):
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
+            With NaN, or negative labels, for missing values: see `score_samples`.
 
         Returns
         -------
@@ -187,7 +190,9 @@ class DeepBoltzmannMachine(LayeredMachine):
         (200, 4)
         """
         check_is_fitted(self)
-        X = self._data(X)
+        X = self._data(X, missing=True)
+        if is_incomplete(X):
+            return self._hidden_given_seen(X)
         if not self.model_.deep:
             b = data_fields(self.visible_, X, self.model_.weights, self.n_threads)
             return self.model_.hidden.moments(b, b.dtype.type(0))[0]
@@ -270,6 +275,7 @@ class DeepBoltzmannMachine(LayeredMachine):
             layers[k + 1] = machine.hidden
             if k == 0:
                 layers[0] = machine.visible
+                data = completed_once(machine, data, [seed, 0], self.n_threads)
             field = data_fields(machine.visible, data, machine.weights, self.n_threads)
             data = sample(machine.hidden, field, np.zeros_like(field), rng).astype(model.dtype)
         return machine_of(weights, layers)

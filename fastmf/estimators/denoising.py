@@ -55,11 +55,12 @@ class Channel(NamedTuple):
         variance = number("noise_variance", self.noise_variance, -np.inf, np.inf)
         if not 0 < variance < np.inf:
             raise ValueError(f"noise_variance must be positive and finite, got {variance:g}.")
-        return Y / Y.dtype.type(variance), np.full_like(Y, 1 / variance)
+        unseen, weight = np.isnan(Y), Y.dtype.type(1 / variance)
+        return np.where(unseen, 0, Y / Y.dtype.type(variance)), np.where(unseen, 0, weight)
 
 
 def flip_field(Y, prior, flip_probability):
-    """Field by which observations through a binary symmetric channel act on the units."""
+    """Field by which observations through a binary symmetric channel act; 0 where there is none."""
     p = number("flip_probability", flip_probability, 0, 1)
     if not two_values(prior):
         raise ValueError(
@@ -69,7 +70,9 @@ def flip_field(Y, prior, flip_probability):
     low, high = two_values(prior)
     p = min(max(p, MIN_FLIP_PROBABILITY), 1 - MIN_FLIP_PROBABILITY)
     field = np.log((1 - p) / p) / (high - low)
-    return np.where(Y == high, Y.dtype.type(field), Y.dtype.type(-field))
+    tilt = np.where(Y == high, Y.dtype.type(field), Y.dtype.type(-field))
+    tilt[np.isnan(Y)] = 0
+    return tilt
 
 
 def _starts(Y, pointwise, candidates, n_starts, field, precision, rng):
@@ -78,9 +81,14 @@ def _starts(Y, pointwise, candidates, n_starts, field, precision, rng):
     if candidates is None:
         starts = [pointwise.moments(field, a)[0]]
     else:
-        # Minus the log-likelihood of the observation; precisions are the same in all its rows.
-        costs = 0 if precision is None else np.square(candidates) @ precision[0] / 2
-        nearest = nearest_rows(field, candidates, costs, min(n_starts, len(candidates)))
+        # Minus the log-likelihood of the observation.
+        n_nearest = min(n_starts, len(candidates))
+        if precision is not None and not precision.all():  # where nothing was observed
+            pairs = np.hstack([field, -precision / 2]), np.hstack([candidates, candidates**2])
+            nearest = nearest_rows(*pairs, 0, n_nearest)
+        else:  # precisions are the same in all rows
+            costs = 0 if precision is None else np.square(candidates) @ precision[0] / 2
+            nearest = nearest_rows(field, candidates, costs, n_nearest)
         starts = list(candidates[nearest.T])
     starts += [sample(pointwise, field, a, rng) for _ in range(n_starts - len(starts))]
     return np.stack(starts, axis=1).reshape(-1, Y.shape[1]).astype(Y.dtype, copy=False)

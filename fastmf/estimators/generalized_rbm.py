@@ -7,6 +7,7 @@ from fastmf._common.arguments import count
 from fastmf.estimators._layered import LayeredMachine
 from fastmf.estimators._units import given_layers, hidden_prior, visible_prior
 from fastmf.inference.mean_field.data import data_fields
+from fastmf.inference.missing.seen import is_incomplete
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.models import RBM
 from fastmf.models.dbm import machine_of
@@ -223,10 +224,16 @@ class GeneralizedRBM(LayeredMachine):
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
+            With NaN, or negative labels, for missing values: see `score_samples`.
 
         Returns
         -------
         array of shape (n_samples, n_components)
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the mean-field solutions of some rows with missing values have not converged.
 
         Examples
         --------
@@ -238,7 +245,9 @@ class GeneralizedRBM(LayeredMachine):
         ((200, 8), True)
         """
         check_is_fitted(self)
-        X = self._data(X)
+        X = self._data(X, missing=True)
+        if is_incomplete(X):
+            return self._hidden_given_seen(X)
         b = data_fields(self.visible_, X, self.weights_, self.n_threads)
         return self.hidden_.moments(b, b.dtype.type(0))[0]
 

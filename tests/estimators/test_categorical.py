@@ -66,8 +66,7 @@ def test_missing_labels_are_imputed():
     np.testing.assert_array_equal(np.delete(filled, 2, axis=1), np.delete(holes, 2, axis=1))
     agreed = X[:100, 1] == X[:100, 3]
     assert (filled[agreed, 2] == X[:100][agreed, 1]).mean() > 0.9
-    with pytest.raises(ValueError, match="missing labels"):
-        rbm.transform(holes)
+    assert np.isfinite(rbm.transform(holes)).all()
 
 
 def test_deep_machine():
@@ -107,7 +106,7 @@ def test_noise_and_other_starts():
         assert np.isfinite(rbm.weights_).all()
 
 
-@pytest.mark.parametrize("bad", [-1, 0.5, 10_000])
+@pytest.mark.parametrize("bad", [0.5, 10_000])
 def test_bad_labels_are_named(bad):
     wrong = X.astype(float)
     wrong[3, 2] = bad

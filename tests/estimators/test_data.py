@@ -25,9 +25,11 @@ MISSING = {
     "NA": FRAME,
     "masked": np.ma.masked_array(X.astype(int), np.isnan(HOLES)),
 }
-MACHINES = {
+LAYERED = {
     "GeneralizedRBM": mf.GeneralizedRBM(2, **SMALL),
     "DeepBoltzmannMachine": mf.DeepBoltzmannMachine((2, 2), pretraining_epochs=1, **SMALL),
+}
+MACHINES = {
     "FullyVisibleBoltzmannMachine": mf.FullyVisibleBoltzmannMachine(l2=0.1),
 }
 PREDICTORS = {
@@ -48,13 +50,25 @@ def test_machines_say_where_values_are_missing_and_who_takes_them(name, kind):
     machine.fit(X)
     with pytest.raises(ValueError, match=PLACE):
         machine.score_samples(given)
-    if hasattr(machine, "transform"):
-        with pytest.raises(ValueError, match=PLACE):
-            machine.transform(given)
-        with pytest.raises(ValueError, match=PLACE):
-            machine.denoise(given, flip_probability=0.1)
     filled = np.asarray(machine.impute(given), float)
     np.testing.assert_array_equal(filled, np.asarray(machine.impute(HOLES), float))
+    assert (filled != HOLES).sum() == 1
+
+
+@pytest.mark.parametrize("kind", MISSING)
+@pytest.mark.parametrize("name", LAYERED)
+def test_layered_machines_take_missing_values(name, kind):
+    machine, given = LAYERED[name], MISSING[kind]
+    expected = machine.fit(HOLES).weights_
+    for found, weights in zip(machine.fit(given).weights_, expected, strict=True):
+        np.testing.assert_array_equal(found, weights)
+    np.testing.assert_array_equal(machine.score_samples(given), machine.score_samples(HOLES))
+    np.testing.assert_array_equal(machine.transform(given), machine.transform(HOLES))
+    options = {"flip_probability": 0.1}
+    np.testing.assert_array_equal(
+        machine.denoise(given, **options), machine.denoise(HOLES, **options)
+    )
+    filled = np.asarray(machine.impute(given), float)
     assert (filled != HOLES).sum() == 1
 
 

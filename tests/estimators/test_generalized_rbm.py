@@ -389,7 +389,7 @@ def test_kinds_of_units(visible, hidden):
             "got 9 in row 0, column 5",
         ),
         ({}, patterns()[:0], ValueError, "sample"),
-        ({}, np.full((9, 8), np.nan), ValueError, "NaN"),
+        ({}, np.full((9, 8), np.nan), ValueError, "a value in each row"),
         ({}, np.full((9, 8), np.inf), ValueError, "infinity"),
         ({"visible": "boltzmann"}, patterns(), ValueError, "visible must be one of.*'boltzmann'"),
         ({"hidden": "boltzmann"}, patterns(), ValueError, "hidden must be one of.*'boltzmann'"),

@@ -43,11 +43,14 @@ class GivenSeen(NamedTuple):
         Log of the sum over all units that were not seen; without what is constant, log p(seen).
     exact : bool array of shape (n_rows,)
         False, and NaN in the others, where either side has too many states.
+    sides : tuple of two arrays of shape (n_rows, n_units)
+        Means of the units of all even layers, and of those of all odd layers.
     """
 
     mean: np.ndarray
     log_partition: np.ndarray
     exact: np.ndarray
+    sides: tuple
 
 
 def enumerable(model):
@@ -69,7 +72,7 @@ def _work(summed, other):
     return number_of_states(summed) * column_sizes(other).sum()
 
 
-def exact_given(model, X):
+def exact_given(model, X, most=None):
     """Means and log-partitions given the visible units of rows that are not missing.
 
     Parameters
@@ -77,25 +80,29 @@ def exact_given(model, X):
     model : RBM or DBM
     X : array of shape (n_rows, n_visible)
         With NaN for missing values: of a categorical unit, in all its states.
+    most : int or None
+        Largest enumeration for a row, states times units of the other side (None:
+        `MAX_WORK_OF_ROW`).
 
     Returns
     -------
     GivenSeen
     """
-    pair = model.bipartite()
+    pair, most = model.bipartite(), MAX_WORK_OF_ROW if most is None else most
     n_rows, n = X.shape
     X = np.hstack([np.asarray(X, float), np.full((n_rows, pair.n_visible - n), np.nan)])
     of_missing = LOG_PARTITION_COST * _work_of_missing(pair, X)
     of_hidden = _work(pair.hidden, pair.visible)
-    mean, log_partition = np.full(X.shape, np.nan), np.full(n_rows, np.nan)
+    even, odd = (np.full((n_rows, size), np.nan) for size in pair.sizes)
+    log_partition = np.full(n_rows, np.nan)
     for solve, rows in (
-        (_sum_over_missing, (of_missing <= of_hidden) & (of_missing <= MAX_WORK_OF_ROW)),
-        (_sum_over_hidden, (of_missing > of_hidden) & (of_hidden <= MAX_WORK_OF_ROW)),
+        (_sum_over_missing, (of_missing <= of_hidden) & (of_missing <= most)),
+        (_sum_over_hidden, (of_missing > of_hidden) & (of_hidden <= most)),
     ):
         if rows.any():
-            mean[rows], log_partition[rows] = solve(pair, X[rows])
-    mean = np.where(np.isnan(X), mean, X)[:, :n]
-    return GivenSeen(mean, log_partition, ~np.isnan(log_partition))
+            even[rows], odd[rows], log_partition[rows] = solve(pair, X[rows])
+    even = np.where(np.isnan(X), even, X)
+    return GivenSeen(even[:, :n], log_partition, ~np.isnan(log_partition), (even, odd))
 
 
 def _work_of_missing(pair, X):
@@ -114,6 +121,7 @@ def _sum_over_hidden(pair, X):
     sizes = column_sizes(visible)
     missing = np.isnan(X[:, np.cumsum(sizes) - sizes]).astype(float)
     top, total, sums = np.full(len(X), -np.inf), np.zeros(len(X)), np.zeros(X.shape)
+    of_hidden = np.zeros((len(X), pair.n_hidden))
     for h in states_of(hidden, max(pair.n_visible, pair.n_hidden, 512)):
         fields = h @ weights.T
         own = hidden.log_prob(h).sum(1)
@@ -128,8 +136,9 @@ def _sum_over_hidden(pair, X):
             w = np.exp(logs - largest[:, None])
             total[here] = scale * total[here] + w.sum(1)
             sums[here] = scale[:, None] * sums[here] + w @ mean
+            of_hidden[here] = scale[:, None] * of_hidden[here] + w @ h
             top[here] = largest
-    return sums / total[:, None], top + np.log(total)
+    return sums / total[:, None], of_hidden / total[:, None], top + np.log(total)
 
 
 def _sum_over_missing(pair, X):
@@ -137,19 +146,23 @@ def _sum_over_missing(pair, X):
     weights, columns = pair.weights.astype(float), flat_states(pair.visible)
     given, table = np.nan_to_num(X, nan=0.0) @ weights, columns.values @ weights
     means, log_partition = np.zeros((len(X), len(table))), np.empty(len(X))
+    of_hidden = np.empty((len(X), pair.n_hidden))
     for rows, of_states, own in batches_of_rows(columns.missing(X), columns.offsets):
         candidates = one_hot_states(own)
         n = max(1, BLOCK_SIZE // (len(candidates) * pair.n_hidden))
         for start in range(0, len(rows), n):
             some, here = rows[start : start + n], of_states[start : start + n]
             b = given[some][:, None] + candidates @ table[here]
-            free = pair.hidden.log_partition(b.reshape(-1, pair.n_hidden), 0.0).sum(1)
+            fields = b.reshape(-1, pair.n_hidden)
+            free = pair.hidden.log_partition(fields, 0.0).sum(1)
             logs = columns.log_weights[here] @ candidates.T + free.reshape(len(some), -1)
             top = logs.max(1, keepdims=True)
             w = np.exp(logs - top)
             means[some[:, None], here] = w @ candidates / w.sum(1, keepdims=True)
+            given_state = pair.hidden.moments(fields, 0.0)[0].reshape(b.shape)
+            of_hidden[some] = np.einsum("rs,rsu->ru", w / w.sum(1, keepdims=True), given_state)
             log_partition[some] = top[:, 0] + np.log(w.sum(1))
-    return columns.means(means), log_partition
+    return columns.means(means), of_hidden, log_partition
 
 
 def log_likelihood(model, X, log_partition, **options):

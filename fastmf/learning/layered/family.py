@@ -8,6 +8,8 @@ from fastmf.inference.fixed_point import stacked
 from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.mean_field.solutions import merge, phases
 from fastmf.inference.mean_field.tap import tap_of_means
+from fastmf.inference.missing.seen import is_incomplete, log_likelihood_of_seen, with_means
+from fastmf.learning.layered.completion import completion
 from fastmf.learning.layered.domain import can_follow
 from fastmf.learning.layered.exact_averages import exact_averages, is_cheaply_exact
 from fastmf.learning.layered.gradients import ORDERS
@@ -24,6 +26,8 @@ from fastmf.priors._rows import states
 MONITOR = {"tol": 1e-4, "max_iter": 200}
 # Quasi-Newton steps in an epoch: they take no longer than other steps from small batches.
 STEPS_PER_EPOCH = 2
+# States of hidden or missing units that are summed over for a row, after each epoch.
+MAX_WORK_OF_ROW = 1 << 16
 
 
 def _metrics(state, monitored, validation, settings, n_threads):
@@ -35,7 +39,8 @@ def _metrics(state, monitored, validation, settings, n_threads):
         log_partition = exact_averages(model).log_partition
     else:
         monitored = states(model.layers[0], monitored, model.dtype)
-        solutions = tap_of_means(model, monitored, order=order, n_threads=n_threads, **MONITOR)
+        starts = with_means(model.layers[0], monitored) if is_incomplete(monitored) else monitored
+        solutions = tap_of_means(model, starts, order=order, n_threads=n_threads, **MONITOR)
         log_partition = _log_partition(state, solutions, order, n_threads)
         if settings.starts == "persistent" and is_solved(state, settings):
             _warn_of_collapse(state, solutions)
@@ -43,6 +48,9 @@ def _metrics(state, monitored, validation, settings, n_threads):
     options = MONITOR | {"order": order, "n_threads": n_threads} if model.deep else {}
 
     def per_unit(X):
+        if is_incomplete(X):
+            given = MONITOR | {"order": order, "n_threads": n_threads, "most": MAX_WORK_OF_ROW}
+            return float(log_likelihood_of_seen(model, X, log_partition, **given).mean()) / size
         parts = [log_likelihood(model, X[b], log_partition, **options) for b in row_blocks(X)]
         return float(np.concatenate(parts).mean()) / size
 
@@ -85,7 +93,14 @@ def _warn_of_collapse(state, solutions):
 
 
 LAYERED_FAMILY = Family(
-    step, _metrics, "log_likelihood", "log-likelihood per unit", steps, preparation, check
+    step,
+    _metrics,
+    "log_likelihood",
+    "log-likelihood per unit",
+    steps,
+    preparation,
+    check,
+    completion=completion,
 )
 
 
@@ -106,7 +121,8 @@ def quasi_newton_family(X, weights, settings):
         for _ in range(STEPS_PER_EPOCH):
             take_step(state, objective)
 
-    return LAYERED_FAMILY._replace(step=step, steps=None, preparation=None, check=check_memory)
+    changed = {"step": step, "check": check_memory}
+    return LAYERED_FAMILY._replace(steps=None, preparation=None, completion=None, **changed)
 
 
 def train(model, X, settings, *, family=LAYERED_FAMILY, **options):

@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.rows import row_blocks
+from fastmf.inference.missing.seen import incomplete_rows, is_incomplete
 from fastmf.learning.layered.domain import exists
 from fastmf.learning.layered.exact_averages import exact_averages
+from fastmf.learning.layered.incomplete_rows import added, of_complete, of_incomplete
 from fastmf.learning.training.parameters import ModelParameters
-from fastmf.priors._protocol import gradient as prior_gradient
-from fastmf.priors._protocol import log_prob_gradient, map_parameters
-from fastmf.priors._rows import log_prob_of_rows, states
+from fastmf.priors._protocol import map_parameters
+from fastmf.priors._rows import states
 from fastmf.priors._scaling import by_log_precision, from_log_precisions, with_log_precisions
 
 # Pairs of differences that are kept; the weak Wolfe conditions; evaluations in one step.
@@ -41,6 +42,7 @@ class Objective:
     Parameters
     ----------
     X : array or csr_array of shape (n_rows, n_visible)
+        With NaN for missing values, which are summed over.
     weights : array of shape (n_rows,) or None
     l2 : float
     """
@@ -49,6 +51,11 @@ class Objective:
         n_rows = X.shape[0]
         weights = np.ones(n_rows) if weights is None else np.asarray(weights, np.float64)
         self.X, self.weights, self.l2 = X, weights / weights.sum(), l2
+        self.incomplete = None
+        if is_incomplete(X):
+            lacking = incomplete_rows(X)
+            self.incomplete = X[lacking], self.weights[lacking]
+            self.X, self.weights = X[~lacking], self.weights[~lacking]
         self._last = None
 
     def at(self, model):
@@ -84,29 +91,14 @@ class Objective:
     def _of_data(self, model):
         """Average over rows of log sum_h exp(-energy(x, h)), and its derivatives."""
         value, sums = 0.0, None
-        visible, hidden = model.layers
         for rows in row_blocks(self.X, dense=True):
-            x, w = states(visible, self.X[rows], model.dtype), self.weights[rows]
-            b = x @ model.couplings[0]
-            zero = b.dtype.type(0)
-            mean, var = hidden.moments(b, zero)
-            value += w @ log_prob_of_rows(visible, x, model.dtype)
-            value += w @ hidden.log_partition(b, zero).sum(1, dtype=np.float64)
-            layers = [
-                map_parameters(lambda part, w=w: w @ part, derivatives)
-                for derivatives in (
-                    log_prob_gradient(visible, x),
-                    prior_gradient(hidden, b, zero, mean, var),
-                )
-            ]
-            new = [x.T @ (w[:, None] * mean), *layers]
-            sums = new if sums is None else _added(sums, new)
+            x = states(model.layers[0], self.X[rows], model.dtype)
+            values, new = of_complete(model, x, self.weights[rows])
+            value, sums = value + values[0] + values[1], added(sums, new)
+        if self.incomplete is not None:
+            of_others, new = of_incomplete(model, *self.incomplete)
+            value, sums = value + of_others, added(sums, new)
         return value, sums[0], sums[1:]
-
-
-def _added(sums, new):
-    layers = [map_parameters(np.add, *pair) for pair in zip(sums[1:], new[1:], strict=True)]
-    return [sums[0] + new[0], *layers]
 
 
 def _joined(parameters):

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array
 
 from fastmf._common.rows import is_sparse
+from fastmf.inference.missing.seen import is_incomplete
 from fastmf.priors._domain import has_tilts, with_shifted_field
 from fastmf.priors._scaling import (
     is_real,
@@ -66,7 +67,10 @@ class Scaling(NamedTuple):
     def log_volume(self, visible, Y):
         """What the log-density of x has less than that of y, on average over rows of y."""
         Y = Y.toarray() if is_sparse(Y) else Y
-        return float(log_volume(visible, self.scale, Y).mean())
+        volumes = log_volume(visible, self.scale, Y)
+        if is_incomplete(Y):  # what is missing has no density
+            volumes -= np.isnan(Y) @ np.log(self.scale)
+        return float(volumes.mean())
 
 
 def scaling_of(independent, model, sparse):

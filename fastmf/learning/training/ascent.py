@@ -43,6 +43,9 @@ class State:
     solutions : tuple of arrays
         Mean-field solutions of the model after the last epoch (means of all layers, then
         variances), which are starts of the search after the next one, beside the data.
+    completed : tuple of arrays
+        Values in the place of missing ones, (1, n_missing), row by row; empty if there are none, or
+        before the first epoch.
     history : dict of lists
         One entry an epoch.
     best : RBM, DBM or CRBM
@@ -58,6 +61,7 @@ class State:
     chains: tuple = ()
     preconditioners: tuple = ()
     solutions: tuple = ()
+    completed: tuple = ()
     history: dict = field(default_factory=dict)
     best: Model | None = None
     waited: int = 0

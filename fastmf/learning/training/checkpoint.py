@@ -78,6 +78,7 @@ def write(path, state, run):
         **_with_prefix("chains", {str(i): c for i, c in enumerate(state.chains)}),
         **_with_prefix("preconditioners", {str(i): p for i, p in enumerate(state.preconditioners)}),
         **_with_prefix("solutions", {str(i): s for i, s in enumerate(state.solutions)}),
+        **_with_prefix("completed", {str(i): c for i, c in enumerate(state.completed)}),
         **_with_prefix("history", {k: np.array(v) for k, v in state.history.items()}),
     }
     if state.best is not None:
@@ -160,7 +161,7 @@ def identity_in(arrays):
 # Members, and what stands before the slash in the names of others.
 _PARTS = {
     "run", "position", "model", "velocity", "best", "chains", "preconditioners", "solutions",
-    "history",
+    "completed", "history",
 }  # fmt: skip
 
 
@@ -179,6 +180,7 @@ def _state(arrays, start):
         chains=_numbered(arrays.under("chains"), dtype),
         preconditioners=_numbered(arrays.under("preconditioners"), dtype),
         solutions=_numbered(arrays.under("solutions"), dtype),
+        completed=_numbered(arrays.under("completed"), dtype),
         history=_history(arrays.under("history")),
         best=_model(arrays.under("best"), start.model) if "best" in parts else None,
         waited=waited,

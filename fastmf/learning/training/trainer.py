@@ -29,6 +29,11 @@ def stream(seed, epoch, batch=None):
     return np.random.default_rng([seed, epoch + 1, 0 if batch is None else batch + 1])
 
 
+def stream_of_missing(seed, epoch):
+    """The random generator of values that are drawn for missing ones before an epoch."""
+    return np.random.default_rng([seed, epoch + 1, 0, 1])
+
+
 def _keeps_nothing(state, settings, n_rows):
     """Raise for a state that keeps anything between steps beside its parameters."""
     for name in ("chains", "preconditioners", "solutions"):
@@ -64,6 +69,9 @@ class Family(NamedTuple):
         chains, preconditioners or solutions that no run on as many rows has; default: for any.
     others : tuple of str
         Names of metrics beside the score.
+    completion : callable, optional
+        `completion(X, model)` gives an object like `fastmf.learning.layered.completion.Completion`,
+        which draws values for what is missing in data before each epoch, or None if nothing is.
     """
 
     step: Callable
@@ -74,6 +82,7 @@ class Family(NamedTuple):
     preparation: Callable | None = None
     check: Callable = _keeps_nothing
     others: tuple = ()
+    completion: Callable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,13 +183,18 @@ def train(model, X, settings, family, **options):
         If learning diverges.
     """
     options = RunOptions(**options)
-    state, seed, write_checkpoint = _start(model, X, settings, family, options)
+    complete = family.completion and family.completion(X, model)
+    state, seed, write_checkpoint = _start(model, X, settings, family, options, complete)
     monitored = monitor_rows(X, settings, seed, options.weights)
+    X = complete.X if complete else X
     n_batches = -(-_length(X) // settings.batch_size)
     take = family.steps and family.steps(state.model, X, settings, options.n_threads)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch
     with progress(total, done, options.verbose, units_of(model)) as bar:
         while state.epoch < settings.n_epochs and not _finished(state, settings):
+            if complete:
+                rng = None if state.batch else stream_of_missing(seed, state.epoch)
+                complete(state, rng, options.n_threads)
             for n_steps in _epoch(state, family, X, settings, options, seed, take):
                 bar.update(n_steps)
                 _write_if_due(state, options, write_checkpoint)
@@ -196,7 +210,7 @@ def train(model, X, settings, family, **options):
     return state
 
 
-def _start(model, X, settings, family, options):
+def _start(model, X, settings, family, options, complete):
     """The state to start from, the seed, and a function that writes a checkpoint of a state."""
     any_seed = options.seed is None
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if any_seed else int(options.seed)
@@ -212,6 +226,10 @@ def _start(model, X, settings, family, options):
         names = {family.score, *family.others, score := _score(family, options)}
         _check_progress(state, settings, score, names, -(-_length(X) // size))
         family.check(state, settings, _length(X))
+        if complete:
+            complete.check(state)
+        elif state.completed:
+            raise ValueError("it holds members completed/..., but no values of X are missing.")
 
     found = checkpoint.read(options.checkpoint, run, state, check, any_seed=any_seed)
     if found:

@@ -1,0 +1,185 @@
+"""Exact log-likelihood of what was seen of rows in which values are missing, and its derivatives.
+
+With x the visible units that were seen, y those that were not and h the hidden ones, the
+derivatives of log sum_(y, h) exp(-energy) are averages of those of -energy given x, summed
+
+    over the states of h, given which the units y are independent;
+    or over the states of y, each of which completes the row;
+    or in closed form where all units are Gaussian.
+"""
+
+import numpy as np
+
+from fastmf._common.rows import blocks
+from fastmf.inference.missing.layered import BLOCK_SIZE
+from fastmf.inference.missing.seen import log_prob_of_seen, with_means
+from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_hot_states
+from fastmf.learning.layered.exact_averages import MAX_STATES
+from fastmf.models.exact import states_of
+from fastmf.priors._domain import (
+    average_gradient,
+    fields_of,
+    mean_log_prob,
+    number_of_states,
+    precisions,
+)
+from fastmf.priors._groups import column_sizes
+from fastmf.priors._protocol import gradient as prior_gradient
+from fastmf.priors._protocol import log_prob_gradient, map_parameters
+
+
+def of_complete(model, x, w):
+    """Weighted sum over rows of log sum_h exp(-energy(x, h)), and its derivatives.
+
+    Parameters
+    ----------
+    model : RBM
+    x : array of shape (n_rows, n_visible)
+    w : array of shape (n_rows,)
+
+    Returns
+    -------
+    values : tuple of float
+        Of the visible units alone, and of the hidden ones: to be added.
+    derivatives : list
+        By the couplings, an array, and by the parameters of each layer, unit priors.
+    """
+    visible, hidden = model.layers
+    b = x @ model.couplings[0]
+    zero = b.dtype.type(0)
+    mean, var = hidden.moments(b, zero)
+    values = (
+        w @ mean_log_prob(visible, x).sum(1, dtype=np.float64),
+        w @ hidden.log_partition(b, zero).sum(1, dtype=np.float64),
+    )
+    layers = [
+        map_parameters(lambda part: w @ part, derivatives)
+        for derivatives in (
+            log_prob_gradient(visible, x),
+            prior_gradient(hidden, b, zero, mean, var),
+        )
+    ]
+    return values, [x.T @ (w[:, None] * mean), *layers]
+
+
+def of_incomplete(model, X, w):
+    """The same for rows with NaN for missing values, summed over those too.
+
+    Parameters
+    ----------
+    model : RBM
+        One with exact averages.
+    X : array of shape (n_rows, n_visible)
+    w : array of shape (n_rows,)
+
+    Returns
+    -------
+    value : float
+    derivatives : list
+    """
+    X = np.asarray(X, np.float64)
+    if number_of_states(model.layers[1]) <= MAX_STATES:
+        return _over_hidden_states(model, X, w)
+    if number_of_states(model.layers[0]) <= MAX_STATES:
+        return _over_missing_states(model, X, w)
+    return _of_gaussian_units(model, X, w)
+
+
+def added(sums, new):
+    """Derivatives by couplings and layers, added; the first may be None."""
+    if sums is None:
+        return new
+    layers = [map_parameters(np.add, *pair) for pair in zip(sums[1:], new[1:], strict=True)]
+    return [sums[0] + new[0], *layers]
+
+
+def _over_hidden_states(model, X, w):
+    visible, hidden = model.layers
+    h = np.vstack(list(states_of(hidden, sum(model.sizes)))).astype(np.float64)
+    fields = h @ model.weights.T.astype(np.float64)
+    mean, var = visible.moments(fields, 0.0)
+    own, free = hidden.log_prob(h).sum(1), visible.log_partition(fields, 0.0)
+    sizes, missing = column_sizes(visible), np.isnan(X)
+    columns, x = missing[:, np.cumsum(sizes) - sizes].astype(float), np.where(missing, 0, X)
+    value = w @ log_prob_of_seen(visible, X)
+    of_states, of_missing, pairs = np.zeros(len(h)), np.zeros_like(fields), 0.0
+    for rows in blocks(len(X), len(X) * len(h)):
+        logs = x[rows] @ fields.T + columns[rows] @ free.T + own
+        top = logs.max(1, keepdims=True)
+        p = np.exp(logs - top)
+        total = p.sum(1, keepdims=True)
+        value += w[rows] @ (top + np.log(total))[:, 0]
+        p *= w[rows, None] / total
+        of_states += p.sum(0)
+        of_missing += p.T @ missing[rows]
+        pairs = pairs + x[rows].T @ (p @ h)
+    pairs = pairs + (of_missing * mean).T @ h
+    of_seen = w[:, None] * ~missing
+    parts = [
+        map_parameters(
+            lambda d: (of_missing * d).sum(0), prior_gradient(visible, fields, 0.0, mean, var)
+        ),
+        map_parameters(
+            lambda d: (of_seen * d).sum(0), log_prob_gradient(visible, with_means(visible, X))
+        ),
+    ]
+    above = map_parameters(lambda d: of_states @ d, log_prob_gradient(hidden, h))
+    return value, [pairs, map_parameters(np.add, *parts), above]
+
+
+def _over_missing_states(model, X, w):
+    visible, hidden = model.layers
+    columns = flat_states(visible)
+    values, seen = columns.values.toarray(), np.nan_to_num(X, nan=0.0)
+    value, sums = 0.0, None
+    for rows, of_states, own in batches_of_rows(columns.missing(X), columns.offsets):
+        candidates = one_hot_states(own)
+        n = max(1, BLOCK_SIZE // (len(candidates) * sum(model.sizes)))
+        for start in range(0, len(rows), n):
+            some = rows[start : start + n]
+            completions = candidates @ values[of_states[start : start + n]]
+            x = (seen[some][:, None] + completions).reshape(-1, X.shape[1])
+            logs = mean_log_prob(visible, x).sum(1)
+            logs += hidden.log_partition(x @ model.weights, 0.0).sum(1)
+            logs = logs.reshape(len(some), -1)
+            top = logs.max(1, keepdims=True)
+            p = np.exp(logs - top)
+            total = p.sum(1, keepdims=True)
+            value += w[some] @ (top + np.log(total))[:, 0]
+            p *= w[some, None] / total
+            sums = added(sums, of_complete(model, x, p.ravel())[1])
+    return value, sums
+
+
+def _of_gaussian_units(model, X, w):
+    visible, hidden = model.layers
+    weights, n = model.weights.astype(np.float64), model.n_visible
+    d = np.append(precisions(visible), precisions(hidden))
+    f = np.append(fields_of(visible), fields_of(hidden))
+    alone = [layer.log_partition(0.0, 0.0).astype(np.float64) for layer in model.layers]
+    alone = np.concatenate(alone) - (f * f / d - np.log(d)) / 2
+    couplings = np.zeros((len(d), len(d)))
+    couplings[:n, n:], couplings[n:, :n] = weights, weights.T
+    first, second = np.zeros(len(d)), np.zeros((len(d), len(d)))
+    value = w @ log_prob_of_seen(visible, X)
+    patterns, pattern = np.unique(np.isnan(X), axis=0, return_inverse=True)
+    pattern = pattern.reshape(-1)
+    for k, missing in enumerate(patterns):
+        here = np.flatnonzero(pattern == k)
+        free = np.append(missing, np.ones(len(d) - n, bool))
+        x, v = np.zeros((len(here), len(d))), w[here]
+        x[:, ~free] = X[here][:, ~missing]
+        covariance = np.linalg.inv(np.diag(d[free]) - couplings[np.ix_(free, free)])
+        b = (f + x @ couplings)[:, free]
+        x[:, free] = b @ covariance
+        logs = (b * x[:, free]).sum(1) / 2 + np.linalg.slogdet(covariance)[1] / 2
+        value += v @ (logs + alone[free].sum())
+        first += v @ x
+        second += x.T @ (v[:, None] * x)
+        second[np.ix_(free, free)] += v.sum() * covariance
+    moments = np.array([first, np.diag(second), np.full(len(d), w.sum())])
+    layers = [
+        average_gradient(layer, moments[:, some])
+        for layer, some in ((visible, slice(n)), (hidden, slice(n, None)))
+    ]
+    return value, [second[:n, n:], *layers]

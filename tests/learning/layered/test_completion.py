@@ -1,0 +1,83 @@
+"""Values drawn for missing ones, and units fitted to those that were seen."""
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.inference.missing.layered import exact_given
+from fastmf.learning.layered.completion import (
+    completed,
+    completed_once,
+    completion,
+    independent_of_seen,
+    with_values_of_columns,
+)
+from fastmf.learning.training.ascent import initial_state
+from fastmf.priors._domain import independent_units
+
+RNG = np.random.default_rng(0)
+MODEL = mf.RBM(RNG.normal(size=(5, 3)), mf.Bernoulli(RNG.normal(size=5)), mf.Ising(np.zeros(3)))
+ROW = np.array([1, np.nan, 0, np.nan, np.nan])
+
+
+def test_draws_have_the_means_given_what_was_seen():
+    X = np.tile(ROW, (20_000, 1))
+    drawn = completed(MODEL, X, np.isnan(X), 20, np.random.default_rng(0))
+    assert set(np.unique(drawn)) == {0, 1} and (drawn[:, [0, 2]] == [1, 0]).all()
+    means = exact_given(MODEL, ROW[None]).mean[0]
+    np.testing.assert_allclose(drawn.mean(0), means, atol=4 * 0.5 / np.sqrt(20_000))
+
+
+def test_rows_are_completed_by_the_state_or_anew():
+    X = np.vstack([np.ones(5), ROW, ROW])
+    state, complete = initial_state(MODEL), completion(X, MODEL)
+    complete(state, np.random.default_rng(0), 1)
+    first = complete.X.copy()
+    assert not np.isnan(first).any() and state.completed[0].shape == (1, 6)
+    np.testing.assert_array_equal(first[~np.isnan(X)], X[~np.isnan(X)])
+    other = completion(X, MODEL)
+    other(state, None, 1)
+    np.testing.assert_array_equal(other.X, first)
+    state.batch = 1
+    other.check(state)
+    for wrong in ((), (np.zeros((1, 5)),), (np.full((1, 6), 3.0),)):
+        state.completed = wrong
+        with pytest.raises(ValueError, match="members completed"):
+            other.check(state)
+    assert completion(first, MODEL) is None and completed_once(MODEL, first, [0]) is first
+    assert not np.isnan(completed_once(MODEL, X, [0, 0])).any()
+
+
+def test_values_of_columns_come_equally_often():
+    X = np.array([[0, 1.0], [2, np.nan], [np.nan, np.nan], [np.nan, 3]])
+    np.testing.assert_array_equal(with_values_of_columns(X), [[0, 1], [2, 1], [0, 3], [2, 3]])
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        mf.Bernoulli(np.zeros(2)),
+        mf.Gaussian(np.zeros(2), np.ones(2)),
+        mf.TruncatedGaussian(np.zeros(2), np.ones(2), np.full(2, -9.0), np.full(2, 9.0)),
+        mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2)),
+    ],
+)
+def test_each_unit_is_fitted_to_what_was_seen_of_it(prior):
+    X = RNG.normal(size=(40, 2))
+    X = np.where(X > 0, 1.0, 0.0) if isinstance(prior, mf.Bernoulli) else X
+    X[:7, 0] = X[30:, 1] = np.nan
+    found = independent_of_seen(prior, X)
+    for j, rows in enumerate((slice(7, None), slice(30))):
+        column = X[rows, j : j + 1]
+        own = prior._make(field[:1] for field in prior)
+        for a, b in zip(found, independent_units(own, column), strict=True):
+            np.testing.assert_allclose(a[j], b[0])
+
+
+def test_groups_are_fitted_to_what_was_seen_of_them():
+    labels = np.array([[0, 1], [-1, 1], [2, -1], [0, 0]])
+    prior = mf.Concatenated(mf.Categorical(np.zeros((2, 3))), mf.Bernoulli(np.zeros(1)))
+    flat = np.hstack([prior.parts[0].one_hot(labels), [[1.0], [np.nan], [1], [1]]])
+    found = independent_of_seen(prior, flat)
+    np.testing.assert_allclose(found.parts[0].field, mf.Categorical.from_data(labels).field)
+    np.testing.assert_allclose(found.parts[1].field, mf.Bernoulli.from_data(np.ones((3, 1))).field)
