@@ -1,0 +1,221 @@
+"""Learning from rows with missing values, NaN."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.datasets import load_wine
+
+import fastmf as mf
+from fastmf.inference.sampling.gibbs import gibbs
+
+RNG = np.random.default_rng(0)
+WEIGHTS = 1.5 * np.array([[1, 1, 1, 1, -1, -1, -1, -1], [1, 1, -1, -1, 1, 1, -1, -1]]).T
+TRUE = mf.RBM(WEIGHTS, mf.Bernoulli(np.zeros(8)), mf.Ising(np.zeros(2)))
+ROWS = gibbs(TRUE, np.zeros((2000, 8)), 50, RNG)[0]
+TRAIN, TEST = ROWS[:1000], ROWS[1000:]
+OPTIONS = {"n_components": 2, "n_epochs": 40, "l2": 0.0, "random_state": 0}
+
+
+def lacking(X, fraction, seed=0):
+    """Rows without a fraction of their entries, none of them empty."""
+    missing = np.random.default_rng(seed).random(X.shape) < fraction
+    missing[missing.all(1), 0] = False
+    return np.where(missing, np.nan, X)
+
+
+@pytest.mark.parametrize("gradient", ["exact", "pcd"])
+def test_held_out_rows_are_nearly_as_probable_as_after_complete_ones(gradient):
+    options = OPTIONS | {"gradient": gradient, "learning_rate": (0.5, 0.02)}
+    options["n_epochs"] = 40 if gradient == "exact" else 200
+    X = lacking(TRAIN, 0.25)
+    complete = mf.GeneralizedRBM(**options).fit(TRAIN).score(TEST)
+    found = mf.GeneralizedRBM(**options).fit(X)
+    alone = mf.GeneralizedRBM(**options | {"n_epochs": 0}).fit(TRAIN).score(TEST)
+    assert complete > alone + 0.5
+    assert found.score(TEST) > complete - 0.1 * (complete - alone)
+    # Zeros in the place of what is missing are worse.
+    assert found.score(TEST) > mf.GeneralizedRBM(**options).fit(np.nan_to_num(X)).score(TEST) + 0.1
+    assert np.isfinite(found.history_["log_likelihood"]).all()
+    assert not np.isnan(found.starts_).any()
+
+
+@pytest.mark.parametrize("hidden", ["bernoulli", "gaussian"])
+def test_raw_wine_is_imputed(hidden):
+    X = load_wine().data
+    Y = lacking(X, 0.2)
+    rbm = mf.GeneralizedRBM(4, visible="gaussian", hidden=hidden, n_epochs=30, random_state=0)
+    error = (rbm.fit(Y).impute(Y) - X) / X.std(0)
+    assert np.sqrt(np.square(error[np.isnan(Y)]).mean()) < 0.85
+    np.testing.assert_allclose(
+        rbm.pointwise_.moments(0.0, 0.0)[0], np.nanmean(Y, axis=0), rtol=1e-10
+    )
+    np.testing.assert_allclose(rbm.pointwise_.precision, 1 / np.nanvar(Y, axis=0), rtol=1e-10)
+
+
+@pytest.mark.parametrize("gradient", ["exact", "tap", "pcd"])
+def test_weights_are_rows(gradient):
+    X = lacking(TRAIN[:60], 0.3)
+    X[:3] = np.nan
+    weights = np.ones(60)
+    weights[:3] = 0
+    options = OPTIONS | {"gradient": gradient, "n_epochs": 3}
+    found = mf.GeneralizedRBM(**options).fit(X, sample_weight=weights)
+    expected = mf.GeneralizedRBM(**options).fit(X[3:])
+    np.testing.assert_array_equal(found.weights_, expected.weights_)
+    if gradient == "exact":
+        weights[3:20] = 2
+        found = found.fit(X, sample_weight=weights).score(TEST)
+        repeated = np.vstack([X[3:20], X[3:]])
+        assert found == pytest.approx(expected.fit(repeated).score(TEST), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"gradient": "exact"}, {"gradient": "pcd"}, {"gradient": "tap"}, {"early_stopping": True}],
+)
+def test_runs_resume_bit_by_bit(options, tmp_path):
+    X = lacking(TRAIN[:150], 0.3)
+    options = OPTIONS | {"n_epochs": 4, "batch_size": 40} | options
+    expected = mf.GeneralizedRBM(**options).fit(X)
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(state):
+        if state.epoch == 2:
+            raise Interrupted
+
+    file = {"checkpoint": tmp_path / "run.npz", "checkpoint_every": 2}
+    with pytest.raises(Interrupted):
+        mf.GeneralizedRBM(**options, **file, callbacks=[interrupt]).fit(X)
+    found = mf.GeneralizedRBM(**options, **file).fit(X)
+    np.testing.assert_array_equal(found.weights_, expected.weights_)
+    np.testing.assert_array_equal(found.starts_, expected.starts_)
+    assert found.history_ == expected.history_
+
+
+def test_runs_resume_within_an_epoch(tmp_path, monkeypatch):
+    from fastmf.learning.training import checkpoint
+
+    X = lacking(TRAIN[:150], 0.3)
+    options = OPTIONS | {"gradient": "pcd", "n_epochs": 3, "batch_size": 40}
+    expected = mf.GeneralizedRBM(**options).fit(X)
+    file, write = {"checkpoint": tmp_path / "run.npz", "checkpoint_every": 2}, checkpoint.write
+
+    def interrupted(path, state, run):
+        write(path, state, run)
+        if (state.epoch, state.batch) == (1, 2):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        mf.GeneralizedRBM(**options, **file).fit(X)
+    monkeypatch.undo()
+    found = mf.GeneralizedRBM(**options, **file).fit(X)
+    np.testing.assert_array_equal(found.weights_, expected.weights_)
+
+
+def test_results_do_not_depend_on_threads():
+    X = lacking(TRAIN[:150], 0.3)
+    options = OPTIONS | {"gradient": "pcd", "n_epochs": 2}
+    one, two = (mf.GeneralizedRBM(**options, n_threads=n).fit(X) for n in (1, 2))
+    np.testing.assert_array_equal(one.weights_, two.weights_)
+
+
+@pytest.mark.parametrize("form", ["negative", "nan", "one-hot"])
+def test_missing_labels(form):
+    first = RNG.integers(0, 3, 600)
+    labels = np.stack([first, first, (first + 1) % 3, RNG.integers(0, 3, 600)], 1)
+    X = labels.copy()
+    X[RNG.random(X.shape) < 0.25] = -1
+    X[(X < 0).all(1), 0] = 0
+    visible, given = "categorical", X if form == "negative" else np.where(X < 0, np.nan, X)
+    if form == "one-hot":
+        visible = mf.Categorical(np.zeros((4, 3)))
+        given = visible.one_hot(X)
+    options = {"learning_rate": 0.2, "n_epochs": 60, "batch_size": 50, "random_state": 0}
+    rbm = mf.GeneralizedRBM(6, visible=visible, **options).fit(given)
+    filled = rbm.impute(given)
+    filled = filled if form != "one-hot" else visible.labels(filled)
+    known = (X[:, 1] < 0) & ((X[:, 0] >= 0) | (X[:, 2] >= 0))
+    assert (filled[known, 1] == labels[known, 1]).mean() > 0.95
+    assert rbm.transform(given).shape == (600, 6)
+    assert np.isfinite(rbm.score_samples(given)).all()
+    assert np.exp(rbm.score_samples(rbm.sample(4, random_state=0))).max() <= 1
+
+
+def test_means_of_binary_units_beside_missing_values():
+    X = lacking(np.clip(TRAIN[:200] * 0.9, 0, 1), 0.2)
+    for gradient in ("exact", "tap", "pcd"):
+        rbm = mf.GeneralizedRBM(**OPTIONS | {"gradient": gradient, "n_epochs": 2}).fit(X)
+        assert np.isfinite(rbm.score_samples(X)).all()
+    wide = mf.GeneralizedRBM(40, n_epochs=2, random_state=0).fit(np.tile(X, (1, 4)))
+    assert np.isfinite(wide.score_samples(np.tile(X, (1, 4)))).all()
+
+
+def test_steps_on_batches_take_missing_values():
+    X, rbm = lacking(TRAIN, 0.25), mf.GeneralizedRBM(2, gradient="pcd", random_state=0)
+    for batch in np.split(X, 10) * 20:
+        rbm.partial_fit(batch)
+    again = mf.GeneralizedRBM(2, gradient="pcd", random_state=0)
+    for batch in np.split(X, 10) * 20:
+        again.partial_fit(batch)
+    np.testing.assert_array_equal(again.weights_, rbm.weights_)
+    assert rbm.score(TEST) > mf.GeneralizedRBM(2, n_epochs=0).fit(TRAIN).score(TEST)
+    with pytest.raises(ValueError, match="a value in each row"):
+        rbm.partial_fit(np.full((2, 8), np.nan))
+
+
+def test_validation_data_may_lack_values():
+    rbm = mf.GeneralizedRBM(**OPTIONS | {"n_epochs": 2})
+    rbm.fit(TRAIN, validation_data=lacking(TEST, 0.2))
+    assert np.isfinite(rbm.history_["validation_log_likelihood"]).all()
+
+
+def test_observations_may_lack_values():
+    rbm = mf.GeneralizedRBM(**OPTIONS).fit(TRAIN)
+    Y = TEST[:50].copy()
+    Y[:, 3] = np.nan
+    # Without noise the channel leaves nothing but the conditional means.
+    restored = rbm.denoise(Y, flip_probability=0.0)
+    np.testing.assert_allclose(restored, rbm.impute(Y, method="tap", n_starts=1), atol=0.01)
+    for n_starts in (1, 3):
+        real = mf.GeneralizedRBM(2, visible="gaussian", n_epochs=5, random_state=0).fit(TRAIN)
+        found = real.denoise(Y, noise_variance=1e-6, n_starts=n_starts, random_state=0)
+        np.testing.assert_allclose(found, real.impute(Y), atol=0.03)
+
+
+def test_deep_machines():
+    X = lacking(TRAIN, 0.25)
+    options = {"n_epochs": 50, "random_state": 0, "learning_rate": 0.5, "gradient": "pcd"}
+    dbm = mf.DeepBoltzmannMachine((4, 2), **options).fit(X)
+    complete = mf.DeepBoltzmannMachine((4, 2), **options).fit(TRAIN).score(TEST)
+    alone = mf.GeneralizedRBM(2, n_epochs=0).fit(TRAIN).score(TEST)
+    assert complete > alone + 0.5
+    assert dbm.score(TEST) > complete - 0.1 * (complete - alone)
+    assert dbm.transform(X).shape == (1000, 2) and np.isfinite(dbm.score_samples(X)).all()
+
+
+@pytest.mark.parametrize("estimator", [mf.GeneralizedRBM(2), mf.DeepBoltzmannMachine((2, 2))])
+def test_rows_and_columns_without_values_are_named(estimator):
+    X = TRAIN[:20].copy()
+    X[5] = np.nan
+    with pytest.raises(ValueError, match=r"a value in each row, got 1 rows .* row 5: leave"):
+        estimator.fit(X)
+    X[5] = 1
+    X[:, 2] = np.nan
+    with pytest.raises(ValueError, match="a value in each column, got none in column 2"):
+        estimator.fit(X)
+    labels = np.full((4, 2), -1)
+    labels[:, 0] = [0, 1, 1, -1]
+    with pytest.raises(ValueError, match="a value in each row"):
+        mf.GeneralizedRBM(2, visible="categorical").fit(labels)
+
+
+def test_what_cannot_be_missing():
+    with pytest.raises(ValueError, match="X has missing values"):
+        mf.GeneralizedRBM(2).fit(csr_array(lacking(TRAIN[:9], 0.2)))
+    prior = mf.Categorical(np.zeros((2, 3)))
+    X = np.array([[1.0, 0, 0, 0, np.nan, 0], [0, 1, 0, 0, 0, 1]])
+    with pytest.raises(ValueError, match="all states of a categorical unit, or in none"):
+        mf.GeneralizedRBM(2, visible=prior).fit(X)
