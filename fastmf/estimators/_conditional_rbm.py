@@ -4,13 +4,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from fastmf._common.arguments import count, flag, one_of, row_weights
+from fastmf._common.arguments import count, flag, one_of, row_weights, unmasked
 from fastmf._common.rows import canonical, is_sparse
 from fastmf._threads.workers import one_blas_thread
-from fastmf.estimators._data import complete_target
+from fastmf.estimators._data import complete_target, missing_entries
 from fastmf.estimators._files import Saved, check_n_features
 from fastmf.estimators._runs import seed_of
 from fastmf.learning.conditional import infer
+from fastmf.learning.missing_labels import log_weights_of_known
 
 # Default number of restarts of joint and marginal MAP: see the notes of `predict` for their cost.
 DEFAULT_N_RESTARTS = 8
@@ -145,7 +146,8 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
         y : array of shape (n_samples, n_labels) or (n_samples,), or None
-            None for the labels that `predict` gives.
+            None for the labels that `predict` gives. Unknown labels, as in `fit`, are summed over:
+            exactly where they or the hidden units are few, and else by mean field.
 
         Returns
         -------
@@ -172,7 +174,7 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         """Log-probabilities of rows of labels 0 and 1."""
         inference = "mean_field" if self._prediction_inference == "mean_field" else "bp"
         found = self._infer(X, inference, log_partition=True)
-        return -self.model_.free_energy(Y, X) - found.log_partition
+        return log_weights_of_known(self.model_, Y, X) - found.log_partition
 
     def score(self, X, y, sample_weight=None):
         """Fraction of correct labels, averaged over labels and rows.
@@ -197,10 +199,14 @@ class TrainedCRBM(ClassifierMixin, Saved, BaseEstimator):
         >>> np.isclose(crbm.score(X, Y), (crbm.predict(X) == Y).mean())
         np.True_
         """
-        predicted, y = self.predict(X), checked_labels(y)
+        predicted, (y, unknown) = self.predict(X), partly_known_labels(y)
         if y.shape != predicted.shape:
             raise ValueError(f"y must have shape {predicted.shape}, got {y.shape}.")
-        correct = (predicted == y).reshape(len(y), -1).mean(1)
+        right = (predicted == y).reshape(len(y), -1)
+        correct = right.mean(1)
+        if unknown.any():  # of a row of unknown labels, none counts
+            known = ~unknown
+            correct = (right & known).sum(1) / np.maximum(known.sum(1), 1)
         return float(np.average(correct, weights=row_weights(sample_weight, len(correct))))
 
     def _saved(self):
@@ -276,3 +282,46 @@ def checked_labels(y):
     if is_sparse(y):
         return canonical(y).toarray() if y.ndim == 2 else canonical(y.reshape(1, -1)).toarray()[0]
     return check_array(complete_target(y), ensure_2d=False, dtype=None, input_name="y")
+
+
+def partly_known_labels(y):
+    """Labels of any type, dense, and which of them are not known.
+
+    Parameters
+    ----------
+    y : array_like or sparse matrix of shape (n_samples, n_labels) or (n_samples,)
+        With NaN, None or pandas' NA for labels that are not known, in rows of several labels.
+
+    Returns
+    -------
+    labels : array
+        With another label of `y` in the place of those that are not known.
+    unknown : bool array of the same shape
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+    """
+    given = y
+    if y is not None and not is_sparse(y):
+        given = unmasked("y", y, missing=True) if np.ma.isMaskedArray(y) else y
+        given = given.to_numpy() if hasattr(given, "to_numpy") else given
+        given = np.asarray(given) if _is_table(given) else given
+    if not isinstance(given, np.ndarray) or given.ndim != 2 or given.shape[1] < 2:
+        y = checked_labels(y)
+        return y, np.zeros(y.shape, bool)
+    unknown = missing_entries(given)
+    if unknown.all() or not unknown.any():
+        return checked_labels(y), unknown
+    known = given[~unknown].tolist()
+    filled = np.where(unknown, np.array(known[:1], given.dtype), given)
+    return checked_labels(np.array(filled.tolist())), unknown
+
+
+def _is_table(y):
+    """Whether nested sequences have rows of equal lengths."""
+    try:
+        return np.ndim(y) == 2
+    except ValueError:
+        return False

@@ -1,16 +1,19 @@
 """Conditional restricted Boltzmann machine, a multi-label classifier."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from fastmf._common.arguments import count, flag, row_weights
-from fastmf.estimators._conditional_rbm import TrainedCRBM, checked_labels
+from fastmf.estimators._conditional_rbm import TrainedCRBM, partly_known_labels
 from fastmf.estimators._convergence import warn_if_below_uniform
 from fastmf.estimators._data import checked_data
 from fastmf.estimators._features import FeatureScale
 from fastmf.estimators._runs import run, seed_of, settings_of, split
 from fastmf.learning.conditional import CRBM_FAMILY, ConditionalSettings, sweeps
+from fastmf.learning.missing_labels import label_completion
 from fastmf.models import CRBM
 
 # Objectives whose models are to give probabilities of labels.
@@ -166,7 +169,11 @@ class ConditionalRBM(TrainedCRBM):
         y : array or sparse matrix of shape (n_samples, n_labels), or array of shape (n_samples,)
             Labels of two values, the same two in all columns: 0 and 1, -1 and 1, booleans or two
             strings, of which the second, in their order, is the positive one. Sparse labels are
-            made dense, and predictions are.
+            made dense, and predictions are. NaN, None or pandas' NA where a label is not known, in
+            rows of several labels: unknown labels are drawn before each epoch, by Gibbs sampling of
+            the model given the features and the labels of the row that are known. "latent_svm" and
+            "marginal_svm" take the most probable ones given the hidden units, and "perceptron"
+            takes no unknown labels.
         validation_data : tuple (X, y) or None
             Decides on early stopping.
         sample_weight : array of shape (n_samples,), float or None
@@ -208,6 +215,7 @@ class ConditionalRBM(TrainedCRBM):
         if weights is not None:
             present = weights > 0
             X, Y, weights = X[present], Y[present], weights[present]
+        self._check_known(Y)
         seed = seed_of(self.random_state)
         validation = None
         if validation_data is not None:
@@ -231,6 +239,20 @@ class ConditionalRBM(TrainedCRBM):
             warn_if_below_uniform(np.average(values, weights=weights), Y.shape[1])
         return self
 
+    def _check_known(self, Y):
+        """Raise for rows without a known label, and for unknown ones where none may be."""
+        unknown = np.isnan(Y)
+        if unknown.all(1).any():
+            raise ValueError(
+                "y contains missing values (NaN or None) in place of all labels of "
+                f"{np.count_nonzero(unknown.all(1))} rows: leave such rows out."
+            )
+        if self.objective == "perceptron" and unknown.any():
+            raise ValueError(
+                "y contains missing values (NaN or None), which objective='perceptron' does not "
+                "take: leave such rows out, or use another objective."
+            )
+
     def _run(self, model, Y, X, settings, seed, validation, weights):
         """The last state of learning, in units of the features' deviations if so asked for."""
         self._scale, start = None, model
@@ -240,7 +262,9 @@ class ConditionalRBM(TrainedCRBM):
             if validation is not None:
                 validation = validation[0], self._scale.standardised(validation[1])
         options = {"weights": weights, "raw": self._scale and self._scale.of_raw}
-        state = run(self, start, (Y, X), settings, CRBM_FAMILY, seed, validation, **options)
+        completion = partial(label_completion, draws=self.objective in PROBABILISTIC)
+        family = CRBM_FAMILY._replace(completion=completion)
+        state = run(self, start, (Y, X), settings, family, seed, validation, **options)
         if self._scale is not None:
             # A model that has not learned keeps its bits.
             self.model_ = model if self.model_ is start else self._scale.of_raw(self.model_)
@@ -269,13 +293,13 @@ class ConditionalRBM(TrainedCRBM):
 
     def _labels(self, Y, X, n_labels=None):
         """Labels as 0 and 1, one row each; those of `fit` determine their number and values."""
-        Y = checked_labels(Y)
+        Y, unknown = partly_known_labels(Y)
         if len(Y) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows and y has {len(Y)}.")
         if Y.ndim == 1 or Y.shape[1] == 1:
             check_classification_targets(Y)
         if n_labels is None:
-            values = np.unique(Y)
+            values = np.unique(Y[~unknown])
             if len(values) > 2:
                 shown = ", ".join(map(str, values[:4]))
                 raise ValueError(
@@ -287,12 +311,15 @@ class ConditionalRBM(TrainedCRBM):
             if len(values) < 2:
                 raise ValueError(f"labels must have two values, got one class: {values[0]!r}.")
             self.values_, self._one_column = values, Y.ndim == 1
-        elif not np.isin(Y, self.values_).all():
+        elif not np.isin(Y[~unknown], self.values_).all():
             raise ValueError(f"labels must be among {self.values_}.")
         Y = column_or_1d(Y)[:, None] if Y.ndim == 1 else Y
         if n_labels not in (None, Y.shape[1]):
             raise ValueError(f"y must have {n_labels} columns, got {Y.shape[1]}.")
-        return (Y == self.values_[1]).astype(self._dtype)
+        labels = (Y == self.values_[1]).astype(self._dtype)
+        if unknown.any():
+            labels[unknown] = np.nan
+        return labels
 
     def _initial_model(self, X, Y, seed):
         n, f, dtype = Y.shape[1], X.shape[1], Y.dtype

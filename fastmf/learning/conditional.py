@@ -315,7 +315,9 @@ def _metrics(state, monitored, validation, settings, n_threads):
         Y, X = data
         fields = state.model.fields(X)
         found = infer(state.model, fields, settings.prediction_inference, n_sweeps, n_threads)
-        correct = float(((found.visible > 0.5) == (Y > 0.5)).mean())
+        right = (found.visible > 0.5) == (Y > 0.5)
+        known = ~np.isnan(Y)
+        correct = float((right if known.all() else right[known]).mean())
         return correct, float((found.residual < CONVERGED_RESIDUAL).mean())
 
     correct, converged = accuracy(monitored)

@@ -260,3 +260,52 @@ def test_weights_count_only_relative_to_each_other(method):
     ]
     for found in fits[1:]:
         np.testing.assert_array_equal(found.predict_proba(X), fits[0].predict_proba(X))
+
+
+def with_unknown(Y, fraction=0.4):
+    """Labels of which a fraction is not known, one of each row at least."""
+    unknown = np.random.default_rng(1).random(Y.shape) < fraction
+    unknown[unknown.all(1), 0] = False
+    return np.where(unknown, np.nan, Y)
+
+
+@pytest.mark.parametrize("options", METHODS)
+def test_labels_may_be_partly_unknown(options, tmp_path):
+    X, Y = copies()
+    known = with_unknown(Y)
+    if options["objective"] == "perceptron":
+        with pytest.raises(ValueError, match="objective='perceptron' does not take"):
+            quick(**options).fit(X, known)
+        return
+    crbm = quick(**options).fit(X, known)
+    whole = quick(**options).fit(X, Y)
+    assert crbm.score(X, Y) > whole.score(X, Y) - 0.03
+    assert crbm.score(X, known) == pytest.approx(
+        np.nanmean(np.where(np.isnan(known), np.nan, crbm.predict(X) == Y), axis=1).mean()
+    )
+    assert np.isfinite(crbm.score_samples(X, known)).all()
+    assert (crbm.score_samples(X, known) > crbm.score_samples(X, Y) - 1e-6).mean() > 0.95
+
+    path = tmp_path / "run.npz"
+    quick(**options, n_epochs=15, checkpoint=path).fit(X, known)
+    resumed = quick(**options, checkpoint=path).fit(X, known)
+    np.testing.assert_array_equal(resumed.model_.weights, crbm.model_.weights)
+
+
+def test_forms_of_unknown_labels():
+    X, Y = copies()
+    known = with_unknown(Y)
+    expected = quick(n_epochs=2).fit(X, known)
+    words = np.where(np.isnan(known), None, np.where(known == 1, "yes", "no"))
+    found = quick(n_epochs=2).fit(X, words)
+    np.testing.assert_array_equal(found.model_.weights, expected.model_.weights)
+    assert found.values_.tolist() == ["no", "yes"]
+    masked = np.ma.masked_array(Y, np.isnan(known))
+    found = quick(n_epochs=2).fit(X, masked)
+    np.testing.assert_array_equal(found.model_.weights, expected.model_.weights)
+    known[4] = np.nan
+    with pytest.raises(ValueError, match="all labels of 1 rows"):
+        quick().fit(X, known)
+    weights = np.ones(len(X))
+    weights[4] = 0
+    assert quick(n_epochs=1).fit(X, known, sample_weight=weights).n_iter_ == 1

@@ -1,76 +1,36 @@
-"""Values in the place of missing ones, drawn from the model given what was seen: data augmentation.
-
-Before each epoch the missing values of all rows are drawn anew, by Gibbs sampling of the model from
-the values of the epoch before (stochastic EM, Celeux & Diebolt 1985). An epoch then follows the
-gradient of the likelihood of complete rows, whose average over draws is that of what was seen.
-"""
+"""Draws of missing visible units of layered machines, and units fitted to what was seen."""
 
 import numpy as np
 
 from fastmf.inference.missing.seen import incomplete_rows, is_incomplete
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
+from fastmf.learning.training.completion import FIRST_SWEEPS, Completion
 from fastmf.priors._domain import admissible, independent_units
 from fastmf.priors._groups import column_sizes, columns_by_parts, has_groups
 from fastmf.priors._protocol import by_parts, is_concatenated, take
 
-# Sweeps before an epoch, and of rows that are completed once.
-SWEEPS, SWEEPS_FROM_MEANS = 5, 20
 
-
-class Completion:
-    """Rows of data, of which missing values are drawn before each epoch.
+def completion(X, model):
+    """The `Completion` of rows, or None if none of their values are missing.
 
     Parameters
     ----------
-    X : array of shape (n_rows, n_visible)
-        With NaN for missing values.
+    X : array or csr_array of shape (n_rows, n_visible)
     model : RBM or DBM
-
-    Attributes
-    ----------
-    X : array of shape (n_rows, n_visible)
-        The rows as they were completed last; changed in place.
     """
+    if not is_incomplete(X):
+        return None
 
-    def __init__(self, X, model):
-        self.missing = np.isnan(X)
-        self.rows = np.flatnonzero(self.missing.any(1))
-        self.X = np.array(X, model.dtype, order="C")
+    def draw(model, rows, *arguments):
+        return completed(model, *arguments)
 
-    def __call__(self, state, rng, n_threads):
-        """Complete the rows: with new values, or without `rng` with those of the state."""
-        if rng is not None:
-            before = self._completed(state) if state.completed else self.X[self.rows]
-            n_sweeps = SWEEPS if state.completed else SWEEPS_FROM_MEANS
-            missing = self.missing[self.rows]
-            drawn = completed(state.model, before, missing, n_sweeps, rng, n_threads)
-            state.completed = (drawn[missing][None],)
-        self.X[self.missing] = state.completed[0][0]
-
-    def _completed(self, state):
-        x = self.X[self.rows]
-        x[self.missing[self.rows]] = state.completed[0][0]
-        return x
-
-    def check(self, state):
-        """Raise a ValueError for a state from a file that holds no values of the missing units."""
-        begun = state.epoch or state.batch
-        expected = [(1, np.count_nonzero(self.missing))] if begun else []
-        found = [array.shape for array in state.completed]
-        if found != expected:
-            raise ValueError(
-                f"members completed/... must be of the shapes {expected}, got {found}."
-            )
-        if begun:
-            x = self._completed(state)
-            for part, values in by_parts(state.model.layers[0], x):
-                if not np.all(admissible(part, values, means=True)):
-                    raise ValueError("members completed/... must hold values of the visible units.")
+    return Completion(np.array(X, model.dtype, order="C"), draw, _are_values)
 
 
-def completion(X, model):
-    """The `Completion` of rows, or None if none of their values are missing."""
-    return Completion(X, model) if is_incomplete(X) else None
+def _are_values(model, x):
+    """Whether rows hold values of the visible units."""
+    parts = by_parts(model.layers[0], x)
+    return all(np.all(admissible(part, values, means=True)) for part, values in parts)
 
 
 def completed(model, X, missing, n_sweeps, rng, n_threads=None):
@@ -120,7 +80,7 @@ def completed_once(model, X, seed, n_threads=None):
         return X
     X, rows = X.copy(), incomplete_rows(X)
     rng, missing = np.random.default_rng([*seed, 5]), np.isnan(X[rows])
-    X[rows] = completed(model, X[rows], missing, SWEEPS_FROM_MEANS, rng, n_threads)
+    X[rows] = completed(model, X[rows], missing, FIRST_SWEEPS, rng, n_threads)
     return X
 
 

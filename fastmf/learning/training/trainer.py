@@ -70,8 +70,8 @@ class Family(NamedTuple):
     others : tuple of str
         Names of metrics beside the score.
     completion : callable, optional
-        `completion(X, model)` gives an object like `fastmf.learning.layered.completion.Completion`,
-        which draws values for what is missing in data before each epoch, or None if nothing is.
+        `completion(X, model)` gives a `fastmf.learning.training.completion.Completion`, which draws
+        values for what is missing in data before each epoch, or None if nothing is.
     """
 
     step: Callable
@@ -186,7 +186,7 @@ def train(model, X, settings, family, **options):
     complete = family.completion and family.completion(X, model)
     state, seed, write_checkpoint = _start(model, X, settings, family, options, complete)
     monitored = monitor_rows(X, settings, seed, options.weights)
-    X = complete.X if complete else X
+    X = complete.data if complete else X
     n_batches = -(-_length(X) // settings.batch_size)
     take = family.steps and family.steps(state.model, X, settings, options.n_threads)
     total, done = settings.n_epochs * n_batches, state.epoch * n_batches + state.batch

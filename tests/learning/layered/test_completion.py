@@ -32,12 +32,12 @@ def test_rows_are_completed_by_the_state_or_anew():
     X = np.vstack([np.ones(5), ROW, ROW])
     state, complete = initial_state(MODEL), completion(X, MODEL)
     complete(state, np.random.default_rng(0), 1)
-    first = complete.X.copy()
+    first = complete.data.copy()
     assert not np.isnan(first).any() and state.completed[0].shape == (1, 6)
     np.testing.assert_array_equal(first[~np.isnan(X)], X[~np.isnan(X)])
     other = completion(X, MODEL)
     other(state, None, 1)
-    np.testing.assert_array_equal(other.X, first)
+    np.testing.assert_array_equal(other.data, first)
     state.batch = 1
     other.check(state)
     for wrong in ((), (np.zeros((1, 5)),), (np.full((1, 6), 3.0),)):
