@@ -10,8 +10,7 @@ from fastmf._threads.workers import one_blas_thread
 from fastmf.estimators._data import complete_target, missing_entries
 from fastmf.estimators._files import Saved, check_n_features
 from fastmf.estimators._runs import seed_of
-from fastmf.learning.conditional import infer
-from fastmf.learning.missing_labels import log_weights_of_known
+from fastmf.learning.conditional import infer, log_weights_of_known
 
 # Default number of restarts of joint and marginal MAP: see the notes of `predict` for their cost.
 DEFAULT_N_RESTARTS = 8

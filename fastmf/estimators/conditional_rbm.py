@@ -12,8 +12,7 @@ from fastmf.estimators._convergence import warn_if_below_uniform
 from fastmf.estimators._data import checked_data
 from fastmf.estimators._features import FeatureScale
 from fastmf.estimators._runs import run, seed_of, settings_of, split
-from fastmf.learning.conditional import CRBM_FAMILY, ConditionalSettings, sweeps
-from fastmf.learning.missing_labels import label_completion
+from fastmf.learning.conditional import CRBM_FAMILY, ConditionalSettings, label_completion, sweeps
 from fastmf.models import CRBM
 
 # Objectives whose models are to give probabilities of labels.

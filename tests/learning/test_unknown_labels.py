@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fastmf.learning.missing_labels import drawn_labels, label_completion, log_weights_of_known
+from fastmf.learning.conditional import drawn_labels, label_completion, log_weights_of_known
 from fastmf.learning.training.ascent import initial_state
 from fastmf.models import CRBM
 
