@@ -305,8 +305,7 @@ def partly_known_labels(y):
     given = y
     if y is not None and not is_sparse(y):
         given = unmasked("y", y, missing=True) if np.ma.isMaskedArray(y) else y
-        given = given.to_numpy() if hasattr(given, "to_numpy") else given
-        given = np.asarray(given) if _is_table(given) else given
+        given = _array_of(given.to_numpy() if hasattr(given, "to_numpy") else given)
     if not isinstance(given, np.ndarray) or given.ndim != 2 or given.shape[1] < 2:
         y = checked_labels(y)
         return y, np.zeros(y.shape, bool)
@@ -318,9 +317,9 @@ def partly_known_labels(y):
     return checked_labels(np.array(filled.tolist())), unknown
 
 
-def _is_table(y):
-    """Whether nested sequences have rows of equal lengths."""
+def _array_of(y):
+    """Labels as an array; None if rows have unequal lengths."""
     try:
-        return np.ndim(y) == 2
+        return np.asarray(y)
     except ValueError:
-        return False
+        return None

@@ -55,8 +55,9 @@ class Channel(NamedTuple):
         variance = number("noise_variance", self.noise_variance, -np.inf, np.inf)
         if not 0 < variance < np.inf:
             raise ValueError(f"noise_variance must be positive and finite, got {variance:g}.")
-        unseen, weight = np.isnan(Y), Y.dtype.type(1 / variance)
-        return np.where(unseen, 0, Y / Y.dtype.type(variance)), np.where(unseen, 0, weight)
+        field, precision = Y / Y.dtype.type(variance), np.full_like(Y, 1 / variance)
+        field[np.isnan(Y)] = precision[np.isnan(Y)] = 0
+        return field, precision
 
 
 def flip_field(Y, prior, flip_probability):

@@ -3,6 +3,7 @@
 import pytest
 from sklearn.base import clone
 from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Binarizer, KBinsDiscretizer, MinMaxScaler
 from sklearn.utils import estimator_checks
@@ -41,15 +42,18 @@ ESTIMATORS = [
 DRAWN = "rows are drawn in proportion to their weights"
 COPIED = "Pipeline.fit itself replaces the parameter `steps` by a copy"
 DRAWN_CHECKS = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+UNTAGGED = "Pipeline does not have the tag allow_nan, though all of its steps take NaN"
 COPIED_CHECKS = ["check_estimators_overwrite_params", "check_dont_overwrite_parameters"]
 
 
 def expected_failures(estimator):
-    """Two failures of every Pipeline, and one of estimators that draw rows by their weights."""
+    """Failures of Pipelines, and one of estimators that draw rows by their weights."""
     if isinstance(estimator, GeneralizedRBM | DeepBoltzmannMachine | ConditionalRBM):
         return dict.fromkeys(DRAWN_CHECKS, DRAWN)
     if isinstance(estimator, Pipeline):
-        return dict.fromkeys(COPIED_CHECKS, COPIED)
+        takes_nan = all(step.__sklearn_tags__().input_tags.allow_nan for step in estimator)
+        nan = {"check_estimators_nan_inf": UNTAGGED} if takes_nan else {}
+        return dict.fromkeys(COPIED_CHECKS, COPIED) | nan
     return {}
 
 
@@ -67,6 +71,12 @@ def test_weights_are_taken_though_they_are_not_repetitions(estimator, check):
     """A failure of another kind, such as a TypeError, must not pass for the expected one."""
     with pytest.raises(AssertionError, match="fitting with removed or repeated data points"):
         getattr(estimator_checks, check)(type(estimator).__name__, clone(estimator))
+
+
+def test_pipelines_of_scikit_learn_alone_are_not_tagged():
+    pipeline = make_pipeline(MinMaxScaler(), SimpleImputer())
+    assert all(step.__sklearn_tags__().input_tags.allow_nan for step in pipeline)
+    assert not pipeline.__sklearn_tags__().input_tags.allow_nan
 
 
 @pytest.mark.parametrize("check", COPIED_CHECKS)
