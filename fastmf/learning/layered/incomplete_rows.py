@@ -24,8 +24,14 @@ from fastmf.priors._domain import (
     precisions,
 )
 from fastmf.priors._groups import column_sizes
+from fastmf.priors._protocol import (
+    by_parts,
+    is_concatenated,
+    log_prob_gradient,
+    map_parameters,
+    parts_of,
+)
 from fastmf.priors._protocol import gradient as prior_gradient
-from fastmf.priors._protocol import log_prob_gradient, map_parameters
 
 
 def of_complete(model, x, w):
@@ -116,15 +122,20 @@ def _over_hidden_states(model, X, w):
     pairs = pairs + (of_missing * mean).T @ h
     of_seen = w[:, None] * ~missing
     parts = [
-        map_parameters(
-            lambda d: (of_missing * d).sum(0), prior_gradient(visible, fields, 0.0, mean, var)
-        ),
-        map_parameters(
-            lambda d: (of_seen * d).sum(0), log_prob_gradient(visible, with_means(visible, X))
-        ),
+        _weighted(visible, prior_gradient(visible, fields, 0.0, mean, var), of_missing),
+        _weighted(visible, log_prob_gradient(visible, with_means(visible, X)), of_seen),
     ]
     above = map_parameters(lambda d: of_states @ d, log_prob_gradient(hidden, h))
     return value, [pairs, map_parameters(np.add, *parts), above]
+
+
+def _weighted(prior, derivatives, weights):
+    """Sums over rows of derivatives, with a weight for each row and unit."""
+    parts = [
+        map_parameters(lambda d, w=w: (w * d).sum(0), part)
+        for part, (_, w) in zip(parts_of(derivatives), by_parts(prior, weights), strict=True)
+    ]
+    return prior._make((tuple(parts),)) if is_concatenated(prior) else parts[0]
 
 
 def _over_missing_states(model, X, w):

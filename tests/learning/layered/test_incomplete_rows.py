@@ -21,6 +21,11 @@ MODELS = {
     "truncated": mf.RBM(W, mf.TruncatedGaussian(F, np.ones(4), -np.ones(4), np.full(4, 2)), HIDDEN),
     "spike": mf.RBM(W, mf.GaussBernoulli(F, np.ones(4), np.zeros(4)), HIDDEN),
     "categorical": mf.RBM(RNG.normal(size=(6, 3)), mf.Categorical(np.zeros((2, 3))), HIDDEN),
+    "mixed": mf.RBM(
+        RNG.normal(size=(4, 3)) / 2,
+        mf.Concatenated(mf.Bernoulli(F[:2]), mf.Gaussian(F[2:], np.ones(2))),
+        HIDDEN,
+    ),
     "missing states": mf.RBM(W / 3, mf.Bernoulli(F), mf.Gaussian(G, np.ones(3))),
     "only gaussian": mf.RBM(W / 3, mf.Gaussian(F, np.ones(4)), mf.Gaussian(G, np.ones(3))),
 }
