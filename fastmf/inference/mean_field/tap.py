@@ -127,26 +127,9 @@ def tap(
     Z = integral of prior(x) exp(B x - A x^2 / 2). In a blocked sweep the hidden means before the
     first sweep matter only where the starting variances are not zero; they start from 0 with data.
     Groups of states (`Categorical`) have a matrix of Onsager terms each: see
-    <<<<<<< HEAD
     `fastmf.kernels.mean_field.groups`. They are updated with fresh ones in every sweep, one group
     of a fully visible machine after another. Their third order,
-    `fastmf.kernels.mean_field.groups_third`, has no matrix products and takes longer. The third
-    order has the terms of pairs of units or groups. Those of triangles, which fully visible
-    machines have too, are left out, so that its error there is of third order as that of TAP; in an
-    RBM or a DBM it is of fourth order. Gaussian units of an RBM or a DBM whose other units are
-    bounded are integrated out, exactly: see `fastmf.inference.mean_field.gaussian_layers`. The
-    other units are then a fully visible machine, in which they are updated one after another,
-    whatever the schedule. Momentum is that of Nesterov with the restarts of O'Donoghue and Candes
-    (2015). It needs sweeps that do not oscillate, and most oscillations come from the Onsager
-    terms. In a row that is accelerated or oscillates these are therefore evaluated at the average
-    of the old and the new mean, to first order, which shortens the step of a unit by the factor 1 /
-    (1 - a v / 2). In a DBM the odd layers are swept before the even ones, and layers from the
-    second hidden one on start from the means of their uncoupled units (Appendix E; the clamped
-    equations there are those of `clamp=` on the visible layer).
-    =======
-    `fastmf.kernels.mean_field.groups`. They are updated with fresh ones in every sweep, one group of a
-    fully visible machine after another. Their third order, `fastmf.kernels.mean_field.groups_third`, has
-    no matrix products and takes longer.
+    `fastmf.kernels.mean_field.groups_third`, has no matrix products and takes longer.
     The third order has the terms of pairs of units or groups. Those of triangles, which fully
     visible machines have too, are left out, so that its error there is of third order as that of
     TAP; in an RBM or a DBM it is of fourth order.
@@ -174,7 +157,6 @@ def tap(
     In a DBM the odd layers are swept before the even ones, and layers from the second hidden one on
     start from the means of their uncoupled units (Appendix E; the clamped equations there are those
     of `clamp=` on the visible layer).
-    >>>>>>> 17195e5 (Say which converged fixed points are not to be trusted)
 
     Examples
     --------
