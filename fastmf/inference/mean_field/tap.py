@@ -18,7 +18,7 @@ from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._common.memory import borrowed
 from fastmf._outcomes import DIVERGED
-from fastmf._threads.workers.workers import in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.fixed_point import with_check
 from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field._layout import rows_per_worker

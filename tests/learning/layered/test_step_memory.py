@@ -104,7 +104,7 @@ def test_tasks_take_all_units_of_each_layer():
 @pytest.mark.parametrize("kind", ["tap", "pcd", "sparse", "sparse_pcd", "mixed_units", "deep"])
 def test_all_steps_have_arguments_of_the_same_types(kind, dtype):
     """Kernels are compiled for those of no units: for any others they would be once more."""
-    found = case(f"training.train-{kind}").build(Size(14, 9, 4), dtype)
+    found = case(f"training.train.train-{kind}").build(Size(14, 9, 4), dtype)
     expected = types.no_arguments(np.dtype(dtype))
     assert list(map(numba.typeof, found)) == list(map(numba.typeof, expected))
     memory = types.Memory(*(part[0] for part in found[5]))
