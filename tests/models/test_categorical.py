@@ -1,11 +1,13 @@
 """Models with categorical units, by plain sums over their states."""
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import fastmf as mf
+from fastmf.special import exp, log, sigmoid
 
 UNITS = mf.Categorical([[-0.3, 0.2, 0.9], [1.0, 0.0], [0.3, -2.0, 0.1, 0.4]])
 
@@ -121,13 +123,36 @@ def test_a_gauge_of_a_fully_visible_machine(gauge):
     np.testing.assert_allclose(block.mean(0) if gauge == "zero-sum" else block[1], 0, atol=1e-15)
 
 
+class NoField(NamedTuple):
+    """Units with values 0 and 1 whose weight is no tilt of a field."""
+
+    logit: np.ndarray
+
+    def log_partition(self, b, a):
+        return log(1 + exp(self.logit + b - a / 2))
+
+    def moments(self, b, a):
+        mean = sigmoid(self.logit + b - a / 2)
+        return mean, mean * (1 - mean)
+
+
+@pytest.mark.parametrize("gauge", ["zero-sum", "lattice"])
+def test_a_gauge_of_spiked_units_keeps_the_distribution(gauge):
+    spiked = mf.RBM(RNG.normal(size=(9, 1)), UNITS, mf.GaussBernoulli([0.3], 1.2, -0.4))
+    moved = spiked.in_gauge(gauge)
+    assert abs(moved.weights - spiked.weights).max() > 0.1
+    found, expected = mf.exact(moved), mf.exact(spiked)
+    for mean, other in zip(found.mean, expected.mean, strict=True):
+        np.testing.assert_allclose(mean, other, atol=1e-12)
+
+
 def test_gauges_that_are_not_there_are_named():
     with pytest.raises(ValueError, match="gauge must be"):
         MACHINES["rbm"].in_gauge("ising")
     with pytest.raises(ValueError, match="reference must be"):
         MACHINES["rbm"].in_gauge("lattice", 2)
-    spiked = mf.RBM(RNG.normal(size=(9, 1)), UNITS, mf.GaussBernoulli([0.0], 1.0, 0.0))
+    plain = mf.RBM(RNG.normal(size=(9, 1)), UNITS, NoField(np.zeros(1)))
     with pytest.raises(ValueError, match="have no gauge"):
-        spiked.in_gauge()
+        plain.in_gauge()
     with pytest.raises(ValueError, match="categorical units alone"):
         mf.BoltzmannMachine(np.zeros((2, 2)), mf.Ising([0.0, 0.0])).in_gauge()
