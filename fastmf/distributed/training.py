@@ -104,6 +104,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         return every and (every, lambda state, X, *others: prepare(state, X.compute(), *others))
 
     changed = {"step": step, "metrics": metrics, "steps": None, "preparation": preparation}
+    changed["completion"] = None  # missing values are not drawn for chunks, and refused
     family = LAYERED_FAMILY._replace(**changed)
     validation = validation.compute() if is_dask(validation) else validation
     validation = check.rows("validation", validation, n_visible, model.dtype)

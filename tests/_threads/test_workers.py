@@ -188,8 +188,9 @@ def adaptive_tap():
 
 
 def regression():
-    X = np.random.default_rng(0).normal(size=(100, 150))
-    found = mf.SpikeSlabRegressor().fit(X, X[:, 0] + X[:, 1])
+    rng = np.random.default_rng(0)
+    X, noise = rng.normal(size=(100, 150)), rng.normal(size=100)
+    found = mf.SpikeSlabRegressor().fit(X, X[:, 0] + X[:, 1] + noise / 10)
     return found.coef_, found.inclusion_probability_, found.noise_variance_
 
 
