@@ -27,6 +27,7 @@ FAMILIES = (
     "pseudo_likelihood",
     "relaxed_bp",
     "sequential",
+    "site_blocks",
     "sites",
     "sparse_rows",
     "training",

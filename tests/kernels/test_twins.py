@@ -27,6 +27,7 @@ SMALL = Size(60, 31, 9)
 # Kernels whose work is not shared by threads, nor divided into rows.
 WITHOUT_ROWS = {
     "ep.sequential.sweep_blocks",
+    "ep.site_blocks.block_curvature",
     "ep.sequential.project_block",
     "ep.sequential.visit_block",
     "ep.sequential.downdate",

@@ -11,7 +11,7 @@ Gaussians of all rows are computed together.
 import numpy as np
 
 from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
-from fastmf.inference.ep.sites import energy, state_of, state_with_moments
+from fastmf.inference.ep.sites import state_with_moments
 from fastmf.inference.gaussian.bipartite import Bipartite
 
 # Adaptive damping: the first, which is the smallest, and the strongest, and the iterations within
@@ -31,7 +31,7 @@ def run_one(problem, schedule):
     state = None
     try:
         while True:
-            state = state_of(problem, schedule.send(state))
+            state = problem.state_of(schedule.send(state))
     except StopIteration as end:
         return end.value
 
@@ -98,7 +98,7 @@ def parallel_sweeps(problem, state, damping, trace, max_raises=None):
     longest = np.inf
     for k in range(1, problem.max_iter + 1):
         residual = state.residual()
-        trace.add(residual, lambda state=state: energy(problem, state))
+        trace.add(residual, lambda state=state: problem.energy(state))
         if state.agrees(problem.tol):
             return state, CONVERGED, "parallel"
         if residual < smallest:

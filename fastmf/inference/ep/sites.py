@@ -57,6 +57,14 @@ class EPProblem(NamedTuple):
     prior_precision: np.ndarray
     evaluations: list
 
+    def state_of(self, site):
+        """The state with these sites; None if they leave no proper Gaussian."""
+        return state_of(self, site)
+
+    def energy(self, state):
+        """The energy of a state."""
+        return energy(self, state)
+
 
 class EPState(NamedTuple):
     """Sites, and all that follows from them.

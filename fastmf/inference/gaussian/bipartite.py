@@ -201,6 +201,11 @@ class BipartiteInverse(NamedTuple):
         diagonal[side.large] = 1 / t2
         return half.T @ half + np.diag(diagonal[units])
 
+    def covariances(self, groups):
+        """The covariances of blocks of units of the smaller layer, which comes first."""
+        small = self.whiten.T @ self.whiten
+        return [small[units[:, :, None], units[:, None, :]] for units in groups]
+
     def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix."""
         side, scaled = self.side, rows[:, self.side.large] / self.precision

@@ -263,14 +263,23 @@ class LowRankInverse(NamedTuple):
 
     def covariance(self, units):
         """The covariance of some units."""
-        units = np.arange(self.side.n_units)[units]
+        return self.covariances([np.arange(self.side.n_units)[None, units]])[0][0]
+
+    def covariances(self, groups):
+        """The covariances of blocks of units, for arrays of shape (n_blocks, n_units of each)."""
+        return [self._covariances(units) for units in groups]
+
+    def _covariances(self, units):
+        """The covariances of blocks of units of one size."""
         precision, low = self.precision[units], self.correction
-        Y = self.whiten @ self.side.X[:, units] / precision
-        covariance = np.diag(1 / precision) - Y.T @ Y
+        columns = self.whiten @ self.side.X[:, units.ravel()] / precision.ravel()
+        Y = np.moveaxis(columns.reshape(-1, *units.shape), 1, 0)
+        covariance = -np.swapaxes(Y, 1, 2) @ Y
+        np.einsum("kii->ki", covariance)[:] += 1 / precision
         if low is not None:
-            half = -low.columns.T @ Y + (low.units[:, None] == units) / precision
+            half = -low.columns.T @ Y + (low.units[:, None] == units[:, None]) / precision[:, None]
             half = low.whiten @ half
-            covariance += half.T @ half
+            covariance += np.swapaxes(half, 1, 2) @ half
         return covariance
 
     def variance_along(self, rows):

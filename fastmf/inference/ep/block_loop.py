@@ -1,0 +1,341 @@
+"""The convergent double loop with blocks: an energy that never increases.
+
+The inner problem of `double_loop`, with vectors in the place of numbers:
+
+    f(t) = -ln Z(t) - sum ln Zhat(V - t)
+
+over sites t of blocks and single units is concave, because the log-partition of a block is a sum
+of exponentials of its naturals, whatever patterns are summed, as long as they are the same. Setting
+V to the naturals of the moments at its maximum cannot raise
+
+    E(V) = max over t of f(t) + sum ln Ztilde(V)
+
+Steps are those of L-BFGS, preconditioned block by block. In centred coordinates the curvature is that
+of the Gaussian, S by linear terms and X -> S X S / 2 by matrices, and that of the tilted block, of
+which only linear terms and diagonals are kept: most patterns include few features, so that products
+w_i w_j are mostly zero. A correction of that rank gives the inverse.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from fastmf.inference.ep.block_sites import Tilted, floored, mismatch, tilt
+from fastmf.inference.ep.curvature import unit_curvature
+
+# Of L-BFGS: steps that are kept, and steps after which the preconditioner is computed anew.
+MEMORY, RENEWAL = 12, 8
+MAX_STEPS, MAX_HALVINGS = 100, 30
+# Evaluations of the inner objective that stand for an iteration of `max_iter`.
+EVALUATIONS_PER_ITERATION = 4
+# Outer steps that are kept for Anderson's extrapolation.
+OUTER_MEMORY = 5
+
+
+class InnerPoint(NamedTuple):
+    """The inner objective with some sites, and all that its derivatives need.
+
+    Parameters
+    ----------
+    site, cavity, gaussian : array
+        Vectors of naturals, and of moments.
+    tilted : Tilted
+    value : float
+    """
+
+    site: np.ndarray
+    cavity: np.ndarray
+    gaussian: np.ndarray
+    tilted: Tilted
+    value: float
+
+
+def evaluate(problem, marginal, site):
+    """The inner objective with these sites; None outside its domain."""
+    problem.evaluations[0] += 1
+    found = problem.side.moments(site)
+    if found is None:
+        return None
+    cavity = marginal - site
+    tilted = tilt(problem, cavity)
+    value = -found[1] - tilted.log_partition
+    if not (np.isfinite(value) and tilted.exist.all()):
+        return None
+    return InnerPoint(site, cavity, found[0], tilted, value)
+
+
+def gradient_of(problem, point):
+    """By linear terms and precisions: differences of means, and minus half of second moments."""
+    blocks = problem.blocks
+    (m, v, S), (mean, var, K) = map(blocks.parts, (point.gaussian, point.tilted.moments))
+    change, both = mean - m, mean + m
+    single = -(change * both)[blocks.singles] - (var - v)
+    elements = S - K
+    for D, units in zip(blocks.matrices(elements), blocks.groups, strict=True):
+        D -= mean[units][:, :, None] * mean[units][:, None] - m[units][:, :, None] * m[units][:, None]
+    return np.concatenate([change, single / 2, elements / 2])
+
+
+class Curvature:
+    """Approximate inverse curvature of the inner objective, block by block.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    point : InnerPoint
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a covariance is not positive definite.
+    """
+
+    def __init__(self, problem, point):
+        blocks = self.blocks = problem.blocks
+        self.mean, var, elements = blocks.parts(point.gaussian)
+        _, _, tilted = blocks.parts(point.tilted.moments)
+        if problem.single is not None:
+            first, mixed, second = _curvature_of_singles(problem, point)
+            self.single = first + var, mixed, second + var**2 / 2
+        self.of_blocks = []
+        third, fourth = map(blocks.matrices, point.tilted.higher)
+        matrices = blocks.matrices(elements), blocks.matrices(tilted), third, fourth
+        for units, S, K, C3, C4 in zip(blocks.groups, *matrices, strict=True):
+            whiten = np.linalg.inv(np.linalg.cholesky(S))
+            P = np.swapaxes(whiten, 1, 2) @ whiten
+            m = self.mean[units]
+            row, column = m[:, :, None], m[:, None]
+            mixed = column * K - C3 / 2
+            square = C4 / 4 - (column * np.swapaxes(C3, 1, 2) + row * C3) / 2 + row * column * K
+            H = np.block([[K, mixed], [np.swapaxes(mixed, 1, 2), square]])
+            zero = np.zeros_like(P)
+            B = np.block([[P, zero], [zero, 2 * P * P]])
+            eye = np.eye(B.shape[1])
+            self.of_blocks.append((P, H @ np.linalg.inv(eye + B @ H)))
+
+    def __call__(self, vector):
+        """Product with a vector."""
+        blocks, (linear, single, elements) = self.blocks, self.blocks.parts(vector)
+        mean, own = self.mean, self.blocks.singles
+        step = np.empty_like(vector)
+        new_linear, new_single, new_elements = blocks.parts(step)
+        if own.size:
+            first, mixed, second = self.single
+            one, two = linear[own], single + mean[own] * linear[own]
+            determinant = first * second - mixed**2
+            new_single[:] = (first * two - mixed * one) / determinant
+            new_linear[own] = (second * one - mixed * two) / determinant + mean[own] * new_single
+        parts = zip(
+            blocks.groups, blocks.matrices(elements), blocks.matrices(new_elements),
+            self.of_blocks, strict=True,
+        )  # fmt: skip
+        for units, G, X, (P, H) in parts:
+            m, one = mean[units], linear[units]
+            # In coordinates (t - T m, T), centred at the Gaussian means.
+            outer = m[:, :, None] * one[:, None]
+            centred = G + (outer + np.swapaxes(outer, 1, 2)) / 2
+            first = np.einsum("kij,kj->ki", P, one)
+            second = 2 * P @ centred @ P
+            both = np.concatenate([first, np.einsum("kii->ki", second)], axis=1)
+            both = np.einsum("kij,kj->ki", H, both)
+            c = m.shape[1]
+            X[:] = second - 2 * (P * both[:, None, c:]) @ P
+            first -= np.einsum("kij,kj->ki", P, both[:, :c])
+            new_linear[units] = first + np.einsum("kij,kj->ki", X, m)
+        return step
+
+
+def _curvature_of_singles(problem, point):
+    """Covariance of (e, -e^2 / 2) under each single unit, where e = w - Gaussian mean."""
+    blocks = problem.blocks
+    vectors = point.cavity, point.gaussian, point.tilted.moments
+    cavity, gaussian, tilted = (
+        np.stack([linear[blocks.singles], single])
+        for linear, single, _ in map(blocks.parts, vectors)
+    )
+    return unit_curvature(problem.single, _UnitPoint(cavity, gaussian, tilted))
+
+
+class _UnitPoint(NamedTuple):
+    """Cavities, and moments of Gaussian and tilted units, of single units."""
+
+    cavity: np.ndarray
+    gaussian: np.ndarray
+    tilted: np.ndarray
+
+
+class LBFGS:
+    """L-BFGS steps: products of past steps and changes of the gradient correct the curvature."""
+
+    def __init__(self, problem):
+        self.problem, self.pairs, self.last, self.age = problem, [], None, 0
+
+    def __call__(self, point, gradient):
+        """The next ascent step."""
+        if self.last is not None:
+            s, y = point.site - self.last[0], self.last[1] - gradient
+            if s @ y > 1e-12 * np.sqrt((s @ s) * (y @ y)):
+                self.pairs = [*self.pairs[-MEMORY + 1 :], (s, y, 1 / (s @ y))]
+        if self.age % RENEWAL == 0:
+            self.inverse = Curvature(self.problem, point)
+        self.age += 1
+        self.last = point.site, gradient
+        q, coefficients = gradient, []
+        for s, y, rho in reversed(self.pairs):
+            coefficients.append(rho * (s @ q))
+            q = q - coefficients[-1] * y
+        step = self.inverse(q)
+        for (s, y, rho), alpha in zip(self.pairs, reversed(coefficients), strict=True):
+            step = step + s * (alpha - rho * (y @ step))
+        return step
+
+    def reset(self):
+        """Start again from the curvature alone."""
+        self.pairs, self.last, self.age = [], None, 0
+
+
+def maximise(problem, marginal, site, tol, decrement):
+    """The sites that maximise the inner objective, from sites inside its domain; None outside.
+
+    Ends when the predicted rise is below `decrement`, and Gaussian and tilted units agree to `tol`.
+    """
+    point = evaluate(problem, marginal, site)
+    if point is None:
+        return None
+    direction = LBFGS(problem)
+    for _ in range(MAX_STEPS):
+        gradient = gradient_of(problem, point)
+        try:
+            step = direction(point, gradient)
+            if not step @ gradient > 0:
+                direction.reset()
+                step = direction(point, gradient)
+        except LinAlgError:
+            break
+        derivative = step @ gradient
+        apart = mismatch(problem, point.gaussian, point.tilted.moments)
+        if (derivative <= decrement and apart <= tol) or exhausted(problem):
+            break
+        new = _line_search(problem, marginal, point, step, derivative)
+        if new is None:
+            break
+        point = new
+    return point
+
+
+def exhausted(problem):
+    """Whether all evaluations that `max_iter` allows are made."""
+    return problem.evaluations[0] > EVALUATIONS_PER_ITERATION * problem.max_iter
+
+
+def _line_search(problem, marginal, point, step, derivative):
+    """The first point along the step that is high enough; None if there is none."""
+    rounding, length = 1e-12 * (abs(point.value) + 1), 1.0
+    apart = mismatch(problem, point.gaussian, point.tilted.moments)
+    for _ in range(MAX_HALVINGS):
+        new = evaluate(problem, marginal, point.site + length * step)
+        if new is not None:
+            if new.value >= point.value + 1e-4 * length * derivative:
+                return new
+            nearer = mismatch(problem, new.gaussian, new.tilted.moments) < apart
+            if length * derivative < rounding and nearer:
+                return new
+        length /= 2 if length > 0.1 else 5
+    return None
+
+
+class OuterPoint(NamedTuple):
+    """Naturals of the marginals, and the inner solution for them.
+
+    Parameters
+    ----------
+    marginal : array
+    inner : InnerPoint
+    energy : float
+    """
+
+    marginal: np.ndarray
+    inner: InnerPoint
+    energy: float
+
+
+def block_double_loop(problem, state, trace):
+    """Minimise the energy over the marginals: the last state, and whether it converged."""
+    blocks = problem.blocks
+    rounding = 1e-14 * (abs(state.log_partition) + blocks.n_units)
+    point = _outer_point(problem, blocks.natural(state.gaussian), [state.site], (1e-3, 1e-9))
+    if point is None:
+        return state, False
+    anderson, precision = Anderson(), (1e-3, 1e-9)
+    for _ in range(problem.max_iter):
+        end = problem.state_of(point.inner.site)
+        residual = np.inf if end is None else end.residual()
+        trace.add(residual, lambda e=point.energy: float(e))
+        if end is not None and end.agrees(problem.tol):
+            return end, True
+        if exhausted(problem):
+            break
+        precision = min(1e-3, 0.1 * residual), max(min(1e-9, 1e-4 * residual**2), rounding)
+        new = _descend(problem, point, anderson, precision, rounding)
+        if new is None:
+            break
+        point = new
+    return problem.state_of(point.inner.site) or state, False
+
+
+def _descend(problem, point, anderson, precision, rounding):
+    """The next point, of no higher energy; None if there is none."""
+    try:
+        target = problem.blocks.natural(floored(problem, point.inner.tilted, point.inner.cavity))
+    except LinAlgError:
+        return None
+    extrapolated = anderson(point.marginal, target)
+    for goal in (extrapolated, target):
+        if goal is None:
+            continue
+        sites = point.inner.site, goal - point.inner.cavity
+        new = _outer_point(problem, goal, sites, precision)
+        if new is not None and new.energy <= point.energy + rounding:
+            return new
+        anderson.reset()
+    return None
+
+
+def _outer_point(problem, marginal, sites, precision):
+    """The point of these marginals, the inner problem started from the first proper sites."""
+    try:
+        own = problem.blocks.log_partition(marginal)
+    except LinAlgError:
+        return None
+    for site in sites:
+        inner = maximise(problem, marginal, site, *precision)
+        if inner is not None:
+            return OuterPoint(marginal, inner, inner.value + own)
+    return None
+
+
+class Anderson:
+    """Extrapolation of a fixed-point iteration on naturals."""
+
+    def __init__(self):
+        self.inputs, self.outputs = [], []
+
+    def __call__(self, old, new):
+        """Extrapolated naturals, from naturals and those that one step gives; None at first."""
+        self.inputs = [*self.inputs[-OUTER_MEMORY:], old]
+        self.outputs = [*self.outputs[-OUTER_MEMORY:], new]
+        if len(self.inputs) < 2:
+            return None
+        scale = 1 / (abs(new) + 1e-3 * abs(new).max())
+        steps = (np.stack(self.outputs) - np.stack(self.inputs)) * scale
+        differences = steps[1:] - steps[:-1]
+        gram = differences @ differences.T
+        gram.flat[:: len(gram) + 1] += 1e-12 * gram.trace() + 1e-300
+        coefficients = np.linalg.solve(gram, differences @ steps[-1])
+        outputs = np.stack(self.outputs)
+        return new - coefficients @ (outputs[1:] - outputs[:-1])
+
+    def reset(self):
+        """Forget all steps."""
+        self.inputs, self.outputs = [], []

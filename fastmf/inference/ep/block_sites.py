@@ -1,0 +1,317 @@
+"""Expectation propagation with sites of blocks: its problem and its states.
+
+The features of a block have one site exp(t'w - w'Tw / 2), one cavity, and tilted moments that are
+sums over the patterns of their inclusion (`fastmf.kernels.site_blocks`); all other units have sites
+of their own. Energy and fixed points are those of `sites` with vectors in the place of numbers;
+naturals and moments are vectors as `fastmf.inference.gaussian.blocks` lays them out.
+"""
+
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from fastmf._threads import in_parallel, workers_for
+from fastmf.inference.ep.sites import EPProblem, tilted_units
+from fastmf.inference.gaussian.blocks import BlockSide, block_side
+from fastmf.kernels.site_blocks import SiteBlocks, tilt_blocks
+from fastmf.kernels.sites import MAX_RELATIVE_PRECISION
+from fastmf.priors import GaussBernoulli
+from fastmf.priors._compiled import units_of
+from fastmf.priors._protocol import as_dtype, n_units, parts_of, take
+from fastmf.priors.concatenated import concatenate
+
+# Patterns of a block include so many features that the sum of their squared sizes stays below this
+# (all patterns of 11, up to four features of 20), but so many in any case.
+MAX_COST, FEWEST_INCLUDED = 100_000, 3
+# Time that a pattern of a feature takes, in units of `workers_for`.
+PATTERN_WORK = 20
+
+
+class Uncoupled(NamedTuple):
+    """The Gaussian side of units whose Gaussian is of no interest.
+
+    Parameters
+    ----------
+    n_units : int
+    """
+
+    n_units: int
+
+
+class BlockProblem(NamedTuple):
+    """A Gaussian side with priors of single units and of blocks, and when to stop.
+
+    Parameters
+    ----------
+    side : BlockSide
+    single : EPProblem or None
+        The units that are in no block, without couplings; None if there are none.
+    prior : array of shape (3, n_block_units)
+        See `fastmf.kernels.site_blocks.tilt_blocks`.
+    patterns : SiteBlocks
+    prior_precision : array of shape (n_units,)
+        Inverse second moments of the units under their priors.
+    min_site_precision, tol, max_iter, n_threads, evaluations
+        See `EPProblem`.
+    """
+
+    side: BlockSide
+    single: EPProblem | None
+    prior: np.ndarray
+    patterns: SiteBlocks
+    prior_precision: np.ndarray
+    min_site_precision: float
+    tol: float
+    max_iter: int
+    n_threads: int | None
+    evaluations: list
+
+    @property
+    def blocks(self):
+        """The blocks, and the layout of vectors."""
+        return self.side.blocks
+
+    def state_of(self, site):
+        """The state with these sites; None if they leave no proper Gaussian."""
+        return block_state(self, site)
+
+    def energy(self, state):
+        """The energy of a state: see `fastmf.inference.ep.sites.energy`."""
+        try:
+            marginals = self.blocks.log_partition(state.site + state.cavity)
+        except LinAlgError:
+            return np.inf
+        value = marginals - state.tilted.log_partition - state.log_partition
+        return float(value) if np.isfinite(value) else np.inf
+
+
+class Tilted(NamedTuple):
+    """Single units and blocks under their cavities.
+
+    Parameters
+    ----------
+    moments : array
+        Vector of means, variances and covariances.
+    log_partition : float
+        The sum of all; NaN or infinite where moments do not exist.
+    exist : bool array of shape (n_units,)
+    included, alone : array of shape (n_block_units,)
+        Probabilities of not being zero, and of being the only one of the block that is not.
+    higher : array of shape (2, n_elements)
+        Matrices of the covariances of (w_i, w_j^2) and (w_i^2, w_j^2).
+    full : array of shape (n_blocks,)
+        Probabilities of patterns that include as many features as they may.
+    """
+
+    moments: np.ndarray
+    log_partition: float
+    exist: np.ndarray
+    included: np.ndarray
+    alone: np.ndarray
+    higher: np.ndarray
+    full: np.ndarray
+
+
+class BlockState(NamedTuple):
+    """Sites, and all that follows from them; naturals and moments are vectors.
+
+    Parameters
+    ----------
+    problem : BlockProblem
+    site, gaussian, cavity : array
+    tilted : Tilted
+    log_partition : float
+        Of the Gaussian.
+    proposal : array
+        The sites of the next iteration.
+    """
+
+    problem: BlockProblem
+    site: np.ndarray
+    gaussian: np.ndarray
+    cavity: np.ndarray
+    tilted: Tilted
+    log_partition: float
+    proposal: np.ndarray
+
+    def residual(self):
+        """Largest difference of a mean or (co)variance between Gaussian and tilted units."""
+        return mismatch(self.problem, self.gaussian, self.tilted.moments)
+
+    def agrees(self, tol):
+        """Whether Gaussian and tilted units have the same moments."""
+        return self.residual() <= tol and self._effect() <= tol
+
+    def _effect(self):
+        """Largest effect of a difference on the log-partition, whatever the scale of the unit."""
+        blocks = self.problem.blocks
+        difference = self.gaussian - self.tilted.moments
+        mean = blocks.parts(difference)[0]
+        both = (blocks.diagonal(moments) for moments in (self.gaussian, self.tilted.moments))
+        precision = blocks.diagonal(self.cavity)
+        by_var = precision * blocks.diagonal(difference)
+        return float(np.maximum(mean**2 / np.maximum(*both), by_var**2).max())
+
+
+def mismatch(problem, moments, others):
+    """Largest difference of a mean or (co)variance; inf if one does not exist.
+
+    Where variances exceed 1, in standard deviations, and relative to the variances.
+    """
+    blocks, difference = problem.blocks, abs(moments - others)
+    mean, _, elements = blocks.parts(difference)
+    with np.errstate(invalid="ignore"):
+        both = (blocks.diagonal(vector) for vector in (moments, others))
+        scale = np.sqrt(np.maximum(1, np.maximum(*both)))
+        largest = max((mean / scale).max(), (blocks.diagonal(difference) / scale**2).max())
+        for D, units in zip(blocks.matrices(elements), blocks.groups, strict=True):
+            largest = max(largest, (D / scale[units][:, :, None] / scale[units][:, None]).max())
+    return float(largest) if largest < np.inf else np.inf
+
+
+def block_problem(model, blocks, options, n_included=None):
+    """The problem of a model with blocks.
+
+    Parameters
+    ----------
+    model : SparseLinearModel
+    blocks : Blocks
+    options : tuple
+        Smallest site precision, tol, max_iter and n_threads.
+    n_included : int array of shape (n_blocks,), optional
+        Features that a pattern of each block may include.
+
+    Raises
+    ------
+    TypeError
+        If the prior of the features is not of class GaussBernoulli.
+    """
+    first, *others = parts_of(model.prior)
+    if not isinstance(first, GaussBernoulli):
+        raise TypeError(
+            f"blocks needs a GaussBernoulli prior of the features, got {type(first).__name__}."
+        )
+    zero = np.zeros(model.n_units)
+    mean, var = model.prior.moments(zero, zero)
+    second = mean * mean + var
+    second = np.where(np.isfinite(second) & (second > 0), second, 1.0)
+    field, precision, log_odds = take(first, blocks.units)
+    weight = log_odds + np.log(precision) / 2 - field**2 / (2 * precision)
+    sizes = np.diff(blocks.starts)
+    if n_included is None:
+        n_included = [most_included(c) for c in sizes]
+    singles = blocks.singles[blocks.singles < n_units(first)]
+    parts = [take(first, singles), *others] if singles.size else others
+    single = None
+    if parts:
+        prior = concatenate([as_dtype(part, np.float64) for part in parts])
+        units = units_of(prior, np.float64, ("moments", "log_partition"))
+        scale = 1 / second[blocks.singles]
+        single = EPProblem(
+            Uncoupled(len(scale)), prior, units, *options, prior_precision=scale, evaluations=[0]
+        )
+    side = block_side(model, blocks, options[-1])
+    prior = np.stack([weight, field, precision]).astype(np.float64)
+    patterns = SiteBlocks(blocks.starts, blocks.squares, np.asarray(n_included, np.int64))
+    return BlockProblem(side, single, prior, patterns, 1 / second, *options, evaluations=[0])
+
+
+def most_included(c):
+    """Features that patterns of a block of c features may include."""
+    cost, s = c, 1
+    while s < c and (s < FEWEST_INCLUDED or cost + _cost(c, s + 1) <= MAX_COST):
+        s += 1
+        cost += _cost(c, s)
+    return s
+
+
+def _cost(c, s):
+    """Cost of the patterns of s out of c features."""
+    return comb(c, s) * s * s
+
+
+def tilt(problem, cavity):
+    """Single units and blocks under these cavities."""
+    blocks, (linear, single, elements) = problem.blocks, problem.blocks.parts(cavity)
+    n, n_blocks = len(blocks.units), len(blocks.members)
+    units, of_blocks, totals = np.empty((3, n)), np.empty((3, len(elements))), np.empty((2, n_blocks))
+    sizes, largest = np.diff(blocks.starts), problem.patterns.largest
+    work = PATTERN_WORK * int((sizes ** np.minimum(largest, 3)).sum())
+    in_parallel(
+        tilt_blocks,
+        (problem.patterns, problem.prior, linear[blocks.units], elements, np.zeros(1, np.int64),
+         units, of_blocks, totals),
+        workers_for(n_blocks, work, problem.n_threads),
+    )  # fmt: skip
+    moments, log_partition = np.empty((2, len(blocks.singles))), totals[0].sum()
+    if problem.single is not None:
+        own = np.stack([linear[blocks.singles], single])
+        moments, of_singles = tilted_units(problem.single, own)
+        log_partition += of_singles
+    known = np.isfinite(moments).all(0) & (moments[1] > 0)
+    exist = blocks.spread(known, np.repeat(np.isfinite(totals[0]), sizes)).astype(bool)
+    mean, included, alone = units
+    vector = np.concatenate([blocks.spread(moments[0], mean), moments[1], of_blocks[0]])
+    return Tilted(vector, log_partition, exist, included, alone, of_blocks[1:], totals[1])
+
+
+def block_state(problem, site):
+    """The state with these sites; None if they leave no proper Gaussian."""
+    blocks, found = problem.blocks, problem.side.moments(site)
+    if found is None:
+        return None
+    gaussian, log_partition = found
+    try:
+        natural = blocks.natural(gaussian)
+    except LinAlgError:
+        return None
+    cavity = natural - site
+    tilted = tilt(problem, cavity)
+    proposal = proposed(problem, cavity, tilted, site)
+    return BlockState(problem, site, gaussian, cavity, tilted, log_partition, proposal)
+
+
+def proposed(problem, cavity, tilted, site):
+    """Sites that give units and blocks their tilted moments; where there are none, the old ones."""
+    blocks = problem.blocks
+    target = floored(problem, tilted, cavity)
+    try:
+        new = blocks.natural(target) - cavity
+    except LinAlgError:
+        return site
+    if problem.min_site_precision > -np.inf:
+        new = bounded(problem, new, cavity, blocks.parts(target)[0])
+    return np.where(blocks.of_blocks(tilted.exist), new, site)
+
+
+def floored(problem, tilted, cavity):
+    """Moments of tilted units, variances bounded from below as in `kernels.sites.new_site`.
+
+    Where they do not exist, mean 0 and variance 1.
+    """
+    blocks, exist = problem.blocks, tilted.exist
+    moments = np.where(blocks.of_blocks(exist), tilted.moments, 0.0)
+    _, var, elements = blocks.parts(moments)
+    scale = np.maximum(abs(blocks.diagonal(cavity)), problem.prior_precision)
+    floor = np.where(exist, 1 / (MAX_RELATIVE_PRECISION * scale), 1.0)
+    var[:] = np.maximum(var, floor[blocks.singles])
+    of_units = blocks.grouped(floor[blocks.units])
+    for C, more in zip(blocks.matrices(elements), of_units, strict=True):
+        np.einsum("kii->ki", C)[:] += more
+    return moments
+
+
+def bounded(problem, site, cavity, mean):
+    """Sites of precisions, or eigenvalues, not below the bound, with which these are the means."""
+    blocks, lowest = problem.blocks, problem.min_site_precision
+    _, single, elements = blocks.parts(site.copy())
+    single = np.maximum(single, lowest)
+    for T in blocks.matrices(elements):
+        values, vectors = np.linalg.eigh(T)
+        T[:] = vectors * np.maximum(values, lowest)[:, None] @ np.swapaxes(vectors, 1, 2)
+    linear, own, whole = blocks.parts(cavity)
+    products = blocks.products(elements + whole, mean)
+    linear = blocks.spread((single + own) * mean[blocks.singles], products) - linear
+    return np.concatenate([linear, single, elements])

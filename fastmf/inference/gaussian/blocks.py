@@ -1,0 +1,269 @@
+"""Gaussian sides under sites that couple the units of blocks: exp(t'w - w'Tw / 2) for each block.
+
+Naturals of sites, cavities and marginals, and moments, are one vector each,
+
+    [linear terms, or means, of all units | precisions, or variances, of single units
+     | matrices of all blocks, those of few units first]
+
+so that sums and multiples of them are sums and multiples of vectors. `Blocks` says what is where.
+"""
+
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from fastmf._common.linalg import cholesky
+from fastmf.inference.gaussian import gaussian_side
+from fastmf.inference.gaussian.dense import Dense
+from fastmf.inference.gaussian.latent import with_latent_columns
+from fastmf.inference.gaussian.low_rank import LowRank
+from fastmf.inference.gaussian.side import with_zeros
+
+# With blocks, matrices of units are cheaper than the Woodbury identity up to so many for each row.
+MAX_DENSE_RATIO = 2.5
+
+
+def block_side(model, blocks, n_threads=None):
+    """The Gaussian side of a linear model with blocks."""
+    y, noise_variance = model.y, model.noise_variance
+    side = gaussian_side(model, n_threads)
+    if not isinstance(side, Dense) and model.n_units <= MAX_DENSE_RATIO * model.n_samples:
+        side = side.dense()
+    kind, X = type(side), model.X
+    if kind is LowRank and model.has_latent:
+        X = with_latent_columns(X)
+    return BlockSide(side, blocks, lambda rotate: kind(rotate(X), y, noise_variance, n_threads))
+
+
+class Blocks:
+    """Which units have a site together, and the layout of vectors of naturals.
+
+    Parameters
+    ----------
+    members : sequence of int array
+        The units of each block.
+    n_units : int
+
+    Attributes
+    ----------
+    members : list of int array
+        Sorted by their lengths.
+    units, singles : int array
+        Units of all blocks, one after another; those of none.
+    starts, squares : int64 array of shape (n_blocks + 1,)
+        First unit and first element of the matrix of every block, and the ends of the last.
+    groups : list of int array of shape (n_blocks of this size, size)
+        The units of the blocks of one size.
+    """
+
+    def __init__(self, members, n_units):
+        self.members = sorted((np.sort(units) for units in members), key=len)
+        self.n_units = n_units
+        self.units = np.concatenate([np.empty(0, np.int64), *self.members])
+        self.singles = np.setdiff1d(np.arange(n_units), self.units)
+        sizes = np.array([len(units) for units in self.members], np.int64)
+        self.starts = np.append(0, np.cumsum(sizes))
+        self.squares = np.append(0, np.cumsum(sizes * sizes))
+        self.groups = [np.array(list(group)) for _, group in groupby(self.members, len)]
+
+    def parts(self, vector):
+        """Linear terms of all units, precisions of single units, matrices of blocks: views."""
+        n, end = self.n_units, self.n_units + len(self.singles)
+        return vector[:n], vector[n:end], vector[end:]
+
+    def matrices(self, elements):
+        """Views of the matrices of each group, (n_blocks of this size, size, size)."""
+        start = 0
+        for units in self.groups:
+            n, c = units.shape
+            yield elements[start : start + n * c * c].reshape(n, c, c)
+            start += n * c * c
+
+    def diagonals(self, elements):
+        """The diagonal elements of all matrices, in the order of `units`."""
+        views = self.matrices(elements)
+        return np.concatenate([np.einsum("kii->ki", M).ravel() for M in views])
+
+    def grouped(self, values):
+        """Views of numbers of the units of blocks, (n_blocks of this size, size)."""
+        start = 0
+        for units in self.groups:
+            yield values[start : start + units.size].reshape(units.shape)
+            start += units.size
+
+    def of_blocks(self, values):
+        """A vector with these numbers of units, which are the same for all units of a block."""
+        counts = np.diff(self.squares)
+        per_block = values[self.units][self.starts[:-1]]
+        return np.concatenate([values, values[self.singles], np.repeat(per_block, counts)])
+
+    def spread(self, single, of_blocks):
+        """An array of all units, from those of single units and of the units of blocks."""
+        values = np.empty((*np.shape(single)[:-1], self.n_units))
+        values[..., self.singles], values[..., self.units] = single, of_blocks
+        return values
+
+    def diagonal(self, vector):
+        """Precisions, or variances, of all units."""
+        _, single, elements = self.parts(vector)
+        return self.spread(single, self.diagonals(elements))
+
+    def products(self, elements, linear):
+        """Products of the matrices with the block units' part of a vector of all units."""
+        pairs = zip(self.matrices(elements), self.groups, strict=True)
+        return np.concatenate([np.einsum("kij,kj->ki", M, linear[u]).ravel() for M, u in pairs])
+
+    def inverses(self, elements):
+        """Inverses and log-determinants of positive definite matrices.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If one of them is not.
+        """
+        out, log_determinant = np.empty_like(elements), 0.0
+        for M, inverse in zip(self.matrices(elements), self.matrices(out), strict=True):
+            variance = np.einsum("kii->ki", M)
+            if not ((variance > 0) & (variance < np.inf)).all():
+                raise LinAlgError("a matrix is not positive definite.")
+            scale = 1 / np.sqrt(variance)
+            scales = scale[:, :, None] * scale[:, None, :]
+            lower = np.linalg.cholesky(M * scales)
+            whiten = np.linalg.inv(lower)
+            inverse[:] = np.swapaxes(whiten, 1, 2) @ whiten * scales
+            diagonal = np.einsum("kii->ki", lower)
+            log_determinant += 2 * (np.log(diagonal) - np.log(scale)).sum()
+        return out, log_determinant
+
+    def converted(self, vector):
+        """Naturals from moments, or moments from naturals but for the means, and log-determinants.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If a variance or matrix is not positive definite.
+        """
+        _, single, elements = self.parts(vector)
+        if not ((single > 0) & (single < np.inf)).all():
+            raise LinAlgError("a variance is not positive.")
+        inverse, log_determinant = self.inverses(elements)
+        return 1 / single, inverse, log_determinant + np.log(single).sum()
+
+    def natural(self, moments):
+        """Naturals of independent Gaussians of these moments; LinAlgError if there are none."""
+        mean = self.parts(moments)[0]
+        single, elements, _ = self.converted(moments)
+        linear = self.spread(single * mean[self.singles], self.products(elements, mean))
+        return np.concatenate([linear, single, elements])
+
+    def log_partition(self, natural):
+        """Sum of the log-partitions of independent Gaussians with these naturals."""
+        linear = self.parts(natural)[0]
+        single, elements, log_determinant = self.converted(natural)
+        mean = self.spread(single * linear[self.singles], self.products(elements, linear))
+        return (linear @ mean - log_determinant + self.n_units * np.log(2 * np.pi)) / 2
+
+
+class BlockSide(NamedTuple):
+    """A linear model whose sites are those of blocks and of single units.
+
+    Parameters
+    ----------
+    side : GaussianSide
+        The same without blocks.
+    blocks : Blocks
+    remake : callable
+        remake(rotate): the side where `rotate` was applied to the columns of X.
+    """
+
+    side: object
+    blocks: Blocks
+    remake: object
+
+    @property
+    def n_units(self):
+        """Number of units."""
+        return self.side.n_units
+
+    def moments(self, site):
+        """Moments, as a vector, and log-partition; None if the Gaussian is not proper."""
+        try:
+            return self._moments(site)
+        except LinAlgError:
+            return None
+
+    def _moments(self, site):
+        blocks, (linear, _, _) = self.blocks, self.blocks.parts(site)
+        if isinstance(self.side, Dense):
+            precision = self._precision(site)
+            factor = cholesky(precision, overwrite=True)
+            total = self.side.field + linear
+            mean = factor.solve(total)
+            log_partition = self.side.constant + total @ mean / 2 - factor.half_log_determinant
+            log_partition += self.n_units * np.log(2 * np.pi) / 2
+            covariance = factor.inverse()
+            var = covariance.diagonal()
+            found = [covariance[u[:, :, None], u[:, None, :]].ravel() for u in blocks.groups]
+            return self._vector(mean, var, found), log_partition
+        rotations, inverse = self.inverse(site)
+        moments = inverse.moments(self._rotated(linear, rotations))
+        (mean, var), log_partition = moments
+        found = [
+            (U @ C @ np.swapaxes(U, 1, 2)).ravel()
+            for U, C in zip(rotations, inverse.covariances(blocks.groups), strict=True)
+        ]
+        return self._vector(self._rotated(mean, rotations, back=True), var, found), log_partition
+
+    def _vector(self, mean, var, found):
+        """The vector of moments."""
+        return np.concatenate([mean, var[self.blocks.singles], *found])
+
+    def _precision(self, site):
+        """The matrix of precisions of all units, sites included."""
+        _, single, elements = self.blocks.parts(site)
+        precision = np.array(self.side.precision, order="F")
+        singles = self.blocks.singles
+        precision[singles, singles] += single
+        for M, units in zip(self.blocks.matrices(elements), self.blocks.groups, strict=True):
+            precision[units[:, :, None], units[:, None, :]] += M
+        return precision
+
+    def inverse(self, site):
+        """Rotations of the blocks to where their sites are diagonal, and A^-1 in these units."""
+        blocks, (_, single, elements) = self.blocks, self.blocks.parts(site)
+        diagonals, rotations = zip(*map(np.linalg.eigh, blocks.matrices(elements)), strict=True)
+        precision = blocks.spread(single, np.concatenate([d.ravel() for d in diagonals]))
+
+        def rotate(X):
+            turned = X.astype(np.float64)
+            for units, U in zip(blocks.groups, rotations, strict=True):
+                columns = np.moveaxis(turned[:, units], 0, 1) @ U
+                turned[:, units] = np.moveaxis(columns, 0, 1)
+            return turned
+
+        inverse = self.remake(rotate).inverse(precision)
+        if inverse is None:
+            raise LinAlgError("the Gaussian is not proper.")
+        return rotations, inverse
+
+    def _rotated(self, vector, rotations, back=False):
+        """A vector of all units in the rotated ones, or back."""
+        turned = vector.copy()
+        for units, U in zip(self.blocks.groups, rotations, strict=True):
+            subscripts = "kij,kj->ki" if back else "kji,kj->ki"
+            turned[units] = np.einsum(subscripts, U, vector[units])
+        return turned
+
+    def variance_along(self, site, rows):
+        """Variances of r'w for every row r of a matrix, of all or of the first units."""
+        rows = with_zeros(rows, self.n_units)
+        if isinstance(self.side, Dense):
+            factor = cholesky(self._precision(site), overwrite=True)
+            return np.einsum("ij,ij->i", rows, factor.solve(rows.T).T)
+        rotations, inverse = self.inverse(site)
+        turned = np.array(rows, np.float64)
+        for units, U in zip(self.blocks.groups, rotations, strict=True):
+            turned[:, units] = np.einsum("rkj,kji->rki", rows[:, units], U)
+        return inverse.variance_along(turned)

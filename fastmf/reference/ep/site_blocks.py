@@ -1,0 +1,73 @@
+"""NumPy twin of `fastmf.kernels.site_blocks`."""
+
+from itertools import chain, combinations
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+
+def tilt_blocks(blocks, linear, precision, queue, units, covariance, totals):
+    """Moments and log-partition of every block under the tilt of its cavity."""
+    for k, largest in enumerate(blocks.largest):
+        here = slice(*blocks.starts[k : k + 2])
+        square, c = slice(*blocks.squares[k : k + 2]), here.stop - here.start
+        try:
+            patterns = slabs(blocks.prior[:, here], linear[here], precision[square], largest)
+        except LinAlgError:
+            totals[:, k] = np.nan
+            units[:, here], covariance[square] = np.nan, np.nan
+            continue
+        totals[0, k] = np.logaddexp.reduce([log_weight for _, log_weight, *_ in patterns])
+        mean, included, alone = np.zeros((3, c))
+        second, full = np.zeros((c, c)), 0.0
+        for S, log_weight, m, V in patterns:
+            weight = np.exp(log_weight - totals[0, k])
+            mean[S] += weight * m
+            included[S] += weight
+            alone[S] += weight * (len(S) == 1)
+            second[np.ix_(S, S)] += weight * (np.outer(m, m) + V)
+            full += weight * (len(S) == largest < c)
+        units[:, here] = mean, included, alone
+        covariance[square] = (second - np.outer(mean, mean)).ravel()
+        totals[1, k] = full
+
+
+def block_curvature(prior, linear, precision, largest, curvature):
+    """Covariances of (w_i, w_i w_j) of a block, i >= j, under the tilt of its cavity."""
+    c = len(linear)
+    patterns = slabs(prior, linear, precision, largest)
+    total = np.logaddexp.reduce([log_weight for _, log_weight, *_ in patterns])
+    # Moments up to the fourth of (1, w), as an array of four axes.
+    moments = np.zeros((c + 1,) * 4)
+    for S, log_weight, m, V in patterns:
+        m, A = np.append(1.0, m), np.pad(V, (1, 0))
+        A += np.outer(m, m)
+        pairs = ("ab,cd->abcd", "ac,bd->abcd", "ad,bc->abcd")
+        fourth = sum(np.einsum(pair, A, A) for pair in pairs)
+        fourth -= 2 * np.einsum("a,b,c,d->abcd", m, m, m, m)
+        units = np.append(0, np.array(S, int) + 1)
+        moments[np.ix_(*[units] * 4)] += np.exp(log_weight - total) * fourth
+    rows, columns = np.tril_indices(c)
+    first = np.append(np.arange(1, c + 1), rows + 1)
+    second = np.append(np.zeros(c, int), columns + 1)
+    joint = moments[first, second][:, first, second]
+    mean = moments[first, second, 0, 0]
+    curvature[:] = np.tril(joint - np.outer(mean, mean))
+
+
+def slabs(prior, linear, precision, largest):
+    """Units, log-weight, mean and covariance of every pattern of so many units at most."""
+    c = len(linear)
+    sizes = (combinations(range(c), s) for s in range(largest + 1))
+    matrix = precision.reshape(c, c)
+    return [(S, *slab(prior, linear, matrix, S)) for S in map(list, chain(*sizes))]
+
+
+def slab(prior, linear, precision, S):
+    """Log-weight of the pattern S, and mean and covariance of its units."""
+    log_weight, field, own = prior[:, S]
+    Q, h = precision[np.ix_(S, S)] + np.diag(own), linear[S] + field
+    lower = np.linalg.cholesky(Q)
+    z = np.linalg.solve(lower, h)
+    V = np.linalg.inv(Q)
+    return log_weight.sum() + z @ z / 2 - np.log(lower.diagonal()).sum(), V @ h, V
