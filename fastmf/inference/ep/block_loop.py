@@ -21,8 +21,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fastmf._common.linalg import scaled_cholesky
 from fastmf.inference.ep.block_sites import Tilted, floored, mismatch, tilt
 from fastmf.inference.ep.curvature import unit_curvature
+from fastmf.kernels.site_blocks import block_curvature
 
 # Of L-BFGS: steps that are kept, and steps after which the preconditioner is computed anew.
 MEMORY, RENEWAL = 12, 8
@@ -94,25 +96,28 @@ class Curvature:
     def __init__(self, problem, point):
         blocks = self.blocks = problem.blocks
         self.mean, var, elements = blocks.parts(point.gaussian)
-        _, _, tilted = blocks.parts(point.tilted.moments)
         if problem.single is not None:
             first, mixed, second = _curvature_of_singles(problem, point)
             self.single = first + var, mixed, second + var**2 / 2
-        self.of_blocks = []
-        third, fourth = map(blocks.matrices, point.tilted.higher)
-        matrices = blocks.matrices(elements), blocks.matrices(tilted), third, fourth
-        for units, S, K, C3, C4 in zip(blocks.groups, *matrices, strict=True):
-            whiten = np.linalg.inv(np.linalg.cholesky(S))
-            P = np.swapaxes(whiten, 1, 2) @ whiten
-            m = self.mean[units]
-            row, column = m[:, :, None], m[:, None]
-            mixed = column * K - C3 / 2
-            square = C4 / 4 - (column * np.swapaxes(C3, 1, 2) + row * C3) / 2 + row * column * K
-            H = np.block([[K, mixed], [np.swapaxes(mixed, 1, 2), square]])
-            zero = np.zeros_like(P)
-            B = np.block([[P, zero], [zero, 2 * P * P]])
-            eye = np.eye(B.shape[1])
-            self.of_blocks.append((P, H @ np.linalg.inv(eye + B @ H)))
+        self.of_blocks, k = [], 0
+        linear, _, precision = blocks.parts(point.cavity)
+        for units, S, P in zip(
+            blocks.groups, blocks.matrices(elements), blocks.matrices(precision), strict=True
+        ):
+            for own, covariance, cavity in zip(units, S, P, strict=True):
+                here = slice(*problem.patterns.starts[k : k + 2])
+                total = gaussian_curvature(self.mean[own], covariance)
+                tilted = np.zeros_like(total)
+                block_curvature(
+                    problem.patterns.prior[:, here], linear[own], cavity.ravel(),
+                    problem.patterns.largest[k], tilted,
+                )  # fmt: skip
+                # The kernel's statistics are w_i w_j, with the other sign.
+                c = len(own)
+                tilted[c:, :c] *= -1
+                total += np.tril(tilted, -1).T + tilted
+                self.of_blocks.append(scaled_cholesky(total))
+                k += 1
 
     def __call__(self, vector):
         """Product with a vector."""
@@ -127,23 +132,36 @@ class Curvature:
             new_single[:] = (first * two - mixed * one) / determinant
             new_linear[own] = (second * one - mixed * two) / determinant + mean[own] * new_single
         parts = zip(
-            blocks.groups, blocks.matrices(elements), blocks.matrices(new_elements),
-            self.of_blocks, strict=True,
-        )  # fmt: skip
-        for units, G, X, (P, H) in parts:
-            m, one = mean[units], linear[units]
-            # In coordinates (t - T m, T), centred at the Gaussian means.
-            outer = m[:, :, None] * one[:, None]
-            centred = G + (outer + np.swapaxes(outer, 1, 2)) / 2
-            first = np.einsum("kij,kj->ki", P, one)
-            second = 2 * P @ centred @ P
-            both = np.concatenate([first, np.einsum("kii->ki", second)], axis=1)
-            both = np.einsum("kij,kj->ki", H, both)
-            c = m.shape[1]
-            X[:] = second - 2 * (P * both[:, None, c:]) @ P
-            first -= np.einsum("kij,kj->ki", P, both[:, :c])
-            new_linear[units] = first + np.einsum("kij,kj->ki", X, m)
+            blocks.groups, blocks.matrices(elements), blocks.matrices(new_elements), strict=True
+        )
+        factors = iter(self.of_blocks)
+        for units, matrices, new in parts:
+            c = units.shape[1]
+            rows, columns = np.tril_indices(c)
+            diagonal = np.where(rows == columns, 2.0, 1.0)
+            for own, G, X in zip(units, matrices, new, strict=True):
+                # The statistics are w_i and -w_i w_j, i >= j.
+                right = np.concatenate([linear[own], 2 * G[rows, columns]])
+                change = next(factors).solve(right)
+                new_linear[own] = change[:c]
+                X[rows, columns] = X[columns, rows] = change[c:] * diagonal
         return step
+
+
+def gaussian_curvature(mean, covariance):
+    """Covariances of (w_i, -w_i w_j), i >= j, of a Gaussian."""
+    c = len(mean)
+    rows, columns = np.tril_indices(c)
+    second = covariance + np.outer(mean, mean)
+    products = mean[rows] * mean[columns]
+    total = np.empty((c + len(rows),) * 2)
+    total[:c, :c] = covariance
+    mixed = covariance[rows] * mean[columns, None] + covariance[columns] * mean[rows, None]
+    total[c:, :c], total[:c, c:] = -mixed, -mixed.T
+    total[c:, c:] = second[rows][:, rows] * second[columns][:, columns]
+    total[c:, c:] += second[rows][:, columns] * second[columns][:, rows]
+    total[c:, c:] -= 2 * np.outer(products, products)
+    return total
 
 
 def _curvature_of_singles(problem, point):
@@ -264,7 +282,12 @@ def block_double_loop(problem, state, trace):
     """Minimise the energy over the marginals: the last state, and whether it converged."""
     blocks = problem.blocks
     rounding = 1e-14 * (abs(state.log_partition) + blocks.n_units)
-    point = _outer_point(problem, blocks.natural(state.gaussian), [state.site], (1e-3, 1e-9))
+    marginal = state.site + state.cavity
+    for factor in (1.0, 0.5, 0.25, 0.1, 0.0):
+        shift = factor * (state.proposal - state.site)
+        point = _outer_point(problem, marginal + shift, [state.site + shift], (1e-3, 1e-9))
+        if point is not None:
+            break
     if point is None:
         return state, False
     anderson, precision = Anderson(), (1e-3, 1e-9)

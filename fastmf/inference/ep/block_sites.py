@@ -48,8 +48,6 @@ class BlockProblem(NamedTuple):
     side : BlockSide
     single : EPProblem or None
         The units that are in no block, without couplings; None if there are none.
-    prior : array of shape (3, n_block_units)
-        See `fastmf.kernels.site_blocks.tilt_blocks`.
     patterns : SiteBlocks
     prior_precision : array of shape (n_units,)
         Inverse second moments of the units under their priors.
@@ -59,7 +57,6 @@ class BlockProblem(NamedTuple):
 
     side: BlockSide
     single: EPProblem | None
-    prior: np.ndarray
     patterns: SiteBlocks
     prior_precision: np.ndarray
     min_site_precision: float
@@ -99,8 +96,6 @@ class Tilted(NamedTuple):
     exist : bool array of shape (n_units,)
     included, alone : array of shape (n_block_units,)
         Probabilities of not being zero, and of being the only one of the block that is not.
-    higher : array of shape (2, n_elements)
-        Matrices of the covariances of (w_i, w_j^2) and (w_i^2, w_j^2).
     full : array of shape (n_blocks,)
         Probabilities of patterns that include as many features as they may.
     """
@@ -110,7 +105,6 @@ class Tilted(NamedTuple):
     exist: np.ndarray
     included: np.ndarray
     alone: np.ndarray
-    higher: np.ndarray
     full: np.ndarray
 
 
@@ -214,8 +208,9 @@ def block_problem(model, blocks, options, n_included=None):
         )
     side = block_side(model, blocks, options[-1])
     prior = np.stack([weight, field, precision]).astype(np.float64)
-    patterns = SiteBlocks(blocks.starts, blocks.squares, np.asarray(n_included, np.int64))
-    return BlockProblem(side, single, prior, patterns, 1 / second, *options, evaluations=[0])
+    n_included = np.asarray(n_included, np.int64)
+    patterns = SiteBlocks(blocks.starts, blocks.squares, n_included, prior)
+    return BlockProblem(side, single, patterns, 1 / second, *options, evaluations=[0])
 
 
 def most_included(c):
@@ -236,13 +231,13 @@ def tilt(problem, cavity):
     """Single units and blocks under these cavities."""
     blocks, (linear, single, elements) = problem.blocks, problem.blocks.parts(cavity)
     n, n_blocks = len(blocks.units), len(blocks.members)
-    units, of_blocks, totals = np.empty((3, n)), np.empty((3, len(elements))), np.empty((2, n_blocks))
+    units, covariance, totals = np.empty((3, n)), np.empty(len(elements)), np.empty((2, n_blocks))
     sizes, largest = np.diff(blocks.starts), problem.patterns.largest
     work = PATTERN_WORK * int((sizes ** np.minimum(largest, 3)).sum())
     in_parallel(
         tilt_blocks,
-        (problem.patterns, problem.prior, linear[blocks.units], elements, np.zeros(1, np.int64),
-         units, of_blocks, totals),
+        (problem.patterns, linear[blocks.units], elements, np.zeros(1, np.int64),
+         units, covariance, totals),
         workers_for(n_blocks, work, problem.n_threads),
     )  # fmt: skip
     moments, log_partition = np.empty((2, len(blocks.singles))), totals[0].sum()
@@ -253,8 +248,8 @@ def tilt(problem, cavity):
     known = np.isfinite(moments).all(0) & (moments[1] > 0)
     exist = blocks.spread(known, np.repeat(np.isfinite(totals[0]), sizes)).astype(bool)
     mean, included, alone = units
-    vector = np.concatenate([blocks.spread(moments[0], mean), moments[1], of_blocks[0]])
-    return Tilted(vector, log_partition, exist, included, alone, of_blocks[1:], totals[1])
+    vector = np.concatenate([blocks.spread(moments[0], mean), moments[1], covariance])
+    return Tilted(vector, log_partition, exist, included, alone, totals[1])
 
 
 def block_state(problem, site):

@@ -98,7 +98,7 @@ def block_curvature(prior, linear, precision, largest, curvature):
     largest : int
         Units that a pattern may include.
     curvature : array of shape (n, n)
-        Filled in its lower triangle, for n = n_units + n_units (n_units + 1) / 2: units first, then
+        Filled in its lower triangle, zero above it, for n = n_units + n_units (n_units + 1) / 2: units first, then
         pairs, row by row of the lower triangle.
     """
     c = len(linear)
@@ -201,7 +201,8 @@ def _add_curvature(s, weight, memory, curvature, c):
             for d in range(s):
                 value = second[a, b] * m[d] + second[a, d] * m[b] + second[b, d] * m[a]
                 curvature[row, members[d]] += weight * (value - 2 * m[a] * m[b] * m[d])
-                for e in range(d + 1):
+                # Pairs up to this one.
+                for e in range(0 if d > a else d + 1 if d < a else b + 1):
                     column = c + members[d] * (members[d] + 1) // 2 + members[e]
                     value = second[a, b] * second[d, e] + second[a, d] * second[b, e]
                     value += second[a, e] * second[b, d] - 2 * m[a] * m[b] * m[d] * m[e]
