@@ -1,0 +1,151 @@
+"""Blocks of correlated features, whose sites expectation propagation should not treat one by one."""
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
+
+# Features of a block correlate by more than this, and by more than so many standard errors of a
+# correlation of independent columns, up to a limit.
+MIN_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.45, 4.5, 0.95
+# Features of the largest block; larger ones are cut where they correlate least.
+MAX_FEATURES = 60
+# Columns whose correlations with all others are computed at a time.
+CHUNK = 512
+# Part of a column, squared, that others do not explain where it depends on them; coefficients that
+# count; and numbers of columns among which all dependences are sought.
+DEPENDENCE, MIN_COEFFICIENT, MAX_DEPENDENT = 1e-10, 1e-6, 2000
+
+
+def correlated_blocks(X):
+    """Blocks of features that are strongly correlated, or linearly dependent.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Correlations are cosines of columns: center them first where there is an intercept.
+
+    Returns
+    -------
+    list of int array
+        The features of each block of two or more, at most `MAX_FEATURES`.
+
+    Notes
+    -----
+    Complete linkage: all pairs of a block correlate by more than 0.45 (more where there are so few
+    samples that independent columns might), and larger blocks are cut where correlations are
+    smallest. Then columns that are linear combinations of others join them, if the block stays
+    small enough. The cost is that of X'X; correlations that are not large are not kept.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n, p = X.shape
+    columns = _unit_columns(X)
+    threshold = max(MIN_CORRELATION, min(STANDARD_ERRORS / np.sqrt(n), MAX_THRESHOLD))
+    pairs = [np.empty((2, 0), np.int64)]
+    for start in range(0, p, CHUNK):
+        close = np.argwhere(abs(columns[:, start:].T @ columns[:, start : start + CHUNK]) > threshold)
+        other, own = close.T + start
+        pairs.append(np.stack([own, other])[:, own < other])
+    own, other = np.concatenate(pairs, axis=1)
+    graph = coo_array((np.ones(len(own), bool), (own, other)), (p, p))
+    _, label = connected_components(graph, directed=False)
+    order = np.argsort(label, kind="stable")
+    components = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+    components = [np.sort(units) for units in components if len(units) > 1]
+    blocks = [block for units in components for block in _clusters(columns, units, threshold)]
+    sought = [np.arange(p)] if p <= min(n, MAX_DEPENDENT) else components
+    for units in sought:
+        if len(units) <= MAX_DEPENDENT:
+            blocks = _joined(blocks, _dependences(columns[:, units], units))
+    return [block for block in blocks if len(block) > 1]
+
+
+def cut(X, block):
+    """Two blocks in the place of one, of features that correlate most; singles are left out.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    block : int array
+
+    Returns
+    -------
+    list of int array
+    """
+    columns = _unit_columns(X[:, block])
+    halves = _halves(columns, np.arange(len(block)))
+    return [block[half] for half in halves if len(half) > 1]
+
+
+def _unit_columns(X):
+    """Columns of length 1, or 0 if they are constant 0, in double precision."""
+    largest = abs(X).max(axis=0).astype(np.float64)
+    columns = X / np.where(largest > 0, largest, 1.0)
+    length = np.sqrt(np.einsum("ij,ij->j", columns, columns))
+    return columns / np.where(length > 0, length, 1.0)
+
+
+def _tree(columns, units):
+    """Complete linkage of the features, by 1 - |correlation|."""
+    from scipy.cluster.hierarchy import linkage
+
+    distance = 1 - abs(columns[:, units].T @ columns[:, units])
+    return linkage(np.clip(distance[np.triu_indices(len(units), 1)], 0, 1), "complete")
+
+
+def _parts(tree, units, **criterion):
+    """The clusters of a tree."""
+    from scipy.cluster.hierarchy import fcluster
+
+    label = fcluster(tree, **criterion)
+    return [units[label == k] for k in np.unique(label)]
+
+
+def _clusters(columns, units, threshold):
+    """Clusters of a component, none of them too large."""
+    tree = _tree(columns, units)
+    parts, found = _parts(tree, units, t=1 - threshold, criterion="distance"), []
+    while parts:
+        part = parts.pop()
+        if len(part) > MAX_FEATURES:
+            parts += _halves(columns, part)
+        else:
+            found.append(part)
+    return found
+
+
+def _halves(columns, units):
+    """Two clusters of a cluster, of any sizes."""
+    parts = _parts(_tree(columns, units), units, t=2, criterion="maxclust")
+    # Equal columns may not be told apart.
+    return parts if len(parts) == 2 else [units[: len(units) // 2], units[len(units) // 2 :]]
+
+
+def _dependences(columns, units):
+    """Features of which one is a linear combination of the others, for each such combination."""
+    gram = columns.T @ columns
+    exist = gram.diagonal() > 0
+    gram, units = gram[exist][:, exist], units[exist]
+    if not len(units):
+        return []
+    upper, pivots, rank, _ = dpstrf(gram, tol=DEPENDENCE)
+    pivots = pivots - 1
+    if rank == len(units):
+        return []
+    upper = np.triu(upper)
+    coefficients = solve_triangular(upper[:rank, :rank], upper[:rank, rank:])
+    return [
+        units[np.append(pivots[:rank][abs(own) > MIN_COEFFICIENT], dependent)]
+        for own, dependent in zip(coefficients.T, pivots[rank:], strict=True)
+    ]
+
+
+def _joined(blocks, dependences):
+    """Blocks joined with those that share a dependence, where that is not too large."""
+    for features in dependences:
+        touched = [block for block in blocks if np.isin(block, features).any()]
+        whole = np.unique(np.concatenate([features, *touched]))
+        if len(whole) <= MAX_FEATURES:
+            blocks = [block for block in blocks if not np.isin(block, features).any()] + [whole]
+    return blocks
