@@ -281,8 +281,10 @@ class OuterPoint(NamedTuple):
 def block_double_loop(problem, state, trace):
     """Minimise the energy over the marginals: the last state, and whether it converged."""
     blocks = problem.blocks
-    rounding = 1e-14 * (abs(state.log_partition) + blocks.n_units)
-    marginal = state.site + state.cavity
+    mean = abs(blocks.parts(state.gaussian)[0])
+    size = abs(state.log_partition) + abs(blocks.parts(state.site + state.cavity)[0]) @ mean
+    rounding = 1e-15 * (size + blocks.n_units)
+    marginal, point = state.site + state.cavity, None
     for factor in (1.0, 0.5, 0.25, 0.1, 0.0):
         shift = factor * (state.proposal - state.site)
         point = _outer_point(problem, marginal + shift, [state.site + shift], (1e-3, 1e-9))

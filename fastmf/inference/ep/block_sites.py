@@ -13,7 +13,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fastmf._threads import in_parallel, workers_for
-from fastmf.inference.ep.sites import EPProblem, tilted_units
+from fastmf.inference.ep.sites import EPProblem, second_moments, tilted_units
 from fastmf.inference.gaussian.blocks import BlockSide, block_side
 from fastmf.kernels.site_blocks import SiteBlocks, tilt_blocks
 from fastmf.kernels.sites import MAX_RELATIVE_PRECISION
@@ -77,7 +77,8 @@ class BlockProblem(NamedTuple):
     def energy(self, state):
         """The energy of a state: see `fastmf.inference.ep.sites.energy`."""
         try:
-            marginals = self.blocks.log_partition(state.site + state.cavity)
+            mean = self.blocks.parts(state.gaussian)[0]
+            marginals = self.blocks.log_partition(state.site + state.cavity, mean)
         except LinAlgError:
             return np.inf
         value = marginals - state.tilted.log_partition - state.log_partition
@@ -139,14 +140,20 @@ class BlockState(NamedTuple):
         return self.residual() <= tol and self._effect() <= tol
 
     def _effect(self):
-        """Largest effect of a difference on the log-partition, whatever the scale of the unit."""
+        """Largest effect of a difference on the log-partition, whatever the scale of the units.
+
+        Those of a block have one scale for each direction: d'P d of means and P D of covariances.
+        """
         blocks = self.problem.blocks
-        difference = self.gaussian - self.tilted.moments
-        mean = blocks.parts(difference)[0]
+        mean, var, elements = blocks.parts(self.gaussian - self.tilted.moments)
+        _, own, cavity = blocks.parts(self.cavity)
         both = (blocks.diagonal(moments) for moments in (self.gaussian, self.tilted.moments))
-        precision = blocks.diagonal(self.cavity)
-        by_var = precision * blocks.diagonal(difference)
-        return float(np.maximum(mean**2 / np.maximum(*both), by_var**2).max())
+        effects = [mean**2 / np.maximum(*both), (own * var) ** 2]
+        matrices = blocks.matrices(elements), blocks.matrices(cavity)
+        for units, D, P in zip(blocks.groups, *matrices, strict=True):
+            effects.append(np.einsum("ki,kij,kj->k", mean[units], P, mean[units]))
+            effects.append(np.einsum("kij,kji->ki", P, D).ravel() ** 2)
+        return float(max(effect.max(initial=0) for effect in effects))
 
 
 def mismatch(problem, moments, others):
@@ -187,10 +194,7 @@ def block_problem(model, blocks, options, n_included=None):
         raise TypeError(
             f"blocks needs a GaussBernoulli prior of the features, got {type(first).__name__}."
         )
-    zero = np.zeros(model.n_units)
-    mean, var = model.prior.moments(zero, zero)
-    second = mean * mean + var
-    second = np.where(np.isfinite(second) & (second > 0), second, 1.0)
+    second = np.concatenate(list(map(second_moments, parts_of(model.prior))))
     field, precision, log_odds = take(first, blocks.units)
     weight = log_odds + np.log(precision) / 2 - field**2 / (2 * precision)
     sizes = np.diff(blocks.starts)

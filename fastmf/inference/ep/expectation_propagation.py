@@ -16,6 +16,13 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._threads.workers import one_blas_thread
+from fastmf.inference.ep.block_schedules import (
+    MAX_CUTS,
+    blocks_of,
+    full_blocks,
+    solve_with_blocks,
+    without_full_blocks,
+)
 from fastmf.inference.ep.parallel import proper_start, run_one
 from fastmf.inference.ep.result import ExpectationPropagation, result_of
 from fastmf.inference.ep.schedules import SCHEDULES, descent
@@ -29,6 +36,7 @@ def expectation_propagation(
     init=None,
     *,
     schedule="parallel",
+    blocks=None,
     damping=None,
     site_precision_min=None,
     tol=1e-8,
@@ -49,6 +57,13 @@ def expectation_propagation(
         steps, or at once from `init`, descent on an energy that never increases, see Notes. Auto:
         parallel for longer, and convergent from there if that makes no progress, or at once if
         `init` is a result of the convergent schedule.
+    blocks : None, "auto" or array of shape (n_features,), optional
+        Features that share a site, a Gaussian of all of them, and a sum over the patterns of their
+        inclusion in the place of one sum for each: for correlated features, whose posterior has
+        several modes. Labels: features of the same label are a block. Auto: those that correlate by
+        more than 0.45 with each other, or are linearly dependent; up to 60 of them, and cut further
+        where they would include more features than are summed over (see Notes). None, or no such
+        features: single sites. The prior must be a GaussBernoulli.
     damping : float in [0, 1), optional
         Weight of the old sites in the new ones. None: adaptive, raised when the residual does not
         fall (parallel); 0 (sequential). The convergent schedule needs none.
@@ -80,6 +95,14 @@ def expectation_propagation(
 
     Notes
     -----
+    With blocks, patterns include all features of up to 11, fewer of more, and three of 60: the
+    result's `full_probability` says how much weight lies at that limit. The schedules are the
+    parallel one and the convergent double loop of blocks, whose energy never increases and whose
+    fixed points are those of the parallel one; "sequential" is run as "auto" then. Under
+    `site_precision_min` only the parallel one is run, and eigenvalues have the bound. The cost is
+    that of single sites, or of a matrix of features where that is larger than n_samples by less
+    than 2.5 times, and for each block that of its patterns.
+
     Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on the energy as a
     function of the moments (`fastmf.inference.ep.moment_descent`), with the same stationary points
     and the same values there as the energy of their double loop, or of the means alone for units of
@@ -111,6 +134,11 @@ def expectation_propagation(
     if site_precision_min is not None:
         bound = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)
     damping, *options = iteration(damping, tol, max_iter, n_threads)
+    members = blocks_of(model, blocks)
+    if members:
+        auto = isinstance(blocks, str)
+        settings = schedule, damping, bool(history)
+        return _with_blocks(model, members, auto, init, settings, (bound, *options))
     trace = EPTrace(bool(history))
     was_convergent = isinstance(init, ExpectationPropagation) and init.schedule == "convergent"
     at_once = schedule == "convergent" and init is not None
@@ -133,6 +161,19 @@ def _with_absent(constant, result):
         log_evidence=result.log_evidence + constant,
         energies=energies,
     )
+
+
+def _with_blocks(model, members, auto, init, settings, options):
+    """The result with blocks; those found in the data are cut where patterns are too small."""
+    *settings, history = settings
+    for _ in range(MAX_CUTS):
+        trace = EPTrace(history)
+        with one_blas_thread(model.n_units):
+            found = solve_with_blocks(model, members, init, settings, options, trace)
+        if not auto or not full_blocks(found):
+            break
+        members, init = without_full_blocks(model.X, members, found), found
+    return found if history else replace(found, history=None, energies=None)
 
 
 def start_of(problem, init=None):

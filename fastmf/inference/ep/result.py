@@ -29,12 +29,30 @@ class ExpectationPropagation(FixedPoint):
         Energy of every iteration (of every outer one for "convergent"), with history=True.
     schedule : str
         The schedule that found it: "convergent" if "auto" went on with that.
+    block_sites : tuple of (int array, array), optional
+        With blocks: the features of each block, and the matrix T of its site
+        exp(t1'w - w'T w / 2). `sites` has t1 and the diagonals; so have `b` and `a` of cavities.
+    inclusion_probability, sole_probability : array of shape (n_features,), optional
+        With blocks: the probabilities that a feature is not zero, and that it is the only one of
+        its block (of a single feature, both are the same).
+    full_probability : array of shape (n_blocks,), optional
+        Probability that as many features of a block are not zero as its patterns may include.
+    gaussian_mean : array of shape (n_units,), optional
+    prior_share : float, optional
+        With blocks: means of the Gaussian, and the trace of its covariance times the precisions of
+        the sites, which derivatives of the evidence need.
     """
 
     sites: np.ndarray | None = None
     log_evidence: float = -np.inf
     energies: np.ndarray | None = None
     schedule: str = ""
+    block_sites: tuple | None = None
+    inclusion_probability: np.ndarray | None = None
+    sole_probability: np.ndarray | None = None
+    full_probability: np.ndarray | None = None
+    gaussian_mean: np.ndarray | None = None
+    prior_share: float | None = None
 
     def _rows_html(self):
         schedules = ", ".join(name for name, _ in counts(self.schedule))

@@ -42,7 +42,7 @@ class EPProblem(NamedTuple):
     n_threads : int or None
     prior_precision : array of shape (n_units,)
         Inverse second moments of the units under their priors, the scale of each: see
-        `_second_moments`.
+        `second_moments`.
     evaluations : list of int
         [number of evaluations of the inner objective of the double loop so far].
     """
@@ -129,12 +129,12 @@ def problem_of(model, min_site_precision=-np.inf, tol=1e-8, max_iter=1000, n_thr
         tol,
         max_iter,
         n_threads,
-        prior_precision=1 / np.concatenate(list(map(_second_moments, parts_of(prior)))),
+        prior_precision=1 / np.concatenate(list(map(second_moments, parts_of(prior)))),
         evaluations=[0],
     )
 
 
-def _second_moments(prior):
+def second_moments(prior):
     """Second moments of units that are not coupled; 1 where they do not exist.
 
     Units that their own field or log-odds hold at 0 may be moved by their neighbours: theirs are

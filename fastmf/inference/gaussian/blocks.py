@@ -158,11 +158,16 @@ class Blocks:
         linear = self.spread(single * mean[self.singles], self.products(elements, mean))
         return np.concatenate([linear, single, elements])
 
-    def log_partition(self, natural):
-        """Sum of the log-partitions of independent Gaussians with these naturals."""
+    def log_partition(self, natural, mean=None):
+        """Sum of the log-partitions of independent Gaussians with these naturals.
+
+        Their means, if known, save the rounding error of large products of naturals.
+        """
         linear = self.parts(natural)[0]
         single, elements, log_determinant = self.converted(natural)
-        mean = self.spread(single * linear[self.singles], self.products(elements, linear))
+        if mean is None:
+            own = self.products(elements, linear)
+            mean = self.spread(single * linear[self.singles], own)
         return (linear @ mean - log_determinant + self.n_units * np.log(2 * np.pi)) / 2
 
 

@@ -1,0 +1,214 @@
+"""Expectation propagation with sites of blocks: schedules, and the result.
+
+Parallel steps with adaptive damping, as for single sites, and where they do not converge, or are
+not asked for, the convergent double loop (`block_loop`) from the state of the smallest residual.
+"""
+
+import numpy as np
+
+from fastmf._outcomes import CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS, STALLED
+from fastmf.inference.ep.block_loop import block_double_loop, exhausted
+from fastmf.inference.ep.block_sites import block_problem
+from fastmf.inference.ep.correlated import correlated_blocks, cut
+from fastmf.inference.ep.parallel import parallel_sweeps, run_one
+from fastmf.inference.ep.result import ExpectationPropagation
+from fastmf.inference.ep.sites import EPTrace
+from fastmf.inference.gaussian.blocks import Blocks
+from fastmf.priors._protocol import parts_of
+from fastmf.special import sigmoid
+
+# How often the damping of the parallel schedule is raised before the double loop goes on.
+MAX_RAISES = {"parallel": None, "sequential": 3, "auto": 3, "convergent": 1}
+# Largest probability that a block includes as many features as its patterns may, and how often
+# blocks in which it is larger are cut.
+MAX_FULL, MAX_CUTS = 0.05, 8
+
+
+def blocks_of(model, blocks):
+    """The features of each block of two or more.
+
+    Parameters
+    ----------
+    model : SparseLinearModel
+    blocks : None, "auto" or array of shape (n_features,)
+
+    Returns
+    -------
+    list of int array
+    """
+    if blocks is None:
+        return []
+    if isinstance(blocks, str):
+        if blocks != "auto":
+            raise ValueError(f"blocks must be 'auto', None or labels, got {blocks!r:.40}.")
+        return correlated_blocks(model.X)
+    labels = np.asarray(blocks)
+    if labels.shape != (model.n_features,):
+        raise ValueError(
+            f"blocks must have a label for each feature, shape ({model.n_features},), "
+            f"got shape {labels.shape}."
+        )
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError("blocks must name the block of every feature, got NaN or infinity.")
+    _, label = np.unique(labels, return_inverse=True)
+    order = np.argsort(label, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+    return [units for units in parts if len(units) > 1]
+
+
+def full_blocks(result):
+    """The blocks of a result that would include more features than their patterns may."""
+    return [
+        units
+        for (units, _), full in zip(result.block_sites or (), result.full_probability, strict=True)
+        if full > MAX_FULL
+    ]
+
+
+def without_full_blocks(X, members, result):
+    """Blocks, those cut in two that would include more features than their patterns may."""
+    full = {int(units[0]) for units in full_blocks(result)}
+    return [
+        part
+        for units in members
+        for part in (cut(X, np.sort(units)) if int(np.min(units)) in full else [units])
+    ]
+
+
+def solve_with_blocks(model, members, init, settings, options, trace):
+    """The result of expectation propagation with these blocks.
+
+    Parameters
+    ----------
+    model : SparseLinearModel
+    members : list of int array
+    init : None, array of shape (2, n_units) or ExpectationPropagation
+    settings : tuple
+        Schedule and damping.
+    options : tuple
+        Smallest site precision, tol, max_iter and n_threads.
+    trace : EPTrace
+    """
+    schedule, damping = settings
+    problem = block_problem(model, Blocks(members, model.n_units), options)
+    state = None if init is None else problem.state_of(_sites_from(problem, init))
+    if state is None:
+        state = problem.state_of(_first_sites(problem))
+    if state is None:
+        raise ValueError("the model has no proper Gaussian side: make values of X and y smaller.")
+    first = EPTrace(False) if schedule == "convergent" else trace
+    end = run_one(problem, parallel_sweeps(problem, state, damping, first, MAX_RAISES[schedule]))
+    bounded = problem.min_site_precision > -np.inf
+    if schedule == "convergent" or (end[1] != CONVERGED and schedule != "parallel" and not bounded):
+        end = _double_loop(problem, end[0], trace)
+    return _result(model, problem, end, trace)
+
+
+def _double_loop(problem, state, trace):
+    """The end of the double loop from a state."""
+    n_before = len(trace.residuals)
+    end, converged = block_double_loop(problem, state, trace)
+    if converged:
+        return end, CONVERGED, "convergent"
+    done = len(trace.residuals) - n_before == problem.max_iter or exhausted(problem)
+    end = end if end.residual() < state.residual() else state
+    return end, OUT_OF_ITERATIONS if done else STALLED, "convergent"
+
+
+def _first_sites(problem):
+    """Sites that give the units the moments of their priors."""
+    blocks = problem.blocks
+    mean = np.zeros(blocks.n_units)
+    if problem.single is not None:
+        zero = np.zeros(len(blocks.singles))
+        mean[blocks.singles], var = problem.single.prior.moments(zero, zero)
+        single = 1 / np.where(np.isfinite(var) & (var > 0), var, 1.0)
+        mean[~np.isfinite(mean)] = 0.0
+    else:
+        single = np.empty(0)
+    single = np.clip(single, problem.min_site_precision, 1e6)
+    precision = blocks.spread(single, np.minimum(problem.prior_precision[blocks.units], 1e6))
+    return _diagonal_sites(blocks, precision * mean, precision)
+
+
+def _diagonal_sites(blocks, linear, precision):
+    """A vector of sites with diagonal matrices."""
+    elements = np.zeros(blocks.squares[-1])
+    of_units = blocks.grouped(precision[blocks.units])
+    for M, values in zip(blocks.matrices(elements), of_units, strict=True):
+        np.einsum("kii->ki", M)[:] = values
+    return np.concatenate([linear, precision[blocks.singles], elements])
+
+
+def _sites_from(problem, init):
+    """The vector of the sites of a result, or array; parts of its blocks keep their sites."""
+    blocks = problem.blocks
+    sites = init.sites if isinstance(init, ExpectationPropagation) else np.asarray(init, float)
+    if sites.shape != (2, blocks.n_units) or not np.isfinite(sites).all():
+        raise ValueError(
+            f"init must be finite and have shape {(2, blocks.n_units)}, got {sites.shape}."
+        )
+    vector = _diagonal_sites(blocks, *sites)
+    home, place = np.full(blocks.n_units, -1), np.zeros(blocks.n_units, int)
+    given = getattr(init, "block_sites", None) or ()
+    for k, (units, _) in enumerate(given):
+        home[units], place[units] = k, np.arange(len(units))
+    for M, members in zip(blocks.matrices(blocks.parts(vector)[2]), blocks.groups, strict=True):
+        for matrix, units in zip(M, members, strict=True):
+            if home[units[0]] >= 0 and (home[units] == home[units[0]]).all():
+                matrix[:] = given[home[units[0]]][1][np.ix_(place[units], place[units])]
+    return vector
+
+
+def _result(model, problem, end, trace):
+    """The result with the state at which a schedule ended."""
+    state, outcome, schedule = end
+    blocks = problem.blocks
+    log_partition = -problem.energy(state)
+    if outcome == CONVERGED and not np.isfinite(log_partition):
+        outcome = LOST
+    zero = np.zeros(model.n_units)
+    normaliser = model.prior.log_partition(zero, zero).sum()
+    moments = np.where(blocks.of_blocks(state.tilted.exist), state.tilted.moments, state.gaussian)
+    linear, precision = blocks.parts(state.site)[0], blocks.diagonal(state.site)
+    b, a = blocks.parts(state.cavity)[0], blocks.diagonal(state.cavity)
+    matrices = [M for group in blocks.matrices(blocks.parts(state.site)[2]) for M in group]
+    included, alone = _inclusion(model, problem, state)
+    return ExpectationPropagation(
+        mean=blocks.parts(moments)[0],
+        var=blocks.diagonal(moments),
+        b=b,
+        a=a,
+        log_partition=log_partition,
+        converged=outcome == CONVERGED,
+        n_iter=len(trace.residuals),
+        residual=state.residual(),
+        message=MESSAGES[outcome],
+        history=np.array(trace.residuals),
+        sites=np.stack([linear, precision]),
+        log_evidence=log_partition - normaliser if np.isfinite(normaliser) else -np.inf,
+        energies=np.array(trace.energies),
+        schedule=schedule,
+        block_sites=tuple(zip(blocks.members, matrices, strict=True)),
+        inclusion_probability=included,
+        sole_probability=alone,
+        full_probability=state.tilted.full,
+        gaussian_mean=blocks.parts(state.gaussian)[0],
+        prior_share=_prior_share(blocks, state),
+    )
+
+
+def _prior_share(blocks, state):
+    """How many coefficients the sites determine: sum of t2 v, and of the traces of T S."""
+    (_, t2, T), (_, v, S) = map(blocks.parts, (state.site, state.gaussian))
+    return float(t2 @ v + T @ S)
+
+
+def _inclusion(model, problem, state):
+    """Probabilities of not being zero, and of being the only one of the block, of the features."""
+    blocks, prior = problem.blocks, parts_of(model.prior)[0]
+    n = len(prior.field)
+    b, a = blocks.parts(state.cavity)[0][:n], blocks.diagonal(state.cavity)[:n]
+    both = np.stack([sigmoid(prior.tilted_log_odds(b, a))] * 2)
+    both[:, blocks.units] = state.tilted.included, state.tilted.alone
+    return both[:, : model.n_features]
