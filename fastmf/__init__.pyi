@@ -109,6 +109,10 @@ class _ExpectationPropagation(FixedPoint):
     log_evidence: Any
     energies: Any
     schedule: str
+    block_sites: Any
+    inclusion_probability: Any
+    sole_probability: Any
+    full_probability: Any
 
 _Start = Layers | FixedPoint | None
 
@@ -193,6 +197,7 @@ def expectation_propagation(
     init: _Start = None,
     *,
     schedule: str = "parallel",
+    blocks: str | ArrayLike | None = None,
     damping: float | None = None,
     site_precision_min: float | None = None,
     tol: float = 1e-08,

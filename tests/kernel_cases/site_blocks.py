@@ -1,8 +1,10 @@
 """Cases of the tilted moments of blocks of units; "rows" are blocks."""
 
+from itertools import pairwise
+
 import numpy as np
 
-from fastmf.kernels.site_blocks import SiteBlocks
+from fastmf.kernels.ep.site_blocks import SiteBlocks
 from kernel_cases.case import Case, chosen
 
 # Units of the blocks, and units that a pattern may include.
@@ -39,7 +41,7 @@ def results(arguments):
     exist = np.isfinite(totals[0])
 
     def rows(values, ends, widest):
-        parts = [values[..., i:j] for i, j in zip(ends[:-1], ends[1:], strict=True)]
+        parts = [values[..., i:j] for i, j in pairwise(ends)]
         pad = [(0, 0)] * (values.ndim - 1)
         padded = [np.pad(p, [*pad, (0, widest - p.shape[-1])]) for p in parts]
         return np.stack([np.where(e, p, 0) for e, p in zip(exist, padded, strict=True)])
@@ -60,9 +62,9 @@ def curvature_arguments(size, dtype, rows=None):
 
 
 CASES = [
-    Case("site_blocks.tilt_blocks", "cavities", tilt_arguments, results, {"float64": 1e-8},
+    Case("ep.site_blocks.tilt_blocks", "cavities", tilt_arguments, results, {"float64": 1e-8},
          exact=("exist",), large=True, dtypes=("float64",)),
-    Case("site_blocks.block_curvature", "cavity", curvature_arguments,
+    Case("ep.site_blocks.block_curvature", "cavity", curvature_arguments,
          lambda arguments: {"curvature": arguments[-1]}, {"float64": 1e-8},
          dtypes=("float64",)),
 ]  # fmt: skip

@@ -79,7 +79,7 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     linear = mf.SparseLinearModel(np.eye(2), np.ones(2), 0.1, prior)
     bounds = mf.log_partition_bounds(rbm, field=np.zeros(3), n_starts=2, rng=1)
     print(bounds.lower, bounds.upper, bounds.estimate)
-    posterior = mf.expectation_propagation(linear, schedule="convergent")
+    posterior = mf.expectation_propagation(linear, schedule="convergent", blocks=[0, 1])
     crbm = mf.CRBM(np.ones((3, 2)), np.ones((3, 4)), np.ones((2, 4)), np.zeros(3), np.zeros(2))
     given: mf.RBM = crbm.given(np.ones(4))
     print(visible.shape, hidden.shape, beliefs.assignment, posterior.sites, given.weights)

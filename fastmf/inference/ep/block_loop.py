@@ -10,10 +10,8 @@ V to the naturals of the moments at its maximum cannot raise
 
     E(V) = max over t of f(t) + sum ln Ztilde(V)
 
-Steps are those of L-BFGS, preconditioned block by block. In centred coordinates the curvature is that
-of the Gaussian, S by linear terms and X -> S X S / 2 by matrices, and that of the tilted block, of
-which only linear terms and diagonals are kept: most patterns include few features, so that products
-w_i w_j are mostly zero. A correction of that rank gives the inverse.
+Steps are those of L-BFGS, preconditioned by the exact curvature of each block alone: the
+covariances of (w_i, -w_i w_j) under the Gaussian and under the tilted block.
 """
 
 from typing import NamedTuple
@@ -24,13 +22,13 @@ from numpy.linalg import LinAlgError
 from fastmf._common.linalg import scaled_cholesky
 from fastmf.inference.ep.block_sites import Tilted, floored, mismatch, tilt
 from fastmf.inference.ep.curvature import unit_curvature
-from fastmf.kernels.site_blocks import block_curvature
+from fastmf.kernels.ep.site_blocks import block_curvature
 
 # Of L-BFGS: steps that are kept, and steps after which the preconditioner is computed anew.
 MEMORY, RENEWAL = 12, 8
 MAX_STEPS, MAX_HALVINGS = 100, 30
 # Evaluations of the inner objective that stand for an iteration of `max_iter`.
-EVALUATIONS_PER_ITERATION = 4
+EVALUATIONS_PER_ITERATION = 2
 # Outer steps that are kept for Anderson's extrapolation.
 OUTER_MEMORY = 5
 
@@ -75,12 +73,15 @@ def gradient_of(problem, point):
     single = -(change * both)[blocks.singles] - (var - v)
     elements = S - K
     for D, units in zip(blocks.matrices(elements), blocks.groups, strict=True):
-        D -= mean[units][:, :, None] * mean[units][:, None] - m[units][:, :, None] * m[units][:, None]
+        D -= (
+            mean[units][:, :, None] * mean[units][:, None]
+            - m[units][:, :, None] * m[units][:, None]
+        )
     return np.concatenate([change, single / 2, elements / 2])
 
 
 class Curvature:
-    """Approximate inverse curvature of the inner objective, block by block.
+    """Inverse curvature of the inner objective, of each block and single unit alone.
 
     Parameters
     ----------

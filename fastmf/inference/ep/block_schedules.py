@@ -13,24 +13,28 @@ from fastmf.inference.ep.correlated import correlated_blocks, cut
 from fastmf.inference.ep.parallel import parallel_sweeps, run_one
 from fastmf.inference.ep.result import ExpectationPropagation
 from fastmf.inference.ep.sites import EPTrace
-from fastmf.inference.gaussian.blocks import Blocks
+from fastmf.inference.gaussian.blocks import Blocks, members_of
 from fastmf.priors._protocol import parts_of
 from fastmf.special import sigmoid
 
 # How often the damping of the parallel schedule is raised before the double loop goes on.
-MAX_RAISES = {"parallel": None, "sequential": 3, "auto": 3, "convergent": 1}
+MAX_RAISES = {"parallel": 6, "sequential": 3, "auto": 3, "convergent": 1}
 # Largest probability that a block includes as many features as its patterns may, and how often
 # blocks in which it is larger are cut.
 MAX_FULL, MAX_CUTS = 0.05, 8
+# Numbers that the curvatures of all blocks of the double loop may hold.
+MAX_CURVATURES = 1 << 26
 
 
-def blocks_of(model, blocks):
+def blocks_of(X, blocks, n_rows=None):
     """The features of each block of two or more.
 
     Parameters
     ----------
-    model : SparseLinearModel
+    X : array of shape (n_samples, n_features)
     blocks : None, "auto" or array of shape (n_features,)
+    n_rows : float, optional
+        How many rows the rows stand for.
 
     Returns
     -------
@@ -41,26 +45,23 @@ def blocks_of(model, blocks):
     if isinstance(blocks, str):
         if blocks != "auto":
             raise ValueError(f"blocks must be 'auto', None or labels, got {blocks!r:.40}.")
-        return correlated_blocks(model.X)
-    labels = np.asarray(blocks)
-    if labels.shape != (model.n_features,):
+        return correlated_blocks(X, n_rows)
+    labels, n_features = np.asarray(blocks), X.shape[1]
+    if labels.shape != (n_features,):
         raise ValueError(
-            f"blocks must have a label for each feature, shape ({model.n_features},), "
+            f"blocks must have a label for each feature, shape ({n_features},), "
             f"got shape {labels.shape}."
         )
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise ValueError("blocks must name the block of every feature, got NaN or infinity.")
-    _, label = np.unique(labels, return_inverse=True)
-    order = np.argsort(label, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
-    return [units for units in parts if len(units) > 1]
+    return members_of(labels)
 
 
 def full_blocks(result):
     """The blocks of a result that would include more features than their patterns may."""
     return [
         units
-        for (units, _), full in zip(result.block_sites or (), result.full_probability, strict=True)
+        for (units, _), full in zip(result.block_sites, result.full_probability, strict=True)
         if full > MAX_FULL
     ]
 
@@ -106,6 +107,9 @@ def solve_with_blocks(model, members, init, settings, options, trace):
 
 def _double_loop(problem, state, trace):
     """The end of the double loop from a state."""
+    sizes = np.diff(problem.blocks.starts)
+    if ((sizes * (sizes + 3) // 2) ** 2).sum() > MAX_CURVATURES:
+        return state, STALLED, "parallel"
     n_before = len(trace.residuals)
     end, converged = block_double_loop(problem, state, trace)
     if converged:

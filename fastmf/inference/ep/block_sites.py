@@ -1,9 +1,9 @@
 """Expectation propagation with sites of blocks: its problem and its states.
 
 The features of a block have one site exp(t'w - w'Tw / 2), one cavity, and tilted moments that are
-sums over the patterns of their inclusion (`fastmf.kernels.site_blocks`); all other units have sites
-of their own. Energy and fixed points are those of `sites` with vectors in the place of numbers;
-naturals and moments are vectors as `fastmf.inference.gaussian.blocks` lays them out.
+sums over the patterns of their inclusion (`fastmf.kernels.ep.site_blocks`); all other units have
+sites of their own. Energy and fixed points are those of `sites` with vectors in the place of
+numbers; naturals and moments are vectors as `fastmf.inference.gaussian.blocks` lays them out.
 """
 
 from math import comb
@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fastmf._threads import in_parallel, workers_for
+from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.inference.ep.sites import EPProblem, second_moments, tilted_units
 from fastmf.inference.gaussian.blocks import BlockSide, block_side
-from fastmf.kernels.site_blocks import SiteBlocks, tilt_blocks
-from fastmf.kernels.sites import MAX_RELATIVE_PRECISION
+from fastmf.kernels.ep.site_blocks import SiteBlocks, tilt_blocks
+from fastmf.kernels.ep.sites import MAX_RELATIVE_PRECISION
 from fastmf.priors import GaussBernoulli
 from fastmf.priors._compiled import units_of
 from fastmf.priors._protocol import as_dtype, n_units, parts_of, take
@@ -257,7 +257,10 @@ def tilt(problem, cavity):
 
 
 def block_state(problem, site):
-    """The state with these sites; None if they leave no proper Gaussian."""
+    """The state with these sites; None if the Gaussian, or a block under its cavity, is improper.
+
+    A step after which a block had no moments would leave its site behind, most often for good.
+    """
     blocks, found = problem.blocks, problem.side.moments(site)
     if found is None:
         return None
@@ -268,6 +271,8 @@ def block_state(problem, site):
         return None
     cavity = natural - site
     tilted = tilt(problem, cavity)
+    if not tilted.exist[blocks.units].all():
+        return None
     proposal = proposed(problem, cavity, tilted, site)
     return BlockState(problem, site, gaussian, cavity, tilted, log_partition, proposal)
 

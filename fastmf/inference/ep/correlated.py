@@ -1,12 +1,12 @@
-"""Blocks of correlated features, whose sites expectation propagation should not treat one by one."""
+"""Blocks of correlated features, which expectation propagation should not treat one by one."""
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
-# Features of a block correlate by more than this, and by more than so many standard errors of a
-# correlation of independent columns, up to a limit.
-MIN_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.45, 4.5, 0.95
+# Features of a block correlate by more than this, and by so many standard errors more than the
+# largest correlation of independent columns, up to a limit.
+MIN_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.35, 0.5, 0.95
 # Features of the largest block; larger ones are cut where they correlate least.
 MAX_FEATURES = 60
 # Columns whose correlations with all others are computed at a time.
@@ -16,13 +16,15 @@ CHUNK = 512
 DEPENDENCE, MIN_COEFFICIENT, MAX_DEPENDENT = 1e-10, 1e-6, 2000
 
 
-def correlated_blocks(X):
+def correlated_blocks(X, n_rows=None):
     """Blocks of features that are strongly correlated, or linearly dependent.
 
     Parameters
     ----------
     X : array of shape (n_samples, n_features)
         Correlations are cosines of columns: center them first where there is an intercept.
+    n_rows : float, optional
+        How many rows the rows stand for.
 
     Returns
     -------
@@ -31,22 +33,26 @@ def correlated_blocks(X):
 
     Notes
     -----
-    Complete linkage: all pairs of a block correlate by more than 0.45 (more where there are so few
+    Complete linkage: all pairs of a block correlate by more than 0.35 (more where there are so few
     samples that independent columns might), and larger blocks are cut where correlations are
     smallest. Then columns that are linear combinations of others join them, if the block stays
-    small enough. The cost is that of X'X; correlations that are not large are not kept.
+    small enough; these are sought among all, or with more columns than rows among those that are
+    linked by such correlations. The cost is that of X'X; small correlations are not kept.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    n, p = X.shape
+    n, p = n_rows or len(X), X.shape[1]
     columns = _unit_columns(X)
-    threshold = max(MIN_CORRELATION, min(STANDARD_ERRORS / np.sqrt(n), MAX_THRESHOLD))
-    pairs = [np.empty((2, 0), np.int64)]
+    by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
+    threshold = max(MIN_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
+    # A pair at the threshold may be in or out: in single precision this takes half the time.
+    single, pairs = columns.astype(np.float32), [np.empty((2, 0), np.int64)]
     for start in range(0, p, CHUNK):
-        close = np.argwhere(abs(columns[:, start:].T @ columns[:, start : start + CHUNK]) > threshold)
-        other, own = close.T + start
-        pairs.append(np.stack([own, other])[:, own < other])
+        products = single[:, start:].T @ single[:, start : start + CHUNK]
+        np.abs(products, out=products)
+        other, own = np.divmod(np.flatnonzero(products > threshold), products.shape[1])
+        pairs.append(np.stack([own, other])[:, own < other] + start)
     own, other = np.concatenate(pairs, axis=1)
     graph = coo_array((np.ones(len(own), bool), (own, other)), (p, p))
     _, label = connected_components(graph, directed=False)
@@ -54,9 +60,10 @@ def correlated_blocks(X):
     components = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
     components = [np.sort(units) for units in components if len(units) > 1]
     blocks = [block for units in components for block in _clusters(columns, units, threshold)]
-    sought = [np.arange(p)] if p <= min(n, MAX_DEPENDENT) else components
-    for units in sought:
-        if len(units) <= MAX_DEPENDENT:
+    few = min(n - 1, MAX_DEPENDENT)
+    for units in [np.arange(p)] if p <= few else components:
+        # More columns than rows all depend on each other.
+        if len(units) <= few:
             blocks = _joined(blocks, _dependences(columns[:, units], units))
     return [block for block in blocks if len(block) > 1]
 
@@ -131,7 +138,8 @@ def _dependences(columns, units):
         return []
     upper, pivots, rank, _ = dpstrf(gram, tol=DEPENDENCE)
     pivots = pivots - 1
-    if rank == len(units):
+    # Where most columns depend on the others there are too few rows, not too many columns.
+    if rank == len(units) or rank < len(units) / 2:
         return []
     upper = np.triu(upper)
     coefficients = solve_triangular(upper[:rank, :rank], upper[:rank, rank:])

@@ -61,7 +61,7 @@ def expectation_propagation(
         Features that share a site, a Gaussian of all of them, and a sum over the patterns of their
         inclusion in the place of one sum for each: for correlated features, whose posterior has
         several modes. Labels: features of the same label are a block. Auto: those that correlate by
-        more than 0.45 with each other, or are linearly dependent; up to 60 of them, and cut further
+        more than 0.35 with each other, or are linearly dependent; up to 60 of them, and cut further
         where they would include more features than are summed over (see Notes). None, or no such
         features: single sites. The prior must be a GaussBernoulli.
     damping : float in [0, 1), optional
@@ -98,7 +98,8 @@ def expectation_propagation(
     With blocks, patterns include all features of up to 11, fewer of more, and three of 60: the
     result's `full_probability` says how much weight lies at that limit. The schedules are the
     parallel one and the convergent double loop of blocks, whose energy never increases and whose
-    fixed points are those of the parallel one; "sequential" is run as "auto" then. Under
+    fixed points are those of the parallel one; "sequential" is run as "auto" then. The
+    double loop is not run where the curvatures of its blocks would take more than 0.5 GB. Under
     `site_precision_min` only the parallel one is run, and eigenvalues have the bound. The cost is
     that of single sites, or of a matrix of features where that is larger than n_samples by less
     than 2.5 times, and for each block that of its patterns.
@@ -134,11 +135,12 @@ def expectation_propagation(
     if site_precision_min is not None:
         bound = check.number("site_precision_min", site_precision_min, -np.inf, np.inf, below=True)
     damping, *options = iteration(damping, tol, max_iter, n_threads)
-    members = blocks_of(model, blocks)
+    members = blocks_of(model.X, blocks)
     if members:
         auto = isinstance(blocks, str)
         settings = schedule, damping, bool(history)
-        return _with_blocks(model, members, auto, init, settings, (bound, *options))
+        result = _with_blocks(model, members, auto, init, settings, (bound, *options))
+        return _with_absent(model.log_absent, result)
     trace = EPTrace(bool(history))
     was_convergent = isinstance(init, ExpectationPropagation) and init.schedule == "convergent"
     at_once = schedule == "convergent" and init is not None

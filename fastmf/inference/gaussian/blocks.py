@@ -16,7 +16,7 @@ from numpy.linalg import LinAlgError
 
 from fastmf._common.linalg import cholesky
 from fastmf.inference.gaussian import gaussian_side
-from fastmf.inference.gaussian.dense import Dense
+from fastmf.inference.gaussian.dense import Dense, DenseInverse
 from fastmf.inference.gaussian.latent import with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
 from fastmf.inference.gaussian.side import with_zeros
@@ -29,7 +29,8 @@ def block_side(model, blocks, n_threads=None):
     """The Gaussian side of a linear model with blocks."""
     y, noise_variance = model.y, model.noise_variance
     side = gaussian_side(model, n_threads)
-    if not isinstance(side, Dense) and model.n_units <= MAX_DENSE_RATIO * model.n_samples:
+    few = not model.has_latent and model.n_units <= MAX_DENSE_RATIO * model.n_samples
+    if few and not isinstance(side, Dense):
         side = side.dense()
     kind, X = type(side), model.X
     if kind is LowRank and model.has_latent:
@@ -49,7 +50,7 @@ class Blocks:
     Attributes
     ----------
     members : list of int array
-        Sorted by their lengths.
+        Sorted by their lengths, and first units.
     units, singles : int array
         Units of all blocks, one after another; those of none.
     starts, squares : int64 array of shape (n_blocks + 1,)
@@ -59,7 +60,8 @@ class Blocks:
     """
 
     def __init__(self, members, n_units):
-        self.members = sorted((np.sort(units) for units in members), key=len)
+        members = (np.sort(units) for units in members)
+        self.members = sorted(members, key=lambda units: (len(units), units[0]))
         self.n_units = n_units
         self.units = np.concatenate([np.empty(0, np.int64), *self.members])
         self.singles = np.setdiff1d(np.arange(n_units), self.units)
@@ -212,7 +214,7 @@ class BlockSide(NamedTuple):
             var = covariance.diagonal()
             found = [covariance[u[:, :, None], u[:, None, :]].ravel() for u in blocks.groups]
             return self._vector(mean, var, found), log_partition
-        rotations, inverse = self.inverse(site)
+        _, rotations, inverse = self.inverse(site)
         moments = inverse.moments(self._rotated(linear, rotations))
         (mean, var), log_partition = moments
         found = [
@@ -236,7 +238,10 @@ class BlockSide(NamedTuple):
         return precision
 
     def inverse(self, site):
-        """Rotations of the blocks to where their sites are diagonal, and A^-1 in these units."""
+        """A^-1; LinAlgError if it does not exist."""
+        if isinstance(self.side, Dense):
+            factor = cholesky(self._precision(site), overwrite=True)
+            return BlockInverse(self.blocks, (), DenseInverse(self.side, factor))
         blocks, (_, single, elements) = self.blocks, self.blocks.parts(site)
         diagonals, rotations = zip(*map(np.linalg.eigh, blocks.matrices(elements)), strict=True)
         precision = blocks.spread(single, np.concatenate([d.ravel() for d in diagonals]))
@@ -251,7 +256,7 @@ class BlockSide(NamedTuple):
         inverse = self.remake(rotate).inverse(precision)
         if inverse is None:
             raise LinAlgError("the Gaussian is not proper.")
-        return rotations, inverse
+        return BlockInverse(blocks, rotations, inverse)
 
     def _rotated(self, vector, rotations, back=False):
         """A vector of all units in the rotated ones, or back."""
@@ -261,14 +266,64 @@ class BlockSide(NamedTuple):
             turned[units] = np.einsum(subscripts, U, vector[units])
         return turned
 
-    def variance_along(self, site, rows):
+
+class BlockInverse(NamedTuple):
+    """A^-1 under the sites of blocks.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    rotations : sequence of array
+        Of the groups of blocks, to where their sites are diagonal; empty if not rotated.
+    inverse : inverse of a GaussianSide
+        A^-1 in these units.
+    """
+
+    blocks: Blocks
+    rotations: tuple
+    inverse: object
+
+    def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix, of all or of the first units."""
-        rows = with_zeros(rows, self.n_units)
-        if isinstance(self.side, Dense):
-            factor = cholesky(self._precision(site), overwrite=True)
-            return np.einsum("ij,ij->i", rows, factor.solve(rows.T).T)
-        rotations, inverse = self.inverse(site)
+        rows = with_zeros(rows, self.blocks.n_units)
         turned = np.array(rows, np.float64)
-        for units, U in zip(self.blocks.groups, rotations, strict=True):
+        for units, U in zip(self.blocks.groups, self.rotations, strict=bool(self.rotations)):
             turned[:, units] = np.einsum("rkj,kji->rki", rows[:, units], U)
-        return inverse.variance_along(turned)
+        return self.inverse.variance_along(turned)
+
+
+def inverse_with(model, labels, sites, elements):
+    """A^-1 of a linear model with these sites.
+
+    Parameters
+    ----------
+    model : SparseLinearModel
+    labels : int array
+        The blocks of the first units: those of the same label are one.
+    sites : array of shape (2, n_units)
+    elements : array
+        The matrices of the blocks, in the order of `Blocks`.
+    """
+    members = members_of(labels)
+    if not members:
+        return gaussian_side(model).inverse(sites[1])
+    blocks = Blocks(members, model.n_units)
+    elements = elements[: blocks.squares[-1]]
+    site = np.concatenate([sites[0], sites[1, blocks.singles], elements])
+    return block_side(model, blocks).inverse(site)
+
+
+def members_of(labels):
+    """The units of each label that several have."""
+    _, label = np.unique(labels, return_inverse=True)
+    order = np.argsort(label, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+    return [units for units in parts if len(units) > 1]
+
+
+def labels_of(members, n):
+    """A number for each of n units, the same for those of a block, in the order of the units."""
+    first = np.arange(n)
+    for units in members:
+        first[units] = np.min(units)
+    return np.unique(first, return_inverse=True)[1]

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._intrinsics import fetch_and_increment, larger
-from fastmf._numba import kernel
+from fastmf._jit.intrinsics import fetch_and_increment, larger
+from fastmf._jit.kernel import kernel
 
 # A pattern counts if its weight is at least exp(-this) of the largest so far.
 MAX_LOG_RATIO = 42.0
@@ -98,8 +98,8 @@ def block_curvature(prior, linear, precision, largest, curvature):
     largest : int
         Units that a pattern may include.
     curvature : array of shape (n, n)
-        Filled in its lower triangle, zero above it, for n = n_units + n_units (n_units + 1) / 2: units first, then
-        pairs, row by row of the lower triangle.
+        Filled in its lower triangle, zero above it, for n = n_units (n_units + 3) / 2: units first,
+        then pairs, row by row of their lower triangle.
     """
     c = len(linear)
     matrices, vectors = np.zeros((3, largest, largest)), np.zeros((3, largest + 1))
@@ -201,12 +201,20 @@ def _add_curvature(s, weight, memory, curvature, c):
             for d in range(s):
                 value = second[a, b] * m[d] + second[a, d] * m[b] + second[b, d] * m[a]
                 curvature[row, members[d]] += weight * (value - 2 * m[a] * m[b] * m[d])
-                # Pairs up to this one.
-                for e in range(0 if d > a else d + 1 if d < a else b + 1):
-                    column = c + members[d] * (members[d] + 1) // 2 + members[e]
-                    value = second[a, b] * second[d, e] + second[a, d] * second[b, e]
-                    value += second[a, e] * second[b, d] - 2 * m[a] * m[b] * m[d] * m[e]
-                    curvature[row, column] += weight * value
+            _add_pairs((a, b), weight, (second, m, members), curvature[row, c:])
+
+
+@kernel(inner=True)
+def _add_pairs(pair, weight, pattern, row):
+    """Add moments of a pair of units with all pairs up to it."""
+    (a, b), (second, m, members) = pair, pattern
+    for d in range(a + 1):
+        # Members increase: these are the pairs that come first.
+        for e in range(d + 1 if d < a else b + 1):
+            column = members[d] * (members[d] + 1) // 2 + members[e]
+            value = second[a, b] * second[d, e] + second[a, d] * second[b, e]
+            value += second[a, e] * second[b, d] - 2 * m[a] * m[b] * m[d] * m[e]
+            row[column] += weight * value
 
 
 @kernel(inner=True)
@@ -227,7 +235,7 @@ def _scale(sums, ratio):
 @kernel(inner=True)
 def sum_patterns(given, largest, memory, sums):
     """Moments of one block, and totals: sums over the patterns, with relative weights."""
-    prior, linear, _ = given
+    linear = given[1]
     _, vectors, members = memory
     units, second, curvature, totals = sums
     c = len(linear)

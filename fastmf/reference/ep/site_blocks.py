@@ -1,4 +1,4 @@
-"""NumPy twin of `fastmf.kernels.site_blocks`."""
+"""NumPy twin of `fastmf.kernels.ep.site_blocks`."""
 
 from itertools import chain, combinations
 

@@ -1,0 +1,138 @@
+import itertools
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.inference.ep.block_schedules import blocks_of
+
+SCHEDULES = ("parallel", "sequential", "convergent", "auto")
+
+
+def exact(model):
+    """Log-evidence and inclusion probabilities, by enumeration."""
+    X, y, s2 = model.X, model.y, model.noise_variance
+    p, v = X.shape[1], 1 / model.prior.precision[0]
+    odds, log_weight = model.prior.log_odds[0], []
+    patterns = np.array(list(itertools.product([0, 1], repeat=p)), bool)
+    for S in patterns:
+        B = s2 * np.eye(len(y)) + v * X[:, S] @ X[:, S].T
+        fit = y @ np.linalg.solve(B, y) + np.linalg.slogdet(2 * np.pi * B)[1]
+        log_weight.append(-fit / 2 + S.sum() * odds - p * np.logaddexp(0, odds))
+    evidence = np.logaddexp.reduce(log_weight)
+    return evidence, np.exp(log_weight - evidence) @ patterns
+
+
+def designs():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(50, 3))
+    y = 2 * A[:, 0] - A[:, 1] + 0.1 * rng.normal(size=50)
+    A -= A.mean(0)
+    near = A[:, :1] + 1e-3 * rng.normal(size=(50, 1))
+    return y - y.mean(), {
+        "copy": A[:, [0, 0, 1, 2]],
+        "flipped and doubled": A[:, [0, 0, 0, 1, 2]] * [1, -1, 2, 1, 1],
+        "sum": np.concatenate([A, A[:, :1] + A[:, 1:2]], axis=1),
+        "nearly equal": np.concatenate([A, near], axis=1),
+        "constant": np.concatenate([A[:, [0, 0, 1]], np.zeros((50, 1))], axis=1),
+        "few rows": None,
+    }
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("name", designs()[1])
+@pytest.mark.parametrize("noise, slab", [(0.01, 10.0), (0.25, 1.0), (1e-4, 10.0), (1e-6, 10.0)])
+def test_dependent_columns_against_enumeration(name, schedule, noise, slab):
+    y, found = designs()
+    X = found[name]
+    if X is None:
+        X, y = found["copy"][:3], y[:3]
+    p = X.shape[1]
+    prior = mf.GaussBernoulli(np.zeros(p), np.full(p, 1 / slab), np.full(p, -3.0))
+    model = mf.SparseLinearModel(X, y, noise, prior)
+    evidence, included = exact(model)
+    result = mf.expectation_propagation(model, blocks="auto", schedule=schedule, tol=1e-6)
+    assert result.converged
+    np.testing.assert_allclose(result.inclusion_probability, included, atol=0.03)
+    # That of single sites is some nats too high.
+    np.testing.assert_allclose(result.log_evidence, evidence, atol=0.02)
+
+
+@pytest.mark.parametrize("shape", [(60, 20), (25, 40)])
+def test_float32_features_give_the_same(shape):
+    rng = np.random.default_rng(1)
+    X = np.repeat(rng.normal(size=(shape[0], shape[1] // 2)), 2, axis=1).astype(np.float32)
+    y = X[:, 3] - X[:, 8] + 0.3 * rng.normal(size=shape[0])
+    p = shape[1]
+    prior = mf.GaussBernoulli(np.zeros(p), np.ones(p), np.full(p, -3.0))
+    one, other = (
+        mf.expectation_propagation(mf.SparseLinearModel(Z, y, 0.1, prior), blocks="auto")
+        for Z in (X, X.astype(float))
+    )
+    assert one.converged and len(one.block_sites) == p // 2
+    np.testing.assert_allclose(one.inclusion_probability, other.inclusion_probability, atol=1e-6)
+    pairs = one.inclusion_probability.reshape(-1, 2)
+    np.testing.assert_allclose(pairs[:, 0], pairs[:, 1], atol=1e-6)
+
+
+def test_without_correlations_single_sites_are_used():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(80, 30))
+    prior = mf.GaussBernoulli(np.zeros(30), np.ones(30), np.full(30, -3.0))
+    model = mf.SparseLinearModel(X, X[:, 0] + rng.normal(size=80), 1.0, prior)
+    one, other = (mf.expectation_propagation(model, blocks=b) for b in ("auto", None))
+    assert one.block_sites is None
+    np.testing.assert_array_equal(one.mean, other.mean)
+
+
+def test_blocks_of_one_feature_are_single_sites():
+    """The site of a block of one unit, or of two uncoupled ones, is what single sites are."""
+    X = np.eye(4)[:, :3] * [1.0, 2.0, 3.0]
+    prior = mf.GaussBernoulli(np.zeros(3), np.ones(3), np.zeros(3))
+    model = mf.SparseLinearModel(X, np.array([1.0, 0.5, 2.0, 0.0]), 0.5, prior)
+    one = mf.expectation_propagation(model, blocks=[0, 0, 1])
+    other = mf.expectation_propagation(model)
+    np.testing.assert_allclose(one.mean, other.mean, atol=1e-8)
+    np.testing.assert_allclose(one.var, other.var, atol=1e-8)
+    np.testing.assert_allclose(one.log_evidence, other.log_evidence, rtol=1e-9)
+
+
+def test_a_result_is_where_to_start():
+    y, found = designs()
+    prior = mf.GaussBernoulli(np.zeros(4), np.full(4, 0.1), np.full(4, -3.0))
+    model = mf.SparseLinearModel(found["copy"], y, 0.01, prior)
+    first = mf.expectation_propagation(model, blocks="auto")
+    again = mf.expectation_propagation(model, first, blocks="auto")
+    assert again.n_iter <= 2
+    other = mf.expectation_propagation(model, first.sites, blocks="auto")
+    np.testing.assert_allclose(other.mean, first.mean, atol=1e-6)
+    with pytest.raises(ValueError, match="init must be finite and have shape"):
+        mf.expectation_propagation(model, np.zeros((2, 3)), blocks="auto")
+
+
+def test_blocks_of_too_many_effects_are_cut():
+    """30 features of correlation 0.5, of which ten have strong effects."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 30)) + rng.normal(size=(300, 1))
+    X -= X.mean(0)
+    y = X[:, :10].sum(1) + rng.normal(size=300)
+    prior = mf.GaussBernoulli(np.zeros(30), np.ones(30), np.full(30, -1.0))
+    model = mf.SparseLinearModel(X, y - y.mean(), 1.0, prior)
+    found = mf.expectation_propagation(model, blocks="auto", schedule="auto", tol=1e-6)
+    assert found.converged
+    assert max(found.full_probability, default=0) < 0.05
+    assert (found.inclusion_probability[:10] > 0.95).all()
+    assert found.inclusion_probability[10:].mean() < 0.15
+
+
+@pytest.mark.parametrize(
+    "blocks, message",
+    [
+        ("all", "blocks must be 'auto', None or labels"),
+        ([0, 1], "blocks must have a label for each feature"),
+        ([0, np.nan, 1], "blocks must name the block of every feature"),
+    ],
+)
+def test_bad_blocks_are_named(blocks, message):
+    with pytest.raises(ValueError, match=message):
+        blocks_of(np.ones((4, 3)), blocks)

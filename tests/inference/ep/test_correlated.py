@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from fastmf.inference.ep.correlated import MAX_FEATURES, correlated_blocks, cut
+
+
+def as_sets(blocks):
+    return {tuple(sorted(map(int, block))) for block in blocks}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("scale", [1, 1e-150, 1e150])
+def test_copies_flips_multiples_and_sums_share_a_block(dtype, scale):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(200, 6))
+    A -= A.mean(0)
+    columns = [A[:, 0], A[:, 0], -A[:, 0], 3 * A[:, 0], A[:, 1], A[:, 2], A[:, 1] + A[:, 2]]
+    X = np.stack([*columns, 0 * A[:, 0], A[:, 3], A[:, 4]], axis=1).astype(dtype)
+    if dtype == np.float64:
+        X *= scale
+    assert as_sets(correlated_blocks(X)) == {(0, 1, 2, 3), (4, 5, 6)}
+
+
+def test_a_sum_of_many_is_found():
+    """Its correlation with each is 0.29."""
+    X = np.random.default_rng(1).normal(size=(400, 13))
+    X[:, 4] = np.delete(X, 4, axis=1).sum(1)
+    assert as_sets(correlated_blocks(X)) == {tuple(range(13))}
+
+
+def test_a_sum_is_found_among_more_columns_than_rows():
+    X = np.random.default_rng(2).normal(size=(150, 300))
+    X[:, 7] = X[:, 90] - X[:, 200]
+    assert as_sets(correlated_blocks(X)) == {(7, 90, 200)}
+
+
+@pytest.mark.parametrize("shape", [(75, 512), (500, 40), (1000, 3), (30, 50)])
+def test_independent_columns_have_no_blocks(shape):
+    X = np.random.default_rng(3).normal(size=shape)
+    assert sum(map(len, correlated_blocks(X))) <= 4
+
+
+def test_large_blocks_are_cut_where_correlations_are_smallest():
+    rng = np.random.default_rng(4)
+    common = rng.normal(size=(300, 1))
+    groups = [common + 0.7 * rng.normal(size=(300, 1)) for _ in range(3)]
+    X = np.concatenate([g + 0.2 * rng.normal(size=(300, 40)) for g in groups], axis=1)
+    blocks = correlated_blocks(X)
+    assert as_sets(blocks) == {tuple(range(k, k + 40)) for k in (0, 40, 80)}
+    assert max(map(len, correlated_blocks(np.repeat(common, 150, axis=1)))) <= MAX_FEATURES
+    pair = np.arange(30, 50)
+    assert as_sets(cut(X, pair)) == {tuple(range(30, 40)), tuple(range(40, 50))}
+
+
+def test_constant_columns_are_in_no_block():
+    assert correlated_blocks(np.zeros((10, 4))) == []
