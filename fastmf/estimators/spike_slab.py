@@ -102,6 +102,10 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     targets are fitted one by one. X is copied to be centred and scaled, in its own precision
     (float32 or float64).
 
+    Inclusion probabilities of copies of a feature, and of features that are correlated by more than
+    some 0.9, are too small, as each has a site of its own: see `blocks` of
+    `fastmf.expectation_propagation`.
+
     A parameter that is learned and ends on a bound of the search (noise: 1e-12 and 2, slab: 1e-6
     and 1e4 variances of y, inclusion: a tenth of a feature and 0.95) is reported by a
     `ConvergenceWarning` that says what to give.
