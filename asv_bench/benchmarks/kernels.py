@@ -70,6 +70,8 @@ NAMES = [
     "training.train.train-groups",
     "training.train.train-preconditioned_pcd",
     "sampling.tree_annealing.tree_annealing-spins",
+    "ep.site_blocks.tilt_blocks-cavities",
+    "ep.site_blocks.block_curvature-cavity",
 ]
 POOLS = ThreadpoolController()
 

@@ -66,5 +66,5 @@ CASES = [
          exact=("exist",), large=True, dtypes=("float64",)),
     Case("ep.site_blocks.block_curvature", "cavity", curvature_arguments,
          lambda arguments: {"curvature": arguments[-1]}, {"float64": 1e-8},
-         dtypes=("float64",)),
+         large=True, dtypes=("float64",)),
 ]  # fmt: skip
