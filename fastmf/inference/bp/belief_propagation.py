@@ -93,7 +93,7 @@ def belief_propagation(
         1/2, 3/4 and so on. Must be None or 0 for mixed-product, whose messages are hard decisions.
     tol : float, default 1e-8
         A row has converged when an undamped sweep changes nothing that is returned by more: no
-        belief (probability), no log-odds x of a belief, relative to 1 + |x|, and no log-message.
+        belief (probability), no log-odds x of a belief, relative to 1 + abs(x), and no log-message.
         A damped row makes an undamped sweep when its beliefs change by less than
         tol * (1 - d) / (1 + d), for damping d; that sweep must change it by no more than this,
         because the fixed point may be stable only with damping. At least the change that rounding
