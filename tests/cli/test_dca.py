@@ -186,7 +186,6 @@ def test_gappy_sequences_and_columns_are_left_out(machine, tmp_path, monkeypatch
         (["AC" * 10 + "CA", "CA" + "AC" * 10], (), "the effective number of sequences is 1.0"),
     ],
 )
-@pytest.mark.filterwarnings("ignore")
 def test_alignments_that_tell_nothing(tmp_path, monkeypatch, capsys, rows, options, says):
     monkeypatch.chdir(tmp_path)
     Path("x.fa").write_text("".join(f">s\n{row}\n" for row in rows))
