@@ -6,6 +6,7 @@ five times as much as the polynomial below. No function overflows or returns NaN
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import scipy.special
@@ -14,8 +15,48 @@ from numba.core import types
 from fastmf._jit.intrinsics import bits_to_float, float_to_bits, fma, larger, smaller
 from fastmf._jit.kernel import compilable, compiled_from, emitted, kernel
 
-# Arguments outside these bounds are clipped: the exponential would overflow or be subnormal.
-_EXP_RANGE = {np.float64: (-708.0, 709.0), np.float32: (-87.0, 88.0)}
+
+class Exponential(NamedTuple):
+    """Constants of `exp` for a floating type.
+
+    Arguments below `low` or above `high` are clipped: results would be subnormal or overflow.
+    Adding `magic` to x / ln 2 rounds it to the integer n and leaves n in the low bits, from where a
+    shift by `n_fraction` moves it into the exponent; `coefficients` are those of the series in
+    x - n ln 2.
+    """
+
+    low: float
+    high: float
+    inverse_ln2: float
+    magic: float
+    ln2_high: float
+    ln2_low: float
+    bias: int
+    n_fraction: int
+    coefficients: tuple
+
+
+def _series(n_terms):
+    return tuple(1.0 / math.factorial(k) for k in range(n_terms))
+
+
+INVERSE_LN2 = 1.4426950408889634
+EXPONENTIALS = {
+    np.float32: Exponential(
+        -87.0, 88.0, INVERSE_LN2, 1.5 * 2.0**23, 0.693359375, -2.12194440e-4, 127, 23, _series(8)
+    ),
+    np.float64: Exponential(
+        -708.0,
+        709.0,
+        INVERSE_LN2,
+        1.5 * 2.0**52,
+        6.93147180369123816490e-01,
+        1.90821492927058770002e-10,
+        1023,
+        52,
+        _series(13),
+    ),
+}
 
 
 def where(condition, x, y):
@@ -113,20 +154,18 @@ def _two_product(x, y):
 def exp(x):
     """Exponential, of arguments clipped to the range of the floating-point type."""
     x = np.asarray(x)
-    return np.exp(np.clip(x, *_EXP_RANGE.get(x.dtype.type, (-708.0, 709.0))))
+    constants = EXPONENTIALS.get(x.dtype.type, EXPONENTIALS[np.float64])
+    return np.exp(np.clip(x, constants.low, constants.high))
 
 
 @compiled_from(exp)
 def _exp(x):
-    # x = n ln 2 + r with |r| <= ln(2) / 2. Adding `magic` rounds x / ln 2 to the integer n and
-    # leaves n in the low bits, from where a shift moves it into the exponent of the result.
+    # x = n ln 2 + r with |r| <= ln(2) / 2.
     if x == types.float32:
-        f = np.float32
-        low, high = f(-87.0), f(88.0)
-        inverse_ln2, magic = f(1.4426950408889634), f(1.5 * 2.0**23)
-        bias, mantissa_bits = np.int32(127), np.int32(23)
-        ln2_high, ln2_low = f(0.693359375), f(-2.12194440e-4)
-        c0, c1, c2, c3, c4, c5, c6, c7 = (f(1.0 / math.factorial(k)) for k in range(8))
+        f, form = np.float32, EXPONENTIALS[np.float32]
+        low, high, inverse_ln2, magic, ln2_high, ln2_low = map(f, form[:6])
+        bias, mantissa_bits = np.int32(form.bias), np.int32(form.n_fraction)
+        c0, c1, c2, c3, c4, c5, c6, c7 = map(f, form.coefficients)
 
         def single(x):
             # In this order NaN stays NaN.
@@ -140,12 +179,9 @@ def _exp(x):
 
         return single
 
-    low, high = _EXP_RANGE[np.float64]
-    inverse_ln2, magic = 1.4426950408889634, 1.5 * 2.0**52
-    ln2_high, ln2_low = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12 = (
-        1.0 / math.factorial(k) for k in range(13)
-    )
+    form = EXPONENTIALS[np.float64]
+    low, high, inverse_ln2, magic, ln2_high, ln2_low, _, _ = form[:8]
+    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12 = form.coefficients
 
     def double(x):
         x = smaller(high, larger(low, float(x)))

@@ -19,13 +19,13 @@ def memory_of_the_machine():
         return np.inf
 
 
-def aligned_zeros(shape, dtype):
-    """An array of zeros that begins with a cache line.
+def aligned(shape, dtype, allocate=np.empty):
+    """An array that begins with a cache line, empty or as `allocate` makes it.
 
     A vector that lies across two lines takes twice as long to load or store.
     """
     n_bytes = math.prod(map(int, shape)) * np.dtype(dtype).itemsize
-    memory = np.zeros(n_bytes + LINE_BYTES, np.uint8)
+    memory = allocate(n_bytes + LINE_BYTES, np.uint8)
     return _aligned(memory, n_bytes).view(dtype).reshape(shape)
 
 

@@ -4,7 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from fastmf.kernels.pseudo_likelihood.potts import aligned, workspaces
+from fastmf._common.memory import aligned
+from fastmf.kernels.pseudo_likelihood.potts import workspaces
 from fastmf.learning.pseudo_likelihood.potts.layout import Layout
 from fastmf.learning.pseudo_likelihood.potts.tree import spanning_order
 from kernel_cases.case import Case, with_options

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._common.memory import aligned_zeros
+from fastmf._common.memory import aligned
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
@@ -178,7 +178,7 @@ def _problem(options, units, dtype, starts):
         factor = dtype.type(units.factor)
         np.multiply(units.model.weights, factor, out=weights[:, :m], casting="same_kind")
     if options.algorithm != "max":
-        exponentials = aligned_zeros((n, n_padded), dtype)
+        exponentials = aligned((n, n_padded), dtype, np.zeros)
         if starts is None and options.algorithm == "sum":
             starts = np.empty_like(exponentials)
         exponentials[:, m:] = starts[:, m:] = 1
@@ -218,14 +218,14 @@ def new_workspaces(n_workspaces, record, dtype, algorithm, n_workers=None):
     n_padded, n_workers = record.hidden.shape[1], n_workers or n_workspaces
     n_decoded = n_blocks if algorithm == bp_types.MAX_PRODUCT else 0
     return BPWorkspaces(
-        beliefs=aligned_zeros((n_workspaces, 3, n_padded), dtype),
+        beliefs=aligned((n_workspaces, 3, n_padded), dtype, np.zeros),
         message_sums=np.zeros((n_workspaces, n_blocks, n_padded)),
         decoded_sums=np.zeros((n_workspaces, n_decoded, n_padded)),
         change=np.zeros((n_workspaces, n_blocks)),
         decoded_field=np.zeros((n_workspaces, n_blocks)),
-        received=aligned_zeros((n_workers, bp_types.TILE_UNITS, n_padded), dtype),
+        received=aligned((n_workers, bp_types.TILE_UNITS, n_padded), dtype, np.zeros),
         tile=np.zeros((n_workers, 5, bp_types.TILE_UNITS)),
-        product=aligned_zeros((n_workers, n_padded), dtype),
-        message_changes=aligned_zeros((n_workers, n_padded), dtype),
-        product64=aligned_zeros((n_workers, n_padded), np.float64),
+        product=aligned((n_workers, n_padded), dtype, np.zeros),
+        message_changes=aligned((n_workers, n_padded), dtype, np.zeros),
+        product64=aligned((n_workers, n_padded), np.float64, np.zeros),
     )

@@ -18,84 +18,57 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from fastmf._jit.intrinsics import in_all_lanes, row, smaller
+from fastmf._jit.intrinsics import row, smaller
 from fastmf._jit.kernel import REORDER, kernel
+from fastmf._jit.vectors import VECTOR_BYTES, Vectors, integer, loop
 from fastmf.kernels.bp.arguments import CHANGES, LOGS, TILE_UNITS, P, Q
-from fastmf.kernels.linear.product import VECTOR_BYTES
 from fastmf.special import log_of_normal
 
 # Visible units whose products are accumulated together, each in two registers: half of those that
 # AVX-512 has, or AVX2.
 UNITS_AT_ONCE = 8 if VECTOR_BYTES == 64 else 4
 LOG_2 = float(np.log(2.0))
-_INTEGER = ir.IntType(64)
-
-
-def _number(value):
-    return ir.Constant(_INTEGER, value)
 
 
 class _Emitter:
-    """Emits the products of `n_units` rows of couplings and messages in LLVM vectors.
+    """Emits the products of `n_units` rows of couplings and messages.
 
     Parameters
     ----------
-    builder : LLVM builder
-    kind : LLVM type
-        Of the messages.
-    n_bits : int
-        Of the messages.
+    vectors : Vectors
+        Of the type of the messages.
     n_units : int
     """
 
-    def __init__(self, builder, kind, n_bits, n_units):
-        self.builder, self.kind, self.n_bytes = builder, kind, n_bits // 8
-        self.n_units = n_units
-        self.n_lanes = VECTOR_BYTES // self.n_bytes
-        self.vector = ir.VectorType(kind, self.n_lanes)
+    def __init__(self, vectors, n_units):
+        self.vectors, self.builder, self.n_units = vectors, vectors.builder, n_units
         # Bits of a floating-point number after and before which its exponent lies.
-        self.n_fraction, self.bias = {32: (23, 127), 64: (52, 1023)}[n_bits]
-        self.bits = ir.VectorType(ir.IntType(n_bits), self.n_lanes)
-        self.fma = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(self.vector, [self.vector] * 3),
-            f"llvm.fma.v{self.n_lanes}f{n_bits}",
-        )
-
-    def load(self, pointer, offset):
-        """The vector at an offset."""
-        pointer = self.builder.gep(pointer, [offset])
-        value = self.builder.load(self.builder.bitcast(pointer, self.vector.as_pointer()))
-        value.align = self.n_bytes
-        return value
-
-    def lanes(self, number):
-        """A vector of equal numbers."""
-        return in_all_lanes(self.builder, number, self.n_lanes)
+        self.n_fraction, self.bias = {32: (23, 127), 64: (52, 1023)}[vectors.n_bits]
 
     def factors(self, e, s, p, q, weights):
         """Vectors of the factors above and below: n and d, or n Q + d P and n."""
         builder = self.builder
         t = builder.fmul(s, q)
-        above = builder.call(self.fma, [e, p, t])
+        above = self.vectors.fma(e, p, t)
         below = builder.fadd(t, p)
         if not weights:
             return above, below
         high, low = weights
-        return builder.call(self.fma, [above, low, builder.fmul(below, high)]), above
+        return self.vectors.fma(above, low, builder.fmul(below, high)), above
 
     def split(self, above, below, mantissa, exponent):
         """Mantissa times above / below as a number from 1 to 2, and the exponent with the rest."""
         builder = self.builder
         product = builder.fmul(builder.fdiv(above, below), mantissa)
-        bits = builder.bitcast(product, self.bits)
-        shift, bias, fraction = (
-            ir.Constant(self.bits, [number] * self.n_lanes)
-            for number in (self.n_fraction, self.bias, (1 << self.n_fraction) - 1)
+        bits = builder.bitcast(product, self.vectors.integers)
+        shift, bias, fraction = map(
+            self.vectors.integer_constant,
+            (self.n_fraction, self.bias, (1 << self.n_fraction) - 1),
         )
         added = builder.sub(builder.lshr(bits, shift), bias)
         of_one = builder.shl(bias, shift)
-        mantissa = builder.bitcast(builder.or_(builder.and_(bits, fraction), of_one), self.vector)
+        mantissa = builder.or_(builder.and_(bits, fraction), of_one)
+        mantissa = builder.bitcast(mantissa, self.vectors.type)
         return mantissa, builder.add(exponent, added)
 
     def joined(self, combine, vectors):
@@ -103,35 +76,18 @@ class _Emitter:
 
         Neighbours are combined, of each two vectors at once as long as there are several.
         """
-        width = self.n_lanes
+        width = self.vectors.n_lanes
         while width * len(vectors) > self.n_units:
             if len(vectors) > 1:
                 pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
             else:
                 pairs, width = [(vectors[0], vectors[0])], width // 2
-            even, odd = (
-                ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(k, 2 * width, 2)))
-                for k in (0, 1)
-            )
+            even, odd = (range(k, 2 * width, 2) for k in (0, 1))
             vectors = [
-                combine(*(self.builder.shuffle_vector(*pair, mask) for mask in (even, odd)))
+                combine(*(self.vectors.shuffled(*pair, lanes) for lanes in (even, odd)))
                 for pair in pairs
             ]
         return vectors[0]
-
-    def loop(self, first, last, step, body):
-        """for k in range(first, last, step): body(k), at least once."""
-        builder, before = self.builder, self.builder.basic_block
-        head, end = (builder.append_basic_block(f"products.{name}") for name in ("body", "end"))
-        builder.branch(head)
-        builder.position_at_end(head)
-        k = builder.phi(_INTEGER)
-        k.add_incoming(first, before)
-        body(k)
-        following = builder.add(k, step)
-        k.add_incoming(following, builder.basic_block)
-        builder.cbranch(builder.icmp_signed("<", following, last), head, end)
-        builder.position_at_end(end)
 
     def emit(self, inputs, n, n_factors, weighted):
         """Emit mantissas of the products and their exponents, one vector of each.
@@ -145,8 +101,8 @@ class _Emitter:
             Whether the products are of normalisers.
         """
         builder, (e, s, p, q, high, low) = self.builder, inputs
-        one = self.lanes(ir.Constant(self.kind, 1.0))
-        starts = one, one, one, ir.Constant(self.bits, None)
+        one = self.vectors.constant(1.0)
+        starts = one, one, one, self.vectors.integer_constant(0)
         # LLVM keeps these in registers.
         above, below, mantissas, exponents = groups = [
             [cgutils.alloca_once(builder, start.type) for _ in range(self.n_units)]
@@ -157,41 +113,43 @@ class _Emitter:
                 builder.store(start, variable)
         weights = [self.weights(high, low, u) if weighted else () for u in range(self.n_units)]
 
-        def multiply(k):
-            hidden = self.load(p, k), self.load(q, k)
+        load = self.vectors.load
+
+        def multiply(k, _):
+            hidden = load(p, k), load(q, k)
             for u in range(self.n_units):
-                offset = builder.add(k, builder.mul(_number(u), n))
-                pair = self.load(e, offset), self.load(s, offset)
+                offset = builder.add(k, builder.mul(integer(u), n))
+                pair = load(e, offset), load(s, offset)
                 found = self.factors(*pair, *hidden, weights[u])
                 for product, factor in zip((above[u], below[u]), found, strict=True):
                     builder.store(builder.fmul(builder.load(product), factor), product)
 
-        def multiply_some(first):
+        def multiply_some(first, _):
             last = builder.add(first, step)
             last = builder.select(builder.icmp_signed("<", last, n), last, n)
-            self.loop(first, last, _number(self.n_lanes), multiply)
+            loop(builder, first, last, integer(self.vectors.n_lanes), multiply)
             for group in zip(*groups, strict=True):
                 values = self.split(*map(builder.load, group))
                 for value, variable in zip((one, one, *values), group, strict=True):
                     builder.store(value, variable)
 
-        step = builder.mul(n_factors, _number(self.n_lanes))
-        self.loop(_number(0), n, step, multiply_some)
+        step = builder.mul(n_factors, integer(self.vectors.n_lanes))
+        loop(builder, integer(0), n, step, multiply_some)
         found = [[builder.load(x) for x in group] for group in (mantissas, exponents)]
         return self.joined(builder.fmul, found[0]), self.joined(builder.add, found[1])
 
     def weights(self, high, low, unit):
         """Vectors of P and Q of a unit."""
-        numbers = (self.builder.load(self.builder.gep(x, [_number(unit)])) for x in (high, low))
-        if self.kind != ir.DoubleType():
-            numbers = (self.builder.fptrunc(number, self.kind) for number in numbers)
-        return tuple(map(self.lanes, numbers))
+        numbers = (self.builder.load(self.builder.gep(x, [integer(unit)])) for x in (high, low))
+        if self.vectors.n_bits == 32:
+            numbers = (self.builder.fptrunc(number, self.vectors.number) for number in numbers)
+        return tuple(map(self.vectors.in_all_lanes, numbers))
 
     def store(self, found, targets):
         """Store mantissas and exponents as float64 numbers."""
         wide = ir.VectorType(ir.DoubleType(), self.n_units)
         mantissas, exponents = found
-        if self.kind != ir.DoubleType():
+        if self.vectors.n_bits == 32:
             mantissas = self.builder.fpext(mantissas, wide)
         exponents = self.builder.sitofp(exponents, wide)
         for value, target in zip((mantissas, exponents), targets, strict=True):
@@ -223,8 +181,7 @@ def _products(n_units, weighted):
                 context.make_array(signature.args[k])(context, builder, arguments[k])
                 for k in (0, 1)
             ]
-            kind = signature.args[0].dtype
-            emitter = _Emitter(builder, context.get_value_type(kind), kind.bitwidth, n_units)
+            emitter = _Emitter(Vectors(context, builder, signature.args[0].dtype), n_units)
             *inputs, mantissas, exponents = [array.data for array in matrices + arrays]
             found = emitter.emit(inputs, n, arguments[4], weighted)
             emitter.store(found, (mantissas, exponents))

@@ -1,10 +1,9 @@
 """Copies inside kernels, which take longer to compile, or to run, as loops."""
 
-from llvmlite import ir
 from numba.core import cgutils, types
 
 from fastmf._jit.kernel import emitted
-from fastmf.kernels.linear.product import VECTOR_BYTES
+from fastmf._jit.vectors import Vectors
 
 
 def copy(source, target):
@@ -51,7 +50,7 @@ def _set_to_zero(typing_context, target):
 def transpose_tile(source, i, j, target, k, n):
     """Set target[j : j + n, k : k + n] to the transpose of source[i : i + n, j : j + n].
 
-    The arrays are C-contiguous and of one type; `n` is `VECTOR_BYTES` divided by its size.
+    The arrays are C-contiguous and of one type; `n` is `lanes_of` the type.
     """
     target[j : j + n, k : k + n] = source[i : i + n, j : j + n].T
 
@@ -59,28 +58,24 @@ def transpose_tile(source, i, j, target, k, n):
 @emitted(transpose_tile)
 def _transpose_tile(typing_context, source, i, j, target, k, n):
     def generate(context, builder, signature, values):
-        n_lanes = VECTOR_BYTES // (source.dtype.bitwidth // 8)
-        vector = ir.VectorType(context.get_value_type(source.dtype), n_lanes)
+        vectors = Vectors(context, builder, source.dtype)
 
-        def pointers(type_, array, first, column):
-            array = context.make_array(type_)(context, builder, array)
+        def places(array, first, column):
             width = builder.extract_value(array.shape, 1)
             entry = builder.add(builder.mul(first, width), column)
-            for _ in range(n_lanes):
-                pointer = builder.gep(array.data, [entry])
-                yield builder.bitcast(pointer, vector.as_pointer())
+            for _ in range(vectors.n_lanes):
+                yield entry
                 entry = builder.add(entry, width)
 
-        rows = [builder.load(p) for p in pointers(source, *values[:3])]
-        for row_ in rows:
-            row_.align = VECTOR_BYTES // n_lanes
+        old, new = vectors.array(source, values[0]), vectors.array(target, values[3])
+        rows = [vectors.load(old.data, place) for place in places(old, *values[1:3])]
         # Blocks of 1, 2, 4, ... entries beside the diagonal are exchanged in turn.
         size = 1
-        while size < n_lanes:
-            rows = _exchange_blocks(builder, rows, size)
+        while size < vectors.n_lanes:
+            rows = _exchange_blocks(vectors, rows, size)
             size *= 2
-        for row_, p in zip(rows, pointers(target, values[3], values[2], values[4]), strict=True):
-            builder.store(row_, p).align = VECTOR_BYTES // n_lanes
+        for row_, place in zip(rows, places(new, values[2], values[4]), strict=True):
+            vectors.store(row_, new.data, place)
         return context.get_dummy_value()
 
     if not (source.dtype == target.dtype and source.layout == target.layout == "C"):
@@ -89,7 +84,7 @@ def _transpose_tile(typing_context, source, i, j, target, k, n):
     return types.void(source, *integers[:2], target, *integers[2:]), generate
 
 
-def _exchange_blocks(builder, rows, size):
+def _exchange_blocks(vectors, rows, size):
     """Emit the exchange of blocks above and below the diagonals of blocks twice as large."""
     n, found = len(rows), list(rows)
     for r in range(n):
@@ -100,6 +95,5 @@ def _exchange_blocks(builder, rows, size):
         upper = [c if not c & size else n + c - size for c in range(n)]
         lower = [c + size if not c & size else n + c for c in range(n)]
         for where, numbers in ((r, upper), (r + size, lower)):
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), n), numbers)
-            found[where] = builder.shuffle_vector(*pair, mask)
+            found[where] = vectors.shuffled(*pair, numbers)
     return found

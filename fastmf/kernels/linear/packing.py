@@ -8,8 +8,8 @@ as are needed.
 
 from fastmf._jit.intrinsics import row, smaller, view
 from fastmf._jit.kernel import kernel
+from fastmf._jit.vectors import VECTOR_BYTES
 from fastmf.kernels.linear.copies import copy, transpose_tile
-from fastmf.kernels.linear.product import VECTOR_BYTES
 
 # The columns of a table of copies: addresses of the packed couplings, squares and cubes, number of
 # sources in all, and the first one that belongs to these weights.

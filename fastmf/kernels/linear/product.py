@@ -7,27 +7,25 @@ fused multiply-adds, so that a row's result does not depend on which rows are wi
 emitted as LLVM vectors because LLVM keeps the accumulators of no loop nest in registers.
 """
 
-import math
 from functools import cache
 from typing import NamedTuple
 
-import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from fastmf._jit.intrinsics import in_all_lanes, larger, smaller
+from fastmf._common.memory import aligned
+from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, call, calls, kernel
+from fastmf._jit.vectors import INT32, VECTOR_BYTES, WIDE, Vectors, integer, loop
 from fastmf._threads.interrupts import next_task
 
 # A tile of rows x 3 vectors needs one register per accumulator, 3 for couplings and 1 for a state:
 # all of AVX2's 16 registers with 4 rows, most of AVX-512's 32 with 8.
-_WIDE = bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
-VECTOR_BYTES = 64 if _WIDE else 32
 TILE_VECTORS = 3
-TILE_ROWS = 8 if _WIDE else 4
+TILE_ROWS = 8 if WIDE else 4
 LINE_BYTES = 64
 # Rows of one task of a worker.
 TASK_ROWS = 24
@@ -59,15 +57,9 @@ def pack(matrix):
 
 
 def empty_panels(n_rows, n_columns, dtype):
-    """An empty packed matrix, (n_panels, n_rows, panel_width), aligned to vectors.
-
-    A vector that lies across two cache lines takes twice as long to load.
-    """
+    """An empty packed matrix, (n_panels, n_rows, panel_width)."""
     width = panel_width(dtype)
-    shape = -(-n_columns // width), n_rows, width
-    memory = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + VECTOR_BYTES, np.uint8)
-    start = -memory.ctypes.data % VECTOR_BYTES
-    return memory[start : start + memory.size - VECTOR_BYTES].view(dtype).reshape(shape)
+    return aligned((-(-n_columns // width), n_rows, width), dtype)
 
 
 def fill_panels(matrix, panels):
@@ -150,61 +142,36 @@ def _tile(n_tile_rows):
 
 
 class _TileEmitter:
-    """Emits out[rows, columns] += states[rows, source:] @ panel[:, columns] in LLVM vectors."""
+    """Emits out[rows, columns] += states[rows, source:] @ panel[:, columns]."""
 
     def __init__(self, context, builder, signature, arguments):
-        self.builder, self.n_bytes = builder, signature.args[1].dtype.bitwidth // 8
         states_type, packed_type = signature.args[:2]
+        self.builder = builder
+        self.vectors = Vectors(context, builder, packed_type.dtype)
         self.states, self.packed, self.out = (
-            context.make_array(type_)(context, builder, value)
+            self.vectors.array(type_, value)
             for type_, value in zip(signature.args[:3], arguments, strict=False)
         )
-        self.n_lanes = VECTOR_BYTES // self.n_bytes
-        self.vector = ir.VectorType(context.get_value_type(packed_type.dtype), self.n_lanes)
-        self.state_row, self.out_row = self._stride(self.states, 0), self._stride(self.out, 0)
+        stride = self.vectors.stride
+        self.state_row, self.out_row = stride(self.states, 0), stride(self.out, 0)
         contiguous = states_type.layout == "C"
-        self.state_column = self._number(1) if contiguous else self._stride(self.states, 1)
-        self.panel_stride = self._stride(self.packed, 0)
-        suffix = f"v{self.n_lanes}f{packed_type.dtype.bitwidth}"
-        self.fma = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(self.vector, [self.vector] * 3),
-            f"llvm.fma.{suffix}",
-        )
-
-    def _number(self, value):
-        return ir.Constant(ir.IntType(64), value)
-
-    def _stride(self, array, axis):
-        """Stride in elements."""
-        return self.builder.sdiv(
-            self.builder.extract_value(array.strides, axis), self._number(self.n_bytes)
-        )
+        self.state_column = integer(1) if contiguous else stride(self.states, 1)
+        self.panel_stride = stride(self.packed, 0)
 
     def _sum_of_products(self, *pairs):
-        total = self._number(0)
+        total = integer(0)
         for x, y in pairs:
             total = self.builder.add(total, self.builder.mul(x, y))
         return total
 
-    def _vector_at(self, pointer, offset):
-        pointer = self.builder.gep(pointer, [offset])
-        return self.builder.bitcast(pointer, self.vector.as_pointer())
-
-    def _load(self, pointer):
-        value = self.builder.load(pointer)
-        value.align = self.n_bytes
-        return value
-
     def emit(self, n_tile_rows, n_vectors, position):
         """Emit the tile; the position is a `_Position`."""
-        builder, one = self.builder, self._number(1)
+        builder, vectors, one = self.builder, self.vectors, integer(1)
         row, source, panel, skip, first, last, column = position
         corner = self._sum_of_products((row, self.state_row), (source, self.state_column))
         state_rows = [
             builder.gep(
-                self.states.data,
-                [builder.add(corner, builder.mul(self._number(r), self.state_row))],
+                self.states.data, [builder.add(corner, builder.mul(integer(r), self.state_row))]
             )
             for r in range(n_tile_rows)
         ]
@@ -212,65 +179,41 @@ class _TileEmitter:
         couplings = builder.gep(self.packed.data, [couplings])
         target = self._sum_of_products((row, self.out_row), (column, one), (skip, one))
         target = builder.gep(self.out.data, [target])
-        pointers = [
-            self._vector_at(
-                target,
-                self._sum_of_products((self._number(r), self.out_row), (self._number(v), one)),
-            )
+        places = [
+            self._sum_of_products((integer(r), self.out_row), (integer(v), one))
             for r in range(n_tile_rows)
-            for v in range(0, n_vectors * self.n_lanes, self.n_lanes)
+            for v in range(0, n_vectors * vectors.n_lanes, vectors.n_lanes)
         ]
         # The sums begin from 0 in the first chunk of rows of the panel.
-        is_first = builder.icmp_signed("==", first, self._number(0))
-        zeros = ir.Constant(self.vector, None)
-        sums = [builder.select(is_first, zeros, self._load(p)) for p in pointers]
-        sums = self._emit_loop(sums, state_rows, couplings, first, last)
-        for total, pointer in zip(sums, pointers, strict=True):
-            builder.store(total, pointer).align = self.n_bytes
+        is_first = builder.icmp_signed("==", first, integer(0))
+        sums = [
+            builder.select(is_first, vectors.zeros(), vectors.load(target, place))
+            for place in places
+        ]
 
-    def _emit_loop(self, starts, state_rows, couplings, first, last):
-        """for k in range(first, last): sums += states[:, k] * couplings[k, :]."""
-        builder, before = self.builder, self.builder.basic_block
-        head, body, end = (
-            builder.append_basic_block(f"tile.{name}") for name in ("head", "body", "end")
-        )
-        builder.branch(head)
+        def add_terms(k, sums):
+            return self._next_sums(sums, state_rows, couplings, k)
 
-        builder.position_at_end(head)
-        k = builder.phi(first.type)
-        k.add_incoming(first, before)
-        sums = [builder.phi(self.vector) for _ in starts]
-        for total, start in zip(sums, starts, strict=True):
-            total.add_incoming(start, before)
-        builder.cbranch(builder.icmp_signed("<", k, last), body, end)
-
-        builder.position_at_end(body)
-        for total, new in zip(sums, self._next_sums(sums, state_rows, couplings, k), strict=True):
-            total.add_incoming(new, builder.basic_block)
-        k.add_incoming(builder.add(k, self._number(1)), builder.basic_block)
-        builder.branch(head)
-
-        builder.position_at_end(end)
-        return sums
+        sums = loop(builder, first, last, one, add_terms, sums)
+        for total, place in zip(sums, places, strict=True):
+            vectors.store(total, target, place)
 
     def _next_sums(self, sums, state_rows, couplings, k):
-        """The sums with the terms of one k."""
-        builder, n_vectors = self.builder, len(sums) // len(state_rows)
-        panel_row = builder.mul(k, self._number(TILE_VECTORS * self.n_lanes))
-        loaded = []
-        for v in range(n_vectors):
-            offset = builder.add(panel_row, self._number(v * self.n_lanes))
-            loaded.append(self._load(self._vector_at(couplings, offset)))
-        new = []
+        """The sums with the terms of one k, states[:, k] * couplings[k, :]."""
+        builder, vectors, n_vectors = self.builder, self.vectors, len(sums) // len(state_rows)
+        panel_row = builder.mul(k, integer(TILE_VECTORS * vectors.n_lanes))
+        loaded = [
+            vectors.load(couplings, builder.add(panel_row, integer(v * vectors.n_lanes)))
+            for v in range(n_vectors)
+        ]
         if len(state_rows) == TILE_ROWS:
             self._prefetch(builder.gep(couplings, [panel_row]), n_vectors * VECTOR_BYTES)
-        column = builder.mul(k, self.state_column)
+        column, new = builder.mul(k, self.state_column), []
         for r, state_row in enumerate(state_rows):
             state = builder.load(builder.gep(state_row, [column]))
-            state = in_all_lanes(builder, state, self.n_lanes)
+            state = vectors.in_all_lanes(state)
             for v in range(n_vectors):
-                arguments = [state, loaded[v], sums[r * n_vectors + v]]
-                new.append(builder.call(self.fma, arguments))
+                new.append(vectors.fma(state, loaded[v], sums[r * n_vectors + v]))
         return new
 
     def _prefetch(self, pointer, n_bytes):
@@ -279,13 +222,13 @@ class _TileEmitter:
         The first tile of a chunk would wait for it otherwise. Panels follow one another in memory,
         so that after the last chunk of one comes the first of the next.
         """
-        builder, integer, byte = self.builder, ir.IntType(32), ir.IntType(8).as_pointer()
-        function = ir.FunctionType(ir.VoidType(), [byte, integer, integer, integer])
+        builder, byte = self.builder, ir.IntType(8).as_pointer()
+        function = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", (byte,), function)
-        options = [ir.Constant(integer, option) for option in (0, 3, 1)]  # to read, L1, data
-        ahead = CHUNK_ROWS * TILE_VECTORS * self.n_lanes
+        options = [ir.Constant(INT32, option) for option in (0, 3, 1)]  # to read, L1, data
+        ahead = CHUNK_ROWS * TILE_VECTORS * self.vectors.n_lanes
         for line in range(0, n_bytes, LINE_BYTES):
-            here = builder.gep(pointer, [self._number(ahead + line // self.n_bytes)])
+            here = builder.gep(pointer, [integer(ahead + line // self.vectors.item_bytes)])
             builder.call(prefetch, [builder.bitcast(here, byte), *options])
 
 

@@ -10,8 +10,8 @@ from numba.core import types
 
 from fastmf._jit.intrinsics import fetch_and_increment, row, smaller
 from fastmf._jit.kernel import emitted, kernel
+from fastmf._jit.vectors import INT64, VECTOR_BYTES, Vectors, integer, loop
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.linear.product import VECTOR_BYTES
 
 # Rows of one task of a worker, and rows that they are compared with at a time: these stay in the
 # second-level cache.
@@ -45,43 +45,25 @@ def n_different(one, i, other, j, first, last):
 
 @emitted(n_different)
 def _n_different(typing_context, one, i, other, j, first, last):
-    vector = ir.VectorType(ir.IntType(8), VECTOR_BYTES)
-    bits = ir.IntType(VECTOR_BYTES)
-    integer = ir.IntType(64)
-
-    def start_of(context, builder, type_, array, index):
-        whole = context.make_array(type_)(context, builder, array)
-        width = builder.extract_value(whole.shape, 1)
-        return builder.gep(whole.data, [builder.mul(index, width)])
-
     def generate(context, builder, signature, values):
-        starts = (
-            start_of(context, builder, one, values[0], values[1]),
-            start_of(context, builder, other, values[2], values[3]),
-        )
-        before = builder.basic_block
-        body, end = (builder.append_basic_block(f"different.{name}") for name in ("body", "end"))
-        builder.branch(body)
-        builder.position_at_end(body)
-        position, total = builder.phi(integer), builder.phi(integer)
-        vectors = []
-        for start in starts:
-            pointer = builder.bitcast(builder.gep(start, [position]), vector.as_pointer())
-            vectors.append(builder.load(pointer))
-            vectors[-1].align = 1
-        unequal = builder.bitcast(builder.icmp_unsigned("!=", *vectors), bits)
-        n_here = builder.ctpop(unequal)
-        if VECTOR_BYTES < 64:
-            n_here = builder.zext(n_here, integer)
-        new_total = builder.add(total, n_here)
-        new_position = builder.add(position, ir.Constant(integer, VECTOR_BYTES))
-        position.add_incoming(values[4], before)
-        position.add_incoming(new_position, body)
-        total.add_incoming(ir.Constant(integer, 0), before)
-        total.add_incoming(new_total, body)
-        builder.cbranch(builder.icmp_signed("<", new_position, values[5]), body, end)
-        builder.position_at_end(end)
-        return new_total
+        vectors = Vectors(context, builder, types.uint8)
+        starts = []
+        for type_, k in ((one, 0), (other, 2)):
+            array = vectors.array(type_, values[k])
+            width = builder.extract_value(array.shape, 1)
+            starts.append(builder.gep(array.data, [builder.mul(values[k + 1], width)]))
+
+        def count(position, total):
+            pair = [vectors.load(start, position) for start in starts]
+            unequal = builder.icmp_unsigned("!=", *pair)
+            n_here = builder.ctpop(builder.bitcast(unequal, ir.IntType(vectors.n_lanes)))
+            if vectors.n_lanes < 64:
+                n_here = builder.zext(n_here, INT64)
+            return [builder.add(*total, n_here)]
+
+        step, zero = integer(vectors.n_lanes), integer(0)
+        (total,) = loop(builder, *values[4:6], step, count, [zero])
+        return total
 
     if one.layout != "C" or other.layout != "C":
         raise TypeError("n_different takes C-contiguous arrays")

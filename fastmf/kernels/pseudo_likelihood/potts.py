@@ -25,11 +25,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.memory import aligned
 from fastmf._jit.intrinsics import fetch_and_increment, row
 from fastmf._jit.kernel import kernel
+from fastmf._jit.vectors import VECTOR_BYTES, lanes_of
 from fastmf._threads.interrupts import next_task, stopped
 from fastmf.kernels.linear.copies import copy, set_to_zero
-from fastmf.kernels.linear.product import VECTOR_BYTES
 from fastmf.kernels.pseudo_likelihood.potts_vectors import add_to_rows, curve, softmax, sum_rows
 from fastmf.special import widen
 
@@ -70,16 +71,8 @@ class PottsRows(NamedTuple):
 
 def workspaces(n_workers, group_rows, width, dtype):
     """Memory of so many threads, for groups of at most so many rows; aligned to vectors."""
-    lanes = VECTOR_BYTES // np.dtype(dtype).itemsize
+    lanes = lanes_of(dtype)
     return aligned((n_workers, _VECTORS * lanes + group_rows * width), dtype)
-
-
-def aligned(shape, dtype):
-    """An empty array that begins where a vector may begin."""
-    n_bytes = math.prod(map(int, shape)) * np.dtype(dtype).itemsize
-    memory = np.empty(n_bytes + VECTOR_BYTES, np.uint8)
-    start = -memory.ctypes.data % VECTOR_BYTES
-    return memory[start : start + n_bytes].view(dtype).reshape(shape)
 
 
 @kernel(merged=True)

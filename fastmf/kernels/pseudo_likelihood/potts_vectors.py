@@ -1,28 +1,20 @@
 """Sums over rows of couplings and softmax of rows, in LLVM vectors, for `potts`.
 
 A row has a whole number of vectors. Those that are added up are few enough to stay in registers:
-see `fastmf.kernels.linear.product` for why they are emitted.
+see `fastmf._jit.vectors` for why they are emitted.
 """
 
-import math
 from functools import partial
 
 import numpy as np
-from llvmlite import ir
 from numba.core import cgutils, types
 
 from fastmf._jit.kernel import emitted
-from fastmf.kernels.linear.product import VECTOR_BYTES
-from fastmf.special import _EXP_RANGE
+from fastmf._jit.vectors import INT64, Vectors, integer, loop
+from fastmf.special import EXPONENTIALS
 
 # Vectors of a row that are added up in registers at a time.
 MAX_VECTORS = 10
-_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
-
-
-def lanes_of(dtype):
-    """Numbers in a vector."""
-    return VECTOR_BYTES // np.dtype(dtype).itemsize
 
 
 def sum_rows(start, table, changes, span, out):
@@ -79,109 +71,27 @@ def curve(fields, probabilities, scales, n_sites):
     by_state[:] = -scales[:n_sites] * p * (by_state - (p * by_state).sum(0))
 
 
-class _Emitter:
-    """Builds vector code for one-dimensional contiguous arrays of one floating type."""
+class _Emitter(Vectors):
+    """Vectors of rows whose lanes belong to sites in turn."""
 
     def __init__(self, context, builder, dtype):
-        self.context, self.builder = context, builder
-        self.n_bytes = dtype.bitwidth // 8
-        self.n_lanes = VECTOR_BYTES // self.n_bytes
-        self.element = context.get_value_type(dtype)
-        self.vector = ir.VectorType(self.element, self.n_lanes)
-
-    def array(self, type_, value):
-        return self.context.make_array(type_)(self.context, self.builder, value)
-
-    def pointer(self, data, offset):
-        pointer = self.builder.gep(data, [offset])
-        return self.builder.bitcast(pointer, self.vector.as_pointer())
-
-    def load(self, data, offset):
-        value = self.builder.load(self.pointer(data, offset))
-        value.align = self.n_bytes
-        return value
-
-    def store(self, value, data, offset):
-        self.builder.store(value, self.pointer(data, offset)).align = self.n_bytes
-
-    def constant(self, value):
-        return ir.Constant(self.vector, [float(value)] * self.n_lanes)
-
-    def fma(self, *arguments):
-        name = f"llvm.fma.v{self.n_lanes}f{8 * self.n_bytes}"
-        kind = ir.FunctionType(self.vector, [self.vector] * 3)
-        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
-        return self.builder.call(function, arguments)
-
-    def larger(self, x, y):
-        return self.builder.select(self.builder.fcmp_ordered(">", x, y), x, y)
-
-    def exp(self, x):
-        """The exponential, as in `fastmf.special.exp`."""
-        builder, single = self.builder, self.n_bytes == 4
-        low, high = _EXP_RANGE[np.float32 if single else np.float64]
-        magic = self.constant(1.5 * 2.0 ** (23 if single else 52))
-        ln2 = (
-            (0.693359375, -2.12194440e-4)
-            if single
-            else (6.93147180369123816490e-01, 1.90821492927058770002e-10)
-        )
-        x = self.larger(x, self.constant(low))
-        x = builder.select(
-            builder.fcmp_ordered("<", x, self.constant(high)), x, self.constant(high)
-        )
-        t = self.fma(x, self.constant(1.4426950408889634), magic)
-        n = builder.fsub(t, magic)
-        for part in ln2:
-            x = self.fma(n, self.constant(-part), x)
-        powers = [1 / math.factorial(k) for k in range(8 if single else 13)]
-        result = self.constant(powers[-1])
-        for power in reversed(powers[:-1]):
-            result = self.fma(result, x, self.constant(power))
-        integer = ir.IntType(8 * self.n_bytes)
-        integers = ir.VectorType(integer, self.n_lanes)
-        bias, bits = (127, 23) if single else (1023, 52)
-
-        def integers_of(value):
-            return ir.Constant(integers, [ir.Constant(integer, value)] * self.n_lanes)
-
-        exponent = builder.add(builder.bitcast(t, integers), integers_of(bias))
-        exponent = builder.shl(exponent, integers_of(bits))
-        return builder.fmul(result, builder.bitcast(exponent, self.vector))
+        super().__init__(context, builder, dtype)
+        self.form = EXPONENTIALS[np.float32 if self.n_bits == 32 else np.float64]
 
     def over_sites(self, combine, value, n_sites):
         """Combine the lanes of a vector that belong to the same site, for every lane."""
         builder, shift = self.builder, self.n_lanes // 2
         while shift:
             lanes = [(k + shift) % self.n_lanes for k in range(self.n_lanes)]
-            mask = ir.Constant(
-                ir.VectorType(_INT32, self.n_lanes), [ir.Constant(_INT32, k) for k in lanes]
-            )
-            combined = combine(value, builder.shuffle_vector(value, value, mask))
-            apart = builder.icmp_signed(">=", ir.Constant(_INT64, shift), n_sites)
+            combined = combine(value, self.shuffled(value, value, lanes))
+            apart = builder.icmp_signed(">=", integer(shift), n_sites)
             value = builder.select(apart, combined, value)
             shift //= 2
         return value
 
     def loop(self, n, starts, body):
-        """for k in range(0, n, lanes): values = body(k, values), for n > 0; the last values."""
-        builder, before = self.builder, self.builder.basic_block
-        block, end = (builder.append_basic_block(f"vectors.{name}") for name in ("body", "end"))
-        builder.branch(block)
-        builder.position_at_end(block)
-        k = builder.phi(_INT64)
-        values = [builder.phi(start.type) for start in starts]
-        new = body(k, values)
-        following = builder.add(k, ir.Constant(_INT64, self.n_lanes))
-        last = builder.basic_block
-        k.add_incoming(ir.Constant(_INT64, 0), before)
-        k.add_incoming(following, last)
-        for value, start, next_ in zip(values, starts, new, strict=True):
-            value.add_incoming(start, before)
-            value.add_incoming(next_, last)
-        builder.cbranch(builder.icmp_signed("<", following, n), block, end)
-        builder.position_at_end(end)
-        return new
+        """for k in range(0, n, lanes): values = body(k, values); the last values."""
+        return loop(self.builder, integer(0), n, integer(self.n_lanes), body, starts)
 
 
 def _checked(*arrays):
@@ -201,8 +111,8 @@ class _RowLoops:
     def emit(self, of_part):
         """Call of_part(first column, number of vectors) for parts of the row: a switch for each."""
         builder, n_lanes = self.builder, self.emitter.n_lanes
-        size = ir.Constant(_INT64, MAX_VECTORS * n_lanes)
-        first = cgutils.alloca_once_value(builder, ir.Constant(_INT64, 0))
+        size = integer(MAX_VECTORS * n_lanes)
+        first = cgutils.alloca_once_value(builder, integer(0))
         check, choose, end = (
             builder.append_basic_block(f"rows.{name}") for name in ("check", "choose", "end")
         )
@@ -210,16 +120,16 @@ class _RowLoops:
         builder.position_at_end(check)
         column = builder.load(first)
         left = builder.sub(self.width, column)
-        builder.cbranch(builder.icmp_signed(">", left, ir.Constant(_INT64, 0)), choose, end)
+        builder.cbranch(builder.icmp_signed(">", left, integer(0)), choose, end)
         builder.position_at_end(choose)
         whole = builder.icmp_signed(">", left, size)
         n_vectors = builder.select(whole, size, left)
-        n_vectors = builder.sdiv(n_vectors, ir.Constant(_INT64, n_lanes))
+        n_vectors = builder.sdiv(n_vectors, integer(n_lanes))
         builder.store(builder.add(column, size), first)
         switch = builder.switch(n_vectors, end)
         for n in range(1, MAX_VECTORS + 1):
             block = builder.append_basic_block(f"rows.{n}")
-            switch.add_case(ir.Constant(_INT64, n), block)
+            switch.add_case(integer(n), block)
             builder.position_at_end(block)
             of_part(column, n)
             builder.branch(check)
@@ -228,28 +138,13 @@ class _RowLoops:
     def over_rows(self, low, high, column, values, change):
         """values = change(pointer to the part of the row, values) for changes[low:high]."""
         builder = self.builder
-        before = builder.basic_block
-        head, body, end = (
-            builder.append_basic_block(f"changes.{name}") for name in ("head", "body", "end")
-        )
-        builder.branch(head)
-        builder.position_at_end(head)
-        k = builder.phi(_INT64)
-        k.add_incoming(low, before)
-        sums = [builder.phi(self.emitter.vector) for _ in values]
-        for total, value in zip(sums, values, strict=True):
-            total.add_incoming(value, before)
-        builder.cbranch(builder.icmp_signed("<", k, high), body, end)
-        builder.position_at_end(body)
-        index = builder.sext(builder.load(builder.gep(self.changes.data, [k])), _INT64)
-        position = builder.add(builder.mul(index, self.width), column)
-        new = change(builder.gep(self.table.data, [position]), sums)
-        for total, value in zip(sums, new, strict=True):
-            total.add_incoming(value, body)
-        k.add_incoming(builder.add(k, ir.Constant(_INT64, 1)), body)
-        builder.branch(head)
-        builder.position_at_end(end)
-        return sums
+
+        def of_row(k, values):
+            index = builder.sext(builder.load(builder.gep(self.changes.data, [k])), INT64)
+            position = builder.add(builder.mul(index, self.width), column)
+            return change(builder.gep(self.table.data, [position]), values)
+
+        return loop(builder, low, high, integer(1), of_row, values)
 
 
 @emitted(sum_rows)
@@ -266,15 +161,12 @@ def _sum_rows(typing_context, start, table, changes, span, out):
 
         def combined(operation, pointer, sums):
             return [
-                operation(total, emitter.load(pointer, ir.Constant(_INT64, v * emitter.n_lanes)))
+                operation(total, emitter.load(pointer, integer(v * emitter.n_lanes)))
                 for v, total in enumerate(sums)
             ]
 
         def of_part(column, n_vectors):
-            places = [
-                builder.add(column, ir.Constant(_INT64, v * emitter.n_lanes))
-                for v in range(n_vectors)
-            ]
+            places = [builder.add(column, integer(v * emitter.n_lanes)) for v in range(n_vectors)]
             sums = [emitter.load(begin.data, place) for place in places]
             sums = loops.over_rows(
                 loops.begin, loops.middle, column, sums, partial(combined, builder.fsub)
@@ -305,15 +197,13 @@ def _add_to_rows(typing_context, values, table, changes, span):
 
         def changed(operation, pointer, vectors):
             for v, vector in enumerate(vectors):
-                place = ir.Constant(_INT64, v * emitter.n_lanes)
+                place = integer(v * emitter.n_lanes)
                 emitter.store(operation(emitter.load(pointer, place), vector), pointer, place)
             return vectors
 
         def of_part(column, n_vectors):
             vectors = [
-                emitter.load(
-                    added.data, builder.add(column, ir.Constant(_INT64, v * emitter.n_lanes))
-                )
+                emitter.load(added.data, builder.add(column, integer(v * emitter.n_lanes)))
                 for v in range(n_vectors)
             ]
             for low, high, operation in (
@@ -340,7 +230,7 @@ def _softmax(typing_context, fields, scales, n_sites, statistics):
                 (fields, scales, statistics), (*values[:2], values[3]), strict=True
             )
         )
-        n, zero = builder.extract_value(row.shape, 0), ir.Constant(_INT64, 0)
+        n, zero = builder.extract_value(row.shape, 0), integer(0)
         first = emitter.load(row.data, zero)
         (largest,) = emitter.loop(
             n, [first], lambda k, v: [emitter.larger(v[0], emitter.load(row.data, k))]
@@ -348,16 +238,16 @@ def _softmax(typing_context, fields, scales, n_sites, statistics):
         largest = emitter.over_sites(emitter.larger, largest, values[2])
 
         def exponentials(k, totals):
-            e = emitter.exp(builder.fsub(emitter.load(row.data, k), largest))
+            e = emitter.exp(builder.fsub(emitter.load(row.data, k), largest), emitter.form)
             emitter.store(e, row.data, k)
             return [builder.fadd(totals[0], e)]
 
-        (total,) = emitter.loop(n, [ir.Constant(emitter.vector, None)], exponentials)
+        (total,) = emitter.loop(n, [emitter.zeros()], exponentials)
         total = emitter.over_sites(builder.fadd, total, values[2])
         emitter.store(largest, out.data, zero)
-        emitter.store(total, out.data, ir.Constant(_INT64, emitter.n_lanes))
+        emitter.store(total, out.data, integer(emitter.n_lanes))
         factor = builder.fdiv(emitter.load(scale.data, zero), total)
-        factor = builder.fsub(ir.Constant(emitter.vector, None), factor)
+        factor = builder.fsub(emitter.zeros(), factor)
 
         def scaled(k, _):
             emitter.store(builder.fmul(emitter.load(row.data, k), factor), row.data, k)
@@ -379,8 +269,8 @@ def _curve(typing_context, fields, probabilities, scales, n_sites):
             emitter.array(kind, value)
             for kind, value in zip((fields, probabilities, scales), values[:3], strict=True)
         )
-        n, zero = builder.extract_value(row.shape, 0), ir.Constant(_INT64, 0)
-        nothing = ir.Constant(emitter.vector, None)
+        n, zero = builder.extract_value(row.shape, 0), integer(0)
+        nothing = emitter.zeros()
 
         def product(k, totals):
             return [emitter.fma(emitter.load(row.data, k), emitter.load(p.data, k), totals[0])]

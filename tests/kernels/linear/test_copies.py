@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from fastmf._jit.kernel import kernel
+from fastmf._jit.vectors import lanes_of
 from fastmf.kernels.linear.copies import copy, set_to_zero, transpose_tile
-from fastmf.kernels.linear.product import VECTOR_BYTES
 
 
 @kernel(name=None)
@@ -19,7 +19,7 @@ def _copied_and_cleared(source, target, cleared):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_tile_is_transposed(dtype):
-    n = VECTOR_BYTES // np.dtype(dtype).itemsize
+    n = lanes_of(dtype)
     source = np.random.default_rng(0).random((n + 3, n + 7)).astype(dtype)
     target = np.full((n + 7, n + 2), -1, dtype)
     _transposed(source, 3, 5, target, 2, n)

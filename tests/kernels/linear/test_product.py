@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from fastmf._jit.kernel import kernel
+from fastmf._jit.vectors import VECTOR_BYTES
 from fastmf.kernels.linear.product import (
     CHUNK_ROWS,
     TILE_ROWS,
     TILE_VECTORS,
-    VECTOR_BYTES,
     empty_panels,
     fill_panels,
     pack,

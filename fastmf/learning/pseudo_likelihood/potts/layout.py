@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
+from fastmf._jit.vectors import lanes_of
 from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, PottsRows, aligned
-from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS, lanes_of
+from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS
 
 # What a pass over the rows takes beside its vectors, in the time of a vector.
 _PASS_VECTORS = 1

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from potts_data import random_parameters, random_rows
 
+from fastmf._jit.vectors import lanes_of
 from fastmf.kernels.pseudo_likelihood.potts import LOW_FIELD
-from fastmf.kernels.pseudo_likelihood.potts_vectors import lanes_of
 from fastmf.learning.pseudo_likelihood.potts.layout import Layout
 from fastmf.learning.pseudo_likelihood.potts.tree import spanning_order
 
