@@ -5,7 +5,7 @@ Notation as in `fastmf.kernels.bp.belief_propagation`.
 
 from typing import NamedTuple
 
-import numpy as np
+from fastmf._jit.argument_types import Bool, Float64, Int64, Real
 
 # Visible units of one block: the product of their messages is accumulated before its logarithm.
 BLOCK_UNITS = 256
@@ -46,12 +46,12 @@ class BPProblem(NamedTuple):
     hidden_field : float64 array of shape (1 or n_rows, n_padded)
     """
 
-    weights: np.ndarray
-    exponentials: np.ndarray
-    starts: np.ndarray
-    row_sums: np.ndarray
-    visible_field: np.ndarray
-    hidden_field: np.ndarray
+    weights: Real[2]
+    exponentials: Real[2]
+    starts: Real[2]
+    row_sums: Float64[1]
+    visible_field: Float64[2]
+    hidden_field: Float64[2]
 
 
 class BPSettings(NamedTuple):
@@ -130,19 +130,19 @@ class BPRecord(NamedTuple):
         Residuals of all sweeps.
     """
 
-    visible: np.ndarray
-    hidden: np.ndarray
-    best: np.ndarray
-    objective: np.ndarray
-    bethe: np.ndarray
-    status: np.ndarray
-    n_iter: np.ndarray
-    residual: np.ndarray
-    damping: np.ndarray
-    min_residual: np.ndarray
-    n_stalled: np.ndarray
-    limit: np.ndarray
-    history: np.ndarray
+    visible: Float64[2]
+    hidden: Float64[2]
+    best: Bool[2]
+    objective: Float64[1]
+    bethe: Float64[1]
+    status: Int64[1]
+    n_iter: Int64[1]
+    residual: Float64[1]
+    damping: Float64[1]
+    min_residual: Float64[1]
+    n_stalled: Int64[1]
+    limit: Float64[1]
+    history: Float64[2]
 
 
 class BPWorkspaces(NamedTuple):
@@ -174,13 +174,13 @@ class BPWorkspaces(NamedTuple):
         Products of those products; changes of the beliefs of the hidden units.
     """
 
-    beliefs: np.ndarray
-    message_sums: np.ndarray
-    decoded_sums: np.ndarray
-    change: np.ndarray
-    decoded_field: np.ndarray
-    received: np.ndarray
-    tile: np.ndarray
-    product: np.ndarray
-    message_changes: np.ndarray
-    product64: np.ndarray
+    beliefs: Real[3]
+    message_sums: Float64[3]
+    decoded_sums: Float64[3]
+    change: Float64[2]
+    decoded_field: Float64[2]
+    received: Real[3]
+    tile: Float64[3]
+    product: Real[2]
+    message_changes: Real[2]
+    product64: Float64[2]

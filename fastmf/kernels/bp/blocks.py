@@ -10,9 +10,9 @@ Functions take
 
 from functools import cache
 
-import numba
 import numpy as np
 
+from fastmf._jit.argument_types import Float64, Real, argument_types
 from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
@@ -425,36 +425,27 @@ def _finish(settings, problem, record, workspaces, place, damping):
 @cache
 def addresses(algorithm, dtype):
     """Addresses of what an algorithm calls, for messages of a type: options of `BPSettings`."""
-    cube, matrix, line = (np.zeros((0,) * n, dtype) for n in (3, 2, 1))
-    wide, fields, none = (np.zeros((0,) * n) for n in (3, 2, 1))
-    settings = BPSettings(0, False, 0.0, 0.0, 0, False, 0, 0, 0)
-    problem = BPProblem(matrix, matrix, matrix, none, fields, fields)
-    index = np.zeros(0, np.int64)
-    record = BPRecord(
-        *(fields, fields, fields > 0, none, none, index, index),
-        *(none, none, none, index, none, fields),
-    )
-    workspaces = BPWorkspaces(cube, wide, wide, fields, fields, cube, wide, matrix, matrix, fields)
-    of_row = settings, problem, record, workspaces
-    of_tile = settings, problem, (cube, fields, fields), workspaces, (0,) * 5
-    found = {}
+    of_row = BPSettings, BPProblem, BPRecord, BPWorkspaces
+    messages = Real[3], Float64[2], Float64[2]
+    of_tile = BPSettings, BPProblem, messages, BPWorkspaces, (int,) * 5
+    line, wide, found = Real[1], Float64[1], {}
 
     def include(name, function, *arguments):
-        found[name] = address_of(function, *map(numba.typeof, arguments))
+        found[name] = address_of(function, *argument_types(dtype, *arguments))
 
-    include("visible_beliefs", _set_beliefs, *(none,) * 5, 0.0)
-    include("hidden_beliefs", _set_beliefs, *(none, line, line, line, none, 0.0))
-    include("finish", _finish, *of_row, (0, 0, 0), 0.0)
+    include("visible_beliefs", _set_beliefs, *(wide,) * 5, float)
+    include("hidden_beliefs", _set_beliefs, wide, *(line,) * 3, wide, float)
+    include("finish", _finish, *of_row, (int,) * 3, float)
     if algorithm == MIXED_PRODUCT:
-        include("log_products", log_products, settings, line, line, none, none)
+        include("log_products", log_products, BPSettings, line, line, wide, wide)
     if algorithm != MAX_PRODUCT:
-        include("add_softplus", _add_softplus, none, none)
+        include("add_softplus", _add_softplus, wide, wide)
     if algorithm == SUM_PRODUCT:
-        include("pair_logs", pair_logs, line, line, line, none, 0, True)
-        include("bethe", _bethe_block, *of_tile, 0.0)
-        include("pairs", _pair_block, *of_tile, cube)
+        include("pair_logs", pair_logs, *(line,) * 3, wide, int, bool)
+        include("bethe", _bethe_block, *of_tile, float)
+        include("pairs", _pair_block, *of_tile, Real[3])
     else:
-        include("objective", _objective, *of_row, 0, 0)
+        include("objective", _objective, *of_row, int, int)
     blocks = {SUM_PRODUCT: _sum_block, MAX_PRODUCT: _max_block, MIXED_PRODUCT: _mixed_block}
-    include("block", blocks[algorithm], *of_tile, 0.0)
+    include("block", blocks[algorithm], *of_tile, float)
     return found

@@ -17,9 +17,9 @@ and S_ij = E_iaj of the state a of largest weight. Logarithms are taken of produ
 from functools import cache
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from fastmf._jit.argument_types import Float64, Int64, argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, CONVERGED, OUT_OF_ITERATIONS, RUNNING
@@ -49,11 +49,11 @@ class GroupProblem(NamedTuple):
     hidden_field : float64 array of shape (1 or n_rows, n_hidden)
     """
 
-    weights: np.ndarray
-    exponentials: np.ndarray
-    starts: np.ndarray
-    visible_field: np.ndarray
-    hidden_field: np.ndarray
+    weights: Float64[2]
+    exponentials: Float64[2]
+    starts: Int64[1]
+    visible_field: Float64[2]
+    hidden_field: Float64[2]
 
 
 class GroupSettings(NamedTuple):
@@ -95,20 +95,20 @@ class GroupRecord(NamedTuple):
         As in `fastmf.kernels.bp.arguments.BPRecord`.
     """
 
-    visible: np.ndarray
-    hidden: np.ndarray
-    labels: np.ndarray
-    best: np.ndarray
-    objective: np.ndarray
-    bethe: np.ndarray
-    status: np.ndarray
-    n_iter: np.ndarray
-    residual: np.ndarray
-    damping: np.ndarray
-    min_residual: np.ndarray
-    n_stalled: np.ndarray
-    limit: np.ndarray
-    history: np.ndarray
+    visible: Float64[2]
+    hidden: Float64[2]
+    labels: Int64[2]
+    best: Int64[2]
+    objective: Float64[1]
+    bethe: Float64[1]
+    status: Int64[1]
+    n_iter: Int64[1]
+    residual: Float64[1]
+    damping: Float64[1]
+    min_residual: Float64[1]
+    n_stalled: Int64[1]
+    limit: Float64[1]
+    history: Float64[2]
 
 
 class GroupWorkspace(NamedTuple):
@@ -124,9 +124,9 @@ class GroupWorkspace(NamedTuple):
     states : float64 array of shape (n_workers, 3, max_states)
     """
 
-    messages: np.ndarray
-    hidden: np.ndarray
-    states: np.ndarray
+    messages: Float64[3]
+    hidden: Float64[3]
+    states: Float64[3]
 
 
 @kernel(inner=True, fastmath=REORDER)
@@ -435,16 +435,5 @@ def group_propagation(settings, problem, record, workspace, queue):
 @cache
 def sweep_address():
     """Address of the compiled sweep of a row."""
-    line, matrix, cube = (np.zeros((0,) * n) for n in (1, 2, 3))
-    index, labels = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
-    record = GroupRecord(
-        *(matrix, matrix, labels, labels, line, line, index, index),
-        *(line, line, line, index, line, matrix),
-    )
-    arguments = (
-        GroupSettings(0, False, 0.0, 0.0, 0, 0, 0),
-        GroupProblem(matrix, matrix, index, matrix, matrix),
-        record,
-        GroupWorkspace(cube, cube, cube),
-    )
-    return address_of(_sweep_row, *map(numba.typeof, (*arguments, (0, 0))))
+    arguments = GroupSettings, GroupProblem, GroupRecord, GroupWorkspace, (int, int)
+    return address_of(_sweep_row, *argument_types(float, *arguments))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._jit.argument_types import Bool, Int64, Real
 from fastmf._jit.intrinsics import view
 from fastmf._jit.kernel import kernel
 from fastmf.kernels.linear.product import product_address
@@ -55,9 +56,9 @@ class Layer(NamedTuple):
     n_units: int
     start: int
     source: int
-    couplings: np.ndarray
-    squares: np.ndarray
-    cubes: np.ndarray
+    couplings: Real[3]
+    squares: Real[3]
+    cubes: Real[3]
 
 
 # The columns of a table of layers: first those of a table of units (`fastmf.priors._compiled`),
@@ -88,9 +89,9 @@ class Groups(NamedTuple):
         Number of fields of single groups of the whole model.
     """
 
-    targets: np.ndarray
-    sources: np.ndarray
-    alone: np.ndarray
+    targets: Int64[2]
+    sources: Int64[2]
+    alone: Real[1]
     shifted: int
 
 
@@ -190,8 +191,8 @@ class Sweep(NamedTuple):
         Layer, first panel and last panel of each block of units, in order.
     """
 
-    layers: np.ndarray
-    blocks: np.ndarray
+    layers: Int64[2]
+    blocks: Int64[2]
 
 
 class TapSettings(NamedTuple):
@@ -264,9 +265,9 @@ class Tilt(NamedTuple):
         Units that stay at their starting mean and variance.
     """
 
-    field: np.ndarray
-    precision: np.ndarray
-    clamped: np.ndarray
+    field: Real[2]
+    precision: Real[2]
+    clamped: Bool[2]
 
 
 class MeanFieldRecord(NamedTuple):
@@ -284,8 +285,8 @@ class MeanFieldRecord(NamedTuple):
         The residual of every sweep.
     """
 
-    state: np.ndarray
-    status: np.ndarray
-    n_iter: np.ndarray
-    residual: np.ndarray
-    history: np.ndarray
+    state: Real[3]
+    status: Int64[1]
+    n_iter: Int64[1]
+    residual: Real[1]
+    history: Real[2]

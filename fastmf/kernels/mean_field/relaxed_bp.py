@@ -17,9 +17,9 @@ turns; a layer coupled to itself is updated twice in a sweep.
 from functools import cache
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from fastmf._jit.argument_types import Float64, Int64, Real, argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONVERGED, DIVERGED, OUT_OF_ITERATIONS, RUNNING
@@ -60,8 +60,8 @@ class LayerView(NamedTuple):
         Position of the layer's first unit, and of the first unit that it is coupled to.
     """
 
-    units: np.ndarray
-    couplings: np.ndarray
+    units: Int64[1]
+    couplings: Real[2]
     start: int
     source: int
 
@@ -97,13 +97,13 @@ class RelaxedBPRow(NamedTuple):
         Measures of the sweep so far: see above.
     """
 
-    messages: np.ndarray
-    state: np.ndarray
-    tilt: np.ndarray
-    external: np.ndarray
-    scratch: np.ndarray
-    tile: np.ndarray
-    measures: np.ndarray
+    messages: Real[2]
+    state: Real[2]
+    tilt: Real[2]
+    external: Real[2]
+    scratch: Real[2]
+    tile: Real[3]
+    measures: Float64[1]
 
 
 @kernel(inline=True, fastmath=REORDER)
@@ -217,10 +217,8 @@ def _update_layer(layer, incoming, damping, work):
 @cache
 def update_address(dtype):
     """Address of the compiled update of a layer, for a floating type."""
-    wide, tile = np.zeros((0, 0), dtype), np.zeros((0, 0, 0), dtype)
-    layer = LayerView(np.zeros(0, np.int64), wide, 0, 0)
-    work = RelaxedBPRow(wide, wide, wide, wide, wide, tile, np.zeros(0))
-    return address_of(_update_layer, *map(numba.typeof, (layer, 0, 0.0, work)))
+    arguments = LayerView, int, float, RelaxedBPRow
+    return address_of(_update_layer, *argument_types(dtype, *arguments))
 
 
 @kernel(merged=True)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._jit.argument_types import Float64, Real
 from fastmf._jit.intrinsics import copy_row, larger, row, smaller
 from fastmf._jit.kernel import kernel
 from fastmf._outcomes import (
@@ -63,11 +64,11 @@ class ActiveRows(NamedTuple):
         units that a group is coupled to; otherwise empty.
     """
 
-    slots: np.ndarray
-    state: np.ndarray
-    products: np.ndarray
-    scratch: np.ndarray
-    group_fields: np.ndarray
+    slots: Float64[3]
+    state: Real[3]
+    products: Real[3]
+    scratch: Real[2]
+    group_fields: Real[3]
 
 
 # Planes of a state; a record has the first four.

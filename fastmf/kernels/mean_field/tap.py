@@ -14,9 +14,9 @@ row.
 
 from functools import cache
 
-import numba
 import numpy as np
 
+from fastmf._jit.argument_types import Int64, Workers, argument_types
 from fastmf._jit.intrinsics import copy_row, fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._outcomes import CONFIRMING, RUNNING
@@ -31,6 +31,7 @@ from fastmf.kernels.mean_field.arguments import (
     MeanFieldRecord,
     Sweep,
     TapSettings,
+    Tilt,
     packed_couplings,
 )
 from fastmf.kernels.mean_field.rows import (
@@ -51,7 +52,7 @@ from fastmf.kernels.mean_field.rows import (
     ActiveRows,
     assess_row,
 )
-from fastmf.kernels.mean_field.units import no_rows, no_tilt, refresh_variances, update_units
+from fastmf.kernels.mean_field.units import refresh_variances, update_units
 from fastmf.priors._compiled import third_cumulants
 
 # --- a block of units of all active rows --------------------------------------------------------
@@ -243,30 +244,16 @@ def tap(sweep, settings, tilt, workers, queue, record):
         phase = (phase + 1) % settings.onsager_every
 
 
-def _block_types(dtype):
-    index, settings = np.zeros(0, np.int64), TapSettings(2, 0.0, 1, 0, 0)
-    arguments = index, (0, 0), (0, 0), no_rows(dtype), settings, no_tilt(dtype)
-    return tuple(map(numba.typeof, arguments))
-
-
-def _solve_types(dtype):
-    index, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
-    line, matrix, cube = (np.zeros((0,) * n, dtype) for n in (1, 2, 3))
-    rows = no_rows(dtype)
-    workers = ActiveRows(*(np.zeros((0,) * (part.ndim + 1), part.dtype) for part in rows))
-    record = MeanFieldRecord(cube, index, index, line, matrix)
-    settings = TapSettings(2, 0.0, 1, 0, 0)
-    arguments = Sweep(table, table), settings, no_tilt(dtype), workers, index, record
-    return tuple(map(numba.typeof, arguments))
-
-
 @cache
 def update_address(dtype, update=update_block):
     """Address of the compiled update of a block of units, for a floating type."""
-    return address_of(update, *_block_types(dtype))
+    pair = int, int
+    arguments = Int64[1], pair, pair, ActiveRows, TapSettings, Tilt
+    return address_of(update, *argument_types(dtype, *arguments))
 
 
 @cache
 def tap_address(dtype):
     """Address of the compiled `tap`, for a floating type."""
-    return address_of(tap, *_solve_types(dtype))
+    arguments = Sweep, TapSettings, Tilt, Workers[ActiveRows], Int64[1], MeanFieldRecord
+    return address_of(tap, *argument_types(dtype, *arguments))

@@ -10,10 +10,10 @@ without a m for the states of a group (see `fastmf.kernels.mean_field.groups`).
 
 from functools import cache
 
-import numba
 import numpy as np
 from numba.core import types
 
+from fastmf._jit.argument_types import Int64, Real, argument_types
 from fastmf._jit.intrinsics import bits_to_float, float_to_bits, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, calls, compiled_from, kernel
 from fastmf.kernels.mean_field.arguments import N_UNITS, START, Tilt
@@ -210,15 +210,8 @@ def update_units(address, layer, active, units, order, tilt, implicit):
 @cache
 def units_address(dtype):
     """Address of the compiled update of some units of one row, for a floating type."""
-    layer, units = np.zeros(0, np.int64), (0, 0, 0, 0)
-    arguments = layer, no_rows(dtype), units, 2, no_tilt(dtype), np.zeros(0, dtype)
-    return address_of(_update_units, *map(numba.typeof, arguments))
-
-
-def no_rows(dtype):
-    """`ActiveRows` of no units, of the types that kernels are compiled for."""
-    none, wide = (np.zeros((0,) * n, dtype) for n in (2, 3))
-    return ActiveRows(np.zeros((0, 0, 0)), wide, wide, none, wide)
+    arguments = Int64[1], ActiveRows, (int,) * 4, int, Tilt, Real[1]
+    return address_of(_update_units, *argument_types(dtype, *arguments))
 
 
 def no_tilt(dtype):

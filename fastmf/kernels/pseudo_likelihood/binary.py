@@ -18,9 +18,9 @@ The paper is Nguyen & Wood, Neural Computation 28 (2016).
 import math
 from functools import cache
 
-import numba
 import numpy as np
 
+from fastmf._jit.argument_types import Float64, argument_types
 from fastmf._jit.intrinsics import (
     bits_to_float,
     fetch_and_increment,
@@ -31,7 +31,7 @@ from fastmf._jit.intrinsics import (
 )
 from fastmf._jit.kernel import REORDER, address_of, call, kernel
 from fastmf._threads.interrupts import next_task, stopped
-from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, bslm_workspaces
+from fastmf.kernels.pseudo_likelihood.bslm_arguments import BSLMData, BSLMSettings, BSLMWorkspaces
 from fastmf.special import exp, log
 
 # Rows of one task that a thread takes from the queue.
@@ -454,13 +454,10 @@ def bslm(data, settings, workspaces, queue, couplings, field, history, n_iter):
 @cache
 def bslm_addresses():
     """Addresses of the functions that `bslm` calls, the last options of `BSLMSettings`."""
-    field, couplings = np.zeros(0), np.zeros((0, 0))
-    data = BSLMData(couplings, couplings.astype(np.int8), field, field, couplings, 0.0)
-    settings = BSLMSettings(0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0)
-    state = couplings, field, bslm_workspaces(1, 0, 0), 0
+    state = Float64[2], Float64[1], BSLMWorkspaces, int
 
     def address(function, *arguments):
-        return address_of(function, *map(numba.typeof, arguments))
+        return address_of(function, *argument_types(float, *arguments))
 
-    values = [address(f, data, *state) for f in (_odds_and_value, _value_from_odds)]
-    return *values, address(_sweep, data, settings, *state)
+    values = [address(f, BSLMData, *state) for f in (_odds_and_value, _value_from_odds)]
+    return *values, address(_sweep, BSLMData, BSLMSettings, *state)

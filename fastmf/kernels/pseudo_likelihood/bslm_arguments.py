@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._jit.argument_types import Float64, Int8, Int64
+
 
 class BSLMData(NamedTuple):
     """Distinct rows and their moments.
@@ -22,11 +24,11 @@ class BSLMData(NamedTuple):
         Weight of all rows, by which values are multiplied.
     """
 
-    states: np.ndarray
-    spins: np.ndarray
-    weights: np.ndarray
-    mean: np.ndarray
-    second: np.ndarray
+    states: Float64[2]
+    spins: Int8[2]
+    weights: Float64[1]
+    mean: Float64[1]
+    second: Float64[2]
     total: float
 
 
@@ -73,11 +75,11 @@ class BSLMWorkspaces(NamedTuple):
         Weighted mean log-pseudo-likelihood.
     """
 
-    odds: np.ndarray
-    nll: np.ndarray
-    factors: np.ndarray
-    exponents: np.ndarray
-    value: np.ndarray
+    odds: Float64[3]
+    nll: Float64[2]
+    factors: Float64[2]
+    exponents: Int64[2]
+    value: Float64[1]
 
 
 def bslm_workspaces(n_workers, n_units, n_rows):
