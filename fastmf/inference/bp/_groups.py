@@ -198,7 +198,9 @@ def _positive_part(x):
 def _beliefs(options, units, record, local_maximum, single):
     visible, hidden = units.model.layers
     dtype, problem = units.model.dtype, units.problem
-    means, variances = visible.moments(record.visible - visible.field, np.zeros(()))
+    possible = visible.field > -np.inf
+    tilt = np.where(possible, record.visible, 0) - np.where(possible, visible.field, 0)
+    means, variances = visible.moments(tilt, np.zeros(()))
     p, q = sigmoid_pair(record.hidden)
     labels, objective = record.labels, None
     if options.algorithm != "sum":
@@ -219,7 +221,7 @@ def _beliefs(options, units, record, local_maximum, single):
         return tuple(row(np.asarray(x, dtype)) for x in parts)
 
     values = np.asarray(units.offset + units.scale * (decoded > 0), dtype)
-    tilts = record.visible - visible.field, record.hidden / units.scale - binary_field(hidden)[0]
+    tilts = tilt, record.hidden / units.scale - binary_field(hidden)[0]
     return Beliefs(
         mean=layers(means, units.offset + units.scale * p),
         var=layers(variances, units.scale**2 * p * q),

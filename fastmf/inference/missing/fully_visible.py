@@ -30,6 +30,8 @@ BLOCK_SIZE = 1 << 21
 MAX_LABELS, MIN_PARTICLES, MAX_PARTICLES = 25_000, 128, 1024
 # Standard error of a probability that needs no more replicates, and the largest that is no failure.
 TOL, MAX_ERROR = 0.003, 0.01
+# Log-weight of states that do not occur.
+MIN_LOG_WEIGHT = -1e300
 SETTINGS = {"n_sweeps": 3, "n_last_sweeps": 8, "min_replicates": 8, "max_replicates": 32}
 
 
@@ -109,13 +111,19 @@ def _summed(model, columns, X, method, seed, n_threads):
             "take 'annealing', or 'tap'."
         )
     fields = (columns.values @ (np.nan_to_num(X, nan=0.0) @ model.couplings).T).T
-    fields = np.ascontiguousarray(fields + columns.log_weights)
+    # States that do not occur have a finite field, whose products with zero are zero.
+    fields = np.ascontiguousarray(fields + np.maximum(columns.log_weights, MIN_LOG_WEIGHT))
     problem, p, error = _problem(columns, model.couplings), np.empty_like(fields), np.zeros(len(X))
     if few.any():
         p[few] = _enumerated(problem, fields[few], missing[few])
     if not few.all():
         others = fields[~few], missing[~few]
         p[~few], error[~few] = _annealed(problem, *others, seed, n_threads)
+    never = np.isneginf(columns.log_weights)
+    if never.any():
+        p[:, never] = 0  # annealed probabilities are averages with errors
+        totals = np.add.reduceat(p, columns.offsets[:-1], axis=1)
+        p /= np.repeat(np.where(totals > 0, totals, 1), np.diff(columns.offsets), axis=1)
     mean = np.where(np.isnan(X), columns.means(p), X)
     return ConditionalMeans(mean, error, error <= MAX_ERROR)
 
