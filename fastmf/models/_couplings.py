@@ -79,6 +79,14 @@ def stored(couplings):
     return rows, couplings.indices, couplings.data
 
 
+def with_entries(couplings, function):
+    """A function with f(0) = 0 of each entry, as a matrix of the same kind."""
+    if not issparse(couplings):
+        return function(couplings)
+    arrays = function(couplings.data), couplings.indices, couplings.indptr
+    return csr_array(arrays, shape=couplings.shape)
+
+
 def check_states(couplings, sizes, is_group):
     """Raise a ValueError if couplings within a group are not zero, or -inf outside of groups.
 
@@ -130,14 +138,8 @@ def pair_sums(couplings, x):
 
 def _apart(couplings):
     """The finite couplings, and 1 where they are -inf, both zero elsewhere."""
-    parts = []
-    for values in (entries(couplings), np.isneginf(entries(couplings))):
-        values = np.where(np.isinf(values), 0, values).astype(couplings.dtype)
-        if issparse(couplings):
-            arrays = values, couplings.indices, couplings.indptr
-            values = csr_array(arrays, shape=couplings.shape)
-        parts.append(values)
-    return parts
+    finite = with_entries(couplings, lambda w: np.where(np.isinf(w), w.dtype.type(0), w))
+    return finite, with_entries(couplings, lambda w: np.isneginf(w).astype(w.dtype))
 
 
 def _product(couplings, x):
@@ -146,6 +148,20 @@ def _product(couplings, x):
         return x @ couplings
     # The matrix is symmetric.
     return (couplings @ x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
+
+
+def finite_machine(name, model):
+    """The model, whose couplings are to be finite.
+
+    Raises
+    ------
+    ValueError
+        If couplings of a `BoltzmannMachine` are -inf.
+    """
+    couplings = getattr(model, "couplings", None)
+    if couplings is not None and not isinstance(couplings, tuple) and has_forbidden(couplings):
+        raise ValueError(FORBIDDEN.format(name))
+    return model
 
 
 def dense_machine(name, model):
@@ -163,11 +179,7 @@ def dense_machine(name, model):
     ValueError
         If couplings are -inf, or sparse and of too many units.
     """
-    couplings = getattr(model, "couplings", None)
-    if isinstance(couplings, tuple) or couplings is None:
-        return model
-    if has_forbidden(couplings):
-        raise ValueError(FORBIDDEN.format(name))
+    couplings = getattr(finite_machine(name, model), "couplings", None)
     if not issparse(couplings):
         return model
     if couplings.shape[0] > MAX_DENSE_UNITS:

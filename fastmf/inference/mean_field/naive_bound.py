@@ -11,6 +11,7 @@ log prior(x) + f x - p x^2 / 2 in the place of its bracket.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fastmf._common import arguments as check
 from fastmf.inference.mean_field._layouts import layout_of
@@ -53,6 +54,12 @@ def sides_of(model):
         priors, couplings = (model.prior,), model.couplings
     priors = tuple(as_dtype(prior, np.float64) for prior in priors)
     return Sides(priors, couplings.astype(np.float64))
+
+
+def layout_of_checks(model):
+    """A layout whose units are in the order of `sides_of`."""
+    schedule = "sequential" if issparse(model.couplings) else "blocked"
+    return layout_of(model, 1, schedule)
 
 
 def naive_bound(sides, b, tilt, values=None):
@@ -142,7 +149,9 @@ def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
     FixedPoint
         Without log-partitions.
     """
-    options = {"schedule": "blocked" if isinstance(model, Layered) else "sequential"}
+    # Blocks of a dense machine are coupled, colours of a sparse one are not.
+    dense = not isinstance(model, Layered) and not issparse(model.couplings)
+    options = {"schedule": "sequential" if dense else "blocked"}
     clamp = np.where(tilt.clamped, values, np.nan)
     for name, part, used in (
         ("field", tilt.field, tilt.field.any()),
@@ -174,7 +183,7 @@ def best_bound(solve, model, starts, tilt, values):
     -------
     bound, size : float
     """
-    layout, sides = layout_of(model, 1, "blocked"), sides_of(model)
+    layout, sides = layout_of_checks(model), sides_of(model)
     found = naive_solutions(solve, model, layout, starts, tilt, values, MAX_SWEEPS)
     b = found.b if isinstance(found.b, tuple) else (found.b,)
     b = layout.join(b, np.zeros((len(starts), layout.n_units)))
