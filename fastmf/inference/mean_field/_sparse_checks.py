@@ -2,6 +2,7 @@
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from fastmf.models._couplings import stored, with_entries
 
@@ -25,6 +26,9 @@ def radius_exceeds_one(squares, var):
     var : array of shape (n_units,)
     """
     rows, columns, values = stored(squares)
+    n_trees = connected_components(squares, directed=False, return_labels=False)
+    if len(values) // 2 == squares.shape[0] - n_trees:
+        return False  # a forest: walks end at its leaves
     # Entries in the order of the transposed matrix.
     turned = np.lexsort((rows, columns))
     weights = values * np.square(var)[rows]
