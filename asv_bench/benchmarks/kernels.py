@@ -72,6 +72,10 @@ NAMES = [
     "sampling.tree_annealing.tree_annealing-spins",
     "ep.site_blocks.tilt_blocks-cavities",
     "ep.site_blocks.block_curvature-cavity",
+    "mean_field.sparse.sweep_chunks-spins",
+    "mean_field.sparse.sweep_chunks-groups",
+    "mean_field.sparse.assess_rows-running",
+    "mean_field.colouring.greedy_colours-chords",
 ]
 POOLS = ThreadpoolController()
 

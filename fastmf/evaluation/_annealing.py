@@ -17,12 +17,12 @@ from fastmf.inference.sampling.gibbs import even_layers
 from fastmf.kernels.linear.product import pack, product_address
 from fastmf.kernels.sampling.annealed import AnnealedPath, TiltedPath, annealed, annealed_units
 from fastmf.kernels.sampling.gibbs import TASK_ROWS, SampledLayer, gibbs_work
-from fastmf.models import RBM
+from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Bernoulli
 from fastmf.priors._compiled import units_of
 from fastmf.priors._domain import binary_field, tilt_to_mean, two_values
 from fastmf.priors._groups import has_groups
-from fastmf.priors._protocol import by_parts, can_draw, is_concatenated, sample
+from fastmf.priors._protocol import by_parts, can_draw, is_concatenated, n_units, sample
 
 # Log-weights beyond which rounding hides whole nats: samples of a model that cannot be normalised
 # grow from sweep to sweep, and do so long before anything overflows.
@@ -107,6 +107,10 @@ class Path(NamedTuple):
         """One estimate for each start of the reverse path, which are samples of the model."""
         leg = self.anneal(base, betas[::-1].copy(), samples)
         return self.start(base) - leg.log_weights
+
+    def matched(self, neutral, samples):
+        """By layer, the tilt under which uncoupled units have their means in the samples."""
+        return matched(self.model, neutral, samples)
 
     def sample(self, base, v, n_sweeps):
         """Samples of the model: Gibbs sweeps from `v`."""
@@ -212,7 +216,7 @@ def effective_size(log_weights):
 
 
 def annealed_model(model, starts, rng):
-    """The RBM that is annealed, in units 0 and 1 if all units are two-valued.
+    """The machine that is annealed: an RBM in units 0 and 1 if all units are two-valued.
 
     Returns
     -------
@@ -223,6 +227,8 @@ def annealed_model(model, starts, rng):
     values : tuple or None
         The two values of the visible units before, if they have been replaced by 0 and 1.
     """
+    if isinstance(model, BoltzmannMachine):
+        return (model, 0.0), starts, None
     if model.deep:
         starts = None if starts is None else even_layers(model, starts, rng)
     model = model.bipartite()
@@ -292,8 +298,8 @@ def walk(model, base, betas, v, rng, n_threads, packed=None):
 
 
 def _draw(model, base, n_rows, rng):
-    b = np.broadcast_to(base[0], (n_rows, model.n_visible))
-    return sample(model.visible, b, np.zeros_like(b), rng)
+    b = np.broadcast_to(base[0], (n_rows, len(base[0])))
+    return sample(model.layers[0], b, np.zeros_like(b), rng)
 
 
 def _log_partition(model, base):
@@ -316,12 +322,12 @@ def neutral_base(model, two_valued):
     """By layer, the tilt of uncoupled units without bias: fair coins if they are two-valued."""
     if two_valued:
         return [-binary_field(prior)[0] for prior in model.layers]
-    return [np.zeros(n, model.dtype) for n in model.weights.shape]
+    return [np.zeros(n_units(prior), model.dtype) for prior in model.layers]
 
 
-def base_between(model, neutral, samples):
+def base_between(path, neutral, samples):
     """Tilts as near to those that give the means of samples as to those of units without bias."""
-    tilts = matched(model, neutral, samples)
+    tilts = path.matched(neutral, samples)
     return [c + c.dtype.type(MATCHING) * (b - c) for c, b in zip(neutral, tilts, strict=True)]
 
 
@@ -331,12 +337,12 @@ def matched(model, neutral, samples):
     hidden = model.hidden.moments(samples @ model.weights, zero)[0]
     visible = model.visible.moments(hidden @ model.weights.T, zero)[0]
     return [
-        _tilt_to_mean(prior, layer.mean(0, dtype=np.float64), c)
+        tilt_to_means(prior, layer.mean(0, dtype=np.float64), c)
         for prior, layer, c in zip(model.layers, (visible, hidden), neutral, strict=True)
     ]
 
 
-def _tilt_to_mean(prior, mean, b):
+def tilt_to_means(prior, mean, b):
     """The field under which the units have these means, approximately; `b` is where to start.
 
     Newton's method, with bisection where a step would leave the bracket. The means are first moved
@@ -345,7 +351,7 @@ def _tilt_to_mean(prior, mean, b):
     """
     if is_concatenated(prior):
         both = zip(by_parts(prior, mean), by_parts(prior, b), strict=True)
-        return np.concatenate([_tilt_to_mean(part, m, c) for (part, m), (_, c) in both])
+        return np.concatenate([tilt_to_means(part, m, c) for (part, m), (_, c) in both])
     zero = b.dtype.type(0)
     mean = (0.999 * mean + 0.001 * prior.moments(b, zero)[0]).astype(b.dtype)
     if has_groups(prior):

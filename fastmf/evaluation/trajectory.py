@@ -199,7 +199,7 @@ class TrajectoryAnnealing:
         Returns how much higher that of the fresh chains is.
         """
         path, chains, values = self._path(model, self.chains)
-        base = base_between(path.model, neutral_base(path.model, bool(values)), chains)
+        base = base_between(path, neutral_base(path.model, bool(values)), chains)
         self._leg = path.forward(base, refined(self._leg, self.n_fresh_steps))
         fresh, error = log_mean(self._leg.log_weights)
         difference = fresh - self._value

@@ -29,6 +29,7 @@ FAMILIES = (
     "sequential",
     "site_blocks",
     "sites",
+    "sparse",
     "sparse_rows",
     "training",
     "tree_annealing",

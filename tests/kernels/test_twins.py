@@ -41,6 +41,7 @@ with_rows = pytest.mark.parametrize(
 # Kernels in whose results all rows take part.
 TOGETHER = {
     "bp.belief_propagation.add_groups",
+    "mean_field.colouring.greedy_colours",
     "sampling.effective_couplings.effective_couplings",
     "pseudo_likelihood.hamming.count_similar",
     "pseudo_likelihood.hamming.spanning_trees",

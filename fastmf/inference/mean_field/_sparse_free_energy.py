@@ -66,7 +66,9 @@ def _with_groups(layout, state, order, tilt):
     total = np.where(scalar, 0, parts[0] + parts[1] - 3 * parts[2]).sum() / 4
     total += np.where(scalar, (a * var).astype(np.float64) / 4 - parts[2] / 2, 0).sum()
     rows = tuple(part[None] for part in (mean, var, b, a))
-    return total + grouped._units_alone(layout.prior, rows, [b[None], a[None]], tilt, slice(None))[0]
+    return (
+        total + grouped._units_alone(layout.prior, rows, [b[None], a[None]], tilt, slice(None))[0]
+    )
 
 
 def _fields(layout, mean, var, order, columns):

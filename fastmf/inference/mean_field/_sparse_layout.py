@@ -162,7 +162,8 @@ def colours_of(graph):
     starts, neighbours = graph.indptr.astype(np.int64), graph.indices.astype(np.int32)
     degree = int(np.diff(starts).max(initial=0))
     colours = np.full(graph.shape[0], -1)
-    greedy_colours(starts, neighbours, np.full(degree + 2, -1), colours)
+    unused, queue = np.full(degree + 2, -1), np.zeros(1, np.int64)
+    greedy_colours(starts, neighbours, unused, colours, queue)
     return colours
 
 

@@ -32,36 +32,42 @@ from fastmf.kernels.mean_field.sparse import SparseWork, assess_rows, sweep_chun
 UNIT_COST = 50
 
 
+def rows_and_memory(layout, record, settings, n_workers):
+    """The `SparseWork` of the rows of a record, before their first sweep."""
+    n_rows, dtype = record.state.shape[1], record.state.dtype
+    n_planes = 6 if settings.order == 3 else 5
+    state = np.zeros((n_rows, n_planes, 1, layout.n_units), dtype)
+    state[:, :2, 0] = np.swapaxes(record.state[:2], 0, 1)
+    if settings.order == 3:
+        for row in state:
+            row[THIRD, 0] = layout.prior.third_cumulant(row[MEAN, 0])[0]
+    slots = np.zeros((n_rows, 1, 1, SLOT_SIZE))
+    slots[:, 0, 0, ROW], slots[..., DAMPING] = np.arange(n_rows), settings.damping
+    slots[..., STRICTNESS] = 1
+    slots[..., MIN_RESIDUAL] = slots[..., LAST_MIN_RESIDUAL] = np.inf
+    return SparseWork(
+        queue=np.zeros(2, np.int64),
+        state=state,
+        slots=slots,
+        measures=np.zeros((n_rows, layout.n_chunks, 1, 1, SLOT_SIZE)),
+        products=np.empty((n_workers, 4, 1, layout.width), dtype),
+        scratch=np.empty((n_workers, 5, layout.width), dtype),
+        group_fields=np.empty((n_workers, 1, 1, layout.max_sources), dtype),
+    )
+
+
 class _Rows:
     """Rows of a record while they are iterated."""
 
     def __init__(self, layout, record, tilt, settings, n_threads):
         self.layout, self.record, self.tilt, self.settings = layout, record, tilt, settings
-        n_rows, dtype = record.state.shape[1], record.state.dtype
+        n_rows = record.state.shape[1]
         self.cost = 2 * layout.n_couplings + UNIT_COST * layout.n_units
         self.n_workers = workers_for(
             n_rows * max(map(len, layout.colours)), 10 * n_rows * self.cost, n_threads
         )
-        n_planes = 6 if settings.order == 3 else 5
-        state = np.zeros((n_rows, n_planes, 1, layout.n_units), dtype)
-        state[:, :2, 0] = np.swapaxes(record.state[:2], 0, 1)
-        if settings.order == 3:
-            for row in state:
-                row[THIRD, 0] = layout.prior.third_cumulant(row[MEAN, 0])[0]
-        slots = np.zeros((n_rows, 1, 1, SLOT_SIZE))
-        slots[:, 0, 0, ROW], slots[..., DAMPING] = np.arange(n_rows), settings.damping
-        slots[..., STRICTNESS] = 1
-        slots[..., MIN_RESIDUAL] = slots[..., LAST_MIN_RESIDUAL] = np.inf
-        self.slots = slots[:, 0, 0]
-        self.work = SparseWork(
-            queue=np.zeros(2, np.int64),
-            state=state,
-            slots=slots,
-            measures=np.zeros((n_rows, layout.n_chunks, 1, 1, SLOT_SIZE)),
-            products=np.empty((self.n_workers, 4, 1, layout.width), dtype),
-            scratch=np.empty((self.n_workers, 5, layout.width), dtype),
-            group_fields=np.empty((self.n_workers, 1, 1, layout.max_sources), dtype),
-        )
+        self.work = rows_and_memory(layout, record, settings, self.n_workers)
+        self.slots = self.work.slots[:, 0, 0]
 
     def sweep(self, rows, fresh):
         """Status of some rows after one more sweep of them."""
@@ -74,6 +80,7 @@ class _Rows:
             in_parallel(sweep_chunks, (*arguments, self.tilt, work), n_workers)
         before = self.slots[rows].copy()
         status = np.zeros(len(rows), np.int64)
+        work.queue[:] = 0
         assess_rows(rows, fresh, settings, work, status, self.record)
         # Measures are cleared where a row is stored.
         damped = (before[:, [DAMPING, ACCELERATED, OSCILLATING]] > 0).any(1)

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse, triu
 
-from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field import _sparse_checks as sparse_checks
+from fastmf.inference.mean_field import gaussian_layers
 from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
 from fastmf.inference.mean_field.naive_bound import (
     MAX_SWEEPS,

@@ -87,7 +87,10 @@ def _multiply(graph, order, active, first, n):
     n_units = active.state.shape[2]
     mean, var = row(active.state, (MEAN, 0, 0), n_units), row(active.state, (VAR, 0, 0), n_units)
     third = row(active.state, (THIRD if order == 3 else MEAN, 0, 0), n_units)
-    field, onsager = row(active.products, (FIELD, 0, 0), n), row(active.products, (ONSAGER, 0, 0), n)
+    field, onsager = (
+        row(active.products, (FIELD, 0, 0), n),
+        row(active.products, (ONSAGER, 0, 0), n),
+    )
     cubic = row(active.products, (CUBIC, 0, 0), n)
     zero = mean.dtype.type(0)
     for i in range(n):
@@ -255,7 +258,8 @@ def assess_rows(rows, fresh, settings, work, status, record):
     status : int64 array of shape (n_active,)
     record : MeanFieldRecord
     """
-    for k in range(rows.shape[0]):
+    k = next_task(work.queue)
+    while k < rows.shape[0]:
         r = rows[k]
         slot = row(work.slots, (r, 0, 0, 0), SLOT_SIZE)
         for c in range(work.measures.shape[1]):
@@ -270,3 +274,4 @@ def assess_rows(rows, fresh, settings, work, status, record):
             work.group_fields[0],
         )
         status[k] = assess_row(active, np.int64(0), slot, fresh, settings, record)
+        k = next_task(work.queue)

@@ -3,7 +3,7 @@
 import itertools
 
 
-def greedy_colours(starts, neighbours, last_used, colours):
+def greedy_colours(starts, neighbours, last_used, colours, queue):
     """Give each vertex in turn the smallest colour that none of its neighbours has."""
     for i in range(len(colours)):
         taken = set(colours[neighbours[starts[i] : starts[i + 1]]])

@@ -73,7 +73,9 @@ def test_triangles():
 def test_edges():
     couplings, _ = spins(np.random.default_rng(4), 8, 0.4)
     rows, columns, values = _sparse_checks.edges_of(sparse.csr_array(couplings))
-    assert [*zip(rows, columns, strict=True)] == [*zip(*np.nonzero(np.triu(couplings)), strict=True)]
+    assert [*zip(rows, columns, strict=True)] == [
+        *zip(*np.nonzero(np.triu(couplings)), strict=True)
+    ]
     np.testing.assert_array_equal(values, couplings[rows, columns])
 
 

@@ -19,7 +19,9 @@ def test_colours():
     assert (colours[rows] != colours[columns]).all()
     assert colours.max() <= (couplings != 0).sum(0).max()
     side = np.arange(36).reshape(6, 6)
-    edges = np.hstack([[side[:, 1:].ravel(), side[:, :-1].ravel()], [side[1:].ravel(), side[:-1].ravel()]])
+    edges = np.hstack(
+        [[side[:, 1:].ravel(), side[:, :-1].ravel()], [side[1:].ravel(), side[:-1].ravel()]]
+    )
     grid = sparse.coo_array((np.ones(edges.shape[1]), edges), shape=(36, 36))
     assert set(colours_of(sparse.csr_array(grid + grid.T))) == {0, 1}
 

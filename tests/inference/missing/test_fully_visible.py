@@ -184,4 +184,6 @@ def test_states_that_do_not_occur(method):
     mean = conditional_means(model, np.stack([np.full(10, np.nan), known]), method).mean
     assert (mean[:, 1] < 1e-300).all()
     np.testing.assert_allclose(mean[0], mf.exact(model).mean, atol=0.02)
-    np.testing.assert_allclose(mean[1], conditional_probabilities(model, np.array([-1, -1, 1])), atol=0.02)
+    np.testing.assert_allclose(
+        mean[1], conditional_probabilities(model, np.array([-1, -1, 1])), atol=0.02
+    )
