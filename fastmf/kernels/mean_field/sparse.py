@@ -153,7 +153,6 @@ def _multiply_block(block, mean, var, group, order, out):
 @kernel(inner=True)
 def _multiply_columns(graph, order, active, first, n):
     """Products of some columns of units, some of which are groups of states."""
-    n_units = active.state.shape[2]
     zero, unit, end = active.state.dtype.type(0), first, first + n
     while unit < end:
         size, begin = np.int64(graph.sizes[unit]), graph.starts[unit]

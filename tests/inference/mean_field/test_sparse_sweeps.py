@@ -1,4 +1,4 @@
-"""TAP with sparse couplings: the same fixed points as with dense ones, for any number of threads."""
+"""TAP with sparse couplings: the fixed points are those with dense ones, for any n_threads."""
 
 import numpy as np
 import pytest
@@ -106,7 +106,7 @@ def test_clamped_units(schedule):
 
 
 def test_starts_and_earlier_results():
-    dense, machine = spin_machines(0.6)
+    _, machine = spin_machines(0.6)
     rng = np.random.default_rng(0)
     starts = np.where(rng.random((4, 30)) < 0.5, -1.0, 1.0)
     found = mf.tap(machine, starts)
