@@ -79,7 +79,8 @@ def tap(
         categorical units).
     schedule : {"blocked", "sequential"}, default "blocked"
         Blocked: one layer at a time, hidden before visible; in a fully visible machine one block of
-        units. Sequential: one unit after another, each from the newest values of the others.
+        units, and with sparse couplings one colour of the graph, of which no two units are coupled.
+        Sequential: one unit after another, each from the newest values of the others.
     field, precision : array or tuple of arrays, optional
         External tilt exp(field x - precision x^2 / 2) of the first layer's units, or of every
         layer's, shape (n_units,) or (n_rows, n_units).
@@ -135,6 +136,9 @@ def tap(
     The third order has the terms of pairs of units or groups. Those of triangles, which fully
     visible machines have too, are left out, so that its error there is of third order as that of
     TAP; in an RBM or a DBM it is of fourth order.
+    With sparse couplings a sweep takes time and memory in proportion to the stored entries, and the
+    units of a single row are shared by all threads. The third order of categorical units takes
+    dense couplings, and makes those of up to 4096 states dense. Couplings of -inf are refused.
     Gaussian units of an RBM or a DBM whose other units are bounded are integrated out, exactly: see
     `fastmf.inference.mean_field.gaussian_layers`. The other units are then a fully visible machine,
     in which they are updated one after another, whatever the schedule.

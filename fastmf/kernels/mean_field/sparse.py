@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._jit.argument_types import Float64, Int32, Int64, Real
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf._threads.interrupts import next_task, stopped
@@ -49,10 +50,10 @@ class SparseCouplings(NamedTuple):
         groups.
     """
 
-    starts: np.ndarray
-    sources: np.ndarray
-    values: np.ndarray
-    sizes: np.ndarray
+    starts: Int64[1]
+    sources: Int32[1]
+    values: Real[1]
+    sizes: Int32[1]
 
 
 class SparseWork(NamedTuple):
@@ -72,13 +73,13 @@ class SparseWork(NamedTuple):
     group_fields : array of shape (n_workers, 1, 1, largest number of sources of a group)
     """
 
-    queue: np.ndarray
-    state: np.ndarray
-    slots: np.ndarray
-    measures: np.ndarray
-    products: np.ndarray
-    scratch: np.ndarray
-    group_fields: np.ndarray
+    queue: Int64[1]
+    state: Real[4]
+    slots: Float64[4]
+    measures: Float64[5]
+    products: Real[4]
+    scratch: Real[3]
+    group_fields: Real[4]
 
 
 @kernel(inner=True, fastmath=REORDER)
