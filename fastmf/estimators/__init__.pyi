@@ -227,6 +227,7 @@ class FullyVisibleBoltzmannMachine(_Saved, _Estimator):
         tol: float = 1e-05,
         max_iter: int | None = None,
         threshold: float | None = None,
+        graph: Any = None,
         existence_seconds: float = 10.0,
         n_threads: int | None = None,
     ) -> None: ...
@@ -267,6 +268,7 @@ class PottsMachine(_Saved, _Estimator):
         pseudocount: float = 0.0,
         tol: float = 0.0001,
         max_iter: int | None = None,
+        graph: Any = None,
         existence_seconds: float = 10.0,
         n_threads: int | None = None,
     ) -> None: ...

@@ -394,10 +394,10 @@ class BasePottsMachine(Saved, BaseEstimator):
 
     def _sandwich(self):
         check_is_fitted(self)
-        if self.solver == "naive_mean_field" or not self.symmetric:
+        if self.solver == "naive_mean_field" or not self.symmetric or self.graph is not None:
             raise ValueError(
-                "standard errors are for the symmetric pseudo-likelihood: fit with another solver, "
-                "and symmetric=True."
+                "standard errors are for the symmetric pseudo-likelihood of all pairs of sites: "
+                "fit with another solver, symmetric=True and graph=None."
             )
         if self.existence_.exists is False:
             raise ValueError(f"there are no standard errors: {self.existence_.message}.")

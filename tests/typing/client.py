@@ -100,6 +100,7 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     crbm = mf.ConditionalRBM(8, callbacks=[lambda state: None], standardize=False).fit(X, y=Y)
     print(crbm.values_, crbm.classes_, crbm.score_samples(X, y=Y))
     table = mf.FullyVisibleBoltzmannMachine(penalty="firth", existence_seconds=5.0).fit(X)
+    mf.FullyVisibleBoltzmannMachine(graph=[(0, 1)]).fit(X)
     couplings, field = table.confint(0.9)
     print(table.values_, table.categories_, table.impute(X))
     regressor = mf.SpikeSlabRegressor(noise_variance=0.1).fit(X, Y[:, 0])

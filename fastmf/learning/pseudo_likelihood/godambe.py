@@ -142,7 +142,11 @@ class Godambe:
         if not ((pairs >= 0) & (pairs < d)).all():
             raise ValueError(f"pairs must name units from 0 to {d - 1}.")
         first, second = pairs.T
-        return self.objective.index[first, np.where(first == second, 0, second + 1)]
+        indices = self.objective.index[first, np.where(first == second, 0, second + 1)]
+        if (indices < 0).any():
+            absent = pairs[indices < 0][0].tolist()
+            raise ValueError(f"pairs must be edges of the graph of the fit, got {absent}.")
+        return indices
 
     # --- errors ---------------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ _BLOCK_ROWS = 1024
 # Rounding errors of mean derivatives, and of eigenvalues beside the largest.
 _GRADIENT_ROUNDING, _EIGENVALUE_ROUNDING = 1e-15, 1e-12
 
+_STRANGERS = "pairs of states never meet, whose couplings fall without end; give a ridge penalty l2"
+
 
 def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
     """Whether the maximum exists, and which sites are separated if it does not.
@@ -62,8 +64,7 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
         return Existence(True)
     strangers = _never_meeting(data)
     if strangers.any():
-        return _not("pairs of states never meet, whose couplings fall without end; give a ridge "
-                    "penalty l2", np.flatnonzero(strangers.any(0)))  # fmt: skip
+        return _not(_STRANGERS, np.flatnonzero(strangers.any(0)))
     limit = TimeLimit(seconds)
     if estimate is not None and not l2_field and data.n_states <= _MAX_STATES:
         found = _by_estimate(data, symmetric, *estimate)
@@ -73,6 +74,34 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
         if found is not None:
             return found
     return _by_programmes(data, l2_field, symmetric, limit)
+
+
+def existence_in_graph(data, l2, l2_field, absent, seconds=10.0):
+    """Whether the maximum exists where some pairs of sites have no couplings.
+
+    Parameters
+    ----------
+    data : PottsData
+    l2, l2_field : float
+    absent : int array of shape (n_pairs, 2)
+        Pairs of sites without couplings.
+    seconds : float, default 10
+
+    Returns
+    -------
+    Existence
+        It exists where that of all pairs does, and is not decided where only pairs of the graph,
+        or none, tell.
+    """
+    found = existence(data, l2, l2_field, True, seconds)
+    if found.exists or (not l2_field and "never seen" in found.message):
+        return found
+    strangers = _never_meeting(data)
+    strangers[tuple(absent.T)] = strangers[tuple(absent.T[::-1])] = False
+    if strangers.any():
+        return _not(_STRANGERS, np.flatnonzero(strangers.any(0)))
+    return Existence(None, (), "it is not decided whether a maximum exists; if not, give a ridge "
+                     "penalty l2")  # fmt: skip
 
 
 def _first(sizes):
