@@ -220,8 +220,7 @@ def log_partition_report(
         ):
             entries.append(LogPartitionEntry(f"{name}, {kind}", value, None, seconds, remark))
             remark = ""
-        layered = isinstance(model, Layered)
-        if name == "TAP2" and layered and not any(map(has_groups, model.layers)):
+        if name == "TAP2" and _has_correction(model):
             start = clock()
             n_single = int((np.bincount(members)[members[-n_chains:]] == 1).sum())
             value = _corrected(model, solutions, found[: len(values)], n_single / (n_chains + 1))
@@ -243,6 +242,11 @@ def _annealed(model, n_chains, n_steps, **options):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "annealed importance sampling: not converged")
         return annealed_importance_sampling(model, n_chains, n_steps, **options)
+
+
+def _has_correction(model):
+    """Whether the terms that TAP neglects are known."""
+    return isinstance(model, Layered) and not any(map(has_groups, model.layers))
 
 
 def _corrected(model, solutions, found, missed):

@@ -20,6 +20,7 @@ from fastmf.inference.sampling.states import batches_of_rows, flat_states, one_h
 from fastmf.inference.sampling.trees import strengths
 from fastmf.kernels.sampling.spanning_tree import TreeProblem
 from fastmf.kernels.sampling.tree_annealing import TreeSettings, tree_annealing, tree_annealing_work
+from fastmf.models._couplings import dense_machine
 
 METHODS = ("auto", "exact", "annealing", "tap")
 # Rows whose missing units have up to so many states together are enumerated: 20 binary units.
@@ -78,6 +79,7 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
     ValueError
         If the missing units of a row have too many states for "exact".
     """
+    model = dense_machine("conditional_means", model)
     columns, X = flat_states(model.prior), np.asarray(X, float)
     incomplete = np.flatnonzero(columns.missing(X).any(1))
     mean, error, converged = X.copy(), np.zeros(len(X)), np.ones(len(X), bool)

@@ -199,6 +199,14 @@ def _update(layer, graph, active, units, fresh, settings, tilt):
     update_units(settings.finish, layer, active, units, settings.order, tilt, implicit)
 
 
+@kernel(merged=True)
+def _size_of_update(graph, first, last, one_by_one):
+    """Number of units that are updated at once: a column if these are updated one by one."""
+    if not one_by_one:
+        return last - first
+    return np.int64(graph.sizes[first]) if graph.sizes.shape[0] > 0 else np.int64(1)
+
+
 @kernel(fastmath=REORDER, views=True)
 def sweep_chunks(layer, graph, chunks, rows, settings, fresh, tilt, work):
     """Update the units of some chunks in some rows; each pair of both is a task.
@@ -232,15 +240,10 @@ def sweep_chunks(layer, graph, chunks, rows, settings, fresh, tilt, work):
         for k in range(SLOT_SIZE):
             measures[k] = 0 if INFINITE <= k <= STEP_DOT else slot[k]
         first, last, n_columns = chunk[0], chunk[1], np.int64(0)
-        while first < last:
-            size = last - first
-            if settings.one_by_one:
-                size = np.int64(graph.sizes[first]) if graph.sizes.shape[0] > 0 else np.int64(1)
-                n_columns += 1
-                if n_columns % COLUMNS_BETWEEN_CHECKS == 0 and stopped(work.queue):
-                    return
+        while first < last and (n_columns % COLUMNS_BETWEEN_CHECKS > 0 or not stopped(work.queue)):
+            size = _size_of_update(graph, first, last, settings.one_by_one)
             _update(layer, graph, active, (first, size), fresh, settings, tilt)
-            first += size
+            first, n_columns = first + size, n_columns + 1
         task = next_task(work.queue)
 
 
@@ -264,11 +267,10 @@ def assess_rows(rows, fresh, settings, work, status, record):
         slot = row(work.slots, (r, 0, 0, 0), SLOT_SIZE)
         for c in range(work.measures.shape[1]):
             measures = row(work.measures, (r, c, 0, 0, 0), SLOT_SIZE)
-            for entry in range(INFINITE, STEP_DOT + 1):
-                if entry <= SCALE:
-                    slot[entry] = larger(slot[entry], measures[entry])
-                else:
-                    slot[entry] += measures[entry]
+            for entry in range(INFINITE, SCALE + 1):
+                slot[entry] = larger(slot[entry], measures[entry])
+            for entry in range(SCALE + 1, STEP_DOT + 1):
+                slot[entry] += measures[entry]
         active = ActiveRows(
             *(work.slots[r], work.state[r], work.products[0], work.scratch[0]),
             work.group_fields[0],

@@ -48,24 +48,25 @@ def sweep_chunks(layer, graph, chunks, rows, settings, fresh, tilt, work):
     """Update the units of some chunks in some rows."""
     n_units = len(graph.starts) - 1
     couplings = csr_array((graph.values, graph.sources, graph.starts), shape=(n_units, n_units))
+    measured = [name for name, entry in ENTRIES.items() if entry in range(16)[MEASURES]]
     for r in rows:
         for first, last, c in chunks:
             measures = work.measures[r, c, 0]
             measures[:] = work.slots[r, 0]
             measures[:, MEASURES] = 0
             row = _Rows(measures, work.state[r : r + 1], tilt)
-            while first < last:
-                size = last - first
-                if settings.one_by_one:
-                    size = graph.sizes[first] if len(graph.sizes) else 1
-                here = slice(first, first + size)
-                matrix = couplings[here].toarray()
-                _update(
-                    layer.owners.prior, graph, matrix, here, (settings, fresh), row, work.state[r]
-                )
-                first += size
-            names = [name for name, entry in ENTRIES.items() if entry in range(16)[MEASURES]]
-            row.write(measures, names)
+            for here in _updates(graph, first, last, settings.one_by_one):
+                units = layer.owners.prior, graph, couplings[here].toarray(), here
+                _update(*units, (settings, fresh), row, work.state[r])
+            row.write(measures, measured)
+
+
+def _updates(graph, first, last, one_by_one):
+    """The units of a chunk that are updated at once."""
+    if not one_by_one:
+        return [slice(first, last)]
+    sizes = graph.sizes if len(graph.sizes) else np.ones(len(graph.starts) - 1, int)
+    return _columns(sizes, first, last)
 
 
 def _update(prior, graph, matrix, here, options, row, state):
