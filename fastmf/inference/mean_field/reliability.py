@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse, triu
 
-from fastmf.inference.mean_field import _sparse_checks as sparse_checks
-from fastmf.inference.mean_field import gaussian_layers
+from fastmf.inference.mean_field import _sparse_checks, gaussian_layers
 from fastmf.inference.mean_field.corrections import MIN_VARIANCE, pair_covariances
 from fastmf.inference.mean_field.naive_bound import (
     MAX_SWEEPS,
@@ -181,7 +180,7 @@ def unstable_rows(sides, var):
     out = np.zeros(len(var), bool)
     for row in np.flatnonzero(bound > 1):
         if issparse(squares):
-            out[row] = sparse_checks.radius_exceeds_one(squares, first[row])
+            out[row] = _sparse_checks.radius_exceeds_one(squares, first[row])
         else:
             out[row] = radius_exceeds_one(squares, first[row], last[row], len(parts) == 1)
     return out
@@ -253,7 +252,7 @@ def _cube(w):
 def _triangles(couplings, var):
     """Sum over triangles of the couplings and the variances, for one row."""
     if issparse(couplings):
-        return sparse_checks.triangles(couplings, var)
+        return _sparse_checks.triangles(couplings, var)
     paths = (couplings * var) @ couplings
     return var @ (paths * couplings) @ var / 6
 
@@ -289,7 +288,7 @@ def pairs_exceed(sides, mean, var):
         # Units without variance are clamped: their fields are part of the model.
         free = [v[row] > 0 for v in (variances[0], variances[-1])]
         if issparse(weights):
-            i, j, here = sparse_checks.edges_of(weights)
+            i, j, here = _sparse_checks.edges_of(weights)
             kept = free[0][i] & free[1][j]
             i, j, here = i[kept], j[kept], here[kept, None]
             # One pair a row.
