@@ -33,11 +33,12 @@ from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp._starts import checked_fields, checked_init, checked_restarts, set_start
 from fastmf.inference.bp.beliefs import beliefs_of, decoded
 from fastmf.inference.bp.bethe import StationaryPoint
+from fastmf.inference.bp.graph_propagation import propagate_on_graph
 from fastmf.inference.bp.reliability import BeliefsCheck
 from fastmf.inference.fixed_point import with_check
 from fastmf.kernels.bp import arguments as bp_types
 from fastmf.kernels.bp import belief_propagation as bp_kernels
-from fastmf.models import RBM
+from fastmf.models import RBM, BoltzmannMachine
 from fastmf.priors import Bernoulli, Categorical
 from fastmf.special import sigmoid_pair
 
@@ -51,7 +52,9 @@ def belief_propagation(
     *,
     algorithm="sum",
     field=None,
+    clamp=None,
     init=None,
+    schedule=None,
     damping=None,
     tol=1e-8,
     max_iter=1000,
@@ -65,6 +68,7 @@ def belief_propagation(
     rng=None,
     spectral_radius=False,
     on_failure="report",
+    n_tree_updates=0,
     n_threads=None,
 ):
     """Marginals, log-partition or most probable assignment by belief propagation.
@@ -212,8 +216,14 @@ def belief_propagation(
         n_restarts=n_restarts,
         spectral_radius=spectral_radius,
         on_failure=on_failure,
+        schedule=schedule,
+        n_tree_updates=n_tree_updates,
         n_threads=n_threads,
     )
+    if isinstance(model, BoltzmannMachine):
+        if starts is not None:
+            raise ValueError("starts: available for an RBM only.")
+        return propagate_on_graph(options, model, field, clamp, init)
     fields, n_rows = checked_fields(model, field)
     if isinstance(model, RBM) and isinstance(model.layers[0], Categorical):
         if init is not None or starts is not None:

@@ -1,0 +1,267 @@
+"""Belief propagation on the graph of a BoltzmannMachine of discrete units.
+
+Equations are at the head of `fastmf.kernels.bp.graph_binary` (sum-product of two-valued units) and
+`fastmf.kernels.bp.graph_states` (all else).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._outcomes import INFEASIBLE
+from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
+from fastmf.inference.bp._fallbacks import mark_cycles
+from fastmf.inference.bp.graph_iteration import Sweeps, SweepSettings
+from fastmf.inference.bp.graph_results import graph_beliefs
+from fastmf.inference.bp.graph_starts import checked_messages, first_messages
+from fastmf.inference.bp.graph_trees import (
+    edge_probabilities,
+    mutual_informations,
+    spanning_tree,
+)
+from fastmf.inference.bp.graph_units import GraphUnits
+from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
+
+# Bytes of the messages of rows that are solved together.
+MAX_BYTES = 2**28
+ROUNDINGS = 4.0
+
+
+class Solved(NamedTuple):
+    """What is known of rows that have ended.
+
+    Parameters
+    ----------
+    record : dict of arrays
+        Those of `SweepRecord`.
+    beliefs : array of shape (n_rows, n_units or n_states)
+        Odds of two-valued units, or probabilities of states; as given.
+    log_partition : array of shape (n_rows,) or None
+    pairs, messages, labels : array or None
+    optimal, objective : array of shape (n_rows,) or None
+    """
+
+    record: dict
+    beliefs: np.ndarray
+    log_partition: np.ndarray | None
+    pairs: np.ndarray | None
+    messages: np.ndarray | None
+    labels: np.ndarray | None
+    optimal: np.ndarray | None
+    objective: np.ndarray | None
+
+
+@one_blas_thread()
+def propagate_on_graph(options, model, field, clamp, init):
+    """The `GraphBeliefs` of a `BoltzmannMachine`.
+
+    Parameters
+    ----------
+    options : BPOptions
+    model : BoltzmannMachine
+    field, clamp, init
+        As for `belief_propagation`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For options that graphs do not have, units that are not discrete, or bad arguments.
+    """
+    _refuse(options)
+    units = GraphUnits(model, field, clamp)
+    is_binary = options.algorithm == "sum" and units.binary is not None
+    init = checked_messages(init, units)
+    n_rows = units.n_rows
+    if init is not None and init.ndim == 2:
+        n_rows = _common(n_rows, len(init))
+    if is_binary:
+        solved, probability = _in_chunks(options, units, n_rows or 1, init, None), None
+    elif options.algorithm == "tree_reweighted":
+        solved, probability = _tree_reweighted(options, units, n_rows or 1, init)
+    else:
+        solved, probability = _in_chunks(options, units, n_rows or 1, init, units.problem()), None
+    return graph_beliefs(options, units, solved, probability, single=n_rows is None)
+
+
+def _common(n_rows, n_starts):
+    if n_rows not in (None, 1) and n_starts not in (1, n_rows):
+        raise ValueError(f"the numbers of rows differ: field or clamp {n_rows}, init {n_starts}.")
+    return max(n_rows or 1, n_starts)
+
+
+def _refuse(options):
+    if options.algorithm == "mixed":
+        raise ValueError("algorithm='mixed' needs an RBM, whose hidden units are summed out.")
+    asked = {"n_restarts": options.n_restarts, "on_failure='minimise'": options.on_failure}
+    asked["on_failure='minimise'"] = options.on_failure == "minimise"
+    if given := [name for name, value in asked.items() if value]:
+        raise ValueError(f"{', '.join(given)}: available for an RBM only.")
+
+
+def _tree_reweighted(options, units, n_rows, init):
+    """Tree-reweighted belief propagation, and edge probabilities that lower its bound.
+
+    Each update is a step of Frank and Wolfe: the gradient of the bound is minus the mutual
+    informations, so that probabilities move to the tree on which these are largest.
+    """
+    edges, sizes = units.graph.edges, units.graph.n_states
+    probability = edge_probabilities(edges, len(sizes))
+    best, n_updates = None, 0 if units.is_forest else options.n_tree_updates
+    asked = options.pairwise, options.messages
+    for k in range(n_updates + 1):
+        options.pairwise, options.messages = True, True
+        problem = units.problem(probability)
+        solved = _in_chunks(options, units, n_rows, init, problem)
+        value = solved.log_partition.sum() if np.all(solved.record["residual"] < np.inf) else 0.0
+        if best is None or value < best[0]:
+            best = value, solved, probability
+        if k < n_updates:
+            informations = mutual_informations(solved.pairs, units.tables[0], sizes[edges])
+            tree = spanning_tree(edges, len(sizes), informations)
+            probability = probability + (tree - probability) / (k + 3)
+            init = solved.messages
+    options.pairwise, options.messages = asked
+    return best[1], best[2]
+
+
+def _in_chunks(options, units, n_rows, init, problem):
+    """Solve rows, so many at a time that their messages fit in memory."""
+    if problem is None:
+        kind = _Binary(options, units)
+    else:
+        kind = _States(options, units, problem)
+    size = max(1, MAX_BYTES // (16 * max(kind.n_messages, 1)))
+    parts = []
+    for first in range(0, n_rows, size):
+        rows = np.arange(first, min(first + size, n_rows))
+        start = init if init is None or init.ndim == 1 or len(init) == 1 else init[rows]
+        parts.append(kind.solve(rows, start))
+    return _joined(parts)
+
+
+def _joined(parts):
+    if len(parts) == 1:
+        return parts[0]
+    record = {
+        name: np.concatenate([part.record[name] for part in parts]) for name in parts[0].record
+    }
+    others = (
+        None if column[0] is None else np.concatenate(column)
+        for column in zip(*(part[1:] for part in parts), strict=True)
+    )
+    return Solved(record, *others)
+
+
+class _Rows:
+    """Common to both kinds of units: options of the sweeps, and their end."""
+
+    def __init__(self, options, units, problem, scale):
+        self.options, self.units, self.problem = options, units, problem
+        self.n_messages = len(problem.edges)
+        eps = np.finfo(np.float64).eps
+        rounding = eps * (ROUNDINGS * np.sqrt(units.max_degree) + 2 * scale)
+        self.rounding = float(rounding)
+
+    def swept(self, send, problem, messages, n_beliefs, max_states):
+        """Sweeps that have run, and their record."""
+        options = self.options
+        settings = SweepSettings(
+            schedule=options.schedule or "sequential",
+            exact=self.units.is_forest,
+            tol=float(max(options.tol, self.rounding)) if options.tol else -1.0,
+            rounding_error=self.rounding if options.tol else -1.0,
+            max_iter=options.max_iter,
+            damping=options.damping,
+            history=options.history_length(len(messages)),
+            n_threads=options.n_threads,
+        )
+        sweeps = Sweeps(send, problem, messages, n_beliefs, max_states, settings)
+        record = sweeps.run()
+        if record.history.size:
+            mark_cycles(record)
+        return sweeps, record
+
+    def terms(self, kernel, sweeps, problem, n_values):
+        """Sum of the terms of the log-partition of each row, and the pair beliefs."""
+        n_rows, n_units = len(sweeps.state.old), len(problem.starts) - 1
+        terms = np.zeros((n_rows, n_units))
+        pairs = np.zeros((n_rows if self.options.pairwise else 0, n_values))
+        in_parallel(
+            kernel, (problem, sweeps.state, terms, pairs, np.zeros(2, np.int64)), sweeps.n_workers
+        )
+        return terms.sum(1), pairs if self.options.pairwise else None
+
+
+def _of_rows(parts, rows):
+    """Parts of rows, of arrays that have one row for all or one for each."""
+    return [part if len(part) <= 1 else part[rows] for part in parts]
+
+
+class _Binary(_Rows):
+    """Rows of sum-product in graphs of two-valued units."""
+
+    def __init__(self, options, units):
+        problem, self.constant, scale = units.binary
+        super().__init__(options, units, problem, scale)
+
+    def solve(self, rows, init):
+        """The `Solved` rows."""
+        odds, clamped, constant = _of_rows(
+            (self.problem.odds, self.problem.clamped, self.constant), rows
+        )
+        problem = self.problem._replace(odds=odds, clamped=clamped)
+        messages = first_messages(init, self.units, None, (len(rows), self.n_messages))
+        n_units = odds.shape[1]
+        sweeps, record = self.swept(graph_binary.send_address(), problem, messages, n_units, 1)
+        n_edges = len(self.units.graph.edges)
+        values, pairs = self.terms(graph_binary.binary_terms, sweeps, problem, n_edges)
+        beliefs = np.empty_like(sweeps.state.beliefs)
+        beliefs[:, self.units.layout.order] = sweeps.state.beliefs
+        logs = np.log(messages) if self.options.messages else None
+        return Solved(vars(record), beliefs, values + constant, pairs, logs, None, None, None)
+
+
+class _States(_Rows):
+    """Rows in graphs of units with any numbers of states, or of other algorithms."""
+
+    def __init__(self, options, units, problem):
+        problem, scale = problem
+        super().__init__(options, units, problem, scale)
+        self.n_messages = int(problem.first_entry[-1])
+
+    def solve(self, rows, init):
+        """The `Solved` rows."""
+        (field,) = _of_rows((self.problem.field,), rows)
+        problem, units, options = self.problem._replace(field=field), self.units, self.options
+        messages = first_messages(init, units, problem, (len(rows), self.n_messages))
+        send = graph_states.send_address(options.algorithm == "max")
+        max_states = int(units.graph.n_states.max())
+        sweeps, record = self.swept(send, problem, messages, field.shape[1], max_states)
+        values = pairs = None
+        decoded = None, None, None
+        if options.algorithm == "max":
+            decoded = self._decoded(sweeps, problem, record)
+        else:
+            n_values = len(problem.tables)
+            values, pairs = self.terms(graph_states.states_terms, sweeps, problem, n_values)
+            values[record.status == INFEASIBLE] = -np.inf
+        beliefs = units.beliefs(sweeps.state.beliefs)
+        beliefs[record.status == INFEASIBLE] = 0
+        kept = messages if options.messages else None
+        return Solved(vars(record), beliefs, values, pairs, kept, *decoded)
+
+    def _decoded(self, sweeps, problem, record):
+        """Assignments, whether they are local maxima, and their exponents."""
+        n_rows, n_units = len(record.status), len(problem.starts) - 1
+        labels = np.zeros((n_rows, n_units), np.int64)
+        optimal, objective = np.zeros(n_rows, bool), np.zeros(n_rows)
+        n_workers = workers_for(n_rows, 20 * n_rows * len(problem.edges), self.options.n_threads)
+        arguments = problem, sweeps.state, self.options.polishes, labels, optimal, objective
+        in_parallel(
+            graph_decoding.decode_graph,
+            (*arguments, np.zeros(2, np.int64)),
+            min(n_workers, sweeps.n_workers),
+        )
+        given = np.empty_like(labels)
+        given[:, self.units.layout.order] = labels
+        return given, optimal, objective
