@@ -14,7 +14,6 @@ from fastmf._outcomes import (
 )
 from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.bp.arguments import (
-    DAMPING_WINDOW,
     MAX_DAMPING,
     MIN_LIMIT,
     MIN_LIMIT_FACTOR,
@@ -41,6 +40,8 @@ class SweepSettings(NamedTuple):
         None: rows are damped when their residuals no longer fall.
     history : int
         Number of residuals to keep.
+    patience : int
+        Sweeps without a new smallest residual after which damping is raised.
     n_threads : int or None
     """
 
@@ -51,6 +52,7 @@ class SweepSettings(NamedTuple):
     max_iter: int
     damping: float | None
     history: int
+    patience: int
     n_threads: int | None
 
 
@@ -112,13 +114,13 @@ class SweepRecord:
         factor = np.maximum(limit / (2 * np.maximum(change, 1e-300)), MIN_LIMIT_FACTOR)
         lower = np.maximum(np.minimum(limit, old_limit) * factor, MIN_LIMIT * limit)
         self.limit[rows] = np.where(failed, lower, old_limit)
-        self._count_stalled(rows, change, others & ~failed, failed, settings.damping is None)
+        self._count_stalled(rows, change, others & ~failed, failed, settings)
 
-    def _count_stalled(self, rows, change, running, failed, adaptive):
+    def _count_stalled(self, rows, change, running, failed, settings):
         """Damp rows whose residuals have not fallen for long."""
         smallest, n_stalled = self.min_residual[rows], self.n_stalled[rows] + running
         falls = running & (change < smallest)
-        raised = running & ~falls & (n_stalled == DAMPING_WINDOW) & adaptive
+        raised = running & ~falls & (n_stalled == settings.patience) & (settings.damping is None)
         d = self.damping[rows]
         self.damping[rows] = np.where(raised, np.minimum((1 + d) / 2, MAX_DAMPING), d)
         smallest = np.where(falls, change, smallest)

@@ -20,11 +20,15 @@ from fastmf.inference.bp.graph_trees import (
     spanning_tree,
 )
 from fastmf.inference.bp.graph_units import GraphUnits
+from fastmf.kernels.bp.arguments import DAMPING_WINDOW
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
 
 # Bytes of the messages of rows that are solved together.
 MAX_BYTES = 2**28
 ROUNDINGS = 4.0
+# Sweeps without a smaller residual before tree-reweighted messages are damped: they converge without
+# damping, but slowly where couplings are strong.
+PATIENCE = 128
 
 
 class Solved(NamedTuple):
@@ -173,6 +177,7 @@ class _Rows:
             max_iter=options.max_iter,
             damping=options.damping,
             history=options.history_length(len(messages)),
+            patience=PATIENCE if options.algorithm == "tree_reweighted" else DAMPING_WINDOW,
             n_threads=options.n_threads,
         )
         sweeps = Sweeps(send, problem, messages, n_beliefs, max_states, settings)

@@ -130,8 +130,7 @@ def _tilts(units, beliefs, pair):
         return None
     with np.errstate(invalid="ignore"):
         log_odds = np.nan_to_num(logs[:, 1::2] - logs[:, ::2], nan=0.0, posinf=np.inf, neginf=-np.inf)
-    order = 1 if units.states[1][1] > units.states[1][0] else -1
-    return order * log_odds / (pair[1] - pair[0]) - _field_of(units.model.prior)
+    return log_odds / (pair[1] - pair[0]) - _field_of(units.model.prior)
 
 
 def _field_of(prior):

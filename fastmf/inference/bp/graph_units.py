@@ -16,7 +16,7 @@ from fastmf.kernels.bp.graph_arguments import FREE, BinaryProblem, StatesProblem
 from fastmf.kernels.bp.graph_layout import GraphLayout, graph_layout
 from fastmf.models._graph import pairwise_graph
 from fastmf.priors._domain import binary_field, support, two_values
-from fastmf.priors._groups import as_states, check_clamped_groups, column_is_group, column_sizes
+from fastmf.priors._groups import as_states, check_clamped_groups, column_is_group, only_groups
 from fastmf.priors._protocol import contains, has_log_prob, n_units, parts_of
 
 # Largest logarithm of a product of messages of two-valued units.
@@ -127,7 +127,7 @@ class GraphUnits:
                 values.append(np.ones(n))
                 weights.append(part.field)
             else:
-                table = support(part).T  # by unit
+                table = np.sort(support(part).T, axis=1)  # by unit, NaN last
                 real = ~np.isnan(table)
                 units.append(np.broadcast_to(first + np.arange(n)[:, None], table.shape)[real])
                 values.append(table[real])
@@ -241,8 +241,11 @@ class GraphUnits:
         labels : int array of shape (n_rows, n_vertices)
             State of each vertex, as given.
         """
-        if column_is_group(self.model.prior).all():
+        if only_groups(self.model.prior):
             return labels
+        pair = two_values(self.model.prior)
+        if pair is not None:
+            return np.where(labels, *pair[::-1])
         values = self.states[1][self.first_state[:-1] + labels]
         return np.where(column_is_group(self.model.prior), labels, values)
 
@@ -270,15 +273,15 @@ def _layout(edges, n_vertices):
         raise ValueError(f"a graph must have fewer than 2^30 edges, got {n_edges}.")
     layout = GraphLayout(
         order=np.zeros(n_vertices, np.int64),
-        place=np.full(n_vertices, -1),
-        slots=np.zeros((n_edges, 2), np.int64),
+        place=np.full(n_vertices, -1, np.int32),
+        slots=np.full((n_edges, 2), -1, np.int32),
         starts=np.zeros(n_vertices + 1, np.int64),
         neighbours=np.zeros(2 * n_edges, np.int32),
         reverse=np.zeros(2 * n_edges, np.int32),
         edges=np.zeros(2 * n_edges, np.int32),
         n_components=np.zeros(1, np.int64),
     )
-    first, given = np.zeros(n_vertices + 1, np.int64), np.zeros(2 * n_edges, np.int64)
+    first, given = np.zeros(n_vertices + 1, np.int32), np.zeros((2 * n_edges, 2), np.int32)
     in_parallel(graph_layout, (edges, first, given, layout, np.zeros(1, np.int64)), 1)
     return layout
 

@@ -21,9 +21,11 @@ class GraphLayout(NamedTuple):
 
     Parameters
     ----------
-    order, place : int64 array of shape (n_units,)
-        Given number of each unit in the order, and place there of each given unit.
-    slots : int64 array of shape (n_edges, 2)
+    order : int64 array of shape (n_units,)
+        Given number of each unit in the order.
+    place : int32 array of shape (n_units,)
+        Place in the order of each given unit.
+    slots : int32 array of shape (n_edges, 2)
         Slots in which the first and the second unit of an edge send.
     starts : int64 array of shape (n_units + 1,)
     neighbours, reverse, edges : int32 array of shape (n_slots,)
@@ -51,30 +53,23 @@ def _fill_given(pairs, first, given):
         first[i] += first[i - 1]
     for e in range(pairs.shape[0]):
         for side in range(2):
-            i = pairs[e, side]
-            given[first[i]] = 2 * e + side
-            first[i] += 1
+            k = first[pairs[e, side]]
+            first[pairs[e, side]] += 1
+            given[k, 0], given[k, 1] = 2 * e + side, pairs[e, 1 - side]
     for i in range(first.shape[0] - 1, 0, -1):
         first[i] = first[i - 1]
     first[0] = 0
 
 
 @kernel(merged=True)
-def _fill_slots(pairs, first, given, layout):
-    """Slots of the units in their order."""
-    order, starts, slot = layout.order, layout.starts, np.int64(0)
-    for p in range(order.shape[0]):
-        starts[p] = slot
-        for k in range(first[order[p]], first[order[p] + 1]):
-            e, side = given[k] >> 1, given[k] & 1
-            layout.neighbours[slot] = layout.place[pairs[e, 1 - side]]
-            layout.edges[slot] = e
-            layout.slots[e, side] = slot
-            slot += 1
-    starts[order.shape[0]] = slot
-    for e in range(pairs.shape[0]):
-        a, b = layout.slots[e, 0], layout.slots[e, 1]
-        layout.reverse[a], layout.reverse[b] = b, a
+def _add_slot(layout, slot, code, neighbour):
+    """Lay out a slot, and both directions of its edge if the other one is known."""
+    e, side = code >> 1, code & 1
+    layout.neighbours[slot], layout.edges[slot] = neighbour, e
+    layout.slots[e, side] = slot
+    other = layout.slots[e, 1 - side]
+    if other >= 0:
+        layout.reverse[slot], layout.reverse[other] = other, slot
 
 
 @kernel(views=True)
@@ -85,14 +80,15 @@ def graph_layout(pairs, first, given, layout, queue):
     ----------
     pairs : int64 array of shape (n_edges, 2)
         Units of each edge.
-    first, given : int64 array of shape (n_units + 1,) and (2 n_edges,)
-        Working memory, 0 at the beginning.
+    first : int32 array of shape (n_units + 1,)
+    given : int32 array of shape (2 n_edges, 2)
+        Working memory; `first` is 0 at the beginning.
     layout : GraphLayout
-        `place` is -1 and `n_components` 0 at the beginning; filled.
+        `place` and `slots` are -1 and `n_components` is 0 at the beginning; filled.
     queue : int64 array of shape (1,)
     """
     order, place = layout.order, layout.place
-    n_placed = n_done = np.int64(0)
+    n_placed = n_done = slot = np.int64(0)
     _fill_given(pairs, first, given)
     for root in range(order.shape[0]):
         if place[root] >= 0:
@@ -102,12 +98,15 @@ def graph_layout(pairs, first, given, layout, queue):
         n_placed += 1
         while n_done < n_placed:
             i = order[n_done]
+            layout.starts[n_done] = slot
             n_done += 1
             if n_done % UNITS_PER_LOOK == 0 and stopped(queue):
                 return
             for k in range(first[i], first[i + 1]):
-                j = pairs[given[k] >> 1, 1 - (given[k] & 1)]
+                code, j = given[k, 0], given[k, 1]
                 if place[j] < 0:
                     place[j], order[n_placed] = n_placed, j
                     n_placed += 1
-    _fill_slots(pairs, first, given, layout)
+                _add_slot(layout, slot, code, place[j])
+                slot += 1
+    layout.starts[order.shape[0]] = slot

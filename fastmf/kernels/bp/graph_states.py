@@ -136,14 +136,11 @@ def _set_message(problem, maximum, cavity, top, weights, k, sent):
 
 @kernel(inner=True)
 def _damp(sent, old, damping):
-    """Logarithms of the average of two messages whose entries sum to 1."""
-    total = before = 0.0
-    for b in range(sent.shape[0]):
-        total, before = total + exp(sent[b]), before + exp(old[b])
+    """Average of the logarithms of two messages; -inf is a fact, of the new one only."""
     largest = -np.inf
     for b in range(sent.shape[0]):
-        average = (1 - damping) / total * exp(sent[b]) + damping / before * exp(old[b])
-        sent[b] = log(average) if average > 0 else -np.inf
+        if sent[b] > -np.inf and old[b] > -np.inf:
+            sent[b] = (1 - damping) * sent[b] + damping * old[b]
         largest = larger(sent[b], largest)
     for b in range(sent.shape[0]):
         sent[b] -= largest
