@@ -18,6 +18,7 @@ FAMILIES = (
     "ascent",
     "effective_couplings",
     "belief_propagation",
+    "bp_graphs",
     "bp_groups",
     "hamming",
     "linear_model",

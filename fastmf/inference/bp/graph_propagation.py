@@ -231,6 +231,7 @@ class _States(_Rows):
 
     def __init__(self, options, units, problem):
         problem, scale = problem
+        problem = problem._replace(maximum=options.algorithm == "max")
         super().__init__(options, units, problem, scale)
         self.n_messages = int(problem.first_entry[-1])
 
@@ -239,7 +240,7 @@ class _States(_Rows):
         (field,) = _of_rows((self.problem.field,), rows)
         problem, units, options = self.problem._replace(field=field), self.units, self.options
         messages = first_messages(init, units, problem, (len(rows), self.n_messages))
-        send = graph_states.send_address(options.algorithm == "max")
+        send = graph_states.send_address()
         max_states = int(units.graph.n_states.max())
         sweeps, record = self.swept(send, problem, messages, field.shape[1], max_states)
         values = pairs = None

@@ -109,7 +109,7 @@ class GraphUnits:
             reverse=layout.reverse,
             edges=layout.edges,
             exponentials=np.exp(values * (scale**2 / 2))[layout.edges],
-            odds=np.exp(log_odds)[:, layout.order],
+            odds=np.ascontiguousarray(np.exp(log_odds)[:, layout.order]),
             clamped=np.ascontiguousarray(clamped[:, layout.order]),
         )
         return problem, constant - log_odds.sum(1) / 2, largest
@@ -197,6 +197,7 @@ class GraphUnits:
             largest=largest,
             probability=probability,
             field=np.ascontiguousarray(field[:, self.state_order]),
+            maximum=False,
         )
         return problem, scale
 

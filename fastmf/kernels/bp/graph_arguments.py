@@ -66,6 +66,8 @@ class StatesProblem(NamedTuple):
         for tree-reweighted belief propagation, 1 otherwise.
     field : float64 array of shape (1 or n_rows, n_states)
         -inf for states that are forbidden.
+    maximum : bool
+        Whether messages are maxima over the states of the sender, and not sums.
     """
 
     starts: np.ndarray
@@ -81,6 +83,7 @@ class StatesProblem(NamedTuple):
     largest: np.ndarray
     probability: np.ndarray
     field: np.ndarray
+    maximum: bool
 
 
 class GraphState(NamedTuple):

@@ -110,9 +110,9 @@ def _combined(cavity, table, first, stride, maximum):
 
 
 @kernel(inner=True)
-def _set_message(problem, maximum, cavity, top, weights, k, sent):
+def _set_message(problem, cavity, top, weights, k, sent):
     """Message of a slot, its largest entry 0; returns whether there is a state to send."""
-    n, m, edge = cavity.shape[0], sent.shape[0], problem.edges[k]
+    n, m, edge, maximum = cavity.shape[0], sent.shape[0], problem.edges[k], problem.maximum
     table = row(problem.tables, (problem.first_value[edge],), n * m)
     transposed, largest = problem.transposed[k], -np.inf
     for b in range(m):
@@ -146,9 +146,12 @@ def _damp(sent, old, damping):
         sent[b] -= largest
 
 
-@kernel(inner=True)
-def _send_units(problem, state, place, step, maximum):
-    """Beliefs of some units, one after another, and the messages that they send."""
+@kernel(by_address=True, views=True)
+def _send(problem, state, place, step):
+    """Beliefs of some units, one after another, and the messages that they send.
+
+    Arguments are those of `graph_binary._send`.
+    """
     index, worker, block, i, n_units = place
     damping, largest = state.damping[index], 0.0
     for _ in range(n_units):
@@ -165,7 +168,7 @@ def _send_units(problem, state, place, step, maximum):
             back = problem.first_entry[problem.reverse[k]]
             top = _set_cavity(belief, row(state.old, (index, back), n), cavity)
             sent = row(state.scratch, (worker, SENT, 0), m)
-            if not _set_message(problem, maximum, cavity, top, weights, k, sent):
+            if not _set_message(problem, cavity, top, weights, k, sent):
                 largest = np.inf
             old = row(state.old, (index, problem.first_entry[k]), m)
             if damping > 0:
@@ -181,28 +184,15 @@ def _send_units(problem, state, place, step, maximum):
     state.residual[index, block] = largest
 
 
-@kernel(by_address=True, views=True)
-def _send_sums(problem, state, place, step):
-    """`_send_units` of sum-product; arguments as of `graph_binary._send`."""
-    _send_units(problem, state, place, step, False)
-
-
-@kernel(by_address=True, views=True)
-def _send_maxima(problem, state, place, step):
-    """`_send_units` of max-product."""
-    _send_units(problem, state, place, step, True)
-
-
 @cache
-def send_address(maximum):
-    """Address of the function that sends the messages of units of sum- or max-product."""
+def send_address():
+    """Address of the function that sends the messages of units of any numbers of states."""
     index, some, table = np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 1))
     short, cube = np.zeros(1, np.int32), np.zeros((1, 1, 1))
     graph = index, short, short, short, index, index, index, short > 0
-    problem = StatesProblem(*graph, some, some, some, some, table)
+    problem = StatesProblem(*graph, some, some, some, some, table, False)
     state = GraphState(table, table, table, some, table, table, cube)
-    arguments = problem, state, (0,) * 5, 0
-    return address_of(_send_maxima if maximum else _send_sums, *map(numba.typeof, arguments))
+    return address_of(_send, *map(numba.typeof, (problem, state, (0,) * 5, 0)))
 
 
 @kernel(inner=True)
