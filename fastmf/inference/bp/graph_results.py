@@ -7,8 +7,9 @@ import numpy as np
 from fastmf._outcomes import POLISHED, is_converged, messages_of
 from fastmf.inference.bp.graph_beliefs import GraphBeliefs
 from fastmf.inference.bp.graph_radius import spectral_radius
+from fastmf.inference.bp.graph_reliability import GraphCheck
 from fastmf.inference.bp.graph_starts import returned_messages
-from fastmf.inference.fixed_point import trace_of
+from fastmf.inference.fixed_point import trace_of, with_check
 from fastmf.priors._domain import binary_field, two_values
 from fastmf.priors._groups import only_groups
 
@@ -71,7 +72,28 @@ def graph_beliefs(options, units, solved, probability, single):
     )
     if options.algorithm == "sum":
         found.__dict__["_radius"] = radius
+        check = GraphCheck(units, record["damping"], _state_beliefs(units, solved))
+        return with_check(found, check)
     return found
+
+
+def _state_beliefs(units, solved):
+    """Probabilities of all states, also of those of two-valued units."""
+    if solved.beliefs.shape[1] != len(units.graph.n_states):
+        return solved.beliefs
+    p, q = _probabilities(units, solved)
+    return np.stack([q, p], -1).reshape(len(p), -1)
+
+
+def _probabilities(units, solved):
+    """Probabilities of the upper and the lower value of two-valued units, from odds."""
+    q = 1 / (1 + solved.beliefs)
+    p = solved.beliefs * q
+    if units.clamp is None:
+        return p, q
+    low, high = two_values(units.model.prior)
+    free = np.isnan(units.clamp)
+    return np.where(free, p, units.clamp == high), np.where(free, q, units.clamp == low)
 
 
 def _messages(options, solved):
@@ -99,13 +121,8 @@ def _units(units, solved):
     prior, pair = units.model.prior, two_values(units.model.prior)
     n_vertices = len(units.graph.n_states)
     if pair is not None and solved.beliefs.shape[1] == n_vertices:
-        low, high = pair
-        q = 1 / (1 + solved.beliefs)
-        p = solved.beliefs * q
-        clamp, scale = units.clamp, high - low
-        if clamp is not None:
-            held = ~np.isnan(clamp)
-            p, q = np.where(held, clamp == high, p), np.where(held, clamp == low, q)
+        (low, high), (p, q) = pair, _probabilities(units, solved)
+        scale = high - low
         log_odds = np.log(solved.beliefs)
         own = log_odds / scale - _field_of(prior)
         return low * q + high * p, scale**2 * p * q, own, (p > q).astype(np.int64)
@@ -148,8 +165,6 @@ def _pairs(units, solved):
         first, second = values[edges[:, 0]], values[edges[:, 1]]
         products = first[:, :, None] * second[:, None, :]
         return (pairs.reshape(len(pairs), -1, 2, 2) * products).sum((2, 3))
-    p = solved.beliefs / (1 + solved.beliefs)
-    if units.clamp is not None:
-        p = np.where(np.isnan(units.clamp), p, units.clamp == high)
+    p, _ = _probabilities(units, solved)
     scale, ends = high - low, p[:, edges]
     return low * low + low * scale * ends.sum(2) + scale**2 * pairs
