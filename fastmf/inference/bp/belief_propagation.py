@@ -33,6 +33,7 @@ from fastmf.inference.bp._options import BPOptions
 from fastmf.inference.bp._starts import checked_fields, checked_init, checked_restarts, set_start
 from fastmf.inference.bp.beliefs import beliefs_of, decoded
 from fastmf.inference.bp.bethe import StationaryPoint
+from fastmf.inference.bp.graph_layers import needs_graph, propagate_on_layers
 from fastmf.inference.bp.graph_propagation import propagate_on_graph
 from fastmf.inference.bp.reliability import BeliefsCheck
 from fastmf.inference.fixed_point import with_check
@@ -224,6 +225,10 @@ def belief_propagation(
         if starts is not None:
             raise ValueError("starts: available for an RBM only.")
         return propagate_on_graph(options, model, field, clamp, init)
+    if isinstance(model, RBM) and needs_graph(options, model, clamp):
+        if starts is not None:
+            raise ValueError("starts: not available with clamp, schedule or other trees.")
+        return propagate_on_layers(options, model, field, clamp, init)
     fields, n_rows = checked_fields(model, field)
     if isinstance(model, RBM) and isinstance(model.layers[0], Categorical):
         if init is not None or starts is not None:

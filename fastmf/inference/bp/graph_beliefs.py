@@ -41,25 +41,6 @@ class GraphBeliefs(Beliefs):
     edge_probability: np.ndarray | None = None
     n_states: np.ndarray | None = None
 
-    @property
-    def unique(self):
-        """True if sum-product is proved to have one fixed point; else None.
-
-        On a forest it has. Otherwise the proof is a spectral radius of Mooij and Kappen (2007)
-        below 1, computed when this is first read; it is not known after `pickle`.
-        """
-        known = self.__dict__
-        if "_unique" not in known:
-            radius = self.spectral_radius
-            if radius is None and "_radius" in known:
-                radius = known.pop("_radius")()
-            known["_unique"] = True if radius is not None and radius < 1 else None
-        return known["_unique"]
-
-    def __getstate__(self):
-        """Everything but what has the model."""
-        return {k: v for k, v in super().__getstate__().items() if k != "_radius"}
-
     def table(self, i, j, row=None):
         """Probabilities of the pairs of states of two coupled units that are not two-valued.
 

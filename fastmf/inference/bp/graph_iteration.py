@@ -181,8 +181,15 @@ class Sweeps:
         in_parallel(kernel, arguments, n_workers)
         return state.residual[rows].max(1, initial=0.0)
 
-    def run(self):
-        """Sweep until all rows have ended; returns the `SweepRecord`."""
+    def run(self, after=None):
+        """Sweep until all rows have ended; returns the `SweepRecord`.
+
+        Parameters
+        ----------
+        after : callable, optional
+            after(state, n_sweeps), called with beliefs of the sweep before, and of the last
+            messages in the end, where n_sweeps is 0.
+        """
         state, settings, n_rows = self.state, self.settings, len(self.state.old)
         record, rows = SweepRecord.of_rows(n_rows, settings), np.arange(n_rows)
         # From the last unit to the first and back: exact for the components that are trees.
@@ -197,16 +204,19 @@ class Sweeps:
         if settings.exact:
             record.residual[:] = 0
             record.status[record.status == RUNNING] = CONVERGED
+            if after is not None:
+                after(state, 0)
             return record
         if len(rows) and settings.schedule == "parallel":
-            state = state._replace(
-                new=state.old.copy(), residual=np.zeros((n_rows, self.n_blocks))
-            )
-        step = -1
+            state = state._replace(new=state.old.copy(), residual=np.zeros((n_rows, self.n_blocks)))
+        step, n_done = -1, 0
         while len(rows):
             damping = np.where(record.status[rows] == CONFIRMING, 0.0, record.damping[rows])
             state.damping[rows] = damping
             change = self._scheduled(state, record, rows, step)
+            n_done += 1
+            if after is not None:
+                after(state, n_done)
             record.assess(rows, change, damping, settings)
             if state.old is not state.new:
                 state = state._replace(old=state.new, new=state.old)
@@ -215,6 +225,8 @@ class Sweeps:
             step = -step
             rows = np.flatnonzero(record.status <= RUNNING)
         self._set_beliefs()
+        if after is not None:
+            after(self.state, 0)
         return record
 
     def _scheduled(self, state, record, rows, step):

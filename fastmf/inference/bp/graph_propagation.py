@@ -4,6 +4,7 @@ Equations are at the head of `fastmf.kernels.bp.graph_binary` (sum-product of tw
 `fastmf.kernels.bp.graph_states` (all else).
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,9 @@ ROUNDINGS = 4.0
 # Sweeps without a smaller residual before tree-reweighted messages are damped: they converge without
 # damping, but slowly where couplings are strong.
 PATIENCE = 128
+# Sweeps of max-product after each of which an assignment is decoded; then powers of two, and the
+# last.
+N_DECODED = 16
 
 
 class Solved(NamedTuple):
@@ -96,10 +100,14 @@ def _common(n_rows, n_starts):
 def _refuse(options):
     if options.algorithm == "mixed":
         raise ValueError("algorithm='mixed' needs an RBM, whose hidden units are summed out.")
-    asked = {"n_restarts": options.n_restarts, "on_failure='minimise'": options.on_failure}
-    asked["on_failure='minimise'"] = options.on_failure == "minimise"
+    asked = {
+        "n_restarts": options.n_restarts,
+        "on_failure='minimise'": options.on_failure == "minimise",
+    }
     if given := [name for name, value in asked.items() if value]:
-        raise ValueError(f"{', '.join(given)}: available for an RBM only.")
+        raise ValueError(
+            f"{', '.join(given)}: not available on graphs, nor for an RBM with clamp or schedule."
+        )
 
 
 def _tree_reweighted(options, units, n_rows, init):
@@ -166,8 +174,8 @@ class _Rows:
         rounding = eps * (ROUNDINGS * np.sqrt(units.max_degree) + 2 * scale)
         self.rounding = float(rounding)
 
-    def swept(self, send, problem, messages, n_beliefs, max_states):
-        """Sweeps that have run, and their record."""
+    def swept(self, send, problem, messages, n_beliefs, max_states, after=None):
+        """Sweeps that have run, and their record; `after` is called after some of them."""
         options = self.options
         settings = SweepSettings(
             schedule=options.schedule or "sequential",
@@ -181,7 +189,7 @@ class _Rows:
             n_threads=options.n_threads,
         )
         sweeps = Sweeps(send, problem, messages, n_beliefs, max_states, settings)
-        record = sweeps.run()
+        record = sweeps.run(None if after is None else partial(after, sweeps, problem))
         if record.history.size:
             mark_cycles(record)
         return sweeps, record
@@ -242,32 +250,47 @@ class _States(_Rows):
         messages = first_messages(init, units, problem, (len(rows), self.n_messages))
         send = graph_states.send_address()
         max_states = int(units.graph.n_states.max())
-        sweeps, record = self.swept(send, problem, messages, field.shape[1], max_states)
+        decodes = options.algorithm == "max"
+        best = _Assignments(options, len(rows), units.layout.order) if decodes else None
+        sweeps, record = self.swept(
+            send, problem, messages, field.shape[1], max_states, best and best.decode
+        )
         values = pairs = None
-        decoded = None, None, None
-        if options.algorithm == "max":
-            decoded = self._decoded(sweeps, problem, record)
-        else:
+        if not decodes:
             n_values = len(problem.tables)
             values, pairs = self.terms(graph_states.states_terms, sweeps, problem, n_values)
             values[record.status == INFEASIBLE] = -np.inf
         beliefs = units.beliefs(sweeps.state.beliefs)
         beliefs[record.status == INFEASIBLE] = 0
         kept = messages if options.messages else None
+        decoded = (None, None, None) if best is None else best.found()
         return Solved(vars(record), beliefs, values, pairs, kept, *decoded)
 
-    def _decoded(self, sweeps, problem, record):
-        """Assignments, whether they are local maxima, and their exponents."""
-        n_rows, n_units = len(record.status), len(problem.starts) - 1
-        labels = np.zeros((n_rows, n_units), np.int64)
-        optimal, objective = np.zeros(n_rows, bool), np.zeros(n_rows)
+
+class _Assignments:
+    """The best assignments of rows that were decoded so far."""
+
+    def __init__(self, options, n_rows, order):
+        self.options, self.order = options, order
+        self.labels = np.zeros((n_rows, len(order)), np.int64)
+        self.optimal, self.objective = np.zeros(n_rows, bool), np.full(n_rows, -np.inf)
+
+    def decode(self, sweeps, problem, state, n_done):
+        """Decode the beliefs of a state; after many sweeps, of one in some only."""
+        if n_done > N_DECODED and n_done & (n_done - 1):
+            return
+        labels = np.zeros_like(self.labels)
+        optimal, objective = np.zeros_like(self.optimal), np.zeros_like(self.objective)
+        n_rows, moves = len(labels), self.options.polishes
         n_workers = workers_for(n_rows, 20 * n_rows * len(problem.edges), self.options.n_threads)
-        arguments = problem, sweeps.state, self.options.polishes, labels, optimal, objective
-        in_parallel(
-            graph_decoding.decode_graph,
-            (*arguments, np.zeros(2, np.int64)),
-            min(n_workers, sweeps.n_workers),
-        )
-        given = np.empty_like(labels)
-        given[:, self.units.layout.order] = labels
-        return given, optimal, objective
+        arguments = problem, state, moves, labels, optimal, objective, np.zeros(2, np.int64)
+        in_parallel(graph_decoding.decode_graph, arguments, min(n_workers, sweeps.n_workers))
+        better = objective > self.objective
+        self.labels[better], self.objective[better] = labels[better], objective[better]
+        self.optimal[better] = optimal[better]
+
+    def found(self):
+        """Assignments in the given order of units, local maxima or not, and their exponents."""
+        labels = np.empty_like(self.labels)
+        labels[:, self.order] = self.labels
+        return labels, self.optimal, self.objective

@@ -9,6 +9,8 @@ from fastmf.inference.bp.reliability import BOUND_MARGIN, REASON, RELATIVE_MARGI
 
 # Starts of naive mean field for each row, sweeps from each, and products with all of these.
 N_STARTS, MAX_SWEEPS, MAX_PRODUCTS = 10, 60, 20_000_000
+# Largest number of values of tables of graphs that naive mean field checks.
+MAX_VALUES = 2_000_000
 # Solutions with a unit whose probabilities differ by so much are others; those not so many nats
 # below the log-partition may have a fifth of the weight.
 OTHER, WEIGHTY = 0.5, 1.5
@@ -67,7 +69,9 @@ class GraphCheck(NamedTuple):
 
 
 def _couplings(units):
-    """Couplings of all states, symmetric and sparse; None if some are -inf."""
+    """Couplings of all states, symmetric and sparse; None if some are -inf, or they are many."""
+    if (units.graph.n_states[units.graph.edges].prod(1)).sum() > MAX_VALUES:
+        return None
     first, tables = units.tables
     if np.isneginf(tables).any():
         return None

@@ -103,9 +103,7 @@ def _messages(options, solved):
     if options.algorithm == "tree_reweighted":
         message = np.where(converged, message, np.char.add(message, NOT_CERTIFIED))
     if solved.optimal is not None and options.polishes:
-        message = np.where(
-            solved.optimal & ~converged, np.char.add(message, POLISHED), message
-        )
+        message = np.where(solved.optimal & ~converged, np.char.add(message, POLISHED), message)
     return message, converged
 
 
@@ -146,7 +144,9 @@ def _tilts(units, beliefs, pair):
     if pair is None:
         return None
     with np.errstate(invalid="ignore"):
-        log_odds = np.nan_to_num(logs[:, 1::2] - logs[:, ::2], nan=0.0, posinf=np.inf, neginf=-np.inf)
+        log_odds = np.nan_to_num(
+            logs[:, 1::2] - logs[:, ::2], nan=0.0, posinf=np.inf, neginf=-np.inf
+        )
     return log_odds / (pair[1] - pair[0]) - _field_of(units.model.prior)
 
 

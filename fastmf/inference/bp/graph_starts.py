@@ -73,7 +73,9 @@ def first_messages(init, units, problem, shape):
         return np.exp(np.broadcast_to(np.clip(init, -limit, limit), shape))
     if shape[1] != init.shape[-1]:
         # Log-odds of two-valued units.
-        init = np.stack([np.minimum(-init, 0), np.minimum(init, 0)], -1).reshape(*init.shape[:-1], -1)
+        init = np.stack([np.minimum(-init, 0), np.minimum(init, 0)], -1).reshape(
+            *init.shape[:-1], -1
+        )
     return np.broadcast_to(np.maximum(init, SMALLEST_START), shape).copy()
 
 

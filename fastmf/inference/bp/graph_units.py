@@ -287,8 +287,6 @@ def _layout(edges, n_vertices):
     return layout
 
 
-
-
 def sums_at_ends(edges, values, n):
     """Sums of the values of the edges of each of n vertices."""
     return sum(np.bincount(side, values, n) for side in edges.T)

@@ -55,7 +55,8 @@ def _decode(problem, state, place, labels):
             if problem.neighbours[k] < i:
                 back = problem.first_entry[problem.reverse[k]]
                 for a in range(n):
-                    if belief[a] > -np.inf:
+                    # In sequential sweeps some messages are newer than beliefs.
+                    if belief[a] > -np.inf and state.old[index, back + a] > -np.inf:
                         total[a] -= state.old[index, back + a]
                 _add_couplings(problem, labels, k, n, total)
         labels[i] = _best(total)

@@ -21,7 +21,7 @@ def _decode(problem, beliefs, messages, labels):
             if problem.neighbours[k] < i:
                 back = problem.first_entry[problem.reverse[k]]
                 message = messages[back : back + len(total)]
-                total -= np.where(total > -np.inf, message, 0)
+                total -= np.where((total > -np.inf) & (message > -np.inf), message, 0)
                 total += exponents
         labels[i] = total.argmax()
 
