@@ -75,6 +75,12 @@ def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
     visible, hidden = mf.adaptive_tap(rbm).mean
     beliefs: mf.Beliefs = mf.belief_propagation(rbm, algorithm="max", n_restarts=2)
     print(result.reliable, beliefs.unique)
+    graph = mf.belief_propagation(
+        machine, algorithm="tree_reweighted", schedule="residual", n_tree_updates=2, pairwise=True,
+        clamp=np.array([1, np.nan, np.nan]),
+    )  # fmt: skip
+    if isinstance(graph, mf.GraphBeliefs):
+        print(graph.edges, graph.edge_probability, graph.n_states, graph.table(0, 1, row=None))
     prior = mf.GaussBernoulli(np.zeros(2), np.ones(2), np.zeros(2))
     linear = mf.SparseLinearModel(np.eye(2), np.ones(2), 0.1, prior)
     bounds = mf.log_partition_bounds(rbm, field=np.zeros(3), n_starts=2, rng=1)

@@ -48,7 +48,7 @@ def propagate_on_layers(options, model, field, clamp, init):
             "init and messages: not available here, where the RBM is solved as a graph."
         )
     weights = csr_array(model.weights.astype(np.float64))
-    n, m = weights.shape
+    n = len(model.weights)
     couplings = block_array([[None, weights], [weights.T, None]], format="csr")
     machine = BoltzmannMachine(couplings, concatenate([model.visible, model.hidden]))
     joined = [_joined(name, value, model) for name, value in (("field", field), ("clamp", clamp))]

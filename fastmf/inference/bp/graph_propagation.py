@@ -21,14 +21,14 @@ from fastmf.inference.bp.graph_trees import (
     spanning_tree,
 )
 from fastmf.inference.bp.graph_units import GraphUnits
-from fastmf.kernels.bp.arguments import DAMPING_WINDOW
 from fastmf.kernels.bp import graph_binary, graph_decoding, graph_states
+from fastmf.kernels.bp.arguments import DAMPING_WINDOW
 
 # Bytes of the messages of rows that are solved together.
 MAX_BYTES = 2**28
 ROUNDINGS = 4.0
-# Sweeps without a smaller residual before tree-reweighted messages are damped: they converge without
-# damping, but slowly where couplings are strong.
+# Sweeps without a smaller residual before tree-reweighted messages are damped: they converge
+# undamped, but slowly where couplings are strong.
 PATIENCE = 128
 # Sweeps of max-product after each of which an assignment is decoded; then powers of two, and the
 # last.

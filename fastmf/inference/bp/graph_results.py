@@ -11,7 +11,6 @@ from fastmf.inference.bp.graph_reliability import GraphCheck
 from fastmf.inference.bp.graph_starts import returned_messages
 from fastmf.inference.fixed_point import trace_of, with_check
 from fastmf.priors._domain import binary_field, two_values
-from fastmf.priors._groups import only_groups
 
 NOT_CERTIFIED = "; its log-partition is not certified as an upper bound"
 
@@ -132,22 +131,23 @@ def _units(units, solved):
         here = np.flatnonzero(units.graph.n_states == width)
         states = starts[here][:, None] + np.arange(width)
         labels[:, here] = solved.beliefs[:, states].argmax(2)
-    return mean, var, _tilts(units, solved.beliefs, pair), labels
+    return mean, var, _tilts(units, solved.beliefs), labels
 
 
-def _tilts(units, beliefs, pair):
-    """Tilts of the units, or None where units are neither groups nor two-valued."""
-    with np.errstate(divide="ignore"):
-        logs = np.log(beliefs)
-    if only_groups(units.model.prior):
-        return logs - units.states[2]
-    if pair is None:
+def _tilts(units, beliefs):
+    """Tilts of the units, or None where some are neither groups nor two-valued."""
+    unit, value, weight = units.states
+    counts = np.bincount(unit)
+    if counts.max() > 2:
         return None
+    with np.errstate(divide="ignore"):
+        logs = np.log(beliefs) - weight
+    first = np.cumsum(counts) - counts
+    last = first + counts - 1
+    distance = np.where(counts == 2, value[last] - value[first], 1.0)
+    lower = np.where(counts == 2, logs[:, first], 0.0)
     with np.errstate(invalid="ignore"):
-        log_odds = np.nan_to_num(
-            logs[:, 1::2] - logs[:, ::2], nan=0.0, posinf=np.inf, neginf=-np.inf
-        )
-    return log_odds / (pair[1] - pair[0]) - _field_of(units.model.prior)
+        return np.nan_to_num((logs[:, last] - lower) / distance, posinf=np.inf, neginf=-np.inf)
 
 
 def _field_of(prior):
