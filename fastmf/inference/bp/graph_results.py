@@ -140,8 +140,8 @@ def _tilts(units, beliefs):
     counts = np.bincount(unit)
     if counts.max() > 2:
         return None
-    with np.errstate(divide="ignore"):
-        logs = np.log(beliefs) - weight
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.nan_to_num(np.log(beliefs) - weight, posinf=np.inf, neginf=-np.inf)
     first = np.cumsum(counts) - counts
     last = first + counts - 1
     distance = np.where(counts == 2, value[last] - value[first], 1.0)

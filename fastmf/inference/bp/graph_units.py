@@ -16,7 +16,13 @@ from fastmf.kernels.bp.graph_arguments import FREE, BinaryProblem, StatesProblem
 from fastmf.kernels.bp.graph_layout import GraphLayout, graph_layout
 from fastmf.models._graph import pairwise_graph
 from fastmf.priors._domain import binary_field, support, two_values
-from fastmf.priors._groups import as_states, check_clamped_groups, column_is_group, only_groups
+from fastmf.priors._groups import (
+    as_states,
+    check_clamped_groups,
+    column_is_group,
+    has_groups,
+    only_groups,
+)
 from fastmf.priors._protocol import contains, has_log_prob, n_units, parts_of
 
 # Largest logarithm of a product of messages of two-valued units.
@@ -53,7 +59,7 @@ class GraphUnits:
     def __init__(self, model, field=None, clamp=None):
         self.model, n = model, model.n_units
         for part in parts_of(model.prior):
-            if not has_log_prob(part) or (support(part) is None and not hasattr(part, "sizes")):
+            if not has_log_prob(part) or (support(part) is None and not has_groups(part)):
                 raise TypeError(
                     "belief propagation on a graph needs discrete units, got "
                     f"{type(part).__name__}; fastmf.tap takes units of all kinds."
@@ -122,7 +128,7 @@ class GraphUnits:
         units, values, weights, first = [], [], [], 0
         for part in parts_of(self.model.prior):
             n = n_units(part)
-            if hasattr(part, "sizes"):
+            if has_groups(part):
                 units.append(first + np.arange(n))
                 values.append(np.ones(n))
                 weights.append(part.field)

@@ -89,6 +89,28 @@ def send_address():
     return address_of(_send, *map(numba.typeof, arguments))
 
 
+@kernel(inner=True)
+def _terms_of(problem, state, index, i, pairs):
+    """Terms of a unit and of its edges to units behind it."""
+    odds, clamped = state.beliefs[index, i], _clamped(problem, index, i)
+    p, q = _belief(odds, clamped)
+    total = log(1 + odds) if clamped == FREE else clamped * log(odds)
+    for k in range(problem.starts[i], problem.starts[i + 1]):
+        j, e = problem.neighbours[k], problem.exponentials[k]
+        if j < i:
+            continue
+        back, sent = state.old[index, problem.reverse[k]], state.old[index, k]
+        other, other_q = _belief(state.beliefs[index, j], _clamped(problem, index, j))
+        message = (e * p + q * back) / (e * q * back + p)
+        ratio = (q + p / (e * back)) * (other_q + other * message / sent)
+        total += log(e) / 2 + log(ratio)
+        if pairs.shape[0] > 0:
+            both, none = e * p * other, e * q * back * other_q * sent
+            whole = both + none + p * other_q * sent + q * back * other
+            pairs[index, problem.edges[k]] = both / whole
+    return total
+
+
 @kernel(views=True)
 def binary_terms(problem, state, terms, pairs, queue):
     """Terms of the Bethe log-partition, and pair beliefs.
@@ -111,21 +133,5 @@ def binary_terms(problem, state, terms, pairs, queue):
     while task < n_rows * n_blocks:
         index, first = task // n_blocks, task % n_blocks * BLOCK_UNITS
         for i in range(first, smaller(first + BLOCK_UNITS, n_units)):
-            odds, clamped = state.beliefs[index, i], _clamped(problem, index, i)
-            p, q = _belief(odds, clamped)
-            total = log(1 + odds) if clamped == FREE else clamped * log(odds)
-            for k in range(problem.starts[i], problem.starts[i + 1]):
-                j, e = problem.neighbours[k], problem.exponentials[k]
-                if j < i:
-                    continue
-                back, sent = state.old[index, problem.reverse[k]], state.old[index, k]
-                other, other_q = _belief(state.beliefs[index, j], _clamped(problem, index, j))
-                message = (e * p + q * back) / (e * q * back + p)
-                ratio = (q + p / (e * back)) * (other_q + other * message / sent)
-                total += log(e) / 2 + log(ratio)
-                if pairs.shape[0] > 0:
-                    both, none = e * p * other, e * q * back * other_q * sent
-                    whole = both + none + p * other_q * sent + q * back * other
-                    pairs[index, problem.edges[k]] = both / whole
-            terms[index, i] = total
+            terms[index, i] = _terms_of(problem, state, index, i, pairs)
         task = next_task(queue)

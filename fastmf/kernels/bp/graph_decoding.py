@@ -41,6 +41,16 @@ def _best(total):
 
 
 @kernel(inner=True)
+def _replace_message(problem, message, labels, k, belief, total):
+    """Put the couplings with a decoded neighbour in the place of its message."""
+    for a in range(belief.shape[0]):
+        # In sequential sweeps some messages are newer than beliefs.
+        if belief[a] > -np.inf and message[a] > -np.inf:
+            total[a] -= message[a]
+    _add_couplings(problem, labels, k, belief.shape[0], total)
+
+
+@kernel(inner=True)
 def _decode(problem, state, place, labels):
     """Decode one unit after another; `place` is row and worker."""
     index, worker = place
@@ -54,11 +64,8 @@ def _decode(problem, state, place, labels):
         for k in range(problem.starts[i], problem.starts[i + 1]):
             if problem.neighbours[k] < i:
                 back = problem.first_entry[problem.reverse[k]]
-                for a in range(n):
-                    # In sequential sweeps some messages are newer than beliefs.
-                    if belief[a] > -np.inf and state.old[index, back + a] > -np.inf:
-                        total[a] -= state.old[index, back + a]
-                _add_couplings(problem, labels, k, n, total)
+                message = row(state.old, (index, back), n)
+                _replace_message(problem, message, labels, k, belief, total)
         labels[i] = _best(total)
 
 

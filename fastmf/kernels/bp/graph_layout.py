@@ -72,6 +72,19 @@ def _add_slot(layout, slot, code, neighbour):
         layout.reverse[slot], layout.reverse[other] = other, slot
 
 
+@kernel(inner=True)
+def _visit(layout, first, given, i, slot, n_placed):
+    """Lay out the slots of a unit; returns the number of units placed, its neighbours included."""
+    place, order = layout.place, layout.order
+    for k in range(first[i], first[i + 1]):
+        code, j = given[k, 0], given[k, 1]
+        if place[j] < 0:
+            place[j], order[n_placed] = n_placed, j
+            n_placed += 1
+        _add_slot(layout, slot + k - first[i], code, place[j])
+    return n_placed
+
+
 @kernel(views=True)
 def graph_layout(pairs, first, given, layout, queue):
     """Order units breadth first, component after component, and lay out their slots.
@@ -102,11 +115,6 @@ def graph_layout(pairs, first, given, layout, queue):
             n_done += 1
             if n_done % UNITS_PER_LOOK == 0 and stopped(queue):
                 return
-            for k in range(first[i], first[i + 1]):
-                code, j = given[k, 0], given[k, 1]
-                if place[j] < 0:
-                    place[j], order[n_placed] = n_placed, j
-                    n_placed += 1
-                _add_slot(layout, slot, code, place[j])
-                slot += 1
+            n_placed = _visit(layout, first, given, i, slot, n_placed)
+            slot += first[i + 1] - first[i]
     layout.starts[order.shape[0]] = slot

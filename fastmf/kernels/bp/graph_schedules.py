@@ -93,6 +93,16 @@ def _lower(heap, position, change, unit):
     _place(heap, position, at, unit)
 
 
+@kernel(inner=True)
+def _pass_on(problem, changes, i, heap, position, change):
+    """Move the receivers of the messages of a unit forward by how these have changed."""
+    for k in range(problem.starts[i], problem.starts[i + 1]):
+        j = np.int64(problem.neighbours[k])
+        if changes[k] > change[j]:
+            change[j] = changes[k]
+            _raise(heap, position, change, j)
+
+
 @kernel(views=True)
 def residual_sweep(send, problem, state, rows, units, queue):
     """As many updates of units as a sweep has, the largest received change first.
@@ -112,6 +122,7 @@ def residual_sweep(send, problem, state, rows, units, queue):
         index, largest = rows[task], 0.0
         heap, position = row(units.heap, (index, 0), n), row(units.position, (index, 0), n)
         change = row(units.change, (index, 0), n)
+        changes = row(state.changes, (index, 0), state.changes.shape[1])
         for done in range(n):
             i = np.int64(heap[0])
             if change[i] == 0 or (done % BLOCK_UNITS == 0 and stopped(queue)):
@@ -120,10 +131,6 @@ def residual_sweep(send, problem, state, rows, units, queue):
             largest = larger(largest, state.residual[index, 0])
             change[i] = state.damping[index] * state.residual[index, 0]
             _lower(heap, position, change, i)
-            for k in range(problem.starts[i], problem.starts[i + 1]):
-                j = np.int64(problem.neighbours[k])
-                if state.changes[index, k] > change[j]:
-                    change[j] = state.changes[index, k]
-                    _raise(heap, position, change, j)
+            _pass_on(problem, changes, i, heap, position, change)
         state.residual[index, 0] = change[heap[0]] if largest < np.inf else largest
         task = next_task(queue)

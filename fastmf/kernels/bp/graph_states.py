@@ -244,6 +244,18 @@ def _pair_term(problem, state, place, k, pairs):
     return problem.probability[edge] * (both - _log_sum(belief) - _log_sum(other))
 
 
+@kernel(inner=True)
+def _terms_of(problem, state, place, pairs):
+    """Terms of a unit and of its edges to units behind it; `place` is row, worker and unit."""
+    index, _, i = place
+    start = problem.first_state[i]
+    total = _log_sum(row(state.beliefs, (index, start), problem.first_state[i + 1] - start))
+    for k in range(problem.starts[i], problem.starts[i + 1]):
+        if problem.neighbours[k] > i:
+            total += _pair_term(problem, state, place, k, pairs)
+    return total
+
+
 @kernel(views=True)
 def states_terms(problem, state, terms, pairs, queue):
     """Terms of the log-partition, and pair beliefs.
@@ -268,11 +280,5 @@ def states_terms(problem, state, terms, pairs, queue):
     while task < n_rows * n_blocks:
         index, first = task // n_blocks, task % n_blocks * BLOCK_UNITS
         for i in range(first, smaller(first + BLOCK_UNITS, n_units)):
-            start = problem.first_state[i]
-            n = problem.first_state[i + 1] - start
-            total = _log_sum(row(state.beliefs, (index, start), n))
-            for k in range(problem.starts[i], problem.starts[i + 1]):
-                if problem.neighbours[k] > i:
-                    total += _pair_term(problem, state, (index, worker, i), k, pairs)
-            terms[index, i] = total
+            terms[index, i] = _terms_of(problem, state, (index, worker, i), pairs)
         task = next_task(queue)

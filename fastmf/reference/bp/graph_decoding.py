@@ -51,8 +51,7 @@ def decode_graph(problem, state, moves, labels, optimal, objective, queue):
         if moves:
             optimal[index] = _climb(problem, field, states)
         objective[index] = field[problem.first_state[:-1] + states].sum()
-        for i in range(len(states)):
-            n = problem.first_state[i + 1] - problem.first_state[i]
-            for k, exponents in _given(problem, states, i, n):
-                if problem.neighbours[k] > i:
-                    objective[index] += exponents[states[i]]
+        for i, n in enumerate(np.diff(problem.first_state)):
+            couplings = _given(problem, states, i, n)
+            behind = (x[states[i]] for k, x in couplings if problem.neighbours[k] > i)
+            objective[index] += sum(behind)

@@ -83,24 +83,25 @@ def send(problem, state, place, step):
     state.residual[index, block] = largest
 
 
+def _pair_term(problem, state, index, i, k, pairs):
+    """Term of an edge, rho_ij (A_ij - A_i - A_j)."""
+    edge, beliefs, messages = problem.edges[k], state.beliefs[index], state.old[index]
+    belief, other = (beliefs[_states(problem, unit)] for unit in (i, problem.neighbours[k]))
+    back, sent = (messages[_message(problem, slot)] for slot in (problem.reverse[k], k))
+    logs = _cavity(belief, back)[:, None] + table_of(problem, k, len(belief))
+    logs = logs + _cavity(other, sent)
+    total = log_sum(logs)
+    if len(pairs) and total > -np.inf:
+        table = np.exp(logs - total)
+        values = slice(problem.first_value[edge], problem.first_value[edge + 1])
+        pairs[index, values] = (table.T if problem.transposed[k] else table).ravel()
+    return problem.probability[edge] * (total - log_sum(belief) - log_sum(other))
+
+
 def states_terms(problem, state, terms, pairs, queue):
     """Terms of the log-partition, and pair beliefs."""
-    for index, row in enumerate(state.beliefs):
-        for i in range(terms.shape[1]):
-            belief = row[_states(problem, i)]
-            terms[index, i] = log_sum(belief)
-            for k in range(problem.starts[i], problem.starts[i + 1]):
-                j, edge = problem.neighbours[k], problem.edges[k]
-                if j < i:
-                    continue
-                other = row[_states(problem, j)]
-                back = state.old[index, _message(problem, problem.reverse[k])]
-                logs = _cavity(belief, back)[:, None] + table_of(problem, k, len(belief))
-                logs = logs + _cavity(other, state.old[index, _message(problem, k)])
-                total = log_sum(logs)
-                mutual = total - log_sum(belief) - log_sum(other)
-                terms[index, i] += problem.probability[edge] * mutual
-                if len(pairs) and total > -np.inf:
-                    table = np.exp(logs - total)
-                    values = slice(problem.first_value[edge], problem.first_value[edge + 1])
-                    pairs[index, values] = (table.T if problem.transposed[k] else table).ravel()
+    for index, i in np.ndindex(terms.shape):
+        behind = np.arange(problem.starts[i], problem.starts[i + 1])
+        behind = behind[problem.neighbours[behind] > i]
+        terms[index, i] = log_sum(state.beliefs[index, _states(problem, i)])
+        terms[index, i] += sum(_pair_term(problem, state, index, i, k, pairs) for k in behind)
