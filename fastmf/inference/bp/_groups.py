@@ -114,7 +114,6 @@ def propagate(options, model, fields, n_rows):
 def _refuse(options):
     asked = {
         "messages": options.messages,
-        "pairwise": options.pairwise,
         "n_restarts": options.n_restarts,
         "spectral_radius": options.spectral_radius,
         "on_failure='minimise'": options.on_failure == "minimise",

@@ -27,6 +27,8 @@ from fastmf.priors._protocol import contains, has_log_prob, n_units, parts_of
 
 # Largest logarithm of a product of messages of two-valued units.
 MAX_LOG_PRODUCT = 680.0
+# Largest sum of the exponents of a unit, beyond which little but rounding errors is left.
+MAX_EXPONENT = 1e12
 
 
 class GraphUnits:
@@ -101,11 +103,12 @@ class GraphUnits:
         field, values = own + self.field, self.graph.values
         sums = sums_at_ends(self.graph.edges, values, len(own)) if middle else 0.0
         sizes = sums_at_ends(self.graph.edges, abs(values), len(own)) * scale**2 / 2
-        log_odds = scale * (field + middle * sums)
+        with np.errstate(over="ignore", invalid="ignore"):  # such sums are too large
+            log_odds = scale * (field + middle * sums)
         largest = float((abs(log_odds) + sizes).max())
-        constant = constant.sum() + middle * field.sum(1) + middle**2 * values.sum()
         if not max(largest, 2 * sizes.max()) < MAX_LOG_PRODUCT:
             return None
+        constant = constant.sum() + middle * field.sum(1) + middle**2 * values.sum()
         clamped = np.zeros((0, len(own)), np.int8)
         if self.clamp is not None:
             clamped = np.where(np.isnan(self.clamp), FREE, self.clamp > middle).astype(np.int8)
@@ -176,7 +179,8 @@ class GraphUnits:
         first_value, tables = self.tables
         n_edges, counts = len(sizes[self.graph.edges]), np.diff(first_value)
         probability = np.ones(n_edges) if probability is None else probability
-        divided = tables / np.repeat(probability, counts)
+        with np.errstate(over="ignore"):  # told below
+            divided = tables / np.repeat(probability, counts)
         largest = np.maximum.reduceat(divided, first_value[:-1]) if n_edges else np.zeros(0)
         shift = np.repeat(np.where(np.isfinite(largest), largest, 0), counts)
         unit, value, weight = self.states
@@ -185,6 +189,11 @@ class GraphUnits:
         spread = np.maximum.reduceat(sizes_of_tables, first_value[:-1]) if n_edges else largest
         scale = sums_at_ends(self.graph.edges, spread, len(sizes)).max(initial=0.0)
         scale += abs(field[np.isfinite(field)]).max(initial=0.0)
+        if not scale <= MAX_EXPONENT:
+            raise ValueError(
+                f"couplings and fields of a unit must add up to {MAX_EXPONENT:g} at most, got "
+                f"{scale:g}: divide all by a number, or forbid states by -inf."
+            )
         if self.clamp is not None:
             given = self.clamp[:, unit]
             field = np.where(np.isnan(given) | (given == value), field, -np.inf)

@@ -282,9 +282,29 @@ def test_bad_arguments_are_refused_by_name():
     ):
         with pytest.raises(error, match=name):
             mf.belief_propagation(model, **options)
+    for values in (1e200, 1e13):
+        large = mf.BoltzmannMachine(values * (np.ones((3, 3)) - np.eye(3)), mf.Ising(np.zeros(3)))
+        with pytest.raises(ValueError, match="at most"):
+            mf.belief_propagation(large)
+    spins = mf.BoltzmannMachine(np.zeros((3, 3)), mf.Ising(np.zeros(3)))
+    with pytest.raises(ValueError, match="at most"):
+        mf.belief_propagation(spins, field=np.full(3, 1e300))
     real = mf.BoltzmannMachine(np.zeros((2, 2)), mf.Gaussian(np.zeros(2), np.ones(2)))
     with pytest.raises(TypeError, match="discrete"):
         mf.belief_propagation(real)
     spins = mf.BoltzmannMachine(np.ones((2, 2)) - np.eye(2), mf.Ising(np.zeros(2)))
     with pytest.raises(ValueError, match="support"):
         mf.belief_propagation(spins, clamp=np.array([0.5, np.nan]))
+
+
+def test_rows_are_solved_in_chunks_that_fit_in_memory(monkeypatch):
+    graph = Graph([(0, 1), (1, 2), (0, 2), (2, 3)], 4)
+    fields = np.random.default_rng(0).normal(size=(20, graph.sizes.sum()))
+    options = {"field": fields, "pairwise": True, "messages": True, "history": True}
+    for algorithm in ("sum", "tree_reweighted"):
+        whole = mf.belief_propagation(graph.machine(), algorithm=algorithm, **options)
+        monkeypatch.setattr("fastmf.inference.bp.graph_propagation.MAX_BYTES", 2000)
+        parts = mf.belief_propagation(graph.machine(), algorithm=algorithm, **options)
+        monkeypatch.undo()
+        for name in ("mean", "log_partition", "pairwise", "messages", "n_iter", "history"):
+            np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
