@@ -6,7 +6,7 @@ and hold the messages that the unit sends. Units are numbered in breadth-first o
 
 from typing import NamedTuple
 
-import numpy as np
+from fastmf._jit.argument_types import Bool, Float64, Int8, Int32, Int64
 
 # Units of one task of a sweep in which units do not see each other's new messages.
 BLOCK_UNITS = 4096
@@ -36,13 +36,13 @@ class BinaryProblem(NamedTuple):
         0 and 1 for units that are clamped to -1 and 1, `FREE` for others.
     """
 
-    starts: np.ndarray
-    neighbours: np.ndarray
-    reverse: np.ndarray
-    edges: np.ndarray
-    exponentials: np.ndarray
-    odds: np.ndarray
-    clamped: np.ndarray
+    starts: Int64[1]
+    neighbours: Int32[1]
+    reverse: Int32[1]
+    edges: Int32[1]
+    exponentials: Float64[1]
+    odds: Float64[2]
+    clamped: Int8[2]
 
 
 class StatesProblem(NamedTuple):
@@ -70,19 +70,19 @@ class StatesProblem(NamedTuple):
         Whether messages are maxima over the states of the sender, and not sums.
     """
 
-    starts: np.ndarray
-    neighbours: np.ndarray
-    reverse: np.ndarray
-    edges: np.ndarray
-    first_state: np.ndarray
-    first_entry: np.ndarray
-    first_value: np.ndarray
-    transposed: np.ndarray
-    tables: np.ndarray
-    exponentials: np.ndarray
-    largest: np.ndarray
-    probability: np.ndarray
-    field: np.ndarray
+    starts: Int64[1]
+    neighbours: Int32[1]
+    reverse: Int32[1]
+    edges: Int32[1]
+    first_state: Int64[1]
+    first_entry: Int64[1]
+    first_value: Int64[1]
+    transposed: Bool[1]
+    tables: Float64[1]
+    exponentials: Float64[1]
+    largest: Float64[1]
+    probability: Float64[1]
+    field: Float64[2]
     maximum: bool
 
 
@@ -105,10 +105,10 @@ class GraphState(NamedTuple):
     scratch : float64 array of shape (n_workers, 3, largest number of states)
     """
 
-    old: np.ndarray
-    new: np.ndarray
-    beliefs: np.ndarray
-    damping: np.ndarray
-    residual: np.ndarray
-    changes: np.ndarray
-    scratch: np.ndarray
+    old: Float64[2]
+    new: Float64[2]
+    beliefs: Float64[2]
+    damping: Float64[1]
+    residual: Float64[2]
+    changes: Float64[2]
+    scratch: Float64[3]

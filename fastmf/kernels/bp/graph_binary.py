@@ -16,9 +16,9 @@ where r' is the message that one more sweep would send: it is stationary in the 
 
 from functools import cache
 
-import numba
 import numpy as np
 
+from fastmf._jit.argument_types import argument_types
 from fastmf._jit.intrinsics import larger, smaller
 from fastmf._jit.kernel import address_of, kernel
 from fastmf._threads.interrupts import next_task
@@ -79,14 +79,8 @@ def _send(problem, state, place, step):
 @cache
 def send_address():
     """Address of the function that sends the messages of units of two states."""
-    index, some, table = np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 1))
-    short = np.zeros(1, np.int32)
-    problem = BinaryProblem(
-        index, short, short, short, some, table, np.zeros((1, 1), np.int8)
-    )  # fmt: skip
-    state = GraphState(table, table, table, some, table, table, np.zeros((1, 1, 1)))
-    arguments = problem, state, (0,) * 5, 0
-    return address_of(_send, *map(numba.typeof, arguments))
+    types = argument_types(float, BinaryProblem, GraphState, (int,) * 5, int)
+    return address_of(_send, *types)
 
 
 @kernel(inner=True)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._jit.argument_types import Int32, Int64
 from fastmf._jit.kernel import kernel
 from fastmf._threads.interrupts import stopped
 
@@ -33,14 +34,14 @@ class GraphLayout(NamedTuple):
     n_components : int64 array of shape (1,)
     """
 
-    order: np.ndarray
-    place: np.ndarray
-    slots: np.ndarray
-    starts: np.ndarray
-    neighbours: np.ndarray
-    reverse: np.ndarray
-    edges: np.ndarray
-    n_components: np.ndarray
+    order: Int64[1]
+    place: Int32[1]
+    slots: Int32[2]
+    starts: Int64[1]
+    neighbours: Int32[1]
+    reverse: Int32[1]
+    edges: Int32[1]
+    n_components: Int64[1]
 
 
 @kernel(merged=True)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._jit.argument_types import Float64, Int32
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import call, kernel
 from fastmf._threads.interrupts import next_task, stopped
@@ -25,9 +26,9 @@ class UnitQueue(NamedTuple):
     change : float64 array of shape (n_rows, n_units)
     """
 
-    heap: np.ndarray
-    position: np.ndarray
-    change: np.ndarray
+    heap: Int32[2]
+    position: Int32[2]
+    change: Float64[2]
 
 
 @kernel(views=True)

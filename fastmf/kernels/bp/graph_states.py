@@ -18,9 +18,9 @@ stationary in the messages: the Bethe log-partition, or for spanning trees an up
 
 from functools import cache
 
-import numba
 import numpy as np
 
+from fastmf._jit.argument_types import argument_types
 from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, kernel
 from fastmf._threads.interrupts import next_task
@@ -187,12 +187,8 @@ def _send(problem, state, place, step):
 @cache
 def send_address():
     """Address of the function that sends the messages of units of any numbers of states."""
-    index, some, table = np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 1))
-    short, cube = np.zeros(1, np.int32), np.zeros((1, 1, 1))
-    graph = index, short, short, short, index, index, index, short > 0
-    problem = StatesProblem(*graph, some, some, some, some, table, False)
-    state = GraphState(table, table, table, some, table, table, cube)
-    return address_of(_send, *map(numba.typeof, (problem, state, (0,) * 5, 0)))
+    types = argument_types(float, StatesProblem, GraphState, (int,) * 5, int)
+    return address_of(_send, *types)
 
 
 @kernel(inner=True)
