@@ -32,7 +32,7 @@ ROUNDINGS = 4.0
 PATIENCE = 128
 # Sweeps of max-product after each of which an assignment is decoded; then powers of two, and the
 # last.
-N_DECODED = 16
+N_DECODED = 256
 
 
 class Solved(NamedTuple):
