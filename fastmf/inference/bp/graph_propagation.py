@@ -4,15 +4,17 @@ Equations are at the head of `fastmf.kernels.bp.graph_binary` (sum-product of tw
 `fastmf.kernels.bp.graph_states` (all else).
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from fastmf._outcomes import INFEASIBLE
+from fastmf._outcomes import INFEASIBLE, is_converged
 from fastmf._threads.workers import in_parallel, one_blas_thread, workers_for
 from fastmf.inference.bp._fallbacks import mark_cycles
 from fastmf.inference.bp.graph_iteration import Sweeps, SweepSettings
+from fastmf.inference.bp.graph_moves import MAX_SWEEPS, forest_moves
 from fastmf.inference.bp.graph_results import graph_beliefs
 from fastmf.inference.bp.graph_starts import checked_messages, first_messages
 from fastmf.inference.bp.graph_trees import (
@@ -264,7 +266,35 @@ class _States(_Rows):
         beliefs[record.status == INFEASIBLE] = 0
         kept = messages if options.messages else None
         decoded = (None, None, None) if best is None else best.found()
+        if best is not None and options.polishes:
+            self._move_forests(problem, np.flatnonzero(~is_converged(record.status)), decoded)
         return Solved(vars(record), beliefs, values, pairs, kept, *decoded)
+
+    def _move_forests(self, problem, rows, decoded):
+        """Improve the assignments of rows that have not converged."""
+        labels, _, objective = (part[rows] for part in decoded)
+        (own,) = _of_rows((problem.field,), rows)
+        options = replace(
+            self.options, damping=None, max_iter=MAX_SWEEPS, history=False, schedule=None
+        )
+
+        def solve(allowed):
+            field = np.where(allowed[:, self.units.state_order], own, -np.inf)
+            shape = len(rows), self.n_messages
+            part = _States(options, self.units, (problem._replace(field=field), 0.0))
+            best = _Assignments(options, len(rows), self.units.layout.order)
+            part.swept(
+                graph_states.send_address(),
+                part.problem,
+                first_messages(None, self.units, problem, shape),
+                field.shape[1],
+                int(self.units.graph.n_states.max()),
+                best.at_the_end,
+            )
+            return best.found()[::2]
+
+        forest_moves(self.units, labels, objective, solve)
+        decoded[0][rows], decoded[2][rows] = labels, objective
 
 
 class _Assignments:
@@ -288,6 +318,11 @@ class _Assignments:
         better = objective > self.objective
         self.labels[better], self.objective[better] = labels[better], objective[better]
         self.optimal[better] = optimal[better]
+
+    def at_the_end(self, sweeps, problem, state, n_done):
+        """Decode the last beliefs only."""
+        if n_done == 0:
+            self.decode(sweeps, problem, state, n_done)
 
     def found(self):
         """Assignments in the given order of units, local maxima or not, and their exponents."""
