@@ -197,8 +197,8 @@ def belief_propagation(
     always updates the unit that has received the largest change. `tol` is relative to 1 + abs(x)
     for log-messages x, too, which are damped as such where units have more than two states. The
     assignment of max-product is exact on forests; otherwise units are decoded one after another
-    given those before, after some of the sweeps, and moved singly while that helps; where it has not
-    converged, rows with no more than 100,000 edges together are also improved by moves of random
+    given those before, after some of the sweeps, and moved singly while that helps; where it has
+    not converged, rows with no more than 100,000 edges together are also improved by moves of random
     forests of units. `n_restarts`, `starts` and on_failure="minimise" are not available. An RBM is
     solved as a graph if it has `clamp`, `schedule`, tree-reweighted messages, or pair beliefs of
     Categorical units.

@@ -36,9 +36,10 @@ def forest_moves(units, labels, objective, solve):
     for _ in range(N_MOVES):
         free = induced_forest(rng.permutation(n_vertices).tolist(), neighbours)
         found, values = solve(free[vertex] | (labels[:, vertex] == state))
-        better = values > objective + 1e-11 * (1 + abs(objective))
+        margin = np.where(np.isfinite(objective), 1e-11 * (1 + abs(objective)), 0)
+        better = values > objective + margin
         # Equal ones are taken, too: they lead on.
-        taken = values >= objective
+        taken = (values >= objective) & np.isfinite(values)
         labels[taken], objective[taken] = found[taken], values[taken]
         n_in_vain = 0 if better.any() else n_in_vain + 1
         if n_in_vain == N_IN_VAIN:

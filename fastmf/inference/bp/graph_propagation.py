@@ -267,7 +267,8 @@ class _States(_Rows):
         kept = messages if options.messages else None
         decoded = (None, None, None) if best is None else best.found()
         if best is not None and options.polishes:
-            self._move_forests(problem, np.flatnonzero(~is_converged(record.status)), decoded)
+            unsettled = ~is_converged(record.status) & (record.status != INFEASIBLE)
+            self._move_forests(problem, np.flatnonzero(unsettled), decoded)
         return Solved(vars(record), beliefs, values, pairs, kept, *decoded)
 
     def _move_forests(self, problem, rows, decoded):
