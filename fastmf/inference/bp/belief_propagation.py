@@ -198,10 +198,10 @@ def belief_propagation(
     for log-messages x, too, which are damped as such where units have more than two states. The
     assignment of max-product is exact on forests; otherwise units are decoded one after another
     given those before, after some of the sweeps, and moved singly while that helps; where it has
-    not converged, rows with no more than 100,000 edges together are also improved by moves of random
-    forests of units. `n_restarts`, `starts` and on_failure="minimise" are not available. An RBM is
-    solved as a graph if it has `clamp`, `schedule`, tree-reweighted messages, or pair beliefs of
-    Categorical units.
+    not converged, rows with no more than 100,000 edges together are also improved by moves of
+    random forests of units. `n_restarts`, `starts` and on_failure="minimise" are not available. An
+    RBM is solved as a graph if it has `clamp`, `schedule`, tree-reweighted messages, or pair
+    beliefs of Categorical units.
 
     A fixed point without preference, such as that of a ferromagnet without a field below its
     critical temperature, is found in one sweep and need not be stable: `init` leads to others.

@@ -73,7 +73,7 @@ def _add_slot(layout, slot, code, neighbour):
         layout.reverse[slot], layout.reverse[other] = other, slot
 
 
-@kernel(inner=True)
+@kernel(merged=True)
 def _visit(layout, first, given, i, slot, n_placed):
     """Lay out the slots of a unit; returns the number of units placed, its neighbours included."""
     place, order = layout.place, layout.order
