@@ -6,6 +6,7 @@ from fastmf._common.arguments import count, generator, rows
 from fastmf.inference.sampling import categories, spins
 from fastmf.inference.sampling.gibbs import even_layers, gibbs
 from fastmf.models import BoltzmannMachine
+from fastmf.models._couplings import dense_machine
 from fastmf.models._layered import Layered
 from fastmf.priors._domain import two_values
 from fastmf.priors._groups import as_labels, as_states, only_groups
@@ -75,7 +76,7 @@ def gibbs_chains(
     if isinstance(model, Layered):
         chains = _LayeredChains(model, n_threads)
     elif isinstance(model, BoltzmannMachine):
-        chains = _FullyVisibleChains(model)
+        chains = _FullyVisibleChains(dense_machine("gibbs_chains", model))
     else:
         raise TypeError(
             f"model must be an RBM, a DBM or a BoltzmannMachine, got {type(model).__name__}: of an "

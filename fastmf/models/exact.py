@@ -135,6 +135,8 @@ class _Sums:
     def add(self, log_weights, summands):
         """Add a chunk of states; `summands(weights)` gives the weighted sums over it."""
         largest = max(self.max_log_weight, log_weights.max())
+        if largest == -np.inf and self.totals is None:  # forbidden states so far
+            return
         weights = np.exp(log_weights - largest)
         new = [weights.sum(), *summands(weights)]
         if self.totals is not None:
@@ -144,6 +146,8 @@ class _Sums:
 
     def result(self):
         """The log of the sum of all weights, and the averages."""
+        if self.totals is None:
+            raise ValueError("model has no states that are possible: all have the energy +inf.")
         total, *others = self.totals
         return float(self.max_log_weight + np.log(total)), [other / total for other in others]
 

@@ -30,6 +30,7 @@ from fastmf.inference.mean_field.reliability import FixedPointCheck
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import SLOT_SIZE, ActiveRows, worker_shapes
 from fastmf.kernels.mean_field.tap import tap as solve_rows
+from fastmf.models._couplings import dense_machine
 from fastmf.priors._protocol import has_log_prob, has_third_cumulant
 
 # Residuals below which rows are accelerated, early and late. The first sweep from data has no
@@ -197,6 +198,7 @@ def tap(
             log_partition=log_partition,
             n_threads=n_threads,
         )
+    model = dense_machine("tap", model)
     layout = _layout(model, order, schedule)
     if layout.grouped and order == 3:
         onsager_every = 1
