@@ -129,5 +129,13 @@ class Exact(NamedTuple):
     var: Any = None
     pairwise: Any = None
 
-def exact(model: RBM | DBM | BoltzmannMachine, *, averages: bool = True) -> Exact: ...
+def exact(
+    model: RBM | DBM | BoltzmannMachine,
+    *,
+    field: ArrayLike | None = None,
+    clamp: ArrayLike | None = None,
+    averages: bool = True,
+    mode: bool = False,
+    max_bytes: float = 2**31,
+) -> Exact: ...
 def load(path: Path, *, max_bytes: int | None = ...) -> Any: ...

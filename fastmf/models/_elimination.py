@@ -1,0 +1,170 @@
+"""Exact sums over the states of a pairwise graph, by elimination of one unit after the other.
+
+Steps are counted in the order of elimination. The clique of step k is the table, over its unit and
+the later ones of its separator, of the log-weights that mention its unit: its field, couplings to
+later units, and messages of earlier cliques. Its sum over the unit is its message, to the clique of
+the first unit of its separator:
+
+    message(s) = log sum_x exp(clique(x, s)),    p(x | s) = exp(clique(x, s) - message(s))
+
+Messages of empty separators add up to log Z. In the opposite order p(x, s) = p(x | s) p(s), with
+p(s) summed from the clique to which the message went. Log-weights of -inf are states that cannot
+occur; where all states x have -inf, p(x | s) is set to 0, and so is p(s).
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Tables(NamedTuple):
+    """Log-weights of a pairwise graph.
+
+    Parameters
+    ----------
+    fields : list of arrays of shape (n_states_i,)
+    edges : int array of shape (n_edges, 2)
+        Every pair once.
+    couplings : list of arrays of shape (n_states_i, n_states_j)
+        In the order of the edges.
+    """
+
+    fields: list
+    edges: np.ndarray
+    couplings: list
+
+
+class Marginals(NamedTuple):
+    """Log-partition, probabilities of states, and of pairs of them by edges; or None."""
+
+    log_partition: float
+    units: list | None
+    pairs: list | None
+
+
+def sum_over_states(tables, plan, averages):
+    """Log-partition and marginals of the units and edges of `tables`."""
+    graph = _Steps(tables, plan)
+    constants, conditionals = [], []
+    for k, separator in enumerate(plan.separators):
+        clique = graph.clique(k)
+        message, total = _log_sum(clique)
+        if averages:
+            clique /= total
+            conditionals.append(clique)
+        # Rounding would grow with the messages if their largest entries were passed on.
+        largest = message.max()
+        if largest == -np.inf:
+            return Marginals(-np.inf, None, None)
+        constants.append(largest)
+        if separator:
+            message -= largest
+            graph.send(k, message)
+    log_partition = math.fsum(constants)
+    if not averages:
+        return Marginals(log_partition, None, None)
+    return Marginals(log_partition, *_marginals(graph, conditionals))
+
+
+def most_probable_state(tables, plan):
+    """State of each unit in the most probable joint state: int array of shape (n_units,)."""
+    graph, choices = _Steps(tables, plan), []
+    for k, separator in enumerate(plan.separators):
+        clique = graph.clique(k)
+        choices.append(clique.argmax(0).astype(np.min_scalar_type(len(clique))))
+        if separator:
+            graph.send(k, clique.max(0))
+    found = np.zeros(len(plan.order), np.int64)
+    for k in reversed(range(len(choices))):
+        found[k] = choices[k][tuple(found[plan.separators[k]])]
+    states = np.empty_like(found)
+    states[plan.order] = found
+    return states
+
+
+def _log_sum(clique):
+    """Log-sum over the first axis; the clique becomes exp(clique - max), its sum is made 1 if 0."""
+    largest = clique.max(0, keepdims=True)
+    largest[largest == -np.inf] = 0
+    clique -= largest
+    np.exp(clique, out=clique)
+    total = clique.sum(0, keepdims=True)
+    with np.errstate(divide="ignore"):
+        largest += np.log(total)
+    total[total == 0] = 1
+    return largest[0], total
+
+
+class _Steps:
+    """Tables of a graph by steps of its elimination, with the messages that wait at each."""
+
+    def __init__(self, tables, plan):
+        self.plan, self.n_edges = plan, len(tables.edges)
+        self.step = np.empty(len(plan.order), np.int64)
+        self.step[plan.order] = np.arange(len(plan.order))
+        self.fields = [tables.fields[v] for v in plan.order]
+        # At the earlier of its two steps: (later step, table, number of the edge, transposed).
+        self.edges = [[] for _ in plan.order]
+        for e, (i, j) in enumerate(self.step[tables.edges].tolist()):
+            table = tables.couplings[e]
+            entry = (j, table, e, False) if i < j else (i, table.T, e, True)
+            self.edges[min(i, j)].append(entry)
+        self.inbox = [[] for _ in plan.order]
+
+    def _axes(self, k, table, steps):
+        """A table over the unit of step k and these later ones, with axes for its whole clique."""
+        shape = dict.fromkeys(self.plan.separators[k], 1)
+        for s in steps:
+            shape[s] = self.plan.sizes[s]
+        return table.reshape(len(table), *shape.values())
+
+    def clique(self, k):
+        """Sum of all that mentions the unit of step k."""
+        parts = [self._axes(k, self.fields[k], ())]
+        parts += [self._axes(k, table, (j,)) for j, table, _, _ in self.edges[k]]
+        parts += [
+            self._axes(k, message, self.plan.separators[child][1:])
+            for child, message in self.inbox[k]
+        ]
+        self.inbox[k] = [child for child, _ in self.inbox[k]]
+        # Small tables first: only the last sums are then as large as the clique.
+        first, *others = sorted(parts, key=np.size)
+        total = first.copy()
+        for part in others:
+            fits = np.broadcast_shapes(total.shape, part.shape) == total.shape
+            total = np.add(total, part, out=total if fits else None)
+        return total
+
+    def send(self, k, message):
+        """Leave a message where the first unit of its separator is eliminated."""
+        self.inbox[self.plan.separators[k][0]].append((k, message))
+
+
+def _marginals(graph, conditionals):
+    """Probabilities of units and of pairs, from those of each unit given its separator."""
+    n, plan = len(conditionals), graph.plan
+    units, pairs, of_separator = [None] * n, [None] * graph.n_edges, [None] * n
+    for k in reversed(range(n)):
+        separator, joint = plan.separators[k], conditionals.pop()
+        if separator:
+            joint *= of_separator[k]
+            of_separator[k] = None
+        axis = dict(zip((k, *separator), range(joint.ndim), strict=True))
+        for child in graph.inbox[k]:
+            of_separator[child] = _summed_to(joint, [axis[s] for s in plan.separators[child]])
+        later = {axis[j]: (e, transposed) for j, _, e, transposed in graph.edges[k]}
+        joint = _summed_to(joint, [0, *sorted(later)])
+        for a in sorted(later):
+            e, transposed = later[a]
+            pair = joint.reshape(*joint.shape[:2], -1).sum(-1)
+            pairs[e] = pair.T if transposed else pair
+            joint = joint.sum(1)
+        units[plan.order[k]] = joint
+    return units, pairs
+
+
+def _summed_to(table, axes):
+    """Sums over all axes but these."""
+    others = tuple(a for a in range(table.ndim) if a not in axes)
+    return table.sum(others) if others else table

@@ -1,0 +1,238 @@
+"""Tables of the log-weights of a machine's states: by unit, and by pair of coupled units.
+
+A group of states is one unit here, whose values are the rows of an identity matrix; the values of
+any other unit are the numbers of its support.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from fastmf.models._elimination import Marginals, Tables
+from fastmf.models._graph import pairwise_graph
+from fastmf.priors._domain import columns_of_values, support
+from fastmf.priors._groups import has_groups
+from fastmf.priors._protocol import by_parts
+
+
+def state_tables(model, shift=None, *, all_pairs=False):
+    """Log-weights of the states of a BoltzmannMachine.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+    shift : array of shape (n_units,), optional
+        Added to the prior's field.
+    all_pairs : bool
+        Whether pairs without a coupling have tables too, of zeros.
+
+    Returns
+    -------
+    tables : Tables
+    values : list of arrays of shape (n_values, units of a column)
+
+    Raises
+    ------
+    ValueError
+        If a unit is not discrete.
+    """
+    values = columns_of_values(model.prior)
+    if values is None:
+        raise ValueError(f"model must have discrete units (with a `support`), got {model}.")
+    shift = np.zeros(model.n_units) if shift is None else shift
+    fields = [
+        field
+        for part, shift_of_part in by_parts(model.prior, shift)
+        for field in _fields(part, shift_of_part)
+    ]
+    graph = pairwise_graph(model)
+    raw = np.split(graph.values.astype(np.float64), graph.offsets[1:-1])
+    is_group = np.array([table.shape[1] > 1 for table in values])
+    couplings = [
+        _by_values(
+            table.reshape(1 if not is_group[i] else len(values[i]), -1), values[i], values[j]
+        )
+        for table, (i, j) in zip(raw, graph.edges.tolist(), strict=len(graph.edges) > 0)
+    ]
+    edges = graph.edges
+    if all_pairs:
+        edges, couplings = _with_all_pairs(edges, couplings, values)
+    return Tables(fields, edges, couplings), values
+
+
+def _fields(part, shift):
+    """The log-weights of each group or unit of a prior without parts."""
+    if has_groups(part):
+        return np.split((part.field + shift).astype(np.float64), part.starts[1:])
+    values = np.asarray(support(part), np.float64)
+    there = ~np.isnan(values)
+    values = np.where(there, values, values[0])
+    weights = part.log_prob(values) + shift * values
+    return [
+        column[rows].astype(np.float64) for column, rows in zip(weights.T, there.T, strict=True)
+    ]
+
+
+def _by_values(table, first, second):
+    """A flat coupling as a table over the values of two units, those of groups being its states."""
+    table = table.reshape(first.shape[1], second.shape[1])
+    if first.shape[1] == 1:
+        table = _product(first, table)
+    if second.shape[1] == 1:
+        table = _product(second, table.T).T
+    return table
+
+
+def _product(values, row):
+    """Outer product in which 0 times -inf is 0."""
+    with np.errstate(invalid="ignore"):
+        return np.where(values == 0, 0.0, values * row)
+
+
+def _with_all_pairs(edges, couplings, values):
+    n = len(values)
+    by_pair = dict(zip(map(tuple, edges.tolist()), couplings, strict=True))
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    tables = [by_pair.get((i, j), np.zeros((len(values[i]), len(values[j])))) for i, j in pairs]
+    return np.array(pairs, np.int64).reshape(-1, 2), tables
+
+
+class Restriction(NamedTuple):
+    """Tables over the states that can occur, of units with a choice among several of them.
+
+    Parameters
+    ----------
+    tables : Tables
+    constant : float
+        Log-weight of the units that have one state left.
+    allowed : list of bool arrays of shape (n_states_i,)
+        States left of each unit.
+    units : int array of shape (n_units,)
+        Number of each unit in `tables`; -1 for those that have one state.
+    edges : int array of shape (n_edges,)
+        The same of edges.
+    """
+
+    tables: Tables
+    constant: float
+    allowed: list
+    units: np.ndarray
+    edges: np.ndarray
+
+
+def restricted(tables, allowed):
+    """Leave out states that are not allowed or have log-weight -inf, and units with one state.
+
+    Parameters
+    ----------
+    tables : Tables
+    allowed : list of bool arrays of shape (n_states_i,)
+
+    Returns
+    -------
+    Restriction, or None
+        None if a unit has no state left.
+    """
+    allowed = [a & (f > -np.inf) for a, f in zip(allowed, tables.fields, strict=True)]
+    n_left = np.array([np.count_nonzero(a) for a in allowed])
+    if not n_left.all():
+        return None
+    n_states = np.array(list(map(len, allowed)))
+    fields = [f[a] for f, a in zip(tables.fields, allowed, strict=True)]
+    fixed = n_left == 1
+    constant = float(sum(fields[i][0] for i in np.nonzero(fixed)[0]))
+    couplings, kept = [], np.full(len(tables.edges), -1)
+    touched = (n_left < n_states)[tables.edges].any(1) if len(tables.edges) else kept
+    for e, (i, j) in enumerate(tables.edges.tolist()):
+        table = tables.couplings[e]
+        if touched[e]:
+            table = table[np.ix_(allowed[i], allowed[j])]
+        if not (fixed[i] or fixed[j]):
+            kept[e] = len(couplings)
+            couplings.append(table)
+        elif fixed[i] and fixed[j]:
+            constant += float(table[0, 0])
+        else:
+            free, row = (j, table[0]) if fixed[i] else (i, table[:, 0])
+            fields[free] = fields[free] + row
+    units = np.where(fixed, -1, np.cumsum(~fixed) - 1)
+    left = [field for field, one in zip(fields, fixed, strict=True) if not one]
+    edges = units[tables.edges[kept >= 0]].reshape(-1, 2)
+    return Restriction(Tables(left, edges, couplings), constant, allowed, units, kept)
+
+
+def marginals_of_all(restriction, edges, found):
+    """The marginals of all units and edges, from those of a restriction.
+
+    Parameters
+    ----------
+    restriction : Restriction
+    edges : int array of shape (n_edges, 2)
+        Of the tables before.
+    found : Marginals
+        Those of `restriction.tables`.
+
+    Returns
+    -------
+    Marginals
+    """
+    log_partition = found.log_partition + restriction.constant
+    if found.units is None:
+        return Marginals(log_partition, None, None)
+    allowed, units = restriction.allowed, []
+    for a, k in zip(allowed, restriction.units.tolist(), strict=True):
+        unit = np.zeros(len(a))
+        unit[a] = found.units[k] if k >= 0 else 1.0
+        units.append(unit)
+    pairs = []
+    for (i, j), k in zip(edges.tolist(), restriction.edges.tolist(), strict=True):
+        pair = np.outer(units[i], units[j])
+        if k >= 0:
+            pair[np.ix_(allowed[i], allowed[j])] = found.pairs[k]
+        pairs.append(pair)
+    return Marginals(log_partition, units, pairs)
+
+
+def states_of_all(restriction, states):
+    """The states of all units, from those of a restriction, int array of shape (n_units,)."""
+    found = np.array([a.argmax() for a in restriction.allowed])
+    for i in np.nonzero(restriction.units >= 0)[0]:
+        found[i] = np.nonzero(restriction.allowed[i])[0][states[restriction.units[i]]]
+    return found
+
+
+def averages_of_units(marginals, edges, values):
+    """Means of values, of their squares, and of products of coupled units.
+
+    Parameters
+    ----------
+    marginals : Marginals
+        With probabilities of all units and edges.
+    edges : int array of shape (n_edges, 2)
+    values : list of arrays of shape (n_values, units of a column)
+
+    Returns
+    -------
+    mean, square : arrays of shape (n_units,)
+    pairwise : csr_array of shape (n_units, n_units)
+        The squares are its diagonal.
+    """
+    mean, square = (
+        np.concatenate([p @ v**power for p, v in zip(marginals.units, values, strict=True)])
+        for power in (1, 2)
+    )
+    widths = np.array([v.shape[1] for v in values])
+    first = np.cumsum(widths) - widths
+    rows, columns, products = [], [], []
+    for (i, j), pair in zip(edges.tolist(), marginals.pairs, strict=True):
+        product = pair if widths[i] == len(pair) else values[i].T @ pair
+        product = product if widths[j] == pair.shape[1] else product @ values[j]
+        products.append(product.ravel())
+        rows.append(np.repeat(first[i] + np.arange(widths[i]), widths[j]))
+        columns.append(np.tile(first[j] + np.arange(widths[j]), widths[i]))
+    rows, columns = (np.concatenate([np.empty(0, int), *parts]) for parts in (rows, columns))
+    units, products = np.arange(len(mean)), np.concatenate([np.empty(0), *products])
+    entries = np.concatenate([products, products, square])
+    places = np.concatenate([rows, columns, units]), np.concatenate([columns, rows, units])
+    return mean, square, csr_array((entries, places), shape=(len(mean), len(mean)))
