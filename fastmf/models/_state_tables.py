@@ -7,22 +7,25 @@ any other unit are the numbers of its support.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 
+from fastmf._common.arguments import rows as real_rows
 from fastmf.models._elimination import Marginals, Tables
 from fastmf.models._graph import pairwise_graph
+from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors._domain import columns_of_values, support
-from fastmf.priors._groups import has_groups
+from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import by_parts
+from fastmf.priors.categorical import Categorical
 
 
-def state_tables(model, shift=None, *, all_pairs=False):
+def state_tables(model, field=None, *, all_pairs=False):
     """Log-weights of the states of a BoltzmannMachine.
 
     Parameters
     ----------
     model : BoltzmannMachine
-    shift : array of shape (n_units,), optional
+    field : array of shape (n_units,), optional
         Added to the prior's field.
     all_pairs : bool
         Whether pairs without a coupling have tables too, of zeros.
@@ -35,17 +38,15 @@ def state_tables(model, shift=None, *, all_pairs=False):
     Raises
     ------
     ValueError
-        If a unit is not discrete.
+        If a unit is not discrete, or `field` is no such array.
     """
     values = columns_of_values(model.prior)
     if values is None:
         raise ValueError(f"model must have discrete units (with a `support`), got {model}.")
-    shift = np.zeros(model.n_units) if shift is None else shift
-    fields = [
-        field
-        for part, shift_of_part in by_parts(model.prior, shift)
-        for field in _fields(part, shift_of_part)
-    ]
+    shift = _one_row("field", field, model)
+    if shift is None:
+        shift = np.zeros(model.n_units)
+    fields = [logs for pair in by_parts(model.prior, shift) for logs in _fields(*pair)]
     graph = pairwise_graph(model)
     raw = np.split(graph.values.astype(np.float64), graph.offsets[1:-1])
     is_group = np.array([table.shape[1] > 1 for table in values])
@@ -59,6 +60,45 @@ def state_tables(model, shift=None, *, all_pairs=False):
     if all_pairs:
         edges, couplings = _with_all_pairs(edges, couplings, values)
     return Tables(fields, edges, couplings), values
+
+
+def _one_row(name, value, model, missing=False):
+    value = real_rows(name, value, model.n_units, np.float64, missing=missing)
+    if value is not None and value.ndim != 1:
+        raise ValueError(f"{name} must have shape ({model.n_units},), got {value.shape}.")
+    return value
+
+
+def allowed_states(model, clamp, values):
+    """For each unit, which of its values it may take when some are clamped.
+
+    Parameters
+    ----------
+    model : BoltzmannMachine
+    clamp : array of shape (n_units,) or None
+        Values, NaN where free; or labels of categorical units.
+    values : list of arrays of shape (n_values, units of a column)
+
+    Returns
+    -------
+    list of bool arrays of shape (n_values,)
+    """
+    clamp = _one_row("clamp", as_states("clamp", model.prior, clamp), model, missing=True)
+    if clamp is None:
+        return [np.ones(len(of_unit), bool) for of_unit in values]
+    if clamp.dtype == bool:
+        raise TypeError("clamp must hold values, NaN where free, got a boolean mask.")
+    allowed, first = [], 0
+    for of_unit in values:
+        wanted = clamp[first : first + of_unit.shape[1]]
+        allowed.append(((of_unit == wanted) | np.isnan(wanted)).all(1))
+        first += of_unit.shape[1]
+        if not allowed[-1].any():
+            raise ValueError(
+                f"clamp has values outside the support of {model.prior!r:.40}, for unit "
+                f"{len(allowed) - 1}."
+            )
+    return allowed
 
 
 def _fields(part, shift):
@@ -96,6 +136,30 @@ def _with_all_pairs(edges, couplings, values):
     pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
     tables = [by_pair.get((i, j), np.zeros((len(values[i]), len(values[j])))) for i, j in pairs]
     return np.array(pairs, np.int64).reshape(-1, 2), tables
+
+
+def machine_of_tables(tables):
+    """The machine of categorical units with these log-weights, and sparse couplings.
+
+    Parameters
+    ----------
+    tables : Tables
+        An edge may occur more than once: its tables add up.
+
+    Returns
+    -------
+    BoltzmannMachine
+    """
+    sizes = np.array(list(map(len, tables.fields)))
+    first = np.cumsum(sizes) - sizes
+    rows, columns, entries = [[np.empty(0, int)] for _ in range(2)] + [[np.empty(0)]]
+    for (i, j), table in zip(tables.edges.tolist(), tables.couplings, strict=True):
+        rows.append(np.repeat(first[i] + np.arange(sizes[i]), sizes[j]))
+        columns.append(np.tile(first[j] + np.arange(sizes[j]), sizes[i]))
+        entries.append(np.ravel(table))
+    rows, columns, entries = map(np.concatenate, (rows, columns, entries))
+    upper = coo_array((entries, (rows, columns)), shape=(sizes.sum(), sizes.sum())).tocsr()
+    return BoltzmannMachine(upper + upper.T, Categorical(tables.fields))
 
 
 class Restriction(NamedTuple):

@@ -7,13 +7,13 @@ import numpy as np
 from scipy.sparse import block_array, csr_array, issparse
 
 from fastmf._common.arguments import flag, number
-from fastmf._common.arguments import rows as real_rows
 from fastmf._common.html import extent, section, table
 from fastmf._threads.workers import one_blas_thread
 from fastmf.models._elimination import most_probable_state, sum_over_states
 from fastmf.models._elimination_order import elimination_plan
 from fastmf.models._layered import Layered
 from fastmf.models._state_tables import (
+    allowed_states,
     averages_of_units,
     marginals_of_all,
     restricted,
@@ -22,7 +22,6 @@ from fastmf.models._state_tables import (
 )
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors._domain import columns_of_values, number_of_states
-from fastmf.priors._groups import as_states
 from fastmf.priors.concatenated import concatenate
 
 # Largest enumerations: units, and states of them together.
@@ -214,9 +213,8 @@ def _variance(mean, square):
 def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     """The sums of a Boltzmann machine by elimination; of all pairs where couplings are dense."""
     all_pairs = averages and not issparse(model.couplings) and _enumerable(model.prior)
-    field = _one_row("field", field, model)
     tables, values = state_tables(model, field, all_pairs=all_pairs)
-    left = restricted(tables, _allowed(model, clamp, values))
+    left = restricted(tables, allowed_states(model, clamp, values))
     if left is None:
         raise ValueError(NO_STATES)
     plan = elimination_plan(list(map(len, left.tables.fields)), left.tables.edges)
@@ -237,33 +235,6 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     if all_pairs:
         pairwise = pairwise.toarray()
     return Exact(found.log_partition, mean, _variance(mean, square), pairwise, state)
-
-
-def _one_row(name, value, model, missing=False):
-    value = real_rows(name, value, model.n_units, np.float64, missing=missing)
-    if value is not None and value.ndim != 1:
-        raise ValueError(f"{name} must have shape ({model.n_units},), got {value.shape}.")
-    return value
-
-
-def _allowed(model, clamp, values):
-    """For each unit, which of its values it may take."""
-    clamp = _one_row("clamp", as_states("clamp", model.prior, clamp), model, missing=True)
-    if clamp is None:
-        return [np.ones(len(of_unit), bool) for of_unit in values]
-    if clamp.dtype == bool:
-        raise TypeError("clamp must hold values, NaN where free, got a boolean mask.")
-    allowed, first = [], 0
-    for of_unit in values:
-        wanted = clamp[first : first + of_unit.shape[1]]
-        allowed.append(((of_unit == wanted) | np.isnan(wanted)).all(1))
-        first += of_unit.shape[1]
-        if not allowed[-1].any():
-            raise ValueError(
-                f"clamp has values outside the support of {model.prior!r:.40}, for unit "
-                f"{len(allowed) - 1}."
-            )
-    return allowed
 
 
 def _too_large(plan, n_bytes, max_bytes):
