@@ -11,14 +11,18 @@ from fastmf._common.arguments import file_path, number, real_array
 from fastmf.datasets._words import Words
 from fastmf.models._elimination import Tables
 from fastmf.models._io import replacing
-from fastmf.models._state_tables import allowed_states, machine_of_tables, state_tables
+from fastmf.models._state_tables import (
+    allowed_states,
+    equal_factors,
+    factors_of,
+    machine_of_tables,
+    state_tables,
+)
 from fastmf.models.boltzmann import BoltzmannMachine
 
 _KINDS = (b"MARKOV", b"BAYES")
 # Memory for each unit, factor and entry of a table while a file is read.
 _UNIT_BYTES, _FACTOR_BYTES, _ENTRY_BYTES = 300, 500, 100
-# Larger logarithms are written as several equal factors: exp would be 0 or infinite.
-_MAX_LOG = 700.0
 
 
 class UAIModel(NamedTuple):
@@ -154,10 +158,6 @@ def _read_model(words, max_bytes):
             edges.append(scope)
             couplings.append(table)
     words.end()
-    alone = sizes == 1
-    fields = [np.append(f, -np.inf) if one else f for f, one in zip(fields, alone, strict=True)]
-    for e, (i, j) in enumerate(edges):
-        couplings[e] = np.pad(couplings[e], [(0, int(alone[i])), (0, int(alone[j]))])
     return Tables(fields, np.array(edges, np.int64).reshape(-1, 2), couplings), log_factor
 
 
@@ -255,11 +255,8 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
     log_factor = number("log_factor", log_factor, -np.finfo(float).max, np.finfo(float).max)
     tables, values = state_tables(model)
     allowed = allowed_states(model, clamp, values)
-    factors = list(_factors((), np.array(log_factor))) if log_factor else []
-    for i, field in enumerate(tables.fields):
-        factors += _factors((i,), field)
-    for edge, coupling in zip(tables.edges.tolist(), tables.couplings, strict=True):
-        factors += _factors(edge, coupling)
+    factors = [((), table) for table in equal_factors(log_factor)] if log_factor else []
+    factors += factors_of(tables)
     sizes = [len(field) for field in tables.fields]
     lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(factors))]
     lines += [" ".join(map(str, (len(scope), *scope))) for scope, _ in factors]
@@ -271,13 +268,6 @@ def save_uai(model, path, *, clamp=None, log_factor=0.0):
         words = [len(observed), *(number for pair in observed for number in pair)]
         name = path.name.removesuffix(".gz") + ".evid"
         _write(path.with_name(name), [" ".join(map(str, words))])
-
-
-def _factors(scope, logs):
-    """Factors whose product has these logarithms, each with its variables."""
-    largest = abs(np.where(np.isinf(logs), 0, logs)).max()
-    n_factors = max(1, math.ceil(largest / _MAX_LOG))
-    return [(scope, np.exp(logs / n_factors))] * n_factors
 
 
 def _write(path, lines):

@@ -4,6 +4,7 @@ A group of states is one unit here, whose values are the rows of an identity mat
 any other unit are the numbers of its support.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,9 @@ from fastmf.priors._domain import columns_of_values, support
 from fastmf.priors._groups import as_states, has_groups
 from fastmf.priors._protocol import by_parts
 from fastmf.priors.categorical import Categorical
+
+# The exponential of a larger logarithm is infinite, and of its negative, 0.
+MAX_LOG = 700.0
 
 
 def state_tables(model, field=None, *, all_pairs=False):
@@ -144,22 +148,43 @@ def machine_of_tables(tables):
     Parameters
     ----------
     tables : Tables
-        An edge may occur more than once: its tables add up.
+        An edge may occur more than once: its tables add up. A unit with one state gets a second
+        one that never occurs: groups have two states at least.
 
     Returns
     -------
     BoltzmannMachine
     """
-    sizes = np.array(list(map(len, tables.fields)))
+    fields = [np.append(f, -np.inf) if len(f) == 1 else f for f in tables.fields]
+    sizes = np.array(list(map(len, fields)))
     first = np.cumsum(sizes) - sizes
-    rows, columns, entries = [[np.empty(0, int)] for _ in range(2)] + [[np.empty(0)]]
+    rows, columns, entries = [np.empty(0, int)], [np.empty(0, int)], [np.empty(0)]
     for (i, j), table in zip(tables.edges.tolist(), tables.couplings, strict=True):
-        rows.append(np.repeat(first[i] + np.arange(sizes[i]), sizes[j]))
-        columns.append(np.tile(first[j] + np.arange(sizes[j]), sizes[i]))
+        n, m = table.shape
+        rows.append(np.repeat(first[i] + np.arange(n), m))
+        columns.append(np.tile(first[j] + np.arange(m), n))
         entries.append(np.ravel(table))
     rows, columns, entries = map(np.concatenate, (rows, columns, entries))
     upper = coo_array((entries, (rows, columns)), shape=(sizes.sum(), sizes.sum())).tocsr()
-    return BoltzmannMachine(upper + upper.T, Categorical(tables.fields))
+    return BoltzmannMachine(upper + upper.T, Categorical(fields))
+
+
+def factors_of(tables):
+    """Pairs of a list of units and a table of factors, whose product has these logarithms."""
+    scopes = [[k] for k in range(len(tables.fields))] + tables.edges.tolist()
+    logarithms = [*tables.fields, *tables.couplings]
+    return [
+        (scope, factor)
+        for scope, logs in zip(scopes, logarithms, strict=True)
+        for factor in equal_factors(logs)
+    ]
+
+
+def equal_factors(logs):
+    """Equal tables whose product has these logarithms; several where one would overflow."""
+    largest = abs(np.where(np.isinf(logs), 0, logs)).max()
+    n_factors = max(1, math.ceil(largest / MAX_LOG))
+    return [np.exp(np.asarray(logs) / n_factors)] * n_factors
 
 
 class Restriction(NamedTuple):
