@@ -110,7 +110,7 @@ def to_dimod(model, names=None, *, beta=1.0, log_factor=0.0):
     >>> import numpy as np, fastmf as mf
     >>> machine = mf.BoltzmannMachine([[0.0, 0.5], [0.5, 0.0]], mf.Ising(np.zeros(2)))
     >>> mf.convert.to_dimod(machine, ["a", "b"])  # doctest: +SKIP
-    BinaryQuadraticModel({'a': -0.0, 'b': -0.0}, {('b', 'a'): -0.5}, -0.0, 'SPIN')
+    BinaryQuadraticModel({'a': 0.0, 'b': 0.0}, {('b', 'a'): -0.5}, -0.0, 'SPIN')
     """
     check_machine(model)
     beta = number("beta", beta, np.finfo(float).tiny, np.finfo(float).max)

@@ -45,7 +45,7 @@ def from_pgmpy(network):
     ... )
     >>> network = types.SimpleNamespace(get_factors=lambda: [factor])
     >>> model, names, states, _ = mf.convert.from_pgmpy(network)
-    >>> names, states[0], mf.exact(model).mean.tolist()
+    >>> names, states[0], mf.exact(model).mean.round(3).tolist()
     (['rain', 'wet'], ['no', 'yes'], [0.5, 0.5, 0.375, 0.625])
     """
     factors = _factors(network)

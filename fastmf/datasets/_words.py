@@ -90,17 +90,27 @@ class Words:
 def _lines(path):
     """Numbers of lines, and their words; a very long line comes in several pieces."""
     number, rest = 1, b""
+    for block in _blocks(path):
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            yield number, line.split()
+            number += 1
+        if len(rest) > _MAX_WORD_BYTES:
+            words, rest = _whole_words(rest)
+            yield number, words
+    yield number, rest.split()
+
+
+def _blocks(path):
     with open_decompressed(path) as file:
         while block := file.read(_BLOCK_BYTES):
-            *lines, rest = (rest + block).split(b"\n")
-            for line in lines:
-                yield number, line.split()
-                number += 1
-            if len(rest) > _MAX_WORD_BYTES:
-                # The last word may go on in the next block.
-                words = rest.split()
-                rest = b"" if rest[-1:].isspace() else words.pop()
-                if len(rest) > _MAX_WORD_BYTES:
-                    raise ValueError(f"it has a word of more than {_MAX_WORD_BYTES} bytes.")
-                yield number, words
-        yield number, rest.split()
+            yield block
+
+
+def _whole_words(text):
+    """The words of a text, and the last one, if it may go on in the next block."""
+    words = text.split()
+    rest = b"" if text[-1:].isspace() else words.pop()
+    if len(rest) > _MAX_WORD_BYTES:
+        raise ValueError(f"it has a word of more than {_MAX_WORD_BYTES} bytes.")
+    return words, rest

@@ -307,11 +307,11 @@ def read_uai_result(path, *, max_bytes=2**30):
     >>> import pathlib, tempfile
     >>> import numpy as np, fastmf as mf
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "pair.uai.PR"
-    >>> mf.datasets.write_uai_result(path, log_partition=np.log(1000))
+    >>> mf.datasets.write_uai_result(path, log_partition=np.log(10))
     >>> print(path.read_text().split())
-    ['PR', '3.0']
+    ['PR', '1.0']
     >>> float(round(mf.datasets.read_uai_result(path).log_partition, 3))
-    6.908
+    2.303
     """
     path, max_bytes = file_path("path", path), number("max_bytes", max_bytes, 0, np.inf)
     return _read(path, "a UAI result", _read_result, int(min(max_bytes, 2**60)) // _ENTRY_BYTES)

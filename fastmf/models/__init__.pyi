@@ -128,6 +128,7 @@ class Exact(NamedTuple):
     mean: Any = None
     var: Any = None
     pairwise: Any = None
+    mode: Array | None = None
 
 def exact(
     model: RBM | DBM | BoltzmannMachine,
