@@ -15,9 +15,9 @@ import numpy as np
 
 # Orders that are tried, with random choices among equals, where the largest table has more bits.
 N_ORDERS, FEW_BITS = 8, 12
-# Pairs of neighbours that are looked at until the search for one order, or for others, ends: some
+# Neighbours that are looked at until the search for one order, or for others, ends: some
 # seconds, or one.
-MAX_WORK, MAX_WORK_OF_OTHERS = 10**8, 3 * 10**7
+MAX_WORK, MAX_WORK_OF_OTHERS = 3 * 10**7, 10**7
 # No machine has memory for tables of more entries.
 MAX_BITS = 60
 
@@ -49,8 +49,8 @@ class EliminationPlan(NamedTuple):
     log2_total: float
     complete: bool = True
 
-    def n_bytes(self, averages):
-        """Largest memory in use at a time, with or without the tables that marginals need."""
+    def n_bytes(self, averages, mode=False):
+        """Largest memory in use at a time, for marginals or the most probable state as well."""
         if not self.complete or self.log2_total > MAX_BITS:
             return 8 * 2.0 ** min(self.log2_total, 1000.0)
         kept = waiting = most = 0
@@ -61,7 +61,8 @@ class EliminationPlan(NamedTuple):
             # While contributions are added there are two sums, of which one is smaller, and then
             # the clique and three arrays of the size of its message.
             most = max(most, kept + waiting + clique + max(clique // 2, 3 * message))
-            kept += clique if averages else 0
+            # One byte for the choice of a unit given its separator.
+            kept += clique if averages else message // 8 * mode
             waiting += message - arrived[k] if separator else -arrived[k]
             if separator:
                 arrived[separator[0]] += message
@@ -80,15 +81,15 @@ def elimination_plan(n_states, edges):
     -------
     EliminationPlan
     """
-    neighbours = [set() for _ in n_states]
+    bits = np.log2(n_states)
+    k = int(MAX_BITS / bits.min(initial=np.inf)) if len(bits) else 0
+    if _has_core(np.asarray(edges), len(bits), k):
+        least = k * bits.min()
+        return EliminationPlan([], [], [], k, least, least, False)
+    neighbours, bits = [set() for _ in n_states], bits.tolist()
     for i, j in np.asarray(edges).tolist():
         neighbours[i].add(j)
         neighbours[j].add(i)
-    bits = np.log2(n_states).tolist()
-    smallest_width = _degeneracy(neighbours)
-    fewest_bits = sum(sorted(bits)[: smallest_width + 1])
-    if fewest_bits > MAX_BITS:
-        return EliminationPlan([], [], [], smallest_width, fewest_bits, fewest_bits, False)
     best, work = None, 0
     for attempt in range(N_ORDERS):
         noise = np.random.default_rng(attempt).random(len(bits)) if attempt else np.zeros(len(bits))
@@ -102,23 +103,18 @@ def elimination_plan(n_states, edges):
     return best
 
 
-def _degeneracy(neighbours):
-    """Largest smallest degree while units of smallest degree are taken out: width >= it."""
-    degree = [len(a) for a in neighbours]
-    heap = [(d, v) for v, d in enumerate(degree)]
-    heapq.heapify(heap)
-    found = 0
-    while heap:
-        d, v = heapq.heappop(heap)
-        if d != degree[v]:
-            continue
-        found = max(found, d)
-        degree[v] = -1
-        for u in neighbours[v]:
-            if degree[u] >= 0:
-                degree[u] -= 1
-                heapq.heappush(heap, (degree[u], u))
-    return found
+def _has_core(edges, n_units, k):
+    """Whether some units have k neighbours each among themselves: every width is at least k then.
+
+    Units with fewer neighbours are left out, in 1000 rounds at most: then it is not known.
+    """
+    for _ in range(1000):
+        degree = np.bincount(edges.ravel(), minlength=n_units)
+        kept = (degree[edges] >= k).all(1)
+        if kept.all():
+            return len(edges) > 0
+        edges = edges[kept]
+    return False
 
 
 class _MinFill:
@@ -129,7 +125,7 @@ class _MinFill:
         self.work = 0
         n = len(bits)
         self.fill = [self._fill(v) for v in range(n)]
-        self.clique_bits = [self._clique_bits(v) for v in range(n)]
+        self.clique_bits = [bits[v] + sum(bits[u] for u in neighbours[v]) for v in range(n)]
         self.heap = [self._key(v) for v in range(n)]
         heapq.heapify(self.heap)
 
@@ -137,13 +133,14 @@ class _MinFill:
         """Number of pairs of neighbours that are not neighbours themselves."""
         around = self.neighbours[v]
         d = len(around)
-        self.work += 1 + d * d
+        self.work += 1
         if d < 2 or self.work > MAX_WORK:
             return 0
-        return (d * (d - 1) - sum(len(self.neighbours[u] & around) for u in around)) // 2
-
-    def _clique_bits(self, v):
-        return self.bits[v] + sum(self.bits[u] for u in self.neighbours[v])
+        n_twice = 0
+        for u in around:
+            self.work += min(d, len(self.neighbours[u]))
+            n_twice += len(self.neighbours[u] & around)
+        return (d * (d - 1) - n_twice) // 2
 
     def _key(self, v):
         return self.fill[v], self.clique_bits[v], self.noise[v], v
@@ -171,28 +168,36 @@ class _MinFill:
 
     def _eliminate(self, v):
         around, self.neighbours[v] = self.neighbours[v], None
-        changed = set(around)
+        new = self._join(around) if self.fill[v] else {}
+        n_new = sum(map(len, new.values())) // 2
+        self.work += len(around)
         for u in around:
             self.neighbours[u].discard(v)
-        if self.fill[v]:
-            for u in around:
-                changed |= self._join(u, around)
-        for u in around:
-            self.fill[u], self.clique_bits[u] = self._fill(u), self._clique_bits(u)
-        for u in changed:
+            self.clique_bits[u] += sum(self.bits[x] for x in new.get(u, ())) - self.bits[v]
+            if u in new:
+                self.fill[u] = self._fill(u)
+            else:
+                # It was a neighbour of all others around, and v of none that u has elsewhere.
+                elsewhere = len(self.neighbours[u]) - (len(around) - 1)
+                self.fill[u] -= n_new + elsewhere
             heapq.heappush(self.heap, self._key(u))
 
-    def _join(self, u, around):
-        """Make u a neighbour of all around; return the others whose fill this makes smaller."""
+    def _join(self, around):
+        """Make all units around neighbours; return the new neighbours of each that has some."""
+        new = {u: around - self.neighbours[u] - {u} for u in around}
+        new = {u: others for u, others in new.items() if others}
         changed = set()
-        for x in around - self.neighbours[u]:
-            if x == u:
-                continue
-            common = (self.neighbours[u] & self.neighbours[x]) - around
-            self.work += len(self.neighbours[u])
-            for c in common:
-                self.fill[c] -= 1
-            changed |= common
-            self.neighbours[u].add(x)
-            self.neighbours[x].add(u)
-        return changed
+        for u, others in new.items():
+            self.work += len(around)
+            for x in others:
+                if u < x:
+                    common = (self.neighbours[u] & self.neighbours[x]) - around
+                    self.work += min(len(self.neighbours[u]), len(self.neighbours[x]))
+                    changed |= common
+                    for c in common:
+                        self.fill[c] -= 1
+        for u, others in new.items():
+            self.neighbours[u] |= others
+        for c in changed:
+            heapq.heappush(self.heap, self._key(c))
+        return new

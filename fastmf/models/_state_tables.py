@@ -23,7 +23,7 @@ from fastmf.priors.categorical import Categorical
 MAX_LOG = 700.0
 
 
-def state_tables(model, field=None, *, all_pairs=False):
+def state_tables(model, field=None):
     """Log-weights of the states of a BoltzmannMachine.
 
     Parameters
@@ -31,8 +31,6 @@ def state_tables(model, field=None, *, all_pairs=False):
     model : BoltzmannMachine
     field : array of shape (n_units,), optional
         Added to the prior's field.
-    all_pairs : bool
-        Whether pairs without a coupling have tables too, of zeros.
 
     Returns
     -------
@@ -44,26 +42,34 @@ def state_tables(model, field=None, *, all_pairs=False):
     ValueError
         If a unit is not discrete, or `field` is no such array.
     """
+    fields, values = unit_tables(model, field)
+    graph = pairwise_graph(model)
+    return Tables(fields, graph.edges, coupling_tables(graph, values)), values
+
+
+def unit_tables(model, field=None):
+    """The fields of `state_tables`, and the values."""
     values = columns_of_values(model.prior)
     if values is None:
         raise ValueError(f"model must have discrete units (with a `support`), got {model}.")
     shift = _one_row("field", field, model)
     if shift is None:
         shift = np.zeros(model.n_units)
-    fields = [logs for pair in by_parts(model.prior, shift) for logs in _fields(*pair)]
-    graph = pairwise_graph(model)
-    raw = np.split(graph.values.astype(np.float64), graph.offsets[1:-1])
-    is_group = np.array([table.shape[1] > 1 for table in values])
-    couplings = [
-        _by_values(
-            table.reshape(1 if not is_group[i] else len(values[i]), -1), values[i], values[j]
-        )
-        for table, (i, j) in zip(raw, graph.edges.tolist(), strict=len(graph.edges) > 0)
+    return [logs for pair in by_parts(model.prior, shift) for logs in _fields(*pair)], values
+
+
+def coupling_tables(graph, values):
+    """The tables of the edges of a `PairwiseGraph` over these values of its units."""
+    raw, edges = graph.values.astype(np.float64), graph.edges
+    shapes = {of_unit.shape for of_unit in values}
+    if len(shapes) == 1 and next(iter(shapes))[1] == 1:  # numbers, as many for each unit
+        numbers = np.concatenate(values, axis=1).T
+        first, second = (numbers[edges[:, k]] for k in (0, 1))
+        return list(raw[:, None, None] * first[:, :, None] * second[:, None, :])
+    return [
+        _by_values(table, values[i], values[j])
+        for (i, j), table in zip(edges.tolist(), np.split(raw, graph.offsets[1:-1]), strict=False)
     ]
-    edges = graph.edges
-    if all_pairs:
-        edges, couplings = _with_all_pairs(edges, couplings, values)
-    return Tables(fields, edges, couplings), values
 
 
 def _one_row(name, value, model, missing=False):
@@ -134,12 +140,14 @@ def _product(values, row):
         return np.where(values == 0, 0.0, values * row)
 
 
-def _with_all_pairs(edges, couplings, values):
-    n = len(values)
-    by_pair = dict(zip(map(tuple, edges.tolist()), couplings, strict=True))
-    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    tables = [by_pair.get((i, j), np.zeros((len(values[i]), len(values[j])))) for i, j in pairs]
-    return np.array(pairs, np.int64).reshape(-1, 2), tables
+def with_all_pairs(tables):
+    """The same with tables of zeros for pairs without a coupling."""
+    n = len(tables.fields)
+    known = dict(zip(map(tuple, tables.edges.tolist()), tables.couplings, strict=True))
+    pairs = np.stack(np.triu_indices(n, 1), axis=1)
+    sizes = list(map(len, tables.fields))
+    couplings = [known.get((i, j), np.zeros((sizes[i], sizes[j]))) for i, j in pairs.tolist()]
+    return Tables(tables.fields, pairs, couplings)
 
 
 def machine_of_tables(tables):
@@ -211,22 +219,20 @@ class Restriction(NamedTuple):
 
 
 def restricted(tables, allowed):
-    """Leave out states that are not allowed or have log-weight -inf, and units with one state.
+    """Leave out states that are not allowed, and units with one state.
 
     Parameters
     ----------
     tables : Tables
     allowed : list of bool arrays of shape (n_states_i,)
 
+        One state of each unit at least.
+
     Returns
     -------
-    Restriction, or None
-        None if a unit has no state left.
+    Restriction
     """
-    allowed = [a & (f > -np.inf) for a, f in zip(allowed, tables.fields, strict=True)]
     n_left = np.array([np.count_nonzero(a) for a in allowed])
-    if not n_left.all():
-        return None
     n_states = np.array(list(map(len, allowed)))
     fields = [f[a] for f, a in zip(tables.fields, allowed, strict=True)]
     fixed = n_left == 1
@@ -274,8 +280,12 @@ def marginals_of_all(restriction, edges, found):
         unit = np.zeros(len(a))
         unit[a] = found.units[k] if k >= 0 else 1.0
         units.append(unit)
+    whole = [bool(a.all()) for a in allowed]
     pairs = []
     for (i, j), k in zip(edges.tolist(), restriction.edges.tolist(), strict=True):
+        if k >= 0 and whole[i] and whole[j]:
+            pairs.append(found.pairs[k])
+            continue
         pair = np.outer(units[i], units[j])
         if k >= 0:
             pair[np.ix_(allowed[i], allowed[j])] = found.pairs[k]

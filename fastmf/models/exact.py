@@ -9,16 +9,19 @@ from scipy.sparse import block_array, csr_array, issparse
 from fastmf._common.arguments import flag, number
 from fastmf._common.html import extent, section, table
 from fastmf._threads.workers import one_blas_thread
-from fastmf.models._elimination import most_probable_state, sum_over_states
+from fastmf.models._elimination import Tables, most_probable_state, sum_over_states
 from fastmf.models._elimination_order import elimination_plan
+from fastmf.models._graph import pairwise_graph
 from fastmf.models._layered import Layered
 from fastmf.models._state_tables import (
     allowed_states,
     averages_of_units,
+    coupling_tables,
     marginals_of_all,
     restricted,
-    state_tables,
     states_of_all,
+    unit_tables,
+    with_all_pairs,
 )
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors._domain import columns_of_values, number_of_states
@@ -212,15 +215,20 @@ def _variance(mean, square):
 
 def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     """The sums of a Boltzmann machine by elimination; of all pairs where couplings are dense."""
-    all_pairs = averages and not issparse(model.couplings) and _enumerable(model.prior)
-    tables, values = state_tables(model, field, all_pairs=all_pairs)
-    left = restricted(tables, allowed_states(model, clamp, values))
-    if left is None:
+    fields, values = unit_tables(model, field)
+    allowed = allowed_states(model, clamp, values)
+    allowed = [a & (logs > -np.inf) for a, logs in zip(allowed, fields, strict=True)]
+    if not all(map(np.any, allowed)):
         raise ValueError(NO_STATES)
-    plan = elimination_plan(list(map(len, left.tables.fields)), left.tables.edges)
-    n_bytes = plan.n_bytes(averages)
-    if not plan.complete or n_bytes > max_bytes:
-        raise ValueError(_too_large(plan, n_bytes, max_bytes))
+    graph = pairwise_graph(model)
+    all_pairs = averages and not issparse(model.couplings) and _enumerable(model.prior)
+    edges = np.stack(np.triu_indices(len(values), 1), axis=1) if all_pairs else graph.edges
+    n_states = np.array([np.count_nonzero(a) for a in allowed])
+    plan = _plan(n_states, edges, (averages, mode), max_bytes)
+
+    tables = Tables(fields, graph.edges, coupling_tables(graph, values))
+    tables = with_all_pairs(tables) if all_pairs else tables
+    left = restricted(tables, allowed)
     found = marginals_of_all(left, tables.edges, sum_over_states(left.tables, plan, averages))
     if found.log_partition == -np.inf:
         raise ValueError(NO_STATES)
@@ -237,17 +245,25 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     return Exact(found.log_partition, mean, _variance(mean, square), pairwise, state)
 
 
-def _too_large(plan, n_bytes, max_bytes):
-    what = "" if plan.complete else "at least "
-    text = (
-        f"exact needs {what}{n_bytes:.3g} bytes to eliminate one unit after the other, more than "
-        f"max_bytes={max_bytes:.3g}: the graph has a width of {what}{plan.width}, and its largest "
-        f"table {what}2^{plan.log2_largest:.1f} entries. Use belief_propagation or "
-        "log_partition_bounds"
+def _plan(n_states, edges, wanted, max_bytes):
+    """The order of elimination of units with a choice among states."""
+    free = n_states > 1
+    number = np.cumsum(free) - 1
+    plan = elimination_plan(n_states[free], number[edges[free[edges].all(1)]])
+    n_bytes = plan.n_bytes(*wanted)
+    if plan.complete and n_bytes <= max_bytes:
+        return plan
+    least = "" if plan.complete else "at least "
+    if n_bytes <= max_bytes:
+        reason = "the search for an order of elimination was given up"
+    else:
+        reason = f"it needs {least}{n_bytes:.3g} bytes, more than max_bytes={max_bytes:.3g}"
+    more = ", or pass a larger max_bytes if there is memory" if plan.complete else ""
+    raise ValueError(
+        f"exact cannot eliminate one unit after the other: {reason}. The graph has a width of "
+        f"{least}{plan.width}, and its largest table {least}2^{plan.log2_largest:.1f} entries. Use "
+        f"belief_propagation or log_partition_bounds{more}."
     )
-    if plan.complete:
-        return f"{text}, or pass a larger max_bytes if there is memory."
-    return f"{text}. (The search for an order of elimination was given up.)"
 
 
 @one_blas_thread()
