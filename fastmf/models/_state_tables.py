@@ -16,7 +16,7 @@ from fastmf.models._graph import pairwise_graph
 from fastmf.models.boltzmann import BoltzmannMachine
 from fastmf.priors._domain import columns_of_values, support
 from fastmf.priors._groups import as_states, has_groups
-from fastmf.priors._protocol import by_parts
+from fastmf.priors._protocol import by_parts, has_log_prob, parts_of
 from fastmf.priors.categorical import Categorical
 
 # The exponential of a larger logarithm is infinite, and of its negative, 0.
@@ -52,6 +52,8 @@ def unit_tables(model, field=None):
     values = columns_of_values(model.prior)
     if values is None:
         raise ValueError(f"model must have discrete units (with a `support`), got {model}.")
+    if not all(map(has_log_prob, parts_of(model.prior))):
+        raise TypeError("exact sums need a prior with log_prob; that of the model has none.")
     shift = _one_row("field", field, model)
     if shift is None:
         shift = np.zeros(model.n_units)

@@ -3,6 +3,7 @@
 import itertools
 import math
 import tracemalloc
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -344,3 +345,39 @@ def test_options_that_layered_machines_do_not_have(options):
     rbm = mf.RBM([[1.0]], mf.Ising([0.0]), mf.Ising([0.0]))
     with pytest.raises(TypeError, match="is for a BoltzmannMachine"):
         mf.exact(rbm, **options)
+
+
+class ThreeLevels(NamedTuple):
+    """A user's own prior of the values -1, 0 and 1."""
+
+    field: np.ndarray
+
+    support = (-1.0, 0.0, 1.0)
+
+    def log_partition(self, b, a):
+        t = self.field + b
+        return np.log(1 + np.exp(-a / 2) * (np.exp(t) + np.exp(-t)))
+
+    def moments(self, b, a):
+        t, scale = self.field + b, np.exp(-a / 2)
+        z = 1 + scale * (np.exp(t) + np.exp(-t))
+        mean = scale * (np.exp(t) - np.exp(-t)) / z
+        return mean, 1 - 1 / z - mean**2
+
+
+class ThreeWeights(ThreeLevels):
+    """The same, which can tell its weights."""
+
+    def log_prob(self, x):
+        return self.field * x
+
+
+def test_priors_of_users():
+    couplings, field = np.array([[0.0, 0.7], [0.7, 0.0]]), np.array([0.2, -0.4])
+    values = list(itertools.product((-1, 0, 1), repeat=2))
+    weights = [math.exp(0.7 * x * y + 0.2 * x - 0.4 * y) for x, y in values]
+    found = mf.exact(mf.BoltzmannMachine(couplings, ThreeWeights(field)))
+    assert found.log_partition == pytest.approx(math.log(sum(weights)), rel=1e-14)
+    np.testing.assert_allclose(found.mean, weights @ np.array(values) / sum(weights), atol=1e-14)
+    with pytest.raises(TypeError, match="log_prob"):
+        mf.exact(mf.BoltzmannMachine(couplings, ThreeLevels(field)))
