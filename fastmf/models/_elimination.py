@@ -8,7 +8,8 @@ the first unit of its separator:
     message(s) = log sum_x exp(clique(x, s)),    p(x | s) = exp(clique(x, s) - message(s))
 
 Messages of empty separators add up to log Z. In the opposite order p(x, s) = p(x | s) p(s), with
-p(s) summed from the clique to which the message went. Log-weights of -inf are states that cannot
+p(s) summed from the clique to which the message went. p(x | s) is kept, or computed once more from
+the messages where memory is short. Log-weights of -inf are states that cannot
 occur; where all states x have -inf, p(x | s) is set to 0, and so is p(s).
 """
 
@@ -43,14 +44,23 @@ class Marginals(NamedTuple):
     pairs: list | None
 
 
-def sum_over_states(tables, plan, averages):
-    """Log-partition and marginals of the units and edges of `tables`."""
-    graph = _Steps(tables, plan)
+def sum_over_states(tables, plan, kept):
+    """Log-partition and marginals of the units and edges of `tables`.
+
+    Parameters
+    ----------
+    tables : Tables
+    plan : EliminationPlan
+    kept : {"nothing", "messages", "cliques"}
+        What of each step: nothing if no marginals are wanted. They take half the memory or less
+        with messages alone, and half as much time again.
+    """
+    graph = _Steps(tables, plan, kept == "messages")
     constants, conditionals = [], []
     for k, separator in enumerate(plan.separators):
         clique = graph.clique(k)
         message, total = _log_sum(clique)
-        if averages:
+        if kept == "cliques":
             clique /= total
             conditionals.append(clique)
         # Rounding would grow with the messages if their largest entries were passed on.
@@ -62,14 +72,14 @@ def sum_over_states(tables, plan, averages):
             message -= largest
             graph.send(k, message)
     log_partition = math.fsum(constants)
-    if not averages:
+    if kept == "nothing":
         return Marginals(log_partition, None, None)
     return Marginals(log_partition, *_marginals(graph, conditionals))
 
 
 def most_probable_state(tables, plan):
     """State of each unit in the most probable joint state: int array of shape (n_units,)."""
-    graph, choices = _Steps(tables, plan), []
+    graph, choices = _Steps(tables, plan, False), []
     for k, separator in enumerate(plan.separators):
         clique = graph.clique(k)
         choices.append(clique.argmax(0).astype(np.min_scalar_type(len(clique))))
@@ -97,10 +107,15 @@ def _log_sum(clique):
 
 
 class _Steps:
-    """Tables of a graph by steps of its elimination, with the messages that wait at each."""
+    """Tables of a graph by steps of its elimination, with the messages that wait at each.
 
-    def __init__(self, tables, plan):
+    With `keeps_messages`, messages stay when a clique has been made of them.
+    """
+
+    def __init__(self, tables, plan, keeps_messages):
         self.plan, self.n_edges = plan, len(tables.edges)
+        self.keeps_messages = keeps_messages
+        self.senders = [[] for _ in plan.order]
         self.step = np.empty(len(plan.order), np.int64)
         self.step[plan.order] = np.arange(len(plan.order))
         self.fields = [tables.fields[v] for v in plan.order]
@@ -127,7 +142,8 @@ class _Steps:
             self._axes(k, message, self.plan.separators[child][1:])
             for child, message in self.inbox[k]
         ]
-        self.inbox[k] = [child for child, _ in self.inbox[k]]
+        if not self.keeps_messages:
+            self.inbox[k] = None
         # Small tables first: only the last sums are then as large as the clique.
         first, *others = sorted(parts, key=np.size)
         total = first.copy()
@@ -138,20 +154,30 @@ class _Steps:
 
     def send(self, k, message):
         """Leave a message where the first unit of its separator is eliminated."""
-        self.inbox[self.plan.separators[k][0]].append((k, message))
+        to = self.plan.separators[k][0]
+        self.senders[to].append(k)
+        self.inbox[to].append((k, message))
+
+    def conditional(self, k):
+        """p(x | s) of step k, from its messages, for the last time."""
+        clique = self.clique(k)
+        clique /= _log_sum(clique)[1]
+        self.inbox[k] = None
+        return clique
 
 
 def _marginals(graph, conditionals):
     """Probabilities of units and of pairs, from those of each unit given its separator."""
-    n, plan = len(conditionals), graph.plan
+    n, plan = len(graph.plan.order), graph.plan
     units, pairs, of_separator = [None] * n, [None] * graph.n_edges, [None] * n
     for k in reversed(range(n)):
-        separator, joint = plan.separators[k], conditionals.pop()
+        separator = plan.separators[k]
+        joint = conditionals.pop() if conditionals else graph.conditional(k)
         if separator:
             joint *= of_separator[k]
             of_separator[k] = None
         axis = dict(zip((k, *separator), range(joint.ndim), strict=True))
-        for child in graph.inbox[k]:
+        for child in graph.senders[k]:
             of_separator[child] = _summed_to(joint, [axis[s] for s in plan.separators[child]])
         later = {axis[j]: (e, transposed) for j, _, e, transposed in graph.edges[k]}
         joint = _summed_to(joint, [0, *sorted(later)])

@@ -49,24 +49,34 @@ class EliminationPlan(NamedTuple):
     log2_total: float
     complete: bool = True
 
-    def n_bytes(self, averages, mode=False):
-        """Largest memory in use at a time, for marginals or the most probable state as well."""
+    def n_bytes(self, kept):
+        """Largest memory in use at a time.
+
+        Parameters
+        ----------
+        kept : {"nothing", "choices", "messages", "cliques"}
+            What is kept of all steps: nothing for the log-partition alone, one byte for each state
+            of a separator to find the most probable state, or what marginals are made of.
+        """
         if not self.complete or self.log2_total > MAX_BITS:
             return 8 * 2.0 ** min(self.log2_total, 1000.0)
-        kept = waiting = most = 0
+        total = waiting = most = largest_step = 0
         arrived = [0] * len(self.order)
         for k, separator in enumerate(self.separators):
             message = math.prod(self.sizes[s] for s in separator)
             clique = message * self.sizes[k]
             # While contributions are added there are two sums, of which one is smaller, and then
             # the clique and three arrays of the size of its message.
-            most = max(most, kept + waiting + clique + max(clique // 2, 3 * message))
-            # One byte for the choice of a unit given its separator.
-            kept += clique if averages else message // 8 * mode
-            waiting += message - arrived[k] if separator else -arrived[k]
-            if separator:
+            step = clique + max(clique // 2, 3 * message)
+            most = max(most, total + waiting + step)
+            largest_step = max(largest_step, step)
+            total += {"choices": message // 8, "messages": message, "cliques": clique}.get(kept, 0)
+            if separator and kept != "messages":
+                waiting += message
                 arrived[separator[0]] += message
-        return 8 * most
+            waiting -= arrived[k]
+        # Cliques that are not kept are made once more, in the opposite order.
+        return 8 * (total + largest_step if kept == "messages" else most)
 
 
 def elimination_plan(n_states, edges):

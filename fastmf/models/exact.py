@@ -105,7 +105,8 @@ def exact(model, *, field=None, clamp=None, averages=True, mode=False, max_bytes
     mode : bool, default False
         Find the most probable state of a Boltzmann machine, too.
     max_bytes : int, default 2**31
-        Largest memory for the tables of a Boltzmann machine, known before any is made.
+        Largest memory for the tables of a Boltzmann machine, known before any is made. Averages
+        that do not fit take half the memory or less with tables that are made twice.
 
     Returns
     -------
@@ -224,12 +225,12 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     all_pairs = averages and not issparse(model.couplings) and _enumerable(model.prior)
     edges = np.stack(np.triu_indices(len(values), 1), axis=1) if all_pairs else graph.edges
     n_states = np.array([np.count_nonzero(a) for a in allowed])
-    plan = _plan(n_states, edges, (averages, mode), max_bytes)
+    plan, kept = _plan(n_states, edges, averages, mode, max_bytes)
 
     tables = Tables(fields, graph.edges, coupling_tables(graph, values))
     tables = with_all_pairs(tables) if all_pairs else tables
     left = restricted(tables, allowed)
-    found = marginals_of_all(left, tables.edges, sum_over_states(left.tables, plan, averages))
+    found = marginals_of_all(left, tables.edges, sum_over_states(left.tables, plan, kept))
     if found.log_partition == -np.inf:
         raise ValueError(NO_STATES)
     state = None
@@ -245,14 +246,15 @@ def _exact_boltzmann(model, field, clamp, averages, mode, max_bytes):
     return Exact(found.log_partition, mean, _variance(mean, square), pairwise, state)
 
 
-def _plan(n_states, edges, wanted, max_bytes):
-    """The order of elimination of units with a choice among states."""
+def _plan(n_states, edges, averages, mode, max_bytes):
+    """The order of elimination of units with a choice among states, and what is kept of steps."""
     free = n_states > 1
     number = np.cumsum(free) - 1
     plan = elimination_plan(n_states[free], number[edges[free[edges].all(1)]])
-    n_bytes = plan.n_bytes(*wanted)
-    if plan.complete and n_bytes <= max_bytes:
-        return plan
+    for kept in ("cliques", "messages") if averages else ("nothing",):
+        n_bytes = max(plan.n_bytes(kept), plan.n_bytes("choices") if mode else 0)
+        if plan.complete and n_bytes <= max_bytes:
+            return plan, kept
     least = "" if plan.complete else "at least "
     if n_bytes <= max_bytes:
         reason = "the search for an order of elimination was given up"

@@ -272,12 +272,22 @@ def test_tables_fit_into_the_bytes_that_are_announced():
     half = csr_array((np.full(len(rows), 0.3), (rows, columns)), shape=(n * n, n * n))
     machine = mf.BoltzmannMachine(half + half.T, mf.Ising(np.zeros(n * n)))
     plan = elimination_plan(np.full(n * n, 2), np.stack([rows, columns], axis=1))
-    for averages in (False, True):
+    everything = mf.exact(machine)
+    bounds = {kept: plan.n_bytes(kept) for kept in ("nothing", "choices", "messages", "cliques")}
+    assert bounds["nothing"] < bounds["choices"] < bounds["messages"] < bounds["cliques"]
+    for kept, limit in bounds.items():
+        options = {"averages": kept in ("messages", "cliques"), "mode": kept == "choices"}
         tracemalloc.start()
-        mf.exact(machine, averages=averages)
+        found = mf.exact(machine, **options, max_bytes=limit)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert plan.n_bytes(averages) / 2 < peak < plan.n_bytes(averages) + 2**20
+        assert limit / 2 < peak < limit + 2**20
+        assert found.log_partition == everything.log_partition
+        if options["averages"]:
+            np.testing.assert_array_equal(found.mean, everything.mean)
+            np.testing.assert_array_equal(found.pairwise.data, everything.pairwise.data)
+    with pytest.raises(ValueError, match="cannot eliminate"):
+        mf.exact(machine, max_bytes=bounds["messages"] - 1)
 
 
 def test_models_that_are_too_large_are_refused_before_tables_are_made():
