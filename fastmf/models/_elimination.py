@@ -59,9 +59,8 @@ def sum_over_states(tables, plan, kept):
     constants, conditionals = [], []
     for k, separator in enumerate(plan.separators):
         clique = graph.clique(k)
-        message, total = _log_sum(clique)
+        message = _log_sum(clique, kept == "cliques")
         if kept == "cliques":
-            clique /= total
             conditionals.append(clique)
         # Rounding would grow with the messages if their largest entries were passed on.
         largest = message.max()
@@ -93,17 +92,21 @@ def most_probable_state(tables, plan):
     return states
 
 
-def _log_sum(clique):
-    """Log-sum over the first axis; the clique becomes exp(clique - max), its sum is made 1 if 0."""
-    largest = clique.max(0, keepdims=True)
-    largest[largest == -np.inf] = 0
-    clique -= largest
+def _log_sum(clique, normalise):
+    """Log-sum over the first axis; the clique is used up, or becomes exp(clique - log-sum)."""
+    message = clique.max(0, keepdims=True)
+    message[message == -np.inf] = 0
+    clique -= message
     np.exp(clique, out=clique)
     total = clique.sum(0, keepdims=True)
-    with np.errstate(divide="ignore"):
-        largest += np.log(total)
-    total[total == 0] = 1
-    return largest[0], total
+    impossible = total == 0
+    total[impossible] = 1
+    if normalise:
+        clique /= total
+    # In place: these arrays are as large as half a clique.
+    message += np.log(total, out=total)
+    message[impossible] = -np.inf
+    return message[0]
 
 
 class _Steps:
@@ -161,7 +164,7 @@ class _Steps:
     def conditional(self, k):
         """p(x | s) of step k, from its messages, for the last time."""
         clique = self.clique(k)
-        clique /= _log_sum(clique)[1]
+        _log_sum(clique, True)
         self.inbox[k] = None
         return clique
 

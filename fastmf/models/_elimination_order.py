@@ -66,8 +66,8 @@ class EliminationPlan(NamedTuple):
             message = math.prod(self.sizes[s] for s in separator)
             clique = message * self.sizes[k]
             # While contributions are added there are two sums, of which one is smaller, and then
-            # the clique and three arrays of the size of its message.
-            step = clique + max(clique // 2, 3 * message)
+            # the clique and two arrays of the size of its message, and masks of them.
+            step = clique + max(clique // 2, 2 * message + message // 4)
             most = max(most, total + waiting + step)
             largest_step = max(largest_step, step)
             total += {"choices": message // 8, "messages": message, "cliques": clique}.get(kept, 0)
