@@ -196,16 +196,14 @@ class _MinFill:
         """Make all units around neighbours; return the new neighbours of each that has some."""
         new = {u: around - self.neighbours[u] - {u} for u in around}
         new = {u: others for u, others in new.items() if others}
+        self.work += len(new) * len(around)
         changed = set()
-        for u, others in new.items():
-            self.work += len(around)
-            for x in others:
-                if u < x:
-                    common = (self.neighbours[u] & self.neighbours[x]) - around
-                    self.work += min(len(self.neighbours[u]), len(self.neighbours[x]))
-                    changed |= common
-                    for c in common:
-                        self.fill[c] -= 1
+        for u, x in ((u, x) for u, others in new.items() for x in others if u < x):
+            self.work += min(len(self.neighbours[u]), len(self.neighbours[x]))
+            common = (self.neighbours[u] & self.neighbours[x]) - around
+            changed |= common
+            for c in common:
+                self.fill[c] -= 1
         for u, others in new.items():
             self.neighbours[u] |= others
         for c in changed:
