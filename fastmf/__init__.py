@@ -104,7 +104,7 @@ _HOME = {
     "pseudo_log_likelihood": "evaluation",
     "warmup": "cli.warmup",
 }
-_SUBPACKAGES = ("datasets", "distributed", "evaluation", "plotting", "priors")
+_SUBPACKAGES = ("convert", "datasets", "distributed", "evaluation", "plotting", "priors")
 # What every program needs; the rest is imported when first used.
 _AT_ONCE = ("priors", "models")
 

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
+from fastmf import convert as convert
 from fastmf import datasets as datasets
 from fastmf import distributed as distributed
 from fastmf import evaluation as evaluation

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastmf as mf
-from fastmf import datasets, distributed, evaluation, plotting, priors
+from fastmf import convert, datasets, distributed, evaluation, plotting, priors
 
 Array = NDArray[Any]
 
@@ -65,6 +65,19 @@ def models(folder: Path) -> tuple[mf.RBM, mf.DBM, mf.BoltzmannMachine]:
     log_partition: float = mf.exact(again).log_partition
     assert log_partition > 0 and rbm.n_hidden == dbm.sizes[1] == machine.n_units
     return rbm, dbm, machine
+
+
+def files_and_graphs(machine: mf.BoltzmannMachine, path: Path) -> float:
+    """UAI files, objects of other packages and sums along an order of elimination."""
+    datasets.save_uai(machine, path, clamp=[np.nan, 1.0, np.nan], log_factor=0.5)
+    uai: datasets.UAIModel = datasets.load_uai(path, evidence=f"{path}.evid", max_bytes=2**20)
+    found = mf.exact(uai.model, clamp=uai.clamp, averages=False, mode=True, max_bytes=2**20)
+    datasets.write_uai_result(path, log_partition=found.log_partition)
+    result: datasets.UAIResult = datasets.read_uai_result(path)
+    converted: convert.Converted = convert.from_networkx(convert.to_networkx(machine), "ising")
+    convert.from_pgmpy(convert.to_pgmpy(converted.model, names=["a", "b", "c"]))
+    convert.from_dimod(convert.to_dimod(machine, beta=2.0), beta=2.0)
+    return converted.log_factor + (result.log_partition or 0.0)
 
 
 def inference(rbm: mf.RBM, machine: mf.BoltzmannMachine) -> float:
