@@ -31,7 +31,6 @@ from scipy import linalg, sparse
 
 from fastmf._common.linalg import cholesky
 from fastmf.learning.pseudo_likelihood.binary.coordinates import hessian_solver
-from fastmf.learning.pseudo_likelihood.binary.newton import newton
 from fastmf.learning.pseudo_likelihood.binary.separation import (
     NO_LIMIT,
     TimeLimit,
@@ -42,7 +41,8 @@ from fastmf.learning.pseudo_likelihood.binary.separation import (
     margins,
     units_that_never_meet,
 )
-from fastmf.learning.pseudo_likelihood.binary.solvers import lbfgs
+from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
+from fastmf.learning.pseudo_likelihood.newton import newton
 
 # Multiply-adds for a lower bound on the curvature.
 _CURVATURE_BUDGET = 3e10

@@ -22,7 +22,7 @@ import scipy
 from scipy import linalg
 
 from fastmf._common.linalg import LinAlgError, cholesky
-from fastmf.learning.pseudo_likelihood.binary.objective import MAX_HESSIAN_PARAMETERS
+from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS
 
 # Eigenvalues and elements of projections below this are rounding errors.
 _TOLERANCE = 1e-9

@@ -7,8 +7,8 @@ from scipy.special import logsumexp
 
 from fastmf._common.memory import memory_of_the_machine
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
-from fastmf.learning.pseudo_likelihood.binary.objective import TOLERANCE_ROWS
-from fastmf.learning.pseudo_likelihood.potts import lbfgs, newton
+from fastmf.learning.pseudo_likelihood import lbfgs, newton
+from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
 from fastmf.learning.pseudo_likelihood.potts.couplings import Dense, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows

@@ -4,7 +4,6 @@ from separated_units import features, separated
 
 from fastmf.learning.pseudo_likelihood.binary import separation as module
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
-from fastmf.learning.pseudo_likelihood.binary.newton import newton
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.separation import (
     TimeLimit,
@@ -15,8 +14,9 @@ from fastmf.learning.pseudo_likelihood.binary.separation import (
     margins,
     units_that_never_meet,
 )
-from fastmf.learning.pseudo_likelihood.binary.solvers import lbfgs
 from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
+from fastmf.learning.pseudo_likelihood.newton import newton
 
 
 def rows(n, d, ones, seed=0):

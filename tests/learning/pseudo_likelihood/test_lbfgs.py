@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy
 
-from fastmf.learning.pseudo_likelihood.potts.lbfgs import minimise
+from fastmf.learning.pseudo_likelihood.lbfgs import minimise
 
 
 def quadratic(n, condition, seed=0):
