@@ -12,7 +12,7 @@ from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._labels import check_sizes, checked_pairs, coded_labels, labels_from
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
-from fastmf.learning.pseudo_likelihood.binary.existence import Existence
+from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import Dense, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.errors import Sandwich

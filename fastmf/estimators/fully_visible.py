@@ -11,12 +11,9 @@ from fastmf.estimators._spins import to_spins, two_categories
 from fastmf.learning.pseudo_likelihood import lbfgs, newton
 from fastmf.learning.pseudo_likelihood.binary import firth, solvers, starts
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
-from fastmf.learning.pseudo_likelihood.binary.existence import (
-    Existence,
-    existence,
-    existence_with_firth,
-)
+from fastmf.learning.pseudo_likelihood.binary.existence import existence, existence_with_firth
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.fit import (
     MAX_HESSIAN_PARAMETERS,
     TOLERANCE_ROWS,

@@ -1,8 +1,7 @@
 """Existence of the maximum of the pseudo-likelihood: proofs that it exists, or that it does not.
 
-It does not exist where the data are separated (Albert & Anderson 1984): there is a direction of the
-parameters along which no margin x_ij eta_ij falls and some rise, each coupling being shared by its
-two units. Along it the log-pseudo-likelihood increases without end.
+It does not where the data are separated (`fastmf.learning.pseudo_likelihood.existence`): where no
+margin x_ij eta_ij falls along some direction, each coupling being shared by its two units.
 
 *A maximum exists* if a point is near enough to it. The second derivative of ln cosh changes by at
 most a factor e^(2 |change of eta|), so that along a ray from a point with negative Hessian H and
@@ -24,7 +23,6 @@ linear programmes, which end at a limit of time. The separated units are named.
 """
 
 import logging
-from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, sparse
@@ -32,14 +30,19 @@ from scipy import linalg, sparse
 from fastmf._common.linalg import cholesky
 from fastmf.learning.pseudo_likelihood.binary.coordinates import hessian_solver
 from fastmf.learning.pseudo_likelihood.binary.separation import (
-    NO_LIMIT,
-    TimeLimit,
     dependent_units,
     diverging_units,
     gram,
-    linear_programme,
     margins,
     units_that_never_meet,
+)
+from fastmf.learning.pseudo_likelihood.existence import (
+    NO_LIMIT,
+    Existence,
+    TimeLimit,
+    linear_programme,
+    rising_margins,
+    undecided,
 )
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
@@ -64,23 +67,6 @@ _MAX_PROGRAMME_SIZE = 3e7
 
 
 LOGGER = logging.getLogger("fastmf")
-
-
-class Existence(NamedTuple):
-    """Whether the maximum exists, and which units are separated if it does not.
-
-    Parameters
-    ----------
-    exists : bool or None
-        None if undecided.
-    units : tuple of int
-        Separated units: determined by the others, or constant.
-    message : str
-    """
-
-    exists: bool | None
-    units: tuple = ()
-    message: str = ""
 
 
 def certified(objective, parameters):
@@ -223,20 +209,8 @@ def _margin_matrix(states, units):
 
 def _jointly_separated(states, units, limit):
     """The `units` strictly separated along some direction; None if that could not be decided."""
-    margins = _margin_matrix(states, units)
-    # Maximise sum t with 0 <= t <= 1 and t <= margins: directions add up, so that the optimum has
-    # t = 1 wherever any direction has a positive margin. Solved by its dual, minimise sum v with
-    # margins' (1 - v + s) = 0, 0 <= v <= 1 and 0 <= s, which has far fewer constraints.
-    m, transposed = len(states) * len(units), margins.T
-    matrix = sparse.hstack([transposed, -transposed])
-    cost = np.repeat([1.0, 0.0], m)
-    bounds = np.transpose([np.zeros(2 * m), np.repeat([1.0, np.inf], m)])
-    right = transposed @ np.ones(m)
-    found = linear_programme(limit, cost, A_eq=matrix, b_eq=right, bounds=bounds)
-    if found.status != 0:
-        return None
-    strict = margins @ found.eqlin.marginals > 0.5
-    return units[strict.reshape(len(units), len(states)).any(1)]
+    rising = rising_margins(limit, _margin_matrix(states, units))
+    return None if rising is None else units[rising.reshape(len(units), len(states)).any(1)]
 
 
 def _separated_alone(states, j, others, limit=NO_LIMIT):
@@ -298,15 +272,6 @@ _TOO_LARGE = Existence(
     "whether the maximum exists was not decided: there are too many rows and units for a proof; "
     "with a ridge penalty l2 it exists",
 )  # fmt: skip
-
-
-def undecided(limit):
-    """The result where a limit of time ended the search for a proof."""
-    return Existence(
-        None, (),
-        f"whether the maximum exists was not decided within {limit.seconds:g} s: raise "
-        "existence_seconds, or give a ridge penalty l2, with which it exists",
-    )  # fmt: skip
 
 
 def existence(objective, parameters, seconds=10.0):

@@ -19,14 +19,17 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from fastmf.learning.pseudo_likelihood.binary.existence import Existence, undecided
-from fastmf.learning.pseudo_likelihood.binary.separation import TimeLimit, linear_programme
+from fastmf.learning.pseudo_likelihood.existence import (
+    Existence,
+    TimeLimit,
+    rising_margins,
+    undecided,
+)
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
 
 # Numbers in the matrix of the linear programme up to which it is solved.
 _MAX_ENTRIES = 400_000
-_TOLERANCE = 1e-6
 # States up to which eigenvalues of their matrices take little time.
 _MAX_STATES = 1000
 # Rows whose fields are made together.
@@ -168,12 +171,12 @@ def _by_programmes(data, l2_field, symmetric, limit):
     separated = set()
     for sites in problems:
         margins, site = _margins(data, sites, symmetric, l2_field)
-        found = _separated(margins, site, limit) if limit.left() else None
-        if found is None:
+        rising = rising_margins(limit, margins) if limit.left() else None
+        if rising is None:
             return undecided(limit)
-        separated |= found
+        separated.update(site[rising])
     if separated:
-        return _not(_SEPARATED, sorted(separated))
+        return _not(_SEPARATED, sorted(map(int, separated)))
     return Existence(True)
 
 
@@ -211,13 +214,3 @@ def _influences(data, rows, i, state, l2_field):
     flat[:, i] = -1 if l2_field else first[i] + state
     found = np.nonzero(flat >= 0)
     return found[0], flat[found]
-
-
-def _separated(margins, site, limit):
-    """Sites with a margin that rises along a direction along which none falls; None if unknown."""
-    found = linear_programme(
-        limit, -margins.sum(0), A_ub=-margins, b_ub=np.zeros(margins.shape[0]), bounds=(-1, 1)
-    )
-    if found.status != 0:
-        return None
-    return {int(i) for i in np.unique(site[margins @ found.x > _TOLERANCE])}
