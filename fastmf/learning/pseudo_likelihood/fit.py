@@ -30,6 +30,7 @@ class CompositeLikelihood:
 
     - `total`, `weights`: weight of all rows, and weights of rows that add up to one;
     - `n_units`, `n_fields`, `n_parameters`, `n_threads`;
+    - `ridge`: penalty of each parameter or of all, ridge / 2 times its square;
     - `singular`: whether changes of gauge leave the value as it is;
 
     and, as far as its solvers need them, the methods
@@ -38,8 +39,7 @@ class CompositeLikelihood:
     - `hessian(parameters)`: its negative second derivatives;
     - `coordinates(separate)`: coordinates in which they are nearly the identity, with
       `to_parameters`, `from_parameters`, `gradient` and, if couplings stay `separate`, `scale`;
-    - `hessian_solver(parameters)`: solves equations with them without the matrix;
-    - `mean_score(parameters)`: gradient of the mean without penalties;
+    - `hessian_product(parameters)`: a function, their product with a vector;
     - `scores(parameters, rows, factors)`: gradients of rows' values, each times a factor;
     - `score_products(parameters, vectors, rows, factors)`: their inner products with vectors,
       (n_rows, n_vectors);
@@ -47,6 +47,19 @@ class CompositeLikelihood:
     """
 
     singular = False
+
+    def penalty(self, parameters):
+        """Ridge penalty per unit of weight."""
+        return float((self.ridge * parameters) @ parameters) / 2
+
+    def log_likelihood(self, parameters):
+        """Log-pseudo-likelihood of all rows together, without penalties."""
+        value = self.value_and_gradient(parameters)[0]
+        return self.total * (value + self.penalty(parameters))
+
+    def mean_score(self, parameters):
+        """Mean of the rows' scores: zero at a maximum without penalties only."""
+        return self.value_and_gradient(parameters)[1] + self.ridge * parameters
 
     def score_covariance(self, parameters, sampling=None):
         """Sum over what was sampled of outer products of scores about their mean.

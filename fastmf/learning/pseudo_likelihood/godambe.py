@@ -25,7 +25,7 @@ from fastmf._common.memory import memory_of_the_machine
 from fastmf._threads.workers import for_each, workers_for
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
 from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
-from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.newton import hessian_solver, newton
 
 # Methods of `adjusted`.
 ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
@@ -263,7 +263,7 @@ class Godambe:
             If the Hessian is so near to singular that the equations cannot be solved.
         """
         objective, solutions = self.objective, []
-        solve = objective.hessian_solver(self.parameters)
+        solve = hessian_solver(objective, self.parameters)
         for index in indices:
             unit = np.zeros(len(self.parameters))
             unit[index] = 1

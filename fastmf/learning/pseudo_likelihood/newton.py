@@ -9,6 +9,7 @@ gradients.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
 
 from fastmf._common.linalg import cholesky_with_ridge
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit, Minimum
@@ -251,3 +252,46 @@ def _line_search(objective, z, gradient, step, at):
         length /= 2
     z[:] = before
     return None
+
+
+def hessian_solver(objective, parameters):
+    """Solver of equations with the negative Hessian by conjugate gradients, without the matrix.
+
+    Each iteration takes some two products with rows, the time of a gradient.
+
+    Parameters
+    ----------
+    objective : CompositeLikelihood
+    parameters : array of shape (n_parameters,)
+        Where second derivatives are taken.
+
+    Returns
+    -------
+    callable
+        solve(right, tol, max_iter, stop): the solution of H v = right up to a fraction `tol` of
+        the right side, and whether that was reached; zero if `stop()`, a function that is called
+        after each iteration, was true.
+    """
+    coordinates = objective.coordinates(separate=False)
+    times = objective.hessian_product(parameters)
+    # In coordinates z, parameters = T z, in which T'HT is nearly the identity.
+    size = len(coordinates.from_parameters(parameters))
+    matrix = LinearOperator(
+        (size, size), dtype=float,
+        matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
+    )  # fmt: skip
+
+    def solve(right, tol, max_iter, stop=lambda: False):
+        def callback(_):
+            if stop():
+                raise StopIteration
+
+        options = {"rtol": tol, "maxiter": max_iter, "callback": callback}
+        try:
+            with np.errstate(all="ignore"):
+                found, failed = cg(matrix, coordinates.gradient(right), **options)
+        except StopIteration:
+            return np.zeros_like(right), False
+        return coordinates.to_parameters(found), not failed and bool(np.isfinite(found).all())
+
+    return solve

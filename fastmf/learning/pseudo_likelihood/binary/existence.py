@@ -28,7 +28,6 @@ import numpy as np
 from scipy import linalg, sparse
 
 from fastmf._common.linalg import cholesky
-from fastmf.learning.pseudo_likelihood.binary.coordinates import hessian_solver
 from fastmf.learning.pseudo_likelihood.binary.separation import (
     dependent_units,
     diverging_units,
@@ -45,7 +44,7 @@ from fastmf.learning.pseudo_likelihood.existence import (
     undecided,
 )
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
-from fastmf.learning.pseudo_likelihood.newton import newton
+from fastmf.learning.pseudo_likelihood.newton import hessian_solver, newton
 
 # Multiply-adds for a lower bound on the curvature.
 _CURVATURE_BUDGET = 3e10

@@ -18,11 +18,7 @@ import numpy as np
 
 from fastmf._threads.workers import computed_once, for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
-from fastmf.learning.pseudo_likelihood.binary.coordinates import (
-    Coordinates,
-    SeparateCoordinates,
-    hessian_solver,
-)
+from fastmf.learning.pseudo_likelihood.binary.coordinates import Coordinates, SeparateCoordinates
 from fastmf.learning.pseudo_likelihood.binary.pair_sums import ProductSums
 from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
@@ -58,7 +54,8 @@ class PseudoLikelihood(CompositeLikelihood):
     """
 
     def __init__(self, rows, l2=0.0, n_threads=None):
-        self.rows, self.l2, self.n_threads = rows, l2, n_threads
+        self.rows, self.n_threads = rows, n_threads
+        self.l2 = self.ridge = l2
         self.n_units = self.n_fields = rows.states.shape[1]
         self.total = rows.total
         self.weights = rows.weights / self.total
@@ -106,8 +103,7 @@ class PseudoLikelihood(CompositeLikelihood):
         return starting_point(self, "independent")
 
     def coordinates(self, separate):
-        """`Coordinates`, or `separate` ones, also where a rotation takes longer than a gradient."""
-        separate = separate or len(self.weights) < 2 * self.n_units
+        """`Coordinates`, or `SeparateCoordinates`."""
         return (SeparateCoordinates if separate else Coordinates)(self)
 
     # --- value and gradient ---------------------------------------------------------------------
@@ -280,10 +276,6 @@ class PseudoLikelihood(CompositeLikelihood):
         sech2 *= residuals
         return sech2
 
-    def hessian_solver(self, parameters):
-        """Solver of equations with the negative Hessian, without the matrix."""
-        return hessian_solver(self, parameters)
-
     def hessian_product(self, parameters):
         """The product of the negative Hessian with a vector, as a function, without the matrix."""
         sech2 = np.empty_like(self.rows.states)
@@ -315,10 +307,6 @@ class PseudoLikelihood(CompositeLikelihood):
         return out
 
     # --- scores ---------------------------------------------------------------------------------
-
-    def mean_score(self, parameters):
-        """Mean of the rows' scores: at a maximum l2 * parameters, not so with Firth's penalty."""
-        return self.value_and_gradient(parameters)[1] + self.l2 * parameters
 
     def _factored_residuals(self, parameters, rows, factors):
         """States of rows, and their residuals without weights, times factors."""
