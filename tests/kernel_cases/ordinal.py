@@ -19,12 +19,7 @@ def conditional_arguments(size, dtype, rows=None, *, strength=1.0):
     wanted = chosen(rows, size.n_rows)
     n = len(wanted)
     return (
-        *(
-            products[wanted],
-            thresholds,
-            states[wanted],
-            rng.random(size.n_rows).astype(dtype)[wanted],
-        ),
+        *(products[wanted], thresholds, states[wanted]),
         np.empty((8, n_categories + 3, TASK_ROWS * d), dtype),
         np.zeros(2, np.int64),
         *(np.zeros((n_categories, n, d), dtype), np.zeros((n, d), dtype), np.zeros(n, dtype)),

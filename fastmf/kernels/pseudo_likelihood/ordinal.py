@@ -19,10 +19,8 @@ TASK_ROWS = 64
 
 
 @kernel(fastmath=REORDER, views=True)
-def conditionals(
-    products, thresholds, states, weights, workspaces, queue, probabilities, residuals, value
-):
-    """Probabilities of all categories, residuals weight * (x - E), values of rows.
+def conditionals(products, thresholds, states, workspaces, queue, probabilities, residuals, value):
+    """Probabilities of all categories, residuals x - E, and log-pseudo-likelihoods of rows.
 
     Parameters
     ----------
@@ -32,7 +30,6 @@ def conditionals(
         Zero in the first row, -inf for categories that an item lacks.
     states : array of shape (n_rows, n_items)
         Categories as numbers of the floating type.
-    weights : array of shape (n_rows,)
     workspaces : array of shape (n_workers, n_categories + 3, TASK_ROWS * n_items)
         Memory of each thread that calls this.
     queue : int64 array of shape (2,)
@@ -42,7 +39,7 @@ def conditionals(
     residuals : array of shape (n_rows, n_items)
         Filled; may be `products` itself.
     value : array of shape (n_rows,)
-        Filled with weight * log-pseudo-likelihood.
+        Filled.
     """
     n_rows, n_items = states.shape
     worker = fetch_and_increment(row(queue, (1,), 1))
@@ -55,7 +52,7 @@ def conditionals(
     while first < n_rows:
         n = smaller(TASK_ROWS, n_rows - first)
         _set_probabilities(products, states, workspaces, worker, first, n * n_items, probabilities)
-        _set_residuals(states, weights, workspaces, worker, first, n, residuals, value)
+        _set_residuals(states, workspaces, worker, first, n, residuals, value)
         first = next_task(queue) * TASK_ROWS
 
 
@@ -94,15 +91,15 @@ def _set_probabilities(products, states, workspaces, worker, first, size, probab
 
 
 @kernel(merged=True)
-def _set_residuals(states, weights, workspaces, worker, first, n, residuals, value):
+def _set_residuals(states, workspaces, worker, first, n, residuals, value):
     """Fill residuals and values of rows."""
     n_items, n_categories = states.shape[1], workspaces.shape[1] - 3
     for i in range(n):
-        weight, log_probability = weights[first + i], workspaces.dtype.type(0)
+        log_probability = workspaces.dtype.type(0)
         terms = row(workspaces, (worker, n_categories, i * n_items), n_items)
         mean = row(workspaces, (worker, n_categories + 1, i * n_items), n_items)
         x, out = row(states, (first + i, 0), n_items), row(residuals, (first + i, 0), n_items)
         for j in range(n_items):
             log_probability += terms[j]
-            out[j] = weight * (x[j] - mean[j])
-        value[first + i] = weight * log_probability
+            out[j] = x[j] - mean[j]
+        value[first + i] = log_probability

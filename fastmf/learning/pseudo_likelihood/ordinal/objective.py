@@ -18,7 +18,7 @@ import numpy as np
 
 from fastmf._threads.workers import for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as spin_kernels
-from fastmf.kernels.pseudo_likelihood import ordinal as kernels
+from fastmf.kernels.pseudo_likelihood.ordinal import TASK_ROWS, conditionals
 from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.ordinal.coordinates import ItemCoordinates
 
@@ -105,37 +105,34 @@ class OrdinalLikelihood(CompositeLikelihood):
 
     # --- value and gradient ---------------------------------------------------------------------
 
-    def conditionals(self, parameters, rows, factors):
-        """Probabilities (width, n_rows, n_items), residuals and values of rows, times factors.
+    def conditionals(self, parameters, rows=slice(None)):
+        """Probabilities of the categories of each item given all others, and what follows of them.
 
         Parameters
         ----------
         parameters : array of shape (n_parameters,)
-        rows : slice or int array of shape (n_rows,)
-        factors : array of shape (n_rows,)
+        rows : slice or int array of shape (n_rows,), default all
 
         Returns
         -------
         probabilities : array of shape (width, n_rows, n_items)
-            Of all categories of each item given all others.
         residuals : array of shape (n_rows, n_items)
-            Factors times x - E.
+            x - E.
         values : array of shape (n_rows,)
-            Factors times log-pseudo-likelihoods.
+            Log-pseudo-likelihoods.
         """
         couplings, fields = self.unpacked(parameters)
         states, table = self.states[rows], self.thresholds.table(fields, -np.inf)
         residuals, values = states @ couplings, np.empty(len(states))
-        memory = np.empty((1, len(table) + 3, kernels.TASK_ROWS * self.n_units))
+        memory = np.empty((1, len(table) + 3, TASK_ROWS * self.n_units))
         p = np.empty((len(table), *states.shape))
-        kernels.conditionals(
-            residuals, table, states, factors, memory, np.zeros(2, np.int64), p, residuals, values
-        )
+        queue = np.zeros(2, np.int64)
+        conditionals(residuals, table, states, memory, queue, p, residuals, values)
         return p, residuals, values
 
     def _blocks(self):
         numbers = self.n_units * self.thresholds.width
-        size = max(4, _BLOCK_NUMBERS // numbers // kernels.TASK_ROWS) * kernels.TASK_ROWS
+        size = max(4, _BLOCK_NUMBERS // numbers // TASK_ROWS) * TASK_ROWS
         return [slice(i, i + size) for i in range(0, len(self.weights), size)]
 
     def _sums_over_blocks(self, function, parameters):
@@ -145,7 +142,7 @@ class OrdinalLikelihood(CompositeLikelihood):
 
         def compute(k):
             rows = blocks[k]
-            found = self.conditionals(parameters, rows, self.weights[rows])
+            found = self.conditionals(parameters, rows)
             parts[k] = function(self.states[rows], self.weights[rows], *found)
 
         work = 10 * self.states.size * (self.n_units + 10 * self.thresholds.width)
@@ -156,7 +153,11 @@ class OrdinalLikelihood(CompositeLikelihood):
         """Penalised value and its gradient."""
         if self._latest is None or not np.array_equal(self._latest[0], parameters):
             expected, by_couplings, value = self._sums_over_blocks(
-                lambda x, w, p, residuals, values: (w @ p, x.T @ residuals, values.sum()),
+                lambda x, w, p, residuals, values: (
+                    w @ p,
+                    x.T @ (w[:, None] * residuals),
+                    w @ values,
+                ),
                 parameters,
             )
             fields = self.thresholds.gradient(self.frequencies - expected)
@@ -173,7 +174,7 @@ class OrdinalLikelihood(CompositeLikelihood):
         of_fields, numbers = np.zeros((d, width, width)), np.arange(width)[:, None]
         for rows in self._blocks():
             x, w = self.states[rows], self.weights[rows]
-            p = self.conditionals(parameters, rows, w)[0]
+            p = self.conditionals(parameters, rows)[0]
 
             def add(i, x=x, w=w, p=p):
                 weighted = w * p[:, :, i]
@@ -223,7 +224,7 @@ class OrdinalLikelihood(CompositeLikelihood):
 
     def score_products(self, parameters, vectors, rows, factors):
         """Inner products of rows' scores, times factors, with vectors, (n_rows, n_vectors)."""
-        p, residuals, _ = self.conditionals(parameters, rows, factors)
+        p, residuals, _ = self.conditionals(parameters, rows)
         states = self.states[rows]
         out = np.empty((len(states), len(vectors)))
         for v, vector in enumerate(vectors):
@@ -231,13 +232,14 @@ class OrdinalLikelihood(CompositeLikelihood):
             table = self.thresholds.table(fields)
             own = np.take_along_axis(table, states.astype(int), 0).sum(1)
             expected = np.einsum("csi,ci->s", p, table)
-            out[:, v] = factors * (own - expected) + ((states @ couplings) * residuals).sum(1)
-        return out
+            out[:, v] = own - expected + ((states @ couplings) * residuals).sum(1)
+        return out * factors[:, None]
 
     def scores(self, parameters, rows, factors):
         """Scores of rows, each times a factor, (n_rows, n_parameters)."""
-        p, residuals, _ = self.conditionals(parameters, rows, factors)
+        p, residuals, _ = self.conditionals(parameters, rows)
         states, d = self.states[rows], self.n_units
+        residuals *= factors[:, None]
         item, category = self.thresholds.item, self.thresholds.category
         of_thresholds = (states[:, item] == category) - p[category, :, item].T
         pairs = np.empty((len(states), d * (d + 1) // 2))

@@ -1,7 +1,7 @@
 """Coordinates of ordinal machines."""
 
 import numpy as np
-import ordinal_data as data
+import ordinal_data
 import pytest
 
 from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
@@ -16,7 +16,7 @@ def objective_of(kind, states, **options):
 
 @pytest.mark.parametrize("kind", ["free", "blume_capel"])
 def test_there_and_back_and_the_gradient(kind):
-    objective = objective_of(kind, data.random_rows(SIZES)[0], l2=0.1, l2_field=0.2)
+    objective = objective_of(kind, ordinal_data.random_rows(SIZES)[0], l2=0.1, l2_field=0.2)
     coordinates = objective.coordinates(separate=False)
     parameters, gradient, z = np.random.default_rng(0).normal(size=(3, objective.n_parameters))
     there = coordinates.from_parameters(parameters)
@@ -28,7 +28,7 @@ def test_there_and_back_and_the_gradient(kind):
 @pytest.mark.parametrize("kind", ["free", "blume_capel"])
 def test_the_hessian_of_independent_items_is_the_identity(kind):
     """All states equally often: at independence, up to the smoothing of frequencies."""
-    objective = objective_of(kind, data.all_states(SIZES))
+    objective = objective_of(kind, ordinal_data.all_states(SIZES))
     coordinates = objective.coordinates(separate=False)
     H = objective.hessian(objective.independent())
     T = np.transpose([coordinates.to_parameters(e) for e in np.eye(len(H))])

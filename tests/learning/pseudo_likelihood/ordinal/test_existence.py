@@ -1,7 +1,7 @@
 """Whether the maximum of ordinal items exists."""
 
 import numpy as np
-import ordinal_data as data
+import ordinal_data
 import pytest
 
 from fastmf.learning.pseudo_likelihood.binary import existence as of_spins
@@ -28,11 +28,11 @@ def decided(states, sizes=SIZES, kind="free", **options):
 
 
 def test_with_all_states_it_exists():
-    assert decided(data.all_states(SIZES)).exists is True
+    assert decided(ordinal_data.all_states(SIZES)).exists is True
 
 
 def test_empty_categories_are_named():
-    states = data.all_states(SIZES)
+    states = ordinal_data.all_states(SIZES)
     states = states[(states[:, 2] != 2) & (states[:, 0] != 2)]
     found = decided(states)
     assert found.exists is False and found.units == (0, 2)
@@ -40,7 +40,7 @@ def test_empty_categories_are_named():
     assert decided(states, l2=0.1).exists is False
     assert decided(states, l2=0.1, l2_field=0.1).exists is True
     # Two parameters for four categories, of which three are seen.
-    only = data.all_states(SIZES)
+    only = ordinal_data.all_states(SIZES)
     assert decided(only[only[:, 2] != 2], kind="blume_capel").exists is True
     assert decided(only[only[:, 2] != 3], kind="blume_capel").exists is True
     assert decided(only[only[:, 2] < 2], kind="blume_capel").exists is False
@@ -70,7 +70,7 @@ def test_certificates_agree_with_the_programme(kind, monkeypatch):
     verdicts = []
     for seed in range(25):
         rng = np.random.default_rng(seed)
-        states, _ = data.random_rows(SIZES, int(rng.integers(5, 16)), seed=seed)
+        states, _ = ordinal_data.random_rows(SIZES, int(rng.integers(5, 16)), seed=seed)
         objective, parameters = solved(states, kind=kind)
         proved = certified(objective, parameters)
         with monkeypatch.context() as context:
@@ -83,7 +83,7 @@ def test_certificates_agree_with_the_programme(kind, monkeypatch):
 
 
 def test_margins_are_differences_of_log_odds():
-    objective, _ = solved(data.random_rows(SIZES, 12)[0])
+    objective, _ = solved(ordinal_data.random_rows(SIZES, 12)[0])
     at = np.random.default_rng(0).normal(size=objective.n_parameters)
     matrix, item = margin_matrix(objective)
     sigma, fields = objective.unpacked(at)
@@ -99,7 +99,7 @@ def test_margins_are_differences_of_log_odds():
 
 
 def test_too_large_or_out_of_time_is_undecided(monkeypatch):
-    objective, at = solved(data.all_states(SIZES))
+    objective, at = solved(ordinal_data.all_states(SIZES))
     monkeypatch.setattr(module, "certified", lambda *arguments: False)
     found = existence(objective, at, seconds=0.0)
     assert found.exists is None and "not decided within 0 s" in found.message
@@ -109,7 +109,7 @@ def test_too_large_or_out_of_time_is_undecided(monkeypatch):
 
 
 def test_a_solver_that_stopped_early_is_continued(monkeypatch):
-    objective, at = solved(data.all_states(SIZES))
+    objective, at = solved(ordinal_data.all_states(SIZES))
     monkeypatch.setattr(module, "_MAX_ENTRIES", 1)
     assert not certified(objective, at + 0.3)
     assert existence(objective, at + 0.3).exists is True

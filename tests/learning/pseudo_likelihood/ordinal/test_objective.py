@@ -1,7 +1,7 @@
 """Log-pseudo-likelihood of ordinal items: values, derivatives, scores, and its maximum."""
 
 import numpy as np
-import ordinal_data as data
+import ordinal_data
 import pytest
 from scipy import optimize
 
@@ -26,7 +26,7 @@ TABLES = {
 
 
 def objective_of(sizes, kind="free", n_rows=300, *, weighted=False, seed=0, **options):
-    states, weights = data.random_rows(sizes, n_rows, weighted=weighted, seed=seed)
+    states, weights = ordinal_data.random_rows(sizes, n_rows, weighted=weighted, seed=seed)
     reference = 1 if kind == "blume_capel" else 0
     return OrdinalLikelihood(states, weights, Thresholds(sizes, kind, reference), **options)
 
@@ -59,7 +59,7 @@ def test_value_and_derivatives(kind, pairs, monkeypatch):
     objective = objective_of(SIZES, kind, weighted=True, l2=0.2, l2_field=0.1, pairs=pairs)
     at = random_point(objective)
     states = objective.states.astype(int)
-    values = data.log_pseudo_likelihoods(*unpacked(objective, at), states)
+    values = ordinal_data.log_pseudo_likelihoods(*unpacked(objective, at), states)
     value, gradient = objective.value_and_gradient(at)
     assert value == pytest.approx(objective.weights @ values - objective.ridge @ at**2 / 2)
     assert objective.log_likelihood(at) == pytest.approx(
@@ -82,7 +82,7 @@ def test_scores_of_rows(kind):
     objective = objective_of(SIZES, kind, 40)
     at, states = random_point(objective), objective.states.astype(int)
     sigma, mu = unpacked(objective, at)
-    expected = data.scores(sigma, mu, states)
+    expected = ordinal_data.scores(sigma, mu, states)
     n = objective.thresholds.matrix.shape[0]
     expected = np.hstack([expected[:, :n] @ objective.thresholds.matrix, expected[:, n:]])
     factors = np.random.default_rng(3).random(40)
@@ -117,8 +117,8 @@ def by_scipy(sizes, states, weights, l2):
 
     def loss(p):
         sigma, mu = parts(p)
-        value = share @ data.log_pseudo_likelihoods(sigma, mu, states)
-        gradient = share @ data.scores(sigma, mu, states)
+        value = share @ ordinal_data.log_pseudo_likelihoods(sigma, mu, states)
+        gradient = share @ ordinal_data.scores(sigma, mu, states)
         couplings = np.append(np.zeros(ends[-1]), p[ends[-1] :])
         return l2 / 2 * couplings @ couplings - value, l2 * couplings - gradient
 
@@ -131,7 +131,7 @@ def by_scipy(sizes, states, weights, l2):
 @pytest.mark.parametrize("l2", [0.0, 0.1])
 def test_maximum_and_sandwich_against_independent_code(table, l2):
     sizes, weighted = TABLES[table]
-    states, weights = data.random_rows(sizes, 150, weighted=weighted, seed=4)
+    states, weights = ordinal_data.random_rows(sizes, 150, weighted=weighted, seed=4)
     rows, sums, members = distinct(states, weights)
     objective = OrdinalLikelihood(rows, sums, Thresholds(sizes), l2=l2)
     expected = by_scipy(sizes, states, weights, l2)
@@ -141,9 +141,11 @@ def test_maximum_and_sandwich_against_independent_code(table, l2):
         assert fit.stopped
         np.testing.assert_allclose(fit.parameters, expected, atol=1e-6)
     at = newton(objective, start).parameters
-    scores = data.scores(*unpacked(objective, at), states)
+    scores = ordinal_data.scores(*unpacked(objective, at), states)
     share = weights / weights.sum()
-    numeric = differences(lambda p: share @ data.scores(*unpacked(objective, p), states), at, 1e-4)
+    numeric = differences(
+        lambda p: share @ ordinal_data.scores(*unpacked(objective, p), states), at, 1e-4
+    )
     H = -numeric + np.diag(objective.ridge)
     inverse, centred = np.linalg.inv(H), scores - share @ scores
     clusters = np.arange(len(states)) // 3
@@ -166,9 +168,9 @@ def test_maximum_and_sandwich_against_independent_code(table, l2):
 
 def test_the_machine_that_made_the_data_is_found():
     """All states with their probabilities: the maximum of a population is the machine itself."""
-    sigma, mu = data.random_parameters(SIZES)
-    states = data.all_states(SIZES)
-    logs = data.log_weights(sigma, mu, states)
+    sigma, mu = ordinal_data.random_parameters(SIZES)
+    states = ordinal_data.all_states(SIZES)
+    logs = ordinal_data.log_weights(sigma, mu, states)
     weights = np.exp(logs - logs.max())
     objective = OrdinalLikelihood(states, weights, Thresholds(SIZES))
     fit = newton(objective, objective.independent())
@@ -180,7 +182,7 @@ def test_the_machine_that_made_the_data_is_found():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_items_of_two_categories_are_the_machine_of_spins(weighted):
     """With sigma = 4 J and mu = 2 h - 2 sum J, errors and tests of couplings included."""
-    states, weights = data.random_rows([2] * 6, 400, weighted=weighted)
+    states, weights = ordinal_data.random_rows([2] * 6, 400, weighted=weighted)
     ordinal = OrdinalLikelihood(states, weights, Thresholds([2] * 6))
     spins = PseudoLikelihood(distinct_rows(2.0 * states - 1, weights))
     of_spins = newton(spins, np.zeros(spins.n_parameters)).parameters
