@@ -42,6 +42,18 @@ class ItemCoordinates:
         thresholds = objective.thresholds
         return thresholds.slope * field[thresholds.item_of_parameter]
 
+    def of_item(self, i):
+        """Derivatives of the parameters of an item's regression on the others by coordinates."""
+        _, fields, _ = self._objective.thresholds.of_item(i)
+        others = np.flatnonzero(self._objective.index[i] >= 0)
+        scale, n = self.scale[self._objective.index[i, others]], len(fields)
+        out = np.zeros((n + len(others), n + len(others)))
+        out[:n, :n] = linalg.inv(self._factor[np.ix_(fields, fields)]).T
+        slope = self._objective.thresholds.slope[fields]
+        out[:n, n:] = -np.outer(slope, self._mean[others] / scale)
+        out[n:, n:] = np.diag(1 / scale)
+        return out
+
     def to_parameters(self, coordinates):
         """Parameters at some coordinates."""
         parameters = coordinates / self.scale

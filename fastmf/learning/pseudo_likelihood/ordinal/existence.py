@@ -23,12 +23,15 @@ from fastmf.learning.pseudo_likelihood.existence import (
     rising_margins,
     undecided,
 )
+from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 from fastmf.learning.pseudo_likelihood.newton import newton
 
-# Parameters up to which Hessians are factorised for a proof, and Newton's steps towards one.
-_MAX_PARAMETERS, _MAX_STEPS = 2000, 5
+# Parameters up to which Hessians are factorised for a proof.
+_MAX_PARAMETERS = 2000
+# How solvers are continued that stopped too far from the maximum for a proof.
+_NEWTON, _LBFGS = {"tol": 1e-7, "max_iter": 5}, {"tol": 1e-9, "max_iter": 100}
 # Numbers in the matrix of the linear programme up to which it is solved.
-_MAX_ENTRIES = 400_000
+_MAX_ENTRIES = 3_000_000
 # Condition number beyond which eigenvalues in double precision prove nothing.
 _MAX_CONDITION = 1e12
 _NAMED = 20
@@ -70,10 +73,10 @@ def existence(objective, parameters, seconds=10.0):
         if rising is None:
             return undecided(limit)
         return _separated(item[rising]) if rising.any() else Existence(True)
-    if free.all() and objective.n_parameters <= _MAX_PARAMETERS:
-        found = newton(objective, parameters, tol=1e-7, max_iter=_MAX_STEPS)
-        if certified(objective, found.parameters):
-            return Existence(True)
+    few = objective.n_parameters <= _MAX_PARAMETERS
+    solver, options = (newton, _NEWTON) if few else (lbfgs, _LBFGS)
+    if free.all() and certified(objective, solver(objective, parameters, **options).parameters):
+        return Existence(True)
     return Existence(
         None, (),
         "whether the maximum exists was not decided: there are too many rows and items for a "
@@ -107,33 +110,57 @@ def certified(objective, parameters):
     ----------
     objective : OrdinalLikelihood
     parameters : array of shape (n_parameters,)
+
+    Notes
+    -----
+    Couplings of its own for each item make the Hessian smaller, so that the smallest eigenvalue mu
+    of the items' own Hessians, in `ItemCoordinates`, bounds that of H. Only where
+    lambda C <= |g| |z| / mu is not small enough, and parameters are not too many, is H made.
     """
+    coordinates, smallest, largest = objective.coordinates(separate=True), np.inf, 0.0
+    gradient = objective.value_and_gradient(parameters)[1]
+    for i, (_, block) in enumerate(objective.item_hessians(parameters)):
+        matrix = coordinates.of_item(i)
+        block = matrix.T @ block @ matrix
+        # Less the rounding error of an eigenvalue.
+        value = linalg.eigvalsh(block, subset_by_index=[0, 0])[0]
+        smallest = min(smallest, value - block.trace() / _MAX_CONDITION)
+        largest = max(largest, _largest_derivative(objective, i, matrix))
+    if np.linalg.norm(coordinates.gradient(gradient)) * np.sqrt(largest) < smallest / 2:
+        return True
     if objective.n_parameters > _MAX_PARAMETERS:
         return False
-    hessian, gradient = objective.hessian(parameters), objective.value_and_gradient(parameters)[1]
+    hessian = objective.hessian(parameters)
     try:
         factor = cholesky(hessian.T)
     except linalg.LinAlgError:
         return False
     # The trace of the inverse is a bound on its largest eigenvalue.
-    largest = np.linalg.norm(factor.inverse_factor()) ** 2
-    if not np.isfinite(largest) or largest * np.linalg.norm(hessian) > _MAX_CONDITION:
+    trace = np.linalg.norm(factor.inverse_factor()) ** 2
+    if not trace * np.linalg.norm(hessian) < _MAX_CONDITION:
         return False
+    largest = max(_largest_derivative(objective, i) for i in range(objective.n_units))
     decrement = np.sqrt(max(gradient @ factor.solve(gradient), 0))
-    return bool(decrement * np.sqrt(_largest_derivative(objective) * largest) < 0.5)
+    return bool(decrement * np.sqrt(largest * trace) < 0.5)
 
 
-def _largest_derivative(objective):
-    """Bound on the squared derivative of any log-odds of two categories of an item."""
-    squares = objective.states**2 @ (objective.index >= 0)
-    sizes = objective.thresholds.n_categories - 1
-    of_couplings = (squares * sizes**2).max()
-    of_fields = 0.0
-    for i in range(objective.n_units):
-        block = np.vstack([np.zeros(objective.thresholds.of_item(i)[2].shape[1]),
-                           objective.thresholds.of_item(i)[2]])  # fmt: skip
-        of_fields = max(of_fields, np.square(block[:, None] - block).sum(-1).max())
-    return of_couplings + of_fields
+def _largest_derivative(objective, i, matrix=None):
+    """Bound on the squared derivative of any log-odds of an item, by coordinates if given."""
+    _, fields, block = objective.thresholds.of_item(i)
+    of_fields, n = _with_first(block), len(fields)
+    of_couplings = objective.states[:, np.flatnonzero(objective.index[i] >= 0)]
+    if matrix is not None:
+        # The first threshold has the slope one.
+        of_couplings = of_couplings @ matrix[n:, n:] + block[0] @ matrix[:n, n:]
+        of_fields = of_fields @ matrix[:n, :n]
+    c = np.arange(len(of_fields))
+    squares = np.square(of_fields[:, None] - of_fields).sum(-1)
+    return (squares + (c[:, None] - c) ** 2 * np.square(of_couplings).sum(1).max()).max()
+
+
+def _with_first(block):
+    """Derivatives of thresholds by their parameters, that of category 0 included."""
+    return np.vstack([np.zeros(block.shape[1]), block])
 
 
 def margin_matrix(objective):
@@ -141,7 +168,7 @@ def margin_matrix(objective):
     blocks, items, n = [], [], objective.n_parameters
     for i in range(objective.n_units):
         _, fields, block = objective.thresholds.of_item(i)
-        block = np.vstack([np.zeros(block.shape[1]), block])
+        block = _with_first(block)
         others = np.flatnonzero(objective.index[i] >= 0)
         x = objective.states[:, i].astype(int)
         for b in range(len(block)):

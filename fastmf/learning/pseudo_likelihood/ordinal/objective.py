@@ -152,14 +152,11 @@ class OrdinalLikelihood(CompositeLikelihood):
     def value_and_gradient(self, parameters):
         """Penalised value and its gradient."""
         if self._latest is None or not np.array_equal(self._latest[0], parameters):
-            expected, by_couplings, value = self._sums_over_blocks(
-                lambda x, w, p, residuals, values: (
-                    w @ p,
-                    x.T @ (w[:, None] * residuals),
-                    w @ values,
-                ),
-                parameters,
-            )
+
+            def sums(x, w, p, residuals, values):
+                return w @ p, x.T @ (w[:, None] * residuals), w @ values
+
+            expected, by_couplings, value = self._sums_over_blocks(sums, parameters)
             fields = self.thresholds.gradient(self.frequencies - expected)
             gradient = self.packed(by_couplings + by_couplings.T, fields) - self.ridge * parameters
             self._latest = np.array(parameters), value - self.penalty(parameters), gradient
@@ -169,6 +166,20 @@ class OrdinalLikelihood(CompositeLikelihood):
 
     def hessian(self, parameters):
         """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
+        hessian = np.diag(self.ridge)
+        for indices, block in self.item_hessians(parameters):
+            hessian[np.ix_(indices, indices)] += block
+        return hessian
+
+    def item_hessians(self, parameters):
+        """Parameters of the regression of each item on the others, and its negative Hessian.
+
+        Yields
+        ------
+        indices : int array of shape (n_own,)
+            Parameters of the item's thresholds, and of its couplings.
+        block : array of shape (n_own, n_own)
+        """
         d, width = self.n_units, self.thresholds.width
         of_pairs, of_both = np.zeros((d, d, d)), np.zeros((d, width, d))
         of_fields, numbers = np.zeros((d, width, width)), np.arange(width)[:, None]
@@ -185,21 +196,13 @@ class OrdinalLikelihood(CompositeLikelihood):
                 of_pairs[i] += (x.T * (numbers * deviations).sum(0)) @ x
 
             for_each(add, range(d), workers_for(d, x.size * d * d, self.n_threads))
-        hessian = np.diag(self.ridge)
         for i in range(d):
-            self._add_item(hessian, i, of_fields[i], of_both[i], of_pairs[i])
-        return hessian
-
-    def _add_item(self, hessian, i, of_fields, of_both, of_pairs):
-        """Add the curvature of the regression of an item on the others."""
-        rows, fields, basis = self.thresholds.of_item(i)
-        c, others = self.thresholds.category[rows], np.flatnonzero(self.index[i] >= 0)
-        couplings = self.index[i, others]
-        hessian[np.ix_(fields, fields)] += basis.T @ of_fields[np.ix_(c, c)] @ basis
-        both = basis.T @ of_both[np.ix_(c, others)]
-        hessian[np.ix_(fields, couplings)] += both
-        hessian[np.ix_(couplings, fields)] += both.T
-        hessian[np.ix_(couplings, couplings)] += of_pairs[np.ix_(others, others)]
+            rows, fields, basis = self.thresholds.of_item(i)
+            c, others = self.thresholds.category[rows], np.flatnonzero(self.index[i] >= 0)
+            both = basis.T @ of_both[i][np.ix_(c, others)]
+            own = basis.T @ of_fields[i][np.ix_(c, c)] @ basis
+            block = np.block([[own, both], [both.T, of_pairs[i][np.ix_(others, others)]]])
+            yield np.append(fields, self.index[i, others]), block
 
     def hessian_product(self, parameters):
         """The product of the negative Hessian with a vector, as a function, without the matrix."""

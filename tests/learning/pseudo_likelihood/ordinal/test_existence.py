@@ -113,3 +113,27 @@ def test_a_solver_that_stopped_early_is_continued(monkeypatch):
     monkeypatch.setattr(module, "_MAX_ENTRIES", 1)
     assert not certified(objective, at + 0.3)
     assert existence(objective, at + 0.3).exists is True
+
+
+@pytest.mark.parametrize("kind", ["free", "blume_capel"])
+def test_bounds_of_the_certificate(kind):
+    """No eigenvalue of H is below the bound, and no derivative of log-odds above."""
+    objective, at = solved(ordinal_data.random_rows(SIZES, 200)[0], kind=kind)
+    coordinates, H = objective.coordinates(separate=True), objective.hessian(at)
+    T = np.transpose([coordinates.to_parameters(e) for e in np.eye(len(H))])
+    lowest, margins = [], margin_matrix(objective)
+    for i, (indices, block) in enumerate(objective.item_hessians(at)):
+        own = coordinates.of_item(i)
+        np.testing.assert_allclose(own, T[np.ix_(indices, indices)], atol=1e-12)
+        lowest.append(np.linalg.eigvalsh(own.T @ block @ own)[0])
+        for matrix, of_all in ((own, T), (None, np.eye(len(H)))):
+            derivatives = np.square(margins[0][margins[1] == i] @ of_all).sum(1)
+            bound = module._largest_derivative(objective, i, matrix)
+            assert derivatives.max() <= bound * (1 + 1e-12) < 3 * derivatives.max()
+    assert 0 < min(lowest) <= np.linalg.eigvalsh(T.T @ H @ T)[0] * (1 + 1e-12)
+
+
+def test_items_own_hessians_prove_it_without_the_whole(monkeypatch):
+    objective, at = solved(ordinal_data.random_rows(SIZES, 200)[0])
+    monkeypatch.setattr(module, "_MAX_PARAMETERS", 0)
+    assert certified(objective, at) and not certified(objective, at + 0.1)
