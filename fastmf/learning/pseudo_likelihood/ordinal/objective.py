@@ -43,12 +43,22 @@ class OrdinalLikelihood(CompositeLikelihood):
     pairs : tuple of two int arrays of shape (n_pairs,), optional
         Items i < j that are coupled, in lexicographic order; default all.
     n_threads : int or None
+
+    Raises
+    ------
+    ValueError
+        If `states` are not categories of the items.
     """
 
     def __init__(
         self, states, weights, thresholds, *, l2=0.0, l2_field=0.0, pairs=None, n_threads=None
     ):  # fmt: skip
         self.states, self.thresholds = np.ascontiguousarray(states, float), thresholds
+        allowed = (self.states >= 0) & (self.states < thresholds.n_categories)
+        if not (allowed & (self.states == np.floor(self.states))).all():
+            raise ValueError(
+                "states must be the numbers 0, 1, ... of categories, fewer than n_categories."
+            )
         self.total = float(np.sum(weights))
         self.weights, self.n_threads = np.asarray(weights, float) / self.total, n_threads
         self.n_units = d = self.states.shape[1]

@@ -22,6 +22,11 @@ class Thresholds:
     reference : int or int array of shape (n_items,), default 0
         r_i, for "blume_capel".
 
+    Raises
+    ------
+    ValueError
+        If an item has fewer than two categories.
+
     Attributes
     ----------
     item, category : int array of shape (n_thresholds,)
@@ -36,6 +41,9 @@ class Thresholds:
     def __init__(self, n_categories, kind="free", reference=0):
         self.n_categories = np.asarray(n_categories, np.int64)
         self.kind, n_items = kind, len(self.n_categories)
+        if not (self.n_categories >= 2).all():
+            few = np.flatnonzero(self.n_categories < 2).tolist()
+            raise ValueError(f"n_categories must be at least 2, items {few} have fewer: leave out.")
         self.reference = np.broadcast_to(reference, n_items)
         self.width = int(self.n_categories.max())
         sizes = self.n_categories - 1

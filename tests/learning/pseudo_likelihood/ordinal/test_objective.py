@@ -244,3 +244,10 @@ def test_threads_do_not_change_results(monkeypatch):
         results.append((*objective.value_and_gradient(at), objective.hessian(at)))
     for one, two in zip(*results, strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("bad", [3, -1, 0.5, np.nan])
+def test_states_that_are_no_categories(bad):
+    states = np.array([[0, 1], [1, bad]])
+    with pytest.raises(ValueError, match="states must be the numbers"):
+        OrdinalLikelihood(states, np.ones(2), Thresholds([2, 3]))

@@ -20,6 +20,11 @@ def test_blume_and_capel():
         assert np.isnan(table[q:, i]).all()
 
 
+def test_items_need_two_categories():
+    with pytest.raises(ValueError, match=r"items \[1\] have fewer"):
+        Thresholds([2, 1, 3])
+
+
 @pytest.mark.parametrize("kind", ["free", "blume_capel"])
 def test_the_slope_is_the_score(kind):
     thresholds = Thresholds(SIZES, kind, 1)
