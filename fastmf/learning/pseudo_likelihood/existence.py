@@ -13,6 +13,13 @@ import numpy as np
 import scipy
 from scipy import sparse
 
+from fastmf._common.linalg import LinAlgError, cholesky
+
+# Condition number beyond which eigenvalues in double precision prove nothing.
+MAX_CONDITION = 1e12
+# Units that a message names.
+_MAX_NAMED = 20
+
 
 class Existence(NamedTuple):
     """Whether the maximum exists, and which units are separated if it does not.
@@ -29,6 +36,49 @@ class Existence(NamedTuple):
     exists: bool | None
     units: tuple = ()
     message: str = ""
+
+
+def no_maximum(message, units):
+    """The result where no maximum exists, for a reason."""
+    return Existence(False, tuple(map(int, np.unique(units))), f"no maximum exists: {message}")
+
+
+def separated_by(units, name="units", remedies="penalty='firth', more rows or fewer units"):
+    """The result where data separate some units."""
+    units = np.unique(units)
+    names = ", ".join(map(str, units[:_MAX_NAMED])) + (", ..." if len(units) > _MAX_NAMED else "")
+    return no_maximum(
+        f"the data separate {name} {names}, so that their parameters grow for ever; give a ridge "
+        f"penalty l2, {remedies}", units,
+    )  # fmt: skip
+
+
+def near_maximum(hessian, gradient, largest):
+    """Whether a point is so near to a maximum that there is one; False proves nothing.
+
+    Along a unit direction in the metric of the negative Hessian H no log-odds change faster than C,
+    and second derivatives by at most a factor e^(C t). With lambda^2 = g' H^-1 g the directional
+    derivative is at most lambda - (1 - e^(-C t)) / C: if lambda C < 1 it becomes negative on every
+    ray, and the concave function has exactly one maximum. (Bach 2010 has theorems of this kind.)
+
+    Parameters
+    ----------
+    hessian : array of shape (n_parameters, n_parameters)
+    gradient : array of shape (n_parameters,)
+    largest : float
+        Bound z'z on the squared derivative of any log-odds by the parameters: C^2 is at most
+        z'z tr H^-1.
+    """
+    try:
+        factor = cholesky(hessian.T)
+    except LinAlgError:
+        return False
+    # The trace of the inverse is a bound on its largest eigenvalue.
+    trace = np.linalg.norm(factor.inverse_factor()) ** 2
+    if not trace * np.linalg.norm(hessian) < MAX_CONDITION:
+        return False
+    decrement = np.sqrt(max(gradient @ factor.solve(gradient), 0))
+    return bool(decrement * np.sqrt(largest * trace) < 0.5)
 
 
 def undecided(limit):

@@ -6,21 +6,21 @@ item i over any other b, mu_ia - mu_ib + (a - b) s_i. A category that was never 
 thresholds are free; a ridge on couplings leaves directions of thresholds alone, a ridge on both
 leaves nothing.
 
-*A maximum exists* if a point is near enough to it. Along a unit direction in the metric of the
-negative Hessian H no log-odds of two categories change faster than C, and the second derivative
-of ln sum exp by at most a factor e^(C t): with the gradient g and lambda^2 = g' H^-1 g the
-directional derivative is at most lambda - (1 - e^(-C t)) / C, which becomes negative if
-lambda C < 1. With the largest derivative z of log-odds C^2 is at most z'z tr H^-1.
+*A maximum exists* if a point is near enough to it
+(`fastmf.learning.pseudo_likelihood.existence.near_maximum`).
 """
 
 import numpy as np
 from scipy import linalg, sparse
 
-from fastmf._common.linalg import cholesky
 from fastmf.learning.pseudo_likelihood.existence import (
+    MAX_CONDITION,
     Existence,
     TimeLimit,
+    near_maximum,
+    no_maximum,
     rising_margins,
+    separated_by,
     undecided,
 )
 from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
@@ -32,9 +32,9 @@ _MAX_PARAMETERS = 2000
 _NEWTON, _LBFGS = {"tol": 1e-7, "max_iter": 5}, {"tol": 1e-9, "max_iter": 100}
 # Numbers in the matrix of the linear programme up to which it is solved.
 _MAX_ENTRIES = 3_000_000
-# Condition number beyond which eigenvalues in double precision prove nothing.
-_MAX_CONDITION = 1e12
-_NAMED = 20
+# Categories that a message names.
+_MAX_NAMED = 20
+_REMEDIES = "merge rare categories, or take more rows or fewer items"
 
 
 def existence(objective, parameters, seconds=10.0):
@@ -59,10 +59,10 @@ def existence(objective, parameters, seconds=10.0):
     item, category = np.array(unseen(objective)).T
     if objective.thresholds.kind == "free" and len(item) and free[: objective.n_fields].all():
         named = [f"category {c} of item {i}" for i, c in zip(item, category, strict=True)]
-        more = ", ..." if len(named) > _NAMED else ""
-        return _not(
-            f"nobody is in {', '.join(named[:_NAMED])}{more}, whose thresholds fall without end; "
-            "merge categories, or give a ridge penalty l2_field", item,
+        more = ", ..." if len(named) > _MAX_NAMED else ""
+        return no_maximum(
+            f"nobody is in {', '.join(named[:_MAX_NAMED])}{more}, whose thresholds fall without "
+            "end; merge categories, or give a ridge penalty l2_field", item,
         )  # fmt: skip
     if certified(objective, parameters):
         return Existence(True)
@@ -72,7 +72,7 @@ def existence(objective, parameters, seconds=10.0):
         rising = rising_margins(limit, margins[:, free]) if limit.left() else None
         if rising is None:
             return undecided(limit)
-        return _separated(item[rising]) if rising.any() else Existence(True)
+        return separated_by(item[rising], "items", _REMEDIES) if rising.any() else Existence(True)
     few = objective.n_parameters <= _MAX_PARAMETERS
     solver, options = (newton, _NEWTON) if few else (lbfgs, _LBFGS)
     if free.all() and certified(objective, solver(objective, parameters, **options).parameters):
@@ -88,19 +88,6 @@ def unseen(objective):
     """Pairs (item, category) that no row has, (n_pairs, 2)."""
     there = np.arange(objective.thresholds.width)[:, None] < objective.thresholds.n_categories
     return np.argwhere((there & (objective.frequencies == 0)).T)
-
-
-def _not(message, items):
-    return Existence(False, tuple(map(int, np.unique(items))), f"no maximum exists: {message}")
-
-
-def _separated(items):
-    items = np.unique(items)
-    names = ", ".join(map(str, items[:_NAMED])) + (", ..." if len(items) > _NAMED else "")
-    return _not(
-        f"the data separate items {names}, so that their parameters grow for ever; give a ridge "
-        "penalty l2, merge rare categories, or take more rows or fewer items", items,
-    )  # fmt: skip
 
 
 def certified(objective, parameters):
@@ -124,24 +111,14 @@ def certified(objective, parameters):
         block = matrix.T @ block @ matrix
         # Less the rounding error of an eigenvalue.
         value = linalg.eigvalsh(block, subset_by_index=[0, 0])[0]
-        smallest = min(smallest, value - block.trace() / _MAX_CONDITION)
+        smallest = min(smallest, value - block.trace() / MAX_CONDITION)
         largest = max(largest, _largest_derivative(objective, i, matrix))
     if np.linalg.norm(coordinates.gradient(gradient)) * np.sqrt(largest) < smallest / 2:
         return True
     if objective.n_parameters > _MAX_PARAMETERS:
         return False
-    hessian = objective.hessian(parameters)
-    try:
-        factor = cholesky(hessian.T)
-    except linalg.LinAlgError:
-        return False
-    # The trace of the inverse is a bound on its largest eigenvalue.
-    trace = np.linalg.norm(factor.inverse_factor()) ** 2
-    if not trace * np.linalg.norm(hessian) < _MAX_CONDITION:
-        return False
     largest = max(_largest_derivative(objective, i) for i in range(objective.n_units))
-    decrement = np.sqrt(max(gradient @ factor.solve(gradient), 0))
-    return bool(decrement * np.sqrt(largest * trace) < 0.5)
+    return near_maximum(objective.hessian(parameters), gradient, largest)
 
 
 def _largest_derivative(objective, i, matrix=None):

@@ -10,7 +10,8 @@ import numpy as np
 
 from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
 from fastmf.learning.pseudo_likelihood.godambe import Godambe
-from fastmf.models._gauge import in_gauge
+from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
+from fastmf.models._gauge import Groups, in_gauge
 
 # Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
 MAX_PARAMETERS = 4000
@@ -39,12 +40,11 @@ class DenseObjective(CompositeLikelihood):
     singular = True
 
     def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0):
-        self.labels, self.sizes = labels, np.asarray(sizes)
+        self.labels, self.groups = labels, Groups(sizes)
         self.total = float(weights.sum())
         self.weights = weights / self.total
-        self.first = np.cumsum(self.sizes) - self.sizes
-        self.site = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        self.n_units, self.n_fields = len(self.sizes), len(self.site)
+        self.site = self.groups.site
+        self.n_units, self.n_fields = len(self.groups.sizes), len(self.site)
         self.pairs = np.nonzero(np.triu(self.site[:, None] != self.site, 1))
         self.n_parameters = self.n_fields + len(self.pairs[0])
         if self.n_parameters > MAX_PARAMETERS:
@@ -80,18 +80,13 @@ class DenseObjective(CompositeLikelihood):
         return np.flatnonzero(np.append(fields, wanted[self.site[u], self.site[v]]))
 
     def _conditionals(self, parameters, rows):
-        """Labels and one-hot rows, and their conditional probabilities."""
+        """Labels, one-hot rows and conditional probabilities of rows."""
         couplings, field = self.unpacked(parameters)
         x = self.labels[rows]
-        present, columns = np.nonzero(x >= 0)
-        one_hot = np.zeros((len(x), self.n_fields))
-        one_hot[present, self.first[columns] + x[present, columns]] = 1
-        eta = one_hot @ couplings + field
-        eta -= np.maximum.reduceat(eta, self.first, axis=1)[:, self.site]
-        p = np.exp(eta)
-        p /= np.add.reduceat(p, self.first, axis=1)[:, self.site]
+        rows = one_hot(x, self.groups.sizes).toarray()
+        p = self.groups.softmax(rows @ couplings + field)
         p *= (x >= 0)[:, self.site]
-        return x, one_hot, p
+        return x, rows, p
 
     def _blocks(self):
         size = max(16, _BLOCK_NUMBERS // self.n_parameters)
@@ -99,10 +94,10 @@ class DenseObjective(CompositeLikelihood):
 
     def scores(self, parameters, rows, factors):
         """Scores of rows, each times a factor, (n_rows, n_parameters)."""
-        _, one_hot, p = self._conditionals(parameters, rows)
-        r = (one_hot - p) * factors[:, None]
+        _, x, p = self._conditionals(parameters, rows)
+        r = (x - p) * factors[:, None]
         u, v = self.pairs
-        return np.hstack([r, one_hot[:, u] * r[:, v] + r[:, u] * one_hot[:, v]])
+        return np.hstack([r, x[:, u] * r[:, v] + r[:, u] * x[:, v]])
 
     def mean_score(self, parameters):
         """Mean of the scores of all rows."""
@@ -113,16 +108,15 @@ class DenseObjective(CompositeLikelihood):
         """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
         hessian = np.diag(self.ridge)
         for rows in self._blocks():
-            x, one_hot, p = self._conditionals(parameters, rows)
+            labels, x, p = self._conditionals(parameters, rows)
             for i in range(self.n_units):
-                self._add_curvature(hessian, i, one_hot, self.weights[rows] * (x[:, i] >= 0), p)
+                self._add_curvature(hessian, i, x, self.weights[rows] * (labels[:, i] >= 0), p)
         return hessian
 
-    def _add_curvature(self, hessian, i, one_hot, weights, p):
+    def _add_curvature(self, hessian, i, x, weights, p):
         """Add the curvature of the multinomial regression of site i on the others."""
-        own = np.arange(self.first[i], self.first[i] + self.sizes[i])
-        others = np.flatnonzero(self.site != i)
-        features = np.hstack([np.ones((len(one_hot), 1)), one_hot[:, others]])
+        own, others = np.flatnonzero(self.site == i), np.flatnonzero(self.site != i)
+        features = np.hstack([np.ones((len(x), 1)), x[:, others]])
         indices = [np.append(a, self.index[a, others]) for a in own]
         for k, a in enumerate(own):
             for l, b in enumerate(own):
@@ -166,7 +160,7 @@ class Sandwich(Godambe):
         for start in range(0, len(factor), 64):
             couplings, field = objective.unpacked(factor[start : start + 64])
             if gauge is not None:
-                couplings, field = in_gauge(couplings, field, objective.sizes, gauge)
+                couplings, field = in_gauge(couplings, field, objective.groups.sizes, gauge)
             of_couplings += np.square(couplings).sum(0)
             of_field += np.square(field).sum(0)
         of_couplings[objective.site[:, None] == objective.site] = 0
