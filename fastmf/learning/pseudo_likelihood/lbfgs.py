@@ -7,7 +7,8 @@ products with the three that are new, once for the combination. SciPy's L-BFGS-B
 double precision, and in one thread.
 
 With an l1 penalty the gradient is that of the penalised function in the orthant into which it
-falls, and steps end where a variable would change its sign (OWL-QN; Andrew & Gao 2007).
+falls, and steps end where a variable would change its sign (Andrew & Gao 2007). Variables that are
+zero move along the gradient, the others along the direction of L-BFGS among them (Schmidt 2010).
 """
 
 import numpy as np
@@ -60,12 +61,13 @@ class _Vectors:
         found = parts.sum(0)
         self.products[:, new], self.products[new] = found, found.T
 
-    def direction(self):
+    def direction(self, products):
         """Coefficients of minus the approximate inverse Hessian times the gradient."""
-        products, g = self.products, len(self.rows) - 1
+        g = len(self.rows) - 1
         coefficients = np.zeros(g + 1)
         coefficients[g] = -1
         pairs = [(self.newest - k) % self.n_kept for k in range(self.n_pairs)]
+        pairs = [s for s in pairs if self.is_convex(products, s)]
         factors = []
         for s in pairs:
             y = self.n_kept + s
@@ -83,11 +85,15 @@ class _Vectors:
         """Row of the next step."""
         return self.newest if self.n_pairs == 0 else (self.newest + 1) % self.n_kept
 
-    def accept(self, slot):
-        """Keep the pair in rows `slot` and `n_kept + slot`; a convex function has s'y > 0."""
+    def is_convex(self, products, slot):
+        """Whether a pair has s'y > 0, as it has if the function is strictly convex along it."""
         y = self.n_kept + slot
-        self.update_products([slot, y, len(self.rows) - 1])
-        if self.products[slot, y] > 1e-12 * self.products[y, y]:
+        return products[slot, y] > 1e-12 * products[y, y]
+
+    def accept(self, slot):
+        """Keep the pair in rows `slot` and `n_kept + slot`."""
+        self.update_products([slot, self.n_kept + slot, len(self.rows) - 1])
+        if self.is_convex(self.products, slot):
             self.newest = slot
             self.n_pairs = min(self.n_pairs + 1, self.n_kept)
         elif self.n_pairs == self.n_kept:
@@ -105,9 +111,11 @@ class _Steps:
         """The value at the start."""
         return self.objective(self.z, self.gradient)
 
-    def slope(self, coefficients, slot):
-        """Derivative along the direction."""
-        return float(self.vectors.products[-1] @ coefficients)
+    def direction(self, slot):
+        """The direction, and the derivative along it."""
+        products = self.vectors.products
+        coefficients = self.vectors.direction(products)
+        return coefficients, float(products[-1] @ coefficients)
 
     def take(self, coefficients, slot, slope, value):
         """Change z by a step, stored in its row, so that the value decreases; that value."""
@@ -161,19 +169,23 @@ class _StepsInOrthants(_Steps):
         at_zero = np.sign(g) * np.maximum(abs(g) - l1, 0)
         self.vectors.rows[-1] = np.where(self.z == 0, at_zero, g + l1 * np.sign(self.z))
 
-    def slope(self, coefficients, slot):
-        """Derivative along the direction, which is stored, without parts that lead upwards."""
-        downhill = -self.vectors.rows[-1]
-        step = coefficients @ self.vectors.rows
-        step[(self.l1 > 0) & (step * downhill <= 0)] = 0
-        if not step @ downhill > 0:
-            step = downhill
-        self.vectors.rows[slot] = step
-        return -float(step @ downhill)
+    def direction(self, slot):
+        """The direction, and the derivative along it."""
+        vectors, downhill = self.vectors, -self.vectors.rows[-1]
+        free = (self.z != 0) | (self.l1 == 0)
+        rows = vectors.rows[:, free]
+        products = rows @ rows.T
+        # Variables that leave zero have the curvature of the last step.
+        scale, y = 1.0, vectors.n_kept + vectors.newest
+        if vectors.n_pairs:
+            scale = vectors.products[vectors.newest, y] / vectors.products[y, y]
+        step = scale * downhill
+        step[free] = vectors.direction(products) @ rows
+        return step, -float(step @ downhill)
 
-    def take(self, coefficients, slot, slope, value):
+    def take(self, step, slot, slope, value):
         """Change z by a step, stored in its row, so that the value decreases; that value."""
-        step, z, before = self.vectors.rows[slot].copy(), self.z, self.z.copy()
+        z, before = self.z, self.z.copy()
         downhill, length = -self.vectors.rows[-1], 1.0
         orthant = np.where(before == 0, downhill, before)
         for _ in range(_MAX_BACKTRACKS):
@@ -237,13 +249,13 @@ def minimise(
         vectors.update_products([len(vectors.rows) - 1])
         history, converged = [], False
         for iteration in range(max_iter):
-            coefficients, slot = vectors.direction(), vectors.next_slot()
-            slope = steps.slope(coefficients, slot)
+            slot = vectors.next_slot()
+            direction, slope = steps.direction(slot)
             # A smaller decrease could not be told from rounding errors.
             if not -slope / 2 > max(tol, np.finfo(z.dtype).eps * abs(value) / 2):
                 converged = True
                 break
-            found = steps.take(coefficients, slot, slope, value)
+            found = steps.take(direction, slot, slope, value)
             if found is None:
                 # At the minimum, rounding errors are larger than any decrease.
                 converged = abs(slope) < _ROUNDING * np.finfo(z.dtype).eps * abs(value)
