@@ -111,7 +111,7 @@ class _Steps:
         """The value at the start."""
         return self.objective(self.z, self.gradient)
 
-    def direction(self, slot):
+    def direction(self):
         """The direction, and the derivative along it."""
         products = self.vectors.products
         coefficients = self.vectors.direction(products)
@@ -169,7 +169,7 @@ class _StepsInOrthants(_Steps):
         at_zero = np.sign(g) * np.maximum(abs(g) - l1, 0)
         self.vectors.rows[-1] = np.where(self.z == 0, at_zero, g + l1 * np.sign(self.z))
 
-    def direction(self, slot):
+    def direction(self):
         """The direction, and the derivative along it."""
         vectors, downhill = self.vectors, -self.vectors.rows[-1]
         free = (self.z != 0) | (self.l1 == 0)
@@ -250,7 +250,7 @@ def minimise(
         history, converged = [], False
         for iteration in range(max_iter):
             slot = vectors.next_slot()
-            direction, slope = steps.direction(slot)
+            direction, slope = steps.direction()
             # A smaller decrease could not be told from rounding errors.
             if not -slope / 2 > max(tol, np.finfo(z.dtype).eps * abs(value) / 2):
                 converged = True
