@@ -23,6 +23,7 @@ FAMILIES = (
     "hamming",
     "linear_model",
     "local_search",
+    "ordinal",
     "potts",
     "product",
     "pseudo_likelihood",
