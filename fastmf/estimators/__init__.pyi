@@ -307,6 +307,7 @@ class SpikeSlabRegressor(_Saved, _Estimator):
     slab_variance_: Any
     prior_inclusion_: Array
     sites_: Array
+    blocks_: Array
     n_iter_: Any
     noise_variance_: Any
     mismatch_: float
@@ -320,6 +321,7 @@ class SpikeSlabRegressor(_Saved, _Estimator):
         groups: ArrayLike | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
+        blocks: ArrayLike | str | None = "auto",
         solver: str = "auto",
         damping: float | None = None,
         tol: float = 1e-06,
@@ -347,6 +349,7 @@ class SpikeSlabClassifier(_Saved, _Estimator):
     slab_variance_: Any
     prior_inclusion_: Array
     sites_: Array
+    blocks_: Array
     n_iter_: Any
     classes_: Array
     def __init__(
@@ -358,6 +361,7 @@ class SpikeSlabClassifier(_Saved, _Estimator):
         groups: ArrayLike | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
+        blocks: ArrayLike | str | None = "auto",
         solver: str = "auto",
         damping: float | None = None,
         tol: float = 1e-06,

@@ -14,6 +14,7 @@ from fastmf.estimators._frames import feature_names, pandas
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import FixedPoints, robust_solution, search_tolerance
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
+from fastmf.learning.evidence.blocks import MAX_CUTS, without_cut_blocks
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
@@ -66,6 +67,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         groups=None,
         fit_intercept=True,
         standardize=True,
+        blocks="auto",
         solver="auto",
         damping=None,
         tol=1e-6,
@@ -80,6 +82,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         self.groups = groups
         self.fit_intercept = fit_intercept
         self.standardize = standardize
+        self.blocks = blocks
         self.solver = solver
         self.damping = damping
         self.tol = tol
@@ -186,39 +189,53 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
 
         Returns
         -------
+        task : Regression, Loci or Classification
+            With the blocks that were used: those found in the data may have been cut.
         list of GridPoint
         array of shape (n_points,)
         """
         priors = None
         if self.parameter_prior is not None:
             priors = ParameterPriors.of(task, int(centred))
-        best, nearby = maximise_evidence(
-            task, start, fixed, priors=priors, max_iter=self.max_evidence_iter,
-            n_threads=self.n_threads,
-        )  # fmt: skip
+        for _ in range(MAX_CUTS):
+            best, nearby = maximise_evidence(
+                task, start, fixed, priors=priors, max_iter=self.max_evidence_iter,
+                n_threads=self.n_threads,
+            )  # fmt: skip
+            results = self._final(task, best, nearby)
+            cut = without_cut_blocks(task, results) if isinstance(self.blocks, str) else None
+            if cut is None:
+                break
+            task, start = cut, best
+        self._warn_of_ends(results)
         if task.scale_is_known:
             self._warn_of_bounds(on_bounds(task, best, fixed))
-        results = self._final(task, best, nearby)
         evidence = sum(
             part.log_evidence(result) for part, result in zip(task.parts, results, strict=True)
         )
         first = GridPoint(best, FixedPoints(results, evidence, np.zeros(2)), evidence)
         if not average:
-            return [first], np.ones(1)
+            return task, [first], np.ones(1)
         points, weights = averaged_points(
             task, best, results, fixed, priors=priors, n_threads=self.n_threads
         )
-        return [first, *points[1:]], weights
+        return task, [first, *points[1:]], weights
 
     def _final(self, task, best, nearby):
-        """The fixed points with these hyper-parameters, with a warning if there are none."""
+        """The fixed points with these hyper-parameters, or where the solver ended."""
         results = []
         for part, start in zip(task.parts, nearby or [None] * len(task.parts), strict=True):
             result = robust_solution(
                 part.model(best), start, schedule=self.solver, damping=self.damping,
                 tol=min(self.tol, search_tolerance(part.X, best.noise_variance)),
-                max_iter=self.max_iter, n_threads=self.n_threads,
+                max_iter=self.max_iter, n_threads=self.n_threads, blocks=part.blocks,
             )  # fmt: skip
+            results.append(result)
+        return tuple(results)
+
+    def _warn_of_ends(self, results):
+        """Warn of results that are no fixed points."""
+        for result in results:
             if not result.converged:
                 # What follows is advice by the solver's arguments: the estimator has others.
                 reason = result.message.partition(";")[0]
@@ -227,8 +244,6 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
                     f"{self._advice}.",
                     ConvergenceWarning,
                 )
-            results.append(result)
-        return tuple(results)
 
     def _warn_of_bounds(self, names):
         """Warn of hyper-parameters at a bound of the search."""
@@ -308,9 +323,11 @@ def moments_of(task, point):
     moments = np.empty((3, len(task.groups)))
     for part, units, result in zip(task.parts, task.units, point.found.results, strict=True):
         prior, n = parts_of(part.model(point.hyperparameters).prior)[0], len(part.groups)
-        own = slice(n_units(prior))
-        log_odds = prior.tilted_log_odds(result.b[own], result.a[own])
-        moments[:, units] = result.mean[:n], result.var[:n], sigmoid(log_odds[:n])
+        included = result.inclusion_probability
+        if included is None:
+            own = slice(n_units(prior))
+            included = sigmoid(prior.tilted_log_odds(result.b[own], result.a[own]))
+        moments[:, units] = result.mean[:n], result.var[:n], included[:n]
     return moments
 
 
@@ -323,6 +340,12 @@ def sites_of(task, point):
     for units, result in zip(task.units, results, strict=True):
         sites[:, units] = result.sites
     return sites
+
+
+def matrices_of(point):
+    """The elements of the matrices of the sites of blocks at a `GridPoint`, one after another."""
+    of_parts = (result.block_sites or () for result in point.found.results)
+    return np.concatenate([np.empty(0), *(T.ravel() for sites in of_parts for _, T in sites)])
 
 
 def mean_and_deviation(name, columns, centred, weights=None):

@@ -14,12 +14,14 @@ from fastmf.estimators._spike_slab import (
     SpikeSlabEstimator,
     by_blocks,
     check_variances,
+    matrices_of,
     mean_and_deviation,
     moments_of,
     sites_of,
 )
-from fastmf.inference.gaussian import gaussian_side
+from fastmf.inference.gaussian.blocks import inverse_with, n_elements
 from fastmf.learning.evidence import Hyperparameters, Regression
+from fastmf.learning.evidence.blocks import labels_of_task, with_blocks
 from fastmf.special import sigmoid
 
 
@@ -47,6 +49,9 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         Whether to scale all features to standard deviation 1 first, so that one slab suits all.
         Leave out features that are constant but for a row or two: in new rows they may be
         hundreds of deviations away.
+    blocks : "auto", None or array of shape (n_features,)
+        Features that are treated together, as `fastmf.expectation_propagation` does: those that are
+        strongly correlated or linearly dependent ("auto"), those of the same label, or none.
     solver : {"auto", "convergent", "parallel", "sequential"}
         Schedule of `fastmf.expectation_propagation`.
     damping : float or None
@@ -88,8 +93,10 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     noise_variance_, slab_variance_ : float or array of shape (n_targets,)
     prior_inclusion_ : array of shape (n_groups,) or (n_targets, n_groups)
         Prior inclusion probabilities, in the order of the sorted labels.
+    blocks_ : int array of shape (n_features,) or (n_targets, n_features)
+        Numbers of the blocks that were used: features of the same number were treated together.
     sites_ : array of shape (2, n_features) or (n_targets, 2, n_features)
-        Sites, for the standardised features and y.
+        Sites, for the standardised features and y; of blocks linear terms and diagonals.
     n_iter_ : int or array of shape (n_targets,)
     mismatch_ : float
         Share of the z-scores of `fit_summary` that the correlations do not explain; else 0.
@@ -102,9 +109,8 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     targets are fitted one by one. X is copied to be centred and scaled, in its own precision
     (float32 or float64).
 
-    Inclusion probabilities of copies of a feature, and of features that are correlated by more than
-    some 0.9, are too small, as each has a site of its own: see `blocks` of
-    `fastmf.expectation_propagation`.
+    Of a block of features that can stand for each other the inclusion probabilities say how likely
+    each one is, and their sum how many matter: the guide has a section on correlated features.
 
     A parameter that is learned and ends on a bound of the search (noise: 1e-12 and 2, slab: 1e-6
     and 1e4 variances of y, inclusion: a tenth of a feature and 0.95) is reported by a
@@ -123,9 +129,10 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
 
     _learned = (
         "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
-        "noise_variance_", "slab_variance_", "prior_inclusion_", "sites_", "n_iter_", "_unit",
-        "_rows", "_shapes", "_features", "mismatch_", "_offset", "_scale", "_n_noises",
+        "noise_variance_", "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_",
+        "_unit", "_rows", "_shapes", "_features", "mismatch_", "_offset", "_scale", "_n_noises",
         "_target_of_point", "_point_weights", "_point_noise", "_point_coef", "_point_sites",
+        "_point_matrices",
     )  # fmt: skip
     _advice = (
         "raise max_iter, take solver='convergent', or give noise_variance, slab_variance or "
@@ -142,6 +149,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         groups=None,
         fit_intercept=True,
         standardize=True,
+        blocks="auto",
         solver="auto",
         damping=None,
         tol=1e-6,
@@ -158,6 +166,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
             groups=groups,
             fit_intercept=fit_intercept,
             standardize=standardize,
+            blocks=blocks,
             solver=solver,
             damping=damping,
             tol=tol,
@@ -217,22 +226,24 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         X = self._standardised(X, weights)
         if weights is not None:
             X *= np.sqrt(weights)[:, None].astype(X.dtype)
-        fits = [self._fit_one(X, column, groups, weights) for column in targets.T]
+        first = Regression(X, targets[:, 0], groups[0], n_rows)
+        blocks = with_blocks(first, self.blocks).blocks
+        fits = [self._fit_one(X, column, groups, weights, blocks) for column in targets.T]
         self._keep(fits, np.ndim(y) == 1)
         self._keep_parts([(np.arange(X.shape[1]), X)])
         self._n_noises = self._noises_of_prediction(n_rows, self.fit_intercept)
         return self
 
-    def _fit_one(self, X, y, groups, weights):
+    def _fit_one(self, X, y, groups, weights, blocks):
         """The fitted attributes for one target; X is multiplied by the roots of the weights."""
         groups, n_groups = groups
         center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
         unit = float(deviation) or 1.0
         check_variances("y over X", unit / self._scale)
         y = (y - center) / unit if deviation else 0 * y
-        task = Regression(X, y, groups)
+        task = Regression(X, y, groups, blocks=blocks)
         if weights is not None:
-            task = Regression(X, y * np.sqrt(weights), groups, float(weights.sum()))
+            task = task._replace(y=y * np.sqrt(weights), n_rows=float(weights.sum()))
         return self._fit_task(task, n_groups, center, unit, centred=self.fit_intercept)
 
     def _fit_task(self, task, n_groups, center, unit, *, centred=False, hold_noise=False):
@@ -242,7 +253,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         if hold_noise and self.noise_variance is None:
             start = start._replace(noise_variance=1.0)
             fixed = fixed._replace(noise_variance=True)
-        points, weights = self._solution(
+        task, points, weights = self._solution(
             task, start, fixed, centred=centred, average=self.average_parameters
         )
         best, ratio = points[0].hyperparameters, unit / self._scale
@@ -261,6 +272,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
             "slab_variance_": best.slab_variance * unit**2,
             "prior_inclusion_": sigmoid(np.asarray(best.log_odds)),
             "sites_": sites_of(task, points[0]),
+            "blocks_": labels_of_task(task),
             "n_iter_": max(1, *(result.n_iter for result in points[0].found.results)),
             "_unit": unit,
             "_points": {
@@ -268,6 +280,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
                 "noise": np.array([p.hyperparameters.noise_variance for p in points]) * unit**2,
                 "coef": means * ratio,
                 "sites": np.array([sites_of(task, point) for point in points]),
+                "matrices": np.concatenate([matrices_of(point) for point in points]),
             },
         }
 
@@ -354,7 +367,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         coefficients, variance = np.atleast_2d(self.coef_)[target], 0.0
         for k in np.flatnonzero(self._target_of_point == target):
             noise, change = self._point_noise[k], self._point_coef[k] - coefficients
-            inverses = list(self._inverses(noise / unit**2, self._point_sites[k]))
+            inverses = list(self._inverses(noise / unit**2, k))
             of_rows = by_blocks(partial(self._variances, inverses, change, unit), X)
             variance = variance + self._point_weights[k] * (noise * self._n_noises + of_rows)
         return np.sqrt(variance)
@@ -365,12 +378,18 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         variance = sum(inverse.variance_along(standardised[:, u]) for u, inverse in inverses)
         return variance * unit**2 + ((rows - self._offset) @ change) ** 2
 
-    def _inverses(self, noise_variance, sites):
-        """Features and covariance of each part of the regression, with these sites."""
-        zero = Hyperparameters(noise_variance, 1.0, np.zeros(1))
+    def _inverses(self, noise_variance, point):
+        """Features and covariance of each part of the regression, at a point of the grid."""
+        zero, sites = Hyperparameters(noise_variance, 1.0, np.zeros(1)), self._point_sites[point]
+        labels = np.atleast_2d(self.blocks_)
+        sizes = [n_elements(labels[target]) for target in self._target_of_point[: point + 1]]
+        labels = labels[self._target_of_point[point]]
+        matrices = self._point_matrices[sum(sizes[:-1]) :]
         for units, rows in self._parts():
             task = Regression(rows, np.zeros(len(rows)), np.zeros(rows.shape[1], int))
-            yield units, gaussian_side(task.model(zero)).inverse(sites[1, units])
+            own = labels[units]
+            yield units, inverse_with(task.model(zero), own, sites[:, units], matrices)
+            matrices = matrices[n_elements(own) :]
 
     def _check_options(self):
         """Raise for options that are none."""

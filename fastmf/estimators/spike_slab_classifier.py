@@ -8,10 +8,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
 from fastmf.estimators._data import checked_data, complete_target
-from fastmf.estimators._spike_slab import SpikeSlabEstimator, by_blocks, moments_of
+from fastmf.estimators._spike_slab import (
+    SpikeSlabEstimator,
+    by_blocks,
+    matrices_of,
+    moments_of,
+)
 from fastmf.estimators._weights import whole_weights
-from fastmf.inference.gaussian import gaussian_side
+from fastmf.inference.gaussian.blocks import inverse_with
 from fastmf.learning.evidence import Classification, Hyperparameters
+from fastmf.learning.evidence.blocks import labels_of_task, with_blocks
 from fastmf.special import sigmoid
 
 # Of the Gaussian prior.
@@ -28,7 +34,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
     slab_variance : float or None
         Prior variance of a non-zero coefficient, for noise of variance 1 (per unit of the features
         squared, after `standardize`). None: learned, see `parameter_prior`.
-    inclusion_probability, expected_model_size, groups, standardize
+    inclusion_probability, expected_model_size, groups, standardize, blocks
         As in `SpikeSlabRegressor`.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
@@ -53,6 +59,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
     slab_variance_ : float
     prior_inclusion_ : array of shape (n_groups,)
         Prior inclusion probabilities, in the order of the sorted labels.
+    blocks_ : int array of shape (n_features,)
+        Numbers of the blocks that were used: features of the same number were treated together.
     sites_ : array of shape (2, n_features + n_samples) or one more for the intercept
         Sites of the standardised features, the intercept, and the latent variables of the rows.
     n_iter_ : int
@@ -84,8 +92,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
 
     _learned = (
         "classes_", "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
-        "slab_variance_", "prior_inclusion_", "sites_", "n_iter_", "_rows", "_group_of", "_others",
-        "_offset", "_scale",
+        "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_", "_rows", "_group_of",
+        "_others", "_site_matrices", "_offset", "_scale",
     )  # fmt: skip
     _slab_unit = "the variance of the noise"
     _advice = (
@@ -146,7 +154,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         log_odds = np.full(n_groups, np.log(inclusion / (1 - inclusion)))
         start = Hyperparameters(1.0, 1.0 if slab is None else slab, log_odds)
         fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
-        (point, *_), _ = self._solution(task, start, fixed)
+        task, (point, *_), _ = self._solution(with_blocks(task, self.blocks), start, fixed)
         best, (result,) = point.hyperparameters, point.found.results
         mean, variance, included = moments_of(task, point)
         coefficients = mean / self._scale
@@ -159,7 +167,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         self.slab_variance_ = float(best.slab_variance)
         self.prior_inclusion_ = sigmoid(np.asarray(best.log_odds))
         self.sites_, self.n_iter_ = result.sites, max(1, result.n_iter)
-        self._rows, self._group_of, self._others = task
+        self.blocks_, self._site_matrices = labels_of_task(task), matrices_of(point)
+        self._rows, self._group_of, self._others, _ = task
         return self
 
     def _signs(self, y):
@@ -202,7 +211,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         # The posterior of the coefficients follows from the sites: the prior is not used.
         start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
         task = Classification(self._rows, self._group_of, self._others)
-        inverse = gaussian_side(task.model(start)).inverse(self.sites_[1])
+        fit = self.blocks_, self.sites_, self._site_matrices
+        inverse = inverse_with(task.model(start), *fit)
 
         def scores(rows):
             constant = np.ones((len(rows), len(self._others)))  # the intercept, if any

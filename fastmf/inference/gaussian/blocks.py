@@ -313,6 +313,12 @@ def inverse_with(model, labels, sites, elements):
     return block_side(model, blocks).inverse(site)
 
 
+def n_elements(labels):
+    """Number of elements of the matrices of the blocks of these labels."""
+    counts = np.unique(labels, return_counts=True)[1]
+    return int((counts[counts > 1] ** 2).sum())
+
+
 def members_of(labels):
     """The units of each label that several have."""
     _, label = np.unique(labels, return_inverse=True)

@@ -1,0 +1,73 @@
+"""Blocks of correlated features in the tasks of spike-and-slab models."""
+
+import numpy as np
+
+from fastmf.inference.ep.block_schedules import blocks_of, full_blocks, without_full_blocks
+from fastmf.inference.gaussian.blocks import labels_of, members_of
+from fastmf.learning.evidence import Loci
+
+# How often blocks are cut whose patterns include too few features.
+MAX_CUTS = 8
+
+
+def with_blocks(task, blocks):
+    """The task with blocks in all of its parts.
+
+    Parameters
+    ----------
+    task : Regression, Loci or Classification
+    blocks : "auto", None or array of shape (n_features,)
+        Labels of features that have a site together. A part has its own blocks.
+
+    Returns
+    -------
+    Regression, Loci or Classification
+    """
+    parts, n_features = [], len(task.groups)
+    if blocks is not None and not isinstance(blocks, str):
+        blocks = np.asarray(blocks)
+        if blocks.shape != (n_features,):
+            raise ValueError(
+                f"blocks must have a label for each feature, shape ({n_features},), "
+                f"got shape {blocks.shape}."
+            )
+    for part, units in zip(task.parts, task.units, strict=True):
+        own = blocks if blocks is None or isinstance(blocks, str) else blocks[units]
+        members = blocks_of(part.X[:, : len(part.groups)], own, task.total_rows)
+        parts.append(_with_members(part, members))
+    return _with_parts(task, parts)
+
+
+def without_cut_blocks(task, results):
+    """The task whose blocks are cut that would include more features than patterns do.
+
+    None if there are no such blocks.
+    """
+    parts, n_cut = [], 0
+    for part, result in zip(task.parts, results, strict=True):
+        if result.block_sites is not None and full_blocks(result):
+            n_cut += 1
+            members = without_full_blocks(part.X, members_of(part.blocks), result)
+            part = _with_members(part, members)
+        parts.append(part)
+    return _with_parts(task, parts) if n_cut else None
+
+
+def labels_of_task(task):
+    """The number of the block of every feature, in the order of the features."""
+    members = []
+    for part, units in zip(task.parts, task.units, strict=True):
+        if part.blocks is not None:
+            features = np.arange(len(task.groups))[units]
+            members += [features[own] for own in members_of(part.blocks)]
+    return labels_of(members, len(task.groups))
+
+
+def _with_members(part, members):
+    """A part of a task with these blocks."""
+    return part._replace(blocks=labels_of(members, part.X.shape[1]) if members else None)
+
+
+def _with_parts(task, parts):
+    """The task with other parts."""
+    return task._replace(parts=tuple(parts)) if isinstance(task, Loci) else parts[0]
