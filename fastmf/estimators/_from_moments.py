@@ -117,7 +117,12 @@ class FromMoments:
         # Effects that no R explains must not be learned as absence of noise.
         hold_noise = summary is not None and summary.share > _z_scores.MAX_SHARE
         fit = self._fit_task(
-            with_blocks(task, self.blocks), n_groups, 0.0, unit, centred=self.fit_intercept, hold_noise=hold_noise
+            with_blocks(task, self.blocks),
+            n_groups,
+            0.0,
+            unit,
+            centred=self.fit_intercept,
+            hold_noise=hold_noise,
         )
         self._keep([fit], True)
         self._keep_parts([(own, X) for own, (X, _) in zip(units, rows, strict=True)])

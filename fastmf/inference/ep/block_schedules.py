@@ -9,8 +9,8 @@ import numpy as np
 from fastmf._outcomes import CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS, STALLED
 from fastmf.inference.ep.block_loop import block_double_loop, exhausted
 from fastmf.inference.ep.block_sites import block_problem
+from fastmf.inference.ep.block_sweeps import block_sweeps
 from fastmf.inference.ep.correlated import correlated_blocks, cut
-from fastmf.inference.ep.parallel import parallel_sweeps, run_one
 from fastmf.inference.ep.result import ExpectationPropagation
 from fastmf.inference.ep.sites import EPTrace
 from fastmf.inference.gaussian.blocks import Blocks, members_of
@@ -98,7 +98,7 @@ def solve_with_blocks(model, members, init, settings, options, trace):
     if state is None:
         raise ValueError("the model has no proper Gaussian side: make values of X and y smaller.")
     first = EPTrace(False) if schedule == "convergent" else trace
-    end = run_one(problem, parallel_sweeps(problem, state, damping, first, MAX_RAISES[schedule]))
+    end = block_sweeps(problem, state, damping, first)
     bounded = problem.min_site_precision > -np.inf
     if schedule == "convergent" or (end[1] != CONVERGED and schedule != "parallel" and not bounded):
         end = _double_loop(problem, end[0], trace)
