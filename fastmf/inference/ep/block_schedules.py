@@ -91,7 +91,8 @@ def solve_with_blocks(model, members, init, settings, options, trace):
     trace : EPTrace
     """
     schedule, damping = settings
-    problem = block_problem(model, Blocks(members, model.n_units), options)
+    blocks = Blocks(members, model.n_units)
+    problem = block_problem(model, blocks, options, _included_before(blocks, init))
     state = None if init is None else problem.state_of(_sites_from(problem, init))
     if state is None:
         state = problem.state_of(_first_sites(problem))
@@ -99,10 +100,20 @@ def solve_with_blocks(model, members, init, settings, options, trace):
         raise ValueError("the model has no proper Gaussian side: make values of X and y smaller.")
     first = EPTrace(False) if schedule == "convergent" else trace
     end = block_sweeps(problem, state, damping, first)
+    problem = end[0].problem
     bounded = problem.min_site_precision > -np.inf
     if schedule == "convergent" or (end[1] != CONVERGED and schedule != "parallel" and not bounded):
         end = _double_loop(problem, end[0], trace)
     return _result(model, problem, end, trace)
+
+
+def _included_before(blocks, init):
+    """Features that patterns of a result with the same blocks include; None without one."""
+    given = getattr(init, "block_sites", None)
+    if given is None or len(given) != len(blocks.members):
+        return None
+    same = (np.array_equal(a, b) for a, (b, _) in zip(blocks.members, given, strict=True))
+    return init.most_included if all(same) else None
 
 
 def _double_loop(problem, state, trace):
@@ -197,6 +208,7 @@ def _result(model, problem, end, trace):
         inclusion_probability=included,
         sole_probability=alone,
         full_probability=state.tilted.full,
+        most_included=problem.patterns.largest,
         gaussian_mean=blocks.parts(state.gaussian)[0],
         prior_share=_prior_share(blocks, state),
     )

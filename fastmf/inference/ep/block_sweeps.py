@@ -12,11 +12,12 @@ from fastmf._outcomes import CONVERGED, IMPROPER, OUT_OF_ITERATIONS
 
 # Steps that are kept.
 MEMORY = 8
-# Part of a step that is made, at first and at least, and how it shrinks and grows.
-FIRST_LENGTH, SHORTEST, SHRINKING, GROWTH = 0.9, 1e-3, 0.4, 1.5
-# How many times larger differences of moments may become in a step.
-MAX_INCREASE = 2.0
-# Steps that were not made, and iterations without a new low of the differences, that end it.
+# Part of a step that is made, at first, and how it shrinks and grows.
+FIRST_LENGTH, SHRINKING, GROWTH = 0.9, 0.4, 1.5
+# How many times larger than the largest of the last ones differences of moments may become.
+MAX_INCREASE, N_RECENT = 2.0, 3
+# Steps that were not made, one after another, and iterations without a new low of the differences,
+# that end it.
 MAX_REJECTED, PATIENCE = 12, 24
 # Relative size of what is added to the diagonal of the normal equations of the extrapolation.
 RIDGE = 1e-10
@@ -38,40 +39,64 @@ def block_sweeps(problem, state, damping, trace):
     tuple
         The fixed point, or the state of the smallest residual; outcome code; "parallel".
     """
-    extrapolation = Extrapolation(problem) if damping is None else None
-    length = FIRST_LENGTH if damping is None else 1 - damping
-    closest, smallest, since, n_rejected = state, np.inf, 0, 0
-    for k in range(1, problem.max_iter + 1):
-        residual = state.residual()
-        trace.add(residual, lambda state=state: problem.energy(state))
-        if state.agrees(problem.tol):
-            return state, CONVERGED, "parallel"
-        closest, since = (state, 0) if residual < smallest else (closest, since + 1)
-        smallest = min(smallest, residual)
-        if since > PATIENCE or k == problem.max_iter:
-            break
-        if extrapolation is not None:
-            extrapolation.add(state)
-        while True:
-            new = problem.state_of(_next_sites(extrapolation, state, length))
-            limit = np.inf if damping is not None else MAX_INCREASE * residual
-            if new is not None and new.residual() <= limit:
+    sweeps, n_done = _Sweeps(problem, damping), 0
+    while True:
+        end = sweeps.run(state, trace, n_done)
+        state, n_done = end[0], len(trace.residuals)
+        deeper = sweeps.problem.deepened(state.tilted)
+        if deeper is None:
+            return end
+        state = deeper.state_of(state.site) or state
+        sweeps = _Sweeps(state.problem, damping)
+        if state.problem is not deeper:
+            return end
+
+
+class _Sweeps:
+    """Updates with the same patterns."""
+
+    def __init__(self, problem, damping):
+        self.problem, self.adaptive = problem, damping is None
+        self.length = FIRST_LENGTH if damping is None else 1 - damping
+        self.extrapolation = Extrapolation(problem) if damping is None else None
+
+    def run(self, state, trace, n_done):
+        """The state where they end, and how: see `block_sweeps`."""
+        closest, smallest, since, recent = state, np.inf, 0, []
+        for k in range(n_done + 1, self.problem.max_iter + 1):
+            residual = state.residual()
+            trace.add(residual, lambda state=state: self.problem.energy(state))
+            if state.agrees(self.problem.tol):
+                return state, CONVERGED, "parallel"
+            closest, since = (state, 0) if residual < smallest else (closest, since + 1)
+            smallest = min(smallest, residual)
+            if since > PATIENCE or k == self.problem.max_iter:
                 break
-            n_rejected += 1
-            if n_rejected > MAX_REJECTED or length < SHORTEST:
+            recent = [*recent[1 - N_RECENT :], residual]
+            state = self._step(state, max(recent))
+            if state is None:
                 return closest, IMPROPER, "parallel"
-            if extrapolation is None or not extrapolation.reset(state):
-                length *= SHRINKING
-        if damping is None:
-            length = min(FIRST_LENGTH, GROWTH * length)
-        state = new
-    return closest, OUT_OF_ITERATIONS, "parallel"
+        return closest, OUT_OF_ITERATIONS, "parallel"
 
+    def _step(self, state, residual):
+        """The next state, with differences that are not much larger; None if there is none."""
+        limit = MAX_INCREASE * residual if self.adaptive else np.inf
+        if self.adaptive:
+            self.extrapolation.add(state)
+        for _ in range(MAX_REJECTED):
+            new = self.problem.state_of(self._next_sites(state))
+            if new is not None and new.residual() <= limit:
+                if self.adaptive:
+                    self.length = min(FIRST_LENGTH, GROWTH * self.length)
+                return new
+            if not (self.adaptive and self.extrapolation.reset()):
+                self.length *= SHRINKING
+        return None
 
-def _next_sites(extrapolation, state, length):
-    if extrapolation is not None:
-        return extrapolation(length)
-    return state.site + length * (state.proposal - state.site)
+    def _next_sites(self, state):
+        if self.adaptive:
+            return self.extrapolation(self.length)
+        return state.site + self.length * (state.proposal - state.site)
 
 
 class Extrapolation:
@@ -87,7 +112,7 @@ class Extrapolation:
         self.steps = [*self.steps[kept], state.proposal - state.site]
         self.differences = [*self.differences[kept], self._difference(state)]
 
-    def reset(self, state):
+    def reset(self):
         """Forget all but the last state; False if there were no others."""
         n = len(self.sites)
         self.sites, self.steps = self.sites[-1:], self.steps[-1:]

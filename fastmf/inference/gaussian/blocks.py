@@ -210,9 +210,11 @@ class BlockSide(NamedTuple):
             mean = factor.solve(total)
             log_partition = self.side.constant + total @ mean / 2 - factor.half_log_determinant
             log_partition += self.n_units * np.log(2 * np.pi) / 2
-            covariance = factor.inverse()
-            var = covariance.diagonal()
-            found = [covariance[u[:, :, None], u[:, None, :]].ravel() for u in blocks.groups]
+            # A^-1 = W'W: few of its elements are needed.
+            columns = factor.inverse_factor(overwrite=True).T
+            var = np.einsum("ij,ij->i", columns, columns)
+            of_groups = (columns[units] for units in blocks.groups)
+            found = [(W @ np.swapaxes(W, 1, 2)).ravel() for W in of_groups]
             return self._vector(mean, var, found), log_partition
         _, rotations, inverse = self.inverse(site)
         moments = inverse.moments(self._rotated(linear, rotations))

@@ -344,10 +344,12 @@ def fixed_points(task, here, starts=None, n_threads=None):
     """
     results, log_evidence, n_groups = [], 0.0, len(here.log_odds)
     gradient = np.zeros(2 + n_groups)
-    options = {"schedule": "auto", "max_iter": MAX_ITER, "n_threads": n_threads}
+    options = {"max_iter": MAX_ITER, "n_threads": n_threads}
     for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
         model = part.model(here)
         options |= {"tol": search_tolerance(part.X, here.noise_variance), "blocks": part.blocks}
+        # The double loop of blocks would take longer than the rest of the search.
+        options["schedule"] = "auto" if part.blocks is None else "parallel"
         solve = robust_solution if starts is None else solution_from
         result = solve(model, start, **options)
         results.append(result)
