@@ -14,7 +14,7 @@ from fastmf.estimators._frames import feature_names, pandas
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import FixedPoints, robust_solution, search_tolerance
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
-from fastmf.learning.evidence.blocks import MAX_CUTS, without_cut_blocks
+from fastmf.learning.evidence.blocks import MAX_CUTS, with_blocks_of, without_cut_blocks
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
@@ -202,7 +202,9 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
                 task, start, fixed, priors=priors, max_iter=self.max_evidence_iter,
                 n_threads=self.n_threads,
             )  # fmt: skip
+            task = task if nearby is None else with_blocks_of(task, nearby)
             results = self._final(task, best, nearby)
+            task = with_blocks_of(task, results)
             cut = without_cut_blocks(task, results) if isinstance(self.blocks, str) else None
             if cut is None:
                 break

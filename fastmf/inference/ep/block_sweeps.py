@@ -18,7 +18,7 @@ FIRST_LENGTH, SHRINKING, GROWTH = 0.9, 0.4, 1.5
 MAX_INCREASE, N_RECENT = 2.0, 3
 # Steps that were not made, one after another, and iterations without a new low of the differences,
 # that end it.
-MAX_REJECTED, PATIENCE = 12, 24
+MAX_REJECTED, PATIENCE = 12, 16
 # Relative size of what is added to the diagonal of the normal equations of the extrapolation.
 RIDGE = 1e-10
 

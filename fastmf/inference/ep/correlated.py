@@ -43,7 +43,7 @@ def correlated_blocks(X, n_rows=None):
     from scipy.sparse.csgraph import connected_components
 
     n, p = n_rows or len(X), X.shape[1]
-    columns = _unit_columns(X)
+    columns = unit_columns(X)
     by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
     threshold = max(MIN_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
     # A pair at the threshold may be in or out: in single precision this takes half the time.
@@ -80,12 +80,12 @@ def cut(X, block):
     -------
     list of int array
     """
-    columns = _unit_columns(X[:, block])
+    columns = unit_columns(X[:, block])
     halves = _halves(columns, np.arange(len(block)))
     return [block[half] for half in halves if len(half) > 1]
 
 
-def _unit_columns(X):
+def unit_columns(X):
     """Columns of length 1, or 0 if they are constant 0, in double precision."""
     largest = abs(X).max(axis=0).astype(np.float64)
     columns = X / np.where(largest > 0, largest, 1.0)

@@ -16,13 +16,16 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.ep.block_schedules import (
+from fastmf.inference.ep.block_partition import (
     MAX_CUTS,
+    MAX_JOINS,
+    FoundBlocks,
     blocks_of,
     full_blocks,
-    solve_with_blocks,
+    joined_blocks,
     without_full_blocks,
 )
+from fastmf.inference.ep.block_schedules import solve_with_blocks
 from fastmf.inference.ep.parallel import proper_start, run_one
 from fastmf.inference.ep.result import ExpectationPropagation, result_of
 from fastmf.inference.ep.schedules import SCHEDULES, descent
@@ -137,9 +140,13 @@ def expectation_propagation(
     damping, *options = iteration(damping, tol, max_iter, n_threads)
     members = blocks_of(model.X, blocks)
     if members:
-        auto = isinstance(blocks, str)
         settings = schedule, damping, bool(history)
-        result = _with_blocks(model, members, auto, init, settings, (bound, *options))
+        options = bound, *options
+        if isinstance(blocks, str):
+            result = _with_cut_blocks(model, members, init, settings, options)
+        else:
+            found = isinstance(blocks, FoundBlocks)
+            result = _with_blocks(model, members, found, init, settings, options)
         return _with_absent(model.log_absent, result)
     trace = EPTrace(bool(history))
     was_convergent = isinstance(init, ExpectationPropagation) and init.schedule == "convergent"
@@ -165,16 +172,30 @@ def _with_absent(constant, result):
     )
 
 
-def _with_blocks(model, members, auto, init, settings, options):
-    """The result with blocks; those found in the data are cut where patterns are too small."""
-    *settings, history = settings
+def _with_cut_blocks(model, members, init, settings, options):
+    """The result with blocks found in the data, cut where patterns are too small."""
     for _ in range(MAX_CUTS):
-        trace = EPTrace(history)
-        with one_blas_thread(model.n_units):
-            found = solve_with_blocks(model, members, init, settings, options, trace)
-        if not auto or not full_blocks(found):
+        found = _with_blocks(model, members, True, init, settings, options)
+        if not full_blocks(found):
             break
+        members = [units for units, _ in found.block_sites]
         members, init = without_full_blocks(model.X, members, found), found
+    return found
+
+
+def _with_blocks(model, members, may_join, init, settings, options):
+    """The result with blocks, which may be joined where the parallel schedule does not converge."""
+    schedule, damping, history = settings
+    bounded = options[0] > -np.inf
+    n_joins = MAX_JOINS if may_join and schedule != "convergent" and not bounded else 0
+    with one_blas_thread(model.n_units):
+        for k in range(n_joins + 1):
+            trace, name = EPTrace(history), "parallel" if k < n_joins else schedule
+            found = solve_with_blocks(model, members, init, (name, damping), options, trace)
+            if found.converged or k == n_joins:
+                break
+            joined = joined_blocks(model.X, members, found)
+            members, init = members if joined is None else joined, found
     return found if history else replace(found, history=None, energies=None)
 
 

@@ -2,12 +2,17 @@
 
 import numpy as np
 
-from fastmf.inference.ep.block_schedules import blocks_of, full_blocks, without_full_blocks
-from fastmf.inference.gaussian.blocks import labels_of, members_of
+from fastmf.inference.ep.block_partition import (
+    MAX_CUTS,
+    FoundBlocks,
+    blocks_of,
+    full_blocks,
+    without_full_blocks,
+)
+from fastmf.inference.gaussian.blocks import labels_of
 from fastmf.learning.evidence import Loci
 
-# How often blocks are cut whose patterns include too few features.
-MAX_CUTS = 8
+__all__ = ["MAX_CUTS", "labels_of_task", "with_blocks", "with_blocks_of", "without_cut_blocks"]
 
 
 def with_blocks(task, blocks):
@@ -34,8 +39,24 @@ def with_blocks(task, blocks):
     for part, units in zip(task.parts, task.units, strict=True):
         own = blocks if blocks is None or isinstance(blocks, str) else blocks[units]
         members = blocks_of(part.X[:, : len(part.groups)], own, task.total_rows)
-        parts.append(_with_members(part, members))
+        parts.append(_with_members(part, members, isinstance(blocks, str)))
     return _with_parts(task, parts)
+
+
+def with_blocks_of(task, results):
+    """The task with the blocks of these results of its parts, which may have been joined."""
+    parts = [
+        part
+        if result.block_sites is None
+        else _with_members(part, [u for u, _ in result.block_sites], is_found(part))
+        for part, result in zip(task.parts, results, strict=True)
+    ]
+    return _with_parts(task, parts)
+
+
+def is_found(part):
+    """Whether the blocks of a part were found in the data."""
+    return isinstance(part.blocks, FoundBlocks)
 
 
 def without_cut_blocks(task, results):
@@ -45,10 +66,10 @@ def without_cut_blocks(task, results):
     """
     parts, n_cut = [], 0
     for part, result in zip(task.parts, results, strict=True):
-        if result.block_sites is not None and full_blocks(result):
+        if is_found(part) and full_blocks(result):
             n_cut += 1
-            members = without_full_blocks(part.X, members_of(part.blocks), result)
-            part = _with_members(part, members)
+            members = without_full_blocks(part.X, blocks_of(part.X, part.blocks), result)
+            part = _with_members(part, members, True)
         parts.append(part)
     return _with_parts(task, parts) if n_cut else None
 
@@ -59,13 +80,14 @@ def labels_of_task(task):
     for part, units in zip(task.parts, task.units, strict=True):
         if part.blocks is not None:
             features = np.arange(len(task.groups))[units]
-            members += [features[own] for own in members_of(part.blocks)]
+            members += [features[own] for own in blocks_of(part.X, part.blocks)]
     return labels_of(members, len(task.groups))
 
 
-def _with_members(part, members):
-    """A part of a task with these blocks."""
-    return part._replace(blocks=labels_of(members, part.X.shape[1]) if members else None)
+def _with_members(part, members, found):
+    """A part of a task with these blocks, found in the data or given."""
+    labels = labels_of(members, part.X.shape[1]) if members else None
+    return part._replace(blocks=FoundBlocks(labels) if members and found else labels)
 
 
 def _with_parts(task, parts):
