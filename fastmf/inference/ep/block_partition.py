@@ -95,7 +95,8 @@ def joined_blocks(X, members, result):
     """
     n = X.shape[1]
     included = result.inclusion_probability[:n]
-    moved = abs(result.gaussian_mean - result.mean)[:n] / np.sqrt(result.var[:n])
+    deviation = np.sqrt(np.maximum(result.var[:n], np.finfo(float).tiny))
+    moved = abs(result.gaussian_mean - result.mean)[:n] / deviation
     moved = np.minimum(moved, 1) * np.minimum(included / NEARLY_ZERO, 1)
     moved *= np.minimum((1 - included) / NEARLY_ONE, 1)
     units = np.argsort(-moved)[:MOST_MOVING]

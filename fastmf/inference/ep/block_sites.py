@@ -81,7 +81,8 @@ class BlockProblem(NamedTuple):
         ----------
         tilted : Tilted
         """
-        largest, most = self.patterns.largest, most_included(np.diff(self.blocks.starts))
+        largest = self.patterns.largest
+        most = np.array([most_included(len(units)) for units in self.blocks.members])
         full = (tilted.full > MAX_SHARE) & (largest < most)
         if not full.any():
             return None
@@ -234,13 +235,9 @@ def block_problem(model, blocks, options, n_included=None):
     return BlockProblem(side, single, patterns, 1 / second, *options, evaluations=[0])
 
 
-def most_included(sizes):
-    """Features that patterns of blocks of these sizes may include."""
-    return np.array([_most_included(int(c)) for c in sizes], np.int64)
-
-
 @lru_cache
-def _most_included(c):
+def most_included(c):
+    """Features that patterns of a block of c features may include."""
     cost, s = c, 1
     while s < c and (s < FEWEST_INCLUDED or cost + _cost(c, s + 1) <= MAX_COST):
         s += 1

@@ -174,8 +174,9 @@ def _with_absent(constant, result):
 
 def _with_cut_blocks(model, members, init, settings, options):
     """The result with blocks found in the data, cut where patterns are too small."""
-    for _ in range(MAX_CUTS):
-        found = _with_blocks(model, members, True, init, settings, options)
+    for k in range(MAX_CUTS):
+        # What was cut is not joined again.
+        found = _with_blocks(model, members, k == 0, init, settings, options)
         if not full_blocks(found):
             break
         members = [units for units, _ in found.block_sites]

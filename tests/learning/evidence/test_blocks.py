@@ -28,7 +28,7 @@ def test_columns_without_a_spike_are_in_no_block():
     X = np.append(columns(), columns()[:, :1], axis=1)
     task = Classification.of(X, np.ones(60), np.zeros(5, int), [0.01])
     task = with_blocks(task, "auto")
-    assert task.blocks.tolist() == [0, 1, 2, 3, 1, 4]
+    assert task.blocks.labels.tolist() == [0, 1, 2, 3, 1, 4]
     assert labels_of_task(task).tolist() == [0, 1, 2, 3, 1]
 
 
