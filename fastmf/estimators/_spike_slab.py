@@ -14,7 +14,12 @@ from fastmf.estimators._frames import feature_names, pandas
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import FixedPoints, robust_solution, search_tolerance
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
-from fastmf.learning.evidence.blocks import MAX_CUTS, with_blocks_of, without_cut_blocks
+from fastmf.learning.evidence.blocks import (
+    MAX_CUTS,
+    with_blocks_of,
+    with_fixed_blocks,
+    without_cut_blocks,
+)
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
@@ -219,7 +224,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         if not average:
             return task, [first], np.ones(1)
         points, weights = averaged_points(
-            task, best, results, fixed, priors=priors, n_threads=self.n_threads
+            with_fixed_blocks(task), best, results, fixed, priors=priors, n_threads=self.n_threads
         )
         return task, [first, *points[1:]], weights
 

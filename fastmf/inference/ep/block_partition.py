@@ -22,14 +22,17 @@ NEARLY_ZERO, NEARLY_ONE = 0.1, 1e-3
 
 
 class FoundBlocks(NamedTuple):
-    """Blocks that were found in the data, and may be joined.
+    """Blocks that were found in the data.
 
     Parameters
     ----------
     labels : int array of shape (n_features,)
+    may_join : bool
+        Whether they may be joined: not if they were cut.
     """
 
     labels: np.ndarray
+    may_join: bool = True
 
 
 def blocks_of(X, blocks, n_rows=None):

@@ -145,8 +145,8 @@ def expectation_propagation(
         if isinstance(blocks, str):
             result = _with_cut_blocks(model, members, init, settings, options)
         else:
-            found = isinstance(blocks, FoundBlocks)
-            result = _with_blocks(model, members, found, init, settings, options)
+            may_join = isinstance(blocks, FoundBlocks) and blocks.may_join
+            result = _with_blocks(model, members, may_join, init, settings, options)
         return _with_absent(model.log_absent, result)
     trace = EPTrace(bool(history))
     was_convergent = isinstance(init, ExpectationPropagation) and init.schedule == "convergent"

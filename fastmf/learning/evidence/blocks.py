@@ -12,7 +12,7 @@ from fastmf.inference.ep.block_partition import (
 from fastmf.inference.gaussian.blocks import labels_of
 from fastmf.learning.evidence import Loci
 
-__all__ = ["MAX_CUTS", "labels_of_task", "with_blocks", "with_blocks_of", "without_cut_blocks"]
+__all__ = ["MAX_CUTS", "labels_of_task", "with_blocks", "with_blocks_of", "with_fixed_blocks", "without_cut_blocks"]
 
 
 def with_blocks(task, blocks):
@@ -28,8 +28,8 @@ def with_blocks(task, blocks):
     -------
     Regression, Loci or Classification
     """
-    parts, n_features = [], len(task.groups)
-    if blocks is not None and not isinstance(blocks, str):
+    parts, n_features, auto = [], len(task.groups), isinstance(blocks, str)
+    if not (blocks is None or auto):
         blocks = np.asarray(blocks)
         if blocks.shape != (n_features,):
             raise ValueError(
@@ -37,26 +37,33 @@ def with_blocks(task, blocks):
                 f"got shape {blocks.shape}."
             )
     for part, units in zip(task.parts, task.units, strict=True):
-        own = blocks if blocks is None or isinstance(blocks, str) else blocks[units]
+        own = blocks if blocks is None or auto else blocks[units]
         members = blocks_of(part.X[:, : len(part.groups)], own, task.total_rows)
-        parts.append(_with_members(part, members, isinstance(blocks, str)))
+        labels = labels_of(members, part.X.shape[1]) if members else None
+        parts.append(part._replace(blocks=FoundBlocks(labels) if members and auto else labels))
     return _with_parts(task, parts)
 
 
 def with_blocks_of(task, results):
     """The task with the blocks of these results of its parts, which may have been joined."""
-    parts = [
-        part
-        if result.block_sites is None
-        else _with_members(part, [u for u, _ in result.block_sites], is_found(part))
-        for part, result in zip(task.parts, results, strict=True)
-    ]
+    parts = []
+    for part, result in zip(task.parts, results, strict=True):
+        if isinstance(part.blocks, FoundBlocks):
+            members = [units for units, _ in result.block_sites]
+            labels = labels_of(members, part.X.shape[1])
+            part = part._replace(blocks=part.blocks._replace(labels=labels))
+        parts.append(part)
     return _with_parts(task, parts)
 
 
-def is_found(part):
-    """Whether the blocks of a part were found in the data."""
-    return isinstance(part.blocks, FoundBlocks)
+def with_fixed_blocks(task):
+    """The task whose blocks are no longer joined."""
+    parts = []
+    for part in task.parts:
+        if isinstance(part.blocks, FoundBlocks):
+            part = part._replace(blocks=part.blocks._replace(may_join=False))
+        parts.append(part)
+    return _with_parts(task, parts)
 
 
 def without_cut_blocks(task, results):
@@ -66,10 +73,11 @@ def without_cut_blocks(task, results):
     """
     parts, n_cut = [], 0
     for part, result in zip(task.parts, results, strict=True):
-        if is_found(part) and full_blocks(result):
+        if isinstance(part.blocks, FoundBlocks) and full_blocks(result):
             n_cut += 1
             members = without_full_blocks(part.X, blocks_of(part.X, part.blocks), result)
-            part = _with_members(part, members, True)
+            labels = labels_of(members, part.X.shape[1])
+            part = part._replace(blocks=FoundBlocks(labels, may_join=False) if members else None)
         parts.append(part)
     return _with_parts(task, parts) if n_cut else None
 
@@ -82,12 +90,6 @@ def labels_of_task(task):
             features = np.arange(len(task.groups))[units]
             members += [features[own] for own in blocks_of(part.X, part.blocks)]
     return labels_of(members, len(task.groups))
-
-
-def _with_members(part, members, found):
-    """A part of a task with these blocks, found in the data or given."""
-    labels = labels_of(members, part.X.shape[1]) if members else None
-    return part._replace(blocks=FoundBlocks(labels) if members and found else labels)
 
 
 def _with_parts(task, parts):
