@@ -11,13 +11,14 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import feature_names, pandas
+from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS
 from fastmf.inference.ep.schedules import SCHEDULES
 from fastmf.learning.evidence import FixedPoints, robust_solution, search_tolerance
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
 from fastmf.learning.evidence.blocks import (
-    MAX_CUTS,
+    first_parameters,
     with_blocks_of,
-    with_fixed_blocks,
+    with_joins,
     without_cut_blocks,
 )
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
@@ -202,13 +203,14 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         priors = None
         if self.parameter_prior is not None:
             priors = ParameterPriors.of(task, int(centred))
+        start = first_parameters(task, start, fixed)
         for _ in range(MAX_CUTS):
             best, nearby = maximise_evidence(
                 task, start, fixed, priors=priors, max_iter=self.max_evidence_iter,
                 n_threads=self.n_threads,
             )  # fmt: skip
             task = task if nearby is None else with_blocks_of(task, nearby)
-            results = self._final(task, best, nearby)
+            results = self._final(with_joins(task, MAX_JOINS), best, nearby)
             task = with_blocks_of(task, results)
             cut = without_cut_blocks(task, results) if isinstance(self.blocks, str) else None
             if cut is None:
@@ -224,7 +226,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         if not average:
             return task, [first], np.ones(1)
         points, weights = averaged_points(
-            with_fixed_blocks(task), best, results, fixed, priors=priors, n_threads=self.n_threads
+            with_joins(task, 0), best, results, fixed, priors=priors, n_threads=self.n_threads
         )
         return task, [first, *points[1:]], weights
 

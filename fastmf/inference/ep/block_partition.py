@@ -27,12 +27,12 @@ class FoundBlocks(NamedTuple):
     Parameters
     ----------
     labels : int array of shape (n_features,)
-    may_join : bool
-        Whether they may be joined: not if they were cut.
+    max_joins : int
+        How often two of them may be joined: 0 for those that were cut.
     """
 
     labels: np.ndarray
-    may_join: bool = True
+    max_joins: int
 
 
 def blocks_of(X, blocks, n_rows=None):

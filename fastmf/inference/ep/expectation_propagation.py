@@ -145,8 +145,8 @@ def expectation_propagation(
         if isinstance(blocks, str):
             result = _with_cut_blocks(model, members, init, settings, options)
         else:
-            may_join = isinstance(blocks, FoundBlocks) and blocks.may_join
-            result = _with_blocks(model, members, may_join, init, settings, options)
+            n_joins = blocks.max_joins if isinstance(blocks, FoundBlocks) else 0
+            result = _with_blocks(model, members, n_joins, init, settings, options)
         return _with_absent(model.log_absent, result)
     trace = EPTrace(bool(history))
     was_convergent = isinstance(init, ExpectationPropagation) and init.schedule == "convergent"
@@ -176,7 +176,8 @@ def _with_cut_blocks(model, members, init, settings, options):
     """The result with blocks found in the data, cut where patterns are too small."""
     for k in range(MAX_CUTS):
         # What was cut is not joined again.
-        found = _with_blocks(model, members, k == 0, init, settings, options)
+        n_joins = MAX_JOINS if k == 0 else 0
+        found = _with_blocks(model, members, n_joins, init, settings, options)
         if not full_blocks(found):
             break
         members = [units for units, _ in found.block_sites]
@@ -184,11 +185,11 @@ def _with_cut_blocks(model, members, init, settings, options):
     return found
 
 
-def _with_blocks(model, members, may_join, init, settings, options):
+def _with_blocks(model, members, n_joins, init, settings, options):
     """The result with blocks, which may be joined where the parallel schedule does not converge."""
     schedule, damping, history = settings
-    bounded = options[0] > -np.inf
-    n_joins = MAX_JOINS if may_join and schedule != "convergent" and not bounded else 0
+    if schedule == "convergent" or options[0] > -np.inf:
+        n_joins = 0
     with one_blas_thread(model.n_units):
         for k in range(n_joins + 1):
             trace, name = EPTrace(history), "parallel" if k < n_joins else schedule

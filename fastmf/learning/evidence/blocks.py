@@ -3,7 +3,6 @@
 import numpy as np
 
 from fastmf.inference.ep.block_partition import (
-    MAX_CUTS,
     FoundBlocks,
     blocks_of,
     full_blocks,
@@ -12,7 +11,19 @@ from fastmf.inference.ep.block_partition import (
 from fastmf.inference.gaussian.blocks import labels_of
 from fastmf.learning.evidence import Loci
 
-__all__ = ["MAX_CUTS", "labels_of_task", "with_blocks", "with_blocks_of", "with_fixed_blocks", "without_cut_blocks"]
+# How often blocks are joined for one value of the parameters, during the search.
+SEARCH_JOINS = 2
+# Noise from which the search starts if there are blocks, in variances of y: with less of it, many
+# effects have a place in several blocks, and fixed points are hard to find.
+FIRST_NOISE = 0.6
+
+
+def first_parameters(task, start, fixed):
+    """Hyper-parameters from which the search starts, those that are fixed as they are."""
+    if fixed.noise_variance or all(part.blocks is None for part in task.parts):
+        return start
+    noise_variance = max(start.noise_variance, FIRST_NOISE * task.scale)
+    return start._replace(noise_variance=noise_variance)
 
 
 def with_blocks(task, blocks):
@@ -40,7 +51,9 @@ def with_blocks(task, blocks):
         own = blocks if blocks is None or auto else blocks[units]
         members = blocks_of(part.X[:, : len(part.groups)], own, task.total_rows)
         labels = labels_of(members, part.X.shape[1]) if members else None
-        parts.append(part._replace(blocks=FoundBlocks(labels) if members and auto else labels))
+        parts.append(
+            part._replace(blocks=FoundBlocks(labels, SEARCH_JOINS) if members and auto else labels)
+        )
     return _with_parts(task, parts)
 
 
@@ -56,12 +69,12 @@ def with_blocks_of(task, results):
     return _with_parts(task, parts)
 
 
-def with_fixed_blocks(task):
-    """The task whose blocks are no longer joined."""
+def with_joins(task, max_joins):
+    """The task whose blocks may be joined so often."""
     parts = []
     for part in task.parts:
         if isinstance(part.blocks, FoundBlocks):
-            part = part._replace(blocks=part.blocks._replace(may_join=False))
+            part = part._replace(blocks=part.blocks._replace(max_joins=max_joins))
         parts.append(part)
     return _with_parts(task, parts)
 
@@ -77,7 +90,7 @@ def without_cut_blocks(task, results):
             n_cut += 1
             members = without_full_blocks(part.X, blocks_of(part.X, part.blocks), result)
             labels = labels_of(members, part.X.shape[1])
-            part = part._replace(blocks=FoundBlocks(labels, may_join=False) if members else None)
+            part = part._replace(blocks=FoundBlocks(labels, 0) if members else None)
         parts.append(part)
     return _with_parts(task, parts) if n_cut else None
 
