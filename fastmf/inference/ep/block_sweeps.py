@@ -19,8 +19,9 @@ MAX_INCREASE, N_RECENT = 2.0, 3
 # Steps that were not made, one after another, and iterations without a new low of the differences,
 # that end it.
 MAX_REJECTED, PATIENCE = 12, 16
-# Relative size of what is added to the diagonal of the normal equations of the extrapolation.
-RIDGE = 1e-10
+# What is added to the diagonal of the normal equations of the extrapolation, scaled to ones: results
+# would else depend on rounding.
+RIDGE = 1e-8
 
 
 def block_sweeps(problem, state, damping, trace):
@@ -122,7 +123,9 @@ class Extrapolation:
     def _difference(self, state):
         """Tilted less Gaussian moments, in standard deviations of the Gaussian."""
         blocks = self.problem.blocks
-        deviation = np.sqrt(blocks.diagonal(state.gaussian))
+        # Where rounding leaves a variance that is none, there is no extrapolation.
+        variance = blocks.diagonal(state.gaussian)
+        deviation = np.sqrt(np.where(variance > 0, variance, np.nan))
         mean, var, elements = blocks.parts(state.tilted.moments - state.gaussian)
         var = var / deviation[blocks.singles] ** 2
         scaled = [
@@ -137,10 +140,14 @@ class Extrapolation:
         if len(self.sites) == 1:
             return site + length * step
         last = np.array(self.differences)
-        changes = last[1:] - last[:-1]
-        gram = changes @ changes.T
-        gram.flat[:: len(gram) + 1] *= 1 + RIDGE
-        weights = np.linalg.lstsq(gram, changes @ last[-1], rcond=1e-12)[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            changes = last[1:] - last[:-1]
+            gram, right = changes @ changes.T, changes @ last[-1]
+            scale = np.sqrt(gram.diagonal())
+        if not ((scale > 0) & (scale < np.inf)).all():
+            return site + length * step
+        gram = gram / scale / scale[:, None] + RIDGE * np.eye(len(gram))
+        weights = np.linalg.solve(gram, right / scale) / scale
         sites, steps = np.array(self.sites), np.array(self.steps)
         moved = site - weights @ (sites[1:] - sites[:-1])
         return moved + length * (step - weights @ (steps[1:] - steps[:-1]))
