@@ -51,7 +51,8 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         hundreds of deviations away.
     blocks : "auto", None or array of shape (n_features,)
         Features that are treated together, as `fastmf.expectation_propagation` does: those that are
-        strongly correlated or linearly dependent ("auto"), those of the same label, or none.
+        correlated or linearly dependent ("auto"), those of the same label, or none. Blocks that are
+        found may be joined and cut in the search: see `blocks_`.
     solver : {"auto", "convergent", "parallel", "sequential"}
         Schedule of `fastmf.expectation_propagation`.
     damping : float or None

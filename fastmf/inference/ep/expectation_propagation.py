@@ -98,14 +98,16 @@ def expectation_propagation(
 
     Notes
     -----
-    With blocks, patterns include all features of up to 11, fewer of more, and three of 60: the
-    result's `full_probability` says how much weight lies at that limit. The schedules are the
-    parallel one and the convergent double loop of blocks, whose energy never increases and whose
-    fixed points are those of the parallel one; "sequential" is run as "auto" then. The
-    double loop is not run where the curvatures of its blocks would take more than 0.5 GB. Under
-    `site_precision_min` only the parallel one is run, and eigenvalues have the bound. The cost is
-    that of single sites, or of a matrix of features where that is larger than n_samples by less
-    than 2.5 times, and for each block that of its patterns.
+    With blocks, patterns include all features of up to 5, and two of more; where those of two weigh
+    more than 0.01, all of up to 11, fewer of more, and three of 60: the result's `full_probability`
+    says how much weight lies at that limit. The schedules are the parallel one, with Anderson's
+    extrapolation unless `damping` is given, and the convergent double loop of blocks, whose energy
+    never increases and whose fixed points are those of the parallel one; "sequential" is run as
+    "auto" then. Where the parallel one does not converge, "auto" blocks are joined in which
+    features move most, eight times at most. The double loop is not run where the curvatures of its
+    blocks would take more than 0.5 GB. Under `site_precision_min` only the parallel one is run, and
+    eigenvalues have the bound. The cost is that of single sites, or of a matrix of features where
+    that is larger than n_samples by less than 2.5 times, and for each block that of its patterns.
 
     Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on the energy as a
     function of the moments (`fastmf.inference.ep.moment_descent`), with the same stationary points
