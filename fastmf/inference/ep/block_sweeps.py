@@ -19,7 +19,7 @@ MAX_INCREASE, N_RECENT = 2.0, 3
 # Steps that were not made, one after another, and iterations without a new low of the differences,
 # that end it.
 MAX_REJECTED, PATIENCE = 12, 16
-# What is added to the diagonal of the normal equations of the extrapolation, scaled to ones: results
+# What is added to the diagonal of the scaled normal equations of the extrapolation: results
 # would else depend on rounding.
 RIDGE = 1e-8
 
