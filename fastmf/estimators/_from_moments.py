@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf._common.warning import warn_user
+from fastmf.estimators._unpenalised import projected_parts
 from fastmf.learning.evidence import Loci, Regression
 from fastmf.learning.evidence.blocks import with_blocks
 from fastmf.models import _moments, _z_scores
@@ -105,8 +106,18 @@ class FromMoments:
         groups, n_groups = self._groups(self.n_features_in_)
         self._offset, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
         unit = float(np.sqrt(y_square / n)) or 1.0
+        for (X, _), own in zip(rows, units, strict=True):
+            X[:, self._excluded()[own]] = 0
+        flat, n_free, columns = 0.0, n, self._columns()
+        if len(columns):
+            explained = sum(float(y @ y) for _, y in rows)
+            rows, flat, found = projected_parts(rows, units, columns)
+            flat = flat / unit
+            self._keep_unpenalised(found)
+            n_free = self._rows_left(n, found)
+            y_square -= explained - sum(float(y @ y) for _, y in rows)
         # What no part explains, and the rows that it has too few of, is in the first.
-        total, absent = _moments.absent_of([y for _, y in rows], y_square, n)
+        total, absent = _moments.absent_of([y for _, y in rows], y_square, n_free)
         n_rows, absent = total - sum(len(y) for _, y in rows[1:]), absent / unit**2
         parts = [Regression(rows[0][0], rows[0][1] / unit, groups[units[0]], n_rows, absent)]
         for own, (X, y) in zip(units[1:], rows[1:], strict=True):
@@ -117,16 +128,12 @@ class FromMoments:
         # Effects that no R explains must not be learned as absence of noise.
         hold_noise = summary is not None and summary.share > _z_scores.MAX_SHARE
         fit = self._fit_task(
-            with_blocks(task, self.blocks),
-            n_groups,
-            0.0,
-            unit,
-            centred=self.fit_intercept,
-            hold_noise=hold_noise,
-        )
+            with_blocks(task, self.blocks), n_groups, 0.0, unit, flat,
+            centred=self.fit_intercept, hold_noise=hold_noise,
+        )  # fmt: skip
         self._keep([fit], True)
         self._keep_parts([(own, X) for own, (X, _) in zip(units, rows, strict=True)])
-        self._n_noises = self._noises_of_prediction(n, self.fit_intercept)
+        self._keep_noises(n, self.fit_intercept)
         self.mismatch_ = 0.0 if summary is None else summary.share
         return self
 

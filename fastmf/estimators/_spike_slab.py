@@ -5,15 +5,16 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, iteration, number, one_of
+from fastmf._common.arguments import count, iteration, number, one_of, real_array
 from fastmf._common.rows import blocks, row_blocks
 from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import feature_names, pandas
+from fastmf.estimators._unpenalised import Unpenalised, columns_of
 from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS
 from fastmf.inference.ep.schedules import SCHEDULES
-from fastmf.learning.evidence import FixedPoints, robust_solution, search_tolerance
+from fastmf.learning.evidence import NEVER_ZERO, FixedPoints, robust_solution, search_tolerance
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
 from fastmf.learning.evidence.blocks import (
     first_parameters,
@@ -28,6 +29,9 @@ from fastmf.special import sigmoid
 
 # Largest standard deviation of a column, and of a ratio of them: their squares are finite.
 MAX_DEVIATION = 1e150
+
+# Smallest prior log-odds of a feature.
+MIN_LOG_ODDS = -30.0
 
 # What an optimum at a bound of the search means, and what to give.
 BOUNDS = {
@@ -74,6 +78,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         fit_intercept=True,
         standardize=True,
         blocks="auto",
+        unpenalised=None,
         solver="auto",
         damping=None,
         tol=1e-6,
@@ -89,6 +94,7 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.blocks = blocks
+        self.unpenalised = unpenalised
         self.solver = solver
         self.damping = damping
         self.tol = tol
@@ -203,6 +209,10 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         priors = None
         if self.parameter_prior is not None:
             priors = ParameterPriors.of(task, int(centred))
+            candidates = np.ones(len(task.groups))
+            candidates[self._columns()] = 0
+            n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
+            priors = priors._replace(n_of_groups=n_of_groups)
         start = first_parameters(task, start, fixed)
         for _ in range(MAX_CUTS):
             best, nearby = maximise_evidence(
@@ -282,11 +292,15 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
     def _check(self, *variances):
         """Raise unless these variances are None or positive, and the other options valid."""
         limits = dict.fromkeys(variances, np.inf)
-        limits |= {"inclusion_probability": 1.0, "expected_model_size": self.n_features_in_}
+        limits["expected_model_size"] = self.n_features_in_ - len(self._columns())
         if self.inclusion_probability is not None and self.expected_model_size is not None:
             raise ValueError(
                 "inclusion_probability and expected_model_size say the same: give only one of them."
             )
+        if np.ndim(self.inclusion_probability):
+            self._check_inclusions()
+        else:
+            limits["inclusion_probability"] = 1.0
         for name, high in limits.items():
             value = getattr(self, name)
             if value is None:
@@ -300,8 +314,71 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         count("max_evidence_iter", self.max_evidence_iter)
         iteration(self.damping, self.tol, self.max_iter, self.n_threads)
 
+    def _check_inclusions(self):
+        """Raise unless there is a prior inclusion probability of each feature."""
+        given = real_array("inclusion_probability", self.inclusion_probability)
+        if given.shape != (self.n_features_in_,):
+            raise ValueError(
+                f"inclusion_probability must be a number or have shape ({self.n_features_in_},), "
+                f"one for each feature, got {given.shape}."
+            )
+        if not ((given >= 0) & (given <= 1)).all():
+            raise ValueError("inclusion_probability must have values between 0 and 1.")
+        if not np.delete(given, self._columns()).any():
+            raise ValueError("inclusion_probability must be above 0 for some feature.")
+        if self.groups is not None:
+            raise ValueError(
+                "groups are for inclusion probabilities that are learned: give them, or an array "
+                "inclusion_probability."
+            )
+
+    # --- features that are always in, or never --------------------------------------------------
+
+    def _columns(self):
+        """The unpenalised features."""
+        names = getattr(self, "feature_names_in_", None)
+        return columns_of(names, self.unpenalised, self.n_features_in_)
+
+    def _excluded(self):
+        """A mask of the features of prior inclusion probability 0, which are left out."""
+        if np.ndim(self.inclusion_probability) == 0:
+            return np.zeros(self.n_features_in_, bool)
+        excluded = np.asarray(self.inclusion_probability) == 0
+        excluded[self._columns()] = False
+        return excluded
+
+    def _keep_unpenalised(self, found):
+        """What predictions need to know of the unpenalised features, as arrays."""
+        self._unpenalised, self._gain, self._whiten = found
+
+    def _unpenalised_features(self):
+        """The same again."""
+        return Unpenalised(self._unpenalised, self._gain, self._whiten)
+
+    def _rows_left(self, n_rows, found):
+        """The number of rows, less that of the coefficients that are not penalised."""
+        if n_rows - self.fit_intercept - found.rank < 1:
+            raise ValueError(
+                f"{n_rows:g} rows are explained by {found.rank} unpenalised columns alone: give "
+                "fewer, or more rows."
+            )
+        return n_rows - found.rank
+
+    def _set_known(self, flat, means, variances, included):
+        """Fill in moments of unpenalised features, but for variances, and of those left out."""
+        columns, excluded = self._unpenalised, self._excluded()
+        means[:, columns] = 0
+        means[:, columns] = flat - means @ self._gain.T
+        variances[:, columns], included[:, columns] = 0.0, 1.0
+        variances[:, excluded], included[:, excluded] = 0.0, 0.0
+
+    # --- prior inclusion ------------------------------------------------------------------------
+
     def _groups(self, n_features):
         """The number of the group of every feature, and the number of groups."""
+        self._keep_unpenalised(Unpenalised.none(n_features))
+        if np.ndim(self.inclusion_probability):
+            return np.arange(n_features), n_features
         if self.groups is None:
             return np.zeros(n_features, np.int64), 1
         try:
@@ -318,13 +395,26 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         """The inclusion probability that was given, or that of the model size, or None."""
         if self.expected_model_size is None:
             return self.inclusion_probability
-        return self.expected_model_size / (n_features or self.n_features_in_)
+        return self.expected_model_size / (
+            n_features or self.n_features_in_ - len(self._columns())
+        )
 
-    def _first_inclusion(self, shape):
-        """The inclusion probability from which the search starts: one for ten rows, or as given."""
+    def _first_log_odds(self, shape, n_groups):
+        """Log-odds from which the search starts: of one feature for ten rows, or as given."""
         n, d = shape
         given = self._inclusion()
-        return min(0.5, max(1.0, n / 10) / d) if given is None else given
+        inclusion = min(0.5, max(1.0, n / 10) / d) if given is None else np.asarray(given, float)
+        with np.errstate(divide="ignore"):
+            log_odds = np.full(n_groups, np.log(inclusion) - np.log1p(-inclusion))
+        # Smaller ones have sites that are lost in rounding; columns of features of none are 0.
+        return np.clip(log_odds, MIN_LOG_ODDS, NEVER_ZERO) if np.ndim(inclusion) else log_odds
+
+    def _prior_inclusion(self, log_odds):
+        """The prior inclusion probabilities that were learned or given."""
+        inclusion = sigmoid(np.asarray(log_odds))
+        if np.ndim(self.inclusion_probability):
+            inclusion[self._excluded()] = 0.0
+        return inclusion
 
 
 def moments_of(task, point):

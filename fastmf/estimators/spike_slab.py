@@ -19,6 +19,7 @@ from fastmf.estimators._spike_slab import (
     moments_of,
     sites_of,
 )
+from fastmf.estimators._unpenalised import projection_of
 from fastmf.inference.gaussian.blocks import inverse_with, n_elements
 from fastmf.learning.evidence import Hyperparameters, Regression
 from fastmf.learning.evidence.blocks import labels_of_task, with_blocks
@@ -36,8 +37,9 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     slab_variance : float or None
         Prior variance of a non-zero coefficient, in units of y^2 (per unit of the features squared,
         after `standardize`).
-    inclusion_probability : float or None
-        Prior probability of a non-zero coefficient, between 0 and 1.
+    inclusion_probability : float, array of shape (n_features,) or None
+        Prior probability of a non-zero coefficient, between 0 and 1; or that of each feature, 0 and
+        1 included, for features of which more is known, as from an earlier study.
     expected_model_size : float or None
         Prior expected number of non-zero coefficients, in place of `inclusion_probability`, which
         is then this over the number of features; between 0 and that number.
@@ -51,6 +53,11 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         hundreds of deviations away.
     blocks : "auto", None or array of shape (n_features,)
         Features that are treated together, as `fastmf.expectation_propagation` does: those that are
+        strongly correlated or linearly dependent ("auto"), those of the same label, or none.
+    unpenalised : sequence of int, str or bool, or None
+        Columns, by their numbers or names or as a mask, whose coefficients are never zero and have
+        a flat prior, such as age and sex: they are projected out of y and all others. Their
+        inclusion probability is 1.
         correlated or linearly dependent ("auto"), those of the same label, or none. Blocks that are
         found may be joined and cut in the search: see `blocks_`.
     solver : {"auto", "convergent", "parallel", "sequential"}
@@ -90,10 +97,12 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     inclusion_probability_ : array of the shape of `coef_`
         Posterior probabilities of a non-zero coefficient.
     log_evidence_ : float or array of shape (n_targets,)
-        Of the centred data; scale and hyper-parameters included.
+        Of the centred data; scale and hyper-parameters included. With `unpenalised` columns, of the
+        residuals of y on them.
     noise_variance_, slab_variance_ : float or array of shape (n_targets,)
     prior_inclusion_ : array of shape (n_groups,) or (n_targets, n_groups)
-        Prior inclusion probabilities, in the order of the sorted labels.
+        Prior inclusion probabilities, in the order of the sorted labels; of all features if each
+        has its own.
     blocks_ : int array of shape (n_features,) or (n_targets, n_features)
         Numbers of the blocks that were used: features of the same number were treated together.
     sites_ : array of shape (2, n_features) or (n_targets, 2, n_features)
@@ -133,7 +142,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         "noise_variance_", "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_",
         "_unit", "_rows", "_shapes", "_features", "mismatch_", "_offset", "_scale", "_n_noises",
         "_target_of_point", "_point_weights", "_point_noise", "_point_coef", "_point_sites",
-        "_point_matrices",
+        "_point_matrices", "_mean_noise", "_unpenalised", "_gain", "_whiten",
     )  # fmt: skip
     _advice = (
         "raise max_iter, take solver='convergent', or give noise_variance, slab_variance or "
@@ -151,6 +160,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         fit_intercept=True,
         standardize=True,
         blocks="auto",
+        unpenalised=None,
         solver="auto",
         damping=None,
         tol=1e-6,
@@ -168,6 +178,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
             fit_intercept=fit_intercept,
             standardize=standardize,
             blocks=blocks,
+            unpenalised=unpenalised,
             solver=solver,
             damping=damping,
             tol=tol,
@@ -218,7 +229,8 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         if weights is not None:
             present = weights > 0
             X, targets, weights = X[present], targets[present], weights[present]
-        if self.noise_variance is None and len(X) < 2 + self.fit_intercept:
+        n_flat = self.fit_intercept + len(self._columns())
+        if self.noise_variance is None and len(X) < 2 + n_flat:
             warn_user(
                 f"the noise of {len(X)} rows cannot be told from what coefficients explain: give "
                 "noise_variance, or more rows."
@@ -227,28 +239,37 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         X = self._standardised(X, weights)
         if weights is not None:
             X *= np.sqrt(weights)[:, None].astype(X.dtype)
-        first = Regression(X, targets[:, 0], groups[0], n_rows)
-        blocks = with_blocks(first, self.blocks).blocks
-        fits = [self._fit_one(X, column, groups, weights, blocks) for column in targets.T]
+        X[:, self._excluded()] = 0
+        projection = projection_of(X, self._columns()) if len(self._columns()) else None
+        n_free = n_rows
+        if projection is not None:
+            self._keep_unpenalised(projection.of_features)
+            n_free = self._rows_left(n_rows, projection.of_features)
+        first = Regression(X, targets[:, 0], groups[0], n_free)
+        first = with_blocks(first, self.blocks)
+        given = groups[1], weights, projection
+        fits = [self._fit_one(first, column, *given) for column in targets.T]
         self._keep(fits, np.ndim(y) == 1)
         self._keep_parts([(np.arange(X.shape[1]), X)])
-        self._n_noises = self._noises_of_prediction(n_rows, self.fit_intercept)
+        self._keep_noises(n_rows, self.fit_intercept)
         return self
 
-    def _fit_one(self, X, y, groups, weights, blocks):
+    def _fit_one(self, task, y, n_groups, weights, projection):
         """The fitted attributes for one target; X is multiplied by the roots of the weights."""
-        groups, n_groups = groups
         center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
         unit = float(deviation) or 1.0
         check_variances("y over X", unit / self._scale)
         y = (y - center) / unit if deviation else 0 * y
-        task = Regression(X, y, groups, blocks=blocks)
-        if weights is not None:
-            task = task._replace(y=y * np.sqrt(weights), n_rows=float(weights.sum()))
-        return self._fit_task(task, n_groups, center, unit, centred=self.fit_intercept)
+        y = y if weights is None else y * np.sqrt(weights)
+        flat, y = (0.0, y) if projection is None else projection.split(y)
+        task = task._replace(y=y)
+        return self._fit_task(task, n_groups, center, unit, flat, centred=self.fit_intercept)
 
-    def _fit_task(self, task, n_groups, center, unit, *, centred=False, hold_noise=False):
-        """The fitted attributes for standardised data of y = center + unit * (standardised y)."""
+    def _fit_task(self, task, n_groups, center, unit, flat, *, centred=False, hold_noise=False):
+        """The fitted attributes for standardised data of y = center + unit * (standardised y).
+
+        `flat` are the coefficients of y on the unpenalised features.
+        """
         shape = task.total_rows, len(task.groups)
         start, fixed = self._hyperparameters(shape, unit, n_groups)
         if hold_noise and self.noise_variance is None:
@@ -260,6 +281,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         best, ratio = points[0].hyperparameters, unit / self._scale
         members = [moments_of(task, point) for point in points]
         means, variances, included = (np.array(m) for m in zip(*members, strict=True))
+        self._set_known(flat, means, variances, included)
         mean = weights @ means
         spread = weights @ (means - mean) ** 2
         coefficients = mean * ratio
@@ -271,7 +293,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
             "log_evidence_": float(points[0].found.log_evidence - shape[0] * np.log(unit)),
             "noise_variance_": best.noise_variance * unit**2,
             "slab_variance_": best.slab_variance * unit**2,
-            "prior_inclusion_": sigmoid(np.asarray(best.log_odds)),
+            "prior_inclusion_": self._prior_inclusion(best.log_odds),
             "sites_": sites_of(task, points[0]),
             "blocks_": labels_of_task(task),
             "n_iter_": max(1, *(result.n_iter for result in points[0].found.results)),
@@ -285,12 +307,27 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
             },
         }
 
-    def _noises_of_prediction(self, n_rows, centred):
-        """Variance of an observation and of the constant, in noise variances."""
-        both = 1 + (1 / n_rows if centred else 0)
+    def _keep_noises(self, n_rows, centred):
+        """Mean of the noise, and variance of an observation and the constant, in its values.
+
+        And with them the variances of the unpenalised coefficients.
+        """
+        self._mean_noise = 1.0
         if self.average_parameters and self.noise_variance is None and n_rows > 4:
-            both *= n_rows / (n_rows - 2)  # mean over mode in ln s2 of an inverse gamma variable
-        return both
+            # mean over mode in ln s2 of an inverse gamma variable
+            self._mean_noise = n_rows / (n_rows - 2)
+        self._n_noises = self._mean_noise * (1 + (1 / n_rows if centred else 0))
+        columns, _, whiten = self._unpenalised_features()
+        if not len(columns):
+            return
+        variances, gain = np.atleast_2d(self.coef_var_), self._gain.copy()
+        gain[:, columns] = 0
+        for k, target in enumerate(self._target_of_point):
+            unit, noise = np.atleast_1d(self._unit)[target], self._point_noise[k]
+            own = self._mean_noise * noise * (whiten**2).sum(1)
+            for units, inverse in self._inverses(noise / unit**2, k):
+                own = own + unit**2 * inverse.variance_along(gain[:, units])
+            variances[target, columns] += self._point_weights[k] * own / self._scale[columns] ** 2
 
     def _keep(self, fits, one):
         """The fitted attributes of each target, as attributes."""
@@ -369,14 +406,16 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         for k in np.flatnonzero(self._target_of_point == target):
             noise, change = self._point_noise[k], self._point_coef[k] - coefficients
             inverses = list(self._inverses(noise / unit**2, k))
-            of_rows = by_blocks(partial(self._variances, inverses, change, unit), X)
+            of_rows = by_blocks(partial(self._variances, inverses, change, unit, noise), X)
             variance = variance + self._point_weights[k] * (noise * self._n_noises + of_rows)
         return np.sqrt(variance)
 
-    def _variances(self, inverses, change, unit, rows):
+    def _variances(self, inverses, change, unit, noise, rows):
         """Variances of the means of rows, and squares of their changes by these coefficients."""
-        standardised = self._rescaled(rows)
-        variance = sum(inverse.variance_along(standardised[:, u]) for u, inverse in inverses)
+        flat, standardised = self._unpenalised_features(), self._rescaled(rows)
+        of_flat = self._mean_noise * noise * flat.noises(standardised)
+        standardised = flat.residuals(standardised)
+        variance = of_flat / unit**2 + sum(inverse.variance_along(standardised[:, u]) for u, inverse in inverses)
         return variance * unit**2 + ((rows - self._offset) @ change) ** 2
 
     def _inverses(self, noise_variance, point):
@@ -404,13 +443,13 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
 
     def _hyperparameters(self, shape, unit, n_groups):
         """Where the search starts, for y of variance 1, and what is fixed."""
-        inclusion, slab = self._first_inclusion(shape), self.slab_variance
-        slab = min(1.0, 1 / (inclusion * shape[1])) if slab is None else slab / unit**2
+        log_odds, slab = self._first_log_odds(shape, n_groups), self.slab_variance
+        n_included = max(float(sigmoid(log_odds).mean()) * shape[1], 1.0)
+        slab = 1 / n_included if slab is None else slab / unit**2
         noise = 0.3 if self.noise_variance is None else self.noise_variance / unit**2
         fixed = Hyperparameters(
             self.noise_variance is not None,
             self.slab_variance is not None,
             self._inclusion() is not None,
         )
-        log_odds = np.full(n_groups, np.log(inclusion / (1 - inclusion)))
         return Hyperparameters(noise, slab, log_odds), fixed

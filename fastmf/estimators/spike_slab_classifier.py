@@ -14,14 +14,15 @@ from fastmf.estimators._spike_slab import (
     matrices_of,
     moments_of,
 )
+from fastmf.estimators._unpenalised import Unpenalised
 from fastmf.estimators._weights import whole_weights
 from fastmf.inference.gaussian.blocks import inverse_with
 from fastmf.learning.evidence import Classification, Hyperparameters
 from fastmf.learning.evidence.blocks import labels_of_task, with_blocks
-from fastmf.special import sigmoid
 
-# Of the Gaussian prior.
-INTERCEPT_PRECISION = 0.01
+# Of the Gaussian priors of the constant, and of the coefficients of unpenalised columns: with none
+# they would be infinite where a column separates the classes.
+INTERCEPT_PRECISION, UNPENALISED_PRECISION = 0.01, 1e-4
 
 
 class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
@@ -36,6 +37,10 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         squared, after `standardize`). None: learned, see `parameter_prior`.
     inclusion_probability, expected_model_size, groups, standardize, blocks
         As in `SpikeSlabRegressor`.
+    unpenalised : sequence of int, str or bool, or None
+        Columns, by their numbers or names or as a mask, whose coefficients are never zero. Their
+        prior is Gaussian of standard deviation 100 (per standard deviation of the column), flat but
+        for columns that separate the classes.
     fit_intercept : bool
         Whether to fit a constant, with a Gaussian prior of standard deviation 10.
     solver, damping, tol, max_iter, max_evidence_iter, n_threads
@@ -93,7 +98,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
     _learned = (
         "classes_", "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
         "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_", "_rows", "_group_of",
-        "_others", "_site_matrices", "_offset", "_scale",
+        "_others", "_site_matrices", "_offset", "_scale", "_unpenalised",
     )  # fmt: skip
     _slab_unit = "the variance of the noise"
     _advice = (
@@ -144,28 +149,37 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
             X, y = np.repeat(X, copies, axis=0), np.repeat(y, copies)
         signs = self._signs(y)
         groups, n_groups = self._groups(X.shape[1])
-        X = self._standardised(X)
+        X, columns = self._standardised(X), self._columns()
+        X[:, self._excluded()] = 0
+        others = X[:, columns]
+        X[:, columns] = 0
+        self._keep_unpenalised(Unpenalised.none(X.shape[1])._replace(units=columns))
+        precisions = [UNPENALISED_PRECISION] * len(columns)
         if self.fit_intercept:
-            X = np.concatenate([X, np.ones((len(X), 1), X.dtype)], axis=1)
+            others = np.concatenate([others, np.ones((len(X), 1), X.dtype)], axis=1)
+            precisions.append(INTERCEPT_PRECISION)
         task = Classification.of(
-            X, signs, groups, [INTERCEPT_PRECISION] if self.fit_intercept else []
+            np.concatenate([X, others], axis=1) if precisions else X, signs, groups, precisions
         )
-        inclusion, slab = self._first_inclusion((len(X), len(groups))), self.slab_variance
-        log_odds = np.full(n_groups, np.log(inclusion / (1 - inclusion)))
+        log_odds = self._first_log_odds((len(X), len(groups)), n_groups)
+        slab = self.slab_variance
         start = Hyperparameters(1.0, 1.0 if slab is None else slab, log_odds)
         fixed = Hyperparameters(True, slab is not None, self._inclusion() is not None)
         task, (point, *_), _ = self._solution(with_blocks(task, self.blocks), start, fixed)
         best, (result,) = point.hyperparameters, point.found.results
-        mean, variance, included = moments_of(task, point)
+        mean, variance, included = moments = moments_of(task, point)
+        flat = slice(len(mean), len(mean) + len(columns))
+        moments[:, self._excluded()] = 0
+        moments[:, columns] = result.mean[flat], result.var[flat], np.ones(len(columns))
         coefficients = mean / self._scale
-        constant = result.mean[len(mean)] if self.fit_intercept else 0.0
+        constant = result.mean[flat.stop] if self.fit_intercept else 0.0
         self.coef_ = coefficients[None]
         self.coef_var_ = (variance / self._scale**2)[None]
         self.intercept_ = np.array([constant - self._offset @ coefficients])
         self.inclusion_probability_ = included
         self.log_evidence_ = float(point.found.log_evidence)
         self.slab_variance_ = float(best.slab_variance)
-        self.prior_inclusion_ = sigmoid(np.asarray(best.log_odds))
+        self.prior_inclusion_ = self._prior_inclusion(best.log_odds)
         self.sites_, self.n_iter_ = result.sites, max(1, result.n_iter)
         self.blocks_, self._site_matrices = labels_of_task(task), matrices_of(point)
         self._rows, self._group_of, self._others, _ = task
@@ -214,9 +228,14 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         fit = self.blocks_, self.sites_, self._site_matrices
         inverse = inverse_with(task.model(start), *fit)
 
+        columns = self._unpenalised
+        n_constant = len(self._others) - len(columns)  # 1 for the intercept, if any
+
         def scores(rows):
-            constant = np.ones((len(rows), len(self._others)))  # the intercept, if any
-            standardised = np.concatenate([self._rescaled(rows), constant], axis=1)
+            standardised = self._rescaled(rows)
+            others = standardised[:, columns], np.ones((len(rows), n_constant))
+            standardised[:, columns] = 0
+            standardised = np.concatenate([standardised, *others], axis=1)
             mean = rows @ self.coef_[0] + self.intercept_[0]
             return mean / np.sqrt(1 + inverse.variance_along(standardised))
 
