@@ -11,6 +11,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import feature_names, pandas
+from fastmf.estimators._reports import Reports
 from fastmf.estimators._unpenalised import Unpenalised, columns_of
 from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS
 from fastmf.inference.ep.schedules import SCHEDULES
@@ -57,7 +58,7 @@ BOUNDS = {
 }
 
 
-class SpikeSlabEstimator(Saved, BaseEstimator):
+class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
     """Parameters, standardised features, the search for hyper-parameters, and files."""
 
     # What is learned, numbers and arrays, in files.

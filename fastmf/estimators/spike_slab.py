@@ -9,7 +9,9 @@ from sklearn.utils.validation import check_is_fitted
 from fastmf._common.arguments import one_of, row_weights
 from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data, complete_target
+from fastmf.estimators._credible_sets import FittedPart
 from fastmf.estimators._from_moments import FromMoments
+from fastmf.estimators._reports import MIN_WEIGHT
 from fastmf.estimators._spike_slab import (
     SpikeSlabEstimator,
     by_blocks,
@@ -142,7 +144,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         "noise_variance_", "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_",
         "_unit", "_rows", "_shapes", "_features", "mismatch_", "_offset", "_scale", "_n_noises",
         "_target_of_point", "_point_weights", "_point_noise", "_point_coef", "_point_sites",
-        "_point_matrices", "_mean_noise", "_unpenalised", "_gain", "_whiten",
+        "_point_matrices", "_point_slab", "_point_odds", "_targets", "_mean_noise", "_unpenalised", "_gain", "_whiten",
     )  # fmt: skip
     _advice = (
         "raise max_iter, take solver='convergent', or give noise_variance, slab_variance or "
@@ -298,9 +300,12 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
             "blocks_": labels_of_task(task),
             "n_iter_": max(1, *(result.n_iter for result in points[0].found.results)),
             "_unit": unit,
+            "_targets": np.concatenate([part.y for part in task.parts]),
             "_points": {
                 "weights": weights,
                 "noise": np.array([p.hyperparameters.noise_variance for p in points]) * unit**2,
+                "slab": np.array([p.hyperparameters.slab_variance for p in points]) * unit**2,
+                "odds": np.array([p.hyperparameters.log_odds for p in points])[:, task.groups],
                 "coef": means * ratio,
                 "sites": np.array([sites_of(task, point) for point in points]),
                 "matrices": np.concatenate([matrices_of(point) for point in points]),
@@ -421,15 +426,53 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     def _inverses(self, noise_variance, point):
         """Features and covariance of each part of the regression, at a point of the grid."""
         zero, sites = Hyperparameters(noise_variance, 1.0, np.zeros(1)), self._point_sites[point]
-        labels = np.atleast_2d(self.blocks_)
-        sizes = [n_elements(labels[target]) for target in self._target_of_point[: point + 1]]
-        labels = labels[self._target_of_point[point]]
-        matrices = self._point_matrices[sum(sizes[:-1]) :]
+        labels = np.atleast_2d(self.blocks_)[self._target_of_point[point]]
+        matrices = self._matrices_of_point(point)
         for units, rows in self._parts():
             task = Regression(rows, np.zeros(len(rows)), np.zeros(rows.shape[1], int))
             own = labels[units]
             yield units, inverse_with(task.model(zero), own, sites[:, units], matrices)
             matrices = matrices[n_elements(own) :]
+
+    def _matrices_of_point(self, point):
+        """Elements of the matrices of the sites of blocks, those of later points, too."""
+        labels, targets = np.atleast_2d(self.blocks_), self._target_of_point[:point]
+        return self._point_matrices[sum(n_elements(labels[target]) for target in targets) :]
+
+    def _fitted_parts(self, target):
+        """Weights of values of the hyper-parameters, and the parts of the model at each of them."""
+        unit, labels = np.atleast_1d(self._unit)[target], np.atleast_2d(self.blocks_)[target]
+        own = np.flatnonzero(self._target_of_point == target)
+        for k in own[self._point_weights[own] >= MIN_WEIGHT * self._point_weights[own].max()]:
+            noise, y = self._point_noise[k] / unit**2, np.atleast_2d(self._targets)[target]
+            mean = self._point_coef[k] * self._scale / unit
+            mean[self._unpenalised] = 0
+            var = np.atleast_2d(self.coef_var_)[target] * (self._scale / unit) ** 2
+            matrices, parts = self._matrices_of_point(k), []
+            pairs = zip(self._parts(), self._inverses(noise, k), strict=True)
+            for (units, X), (_, inverse) in pairs:
+                precision = np.full(len(units), unit**2 / self._point_slab[k])
+                parts.append(
+                    FittedPart(
+                        units, X, y[: len(X)], noise, self._point_odds[k, units], precision,
+                        mean[units], var[units], labels[units], self._point_sites[k][:, units],
+                        matrices[: n_elements(labels[units])], inverse,
+                    )  # fmt: skip
+                )
+                y, matrices = y[len(X) :], matrices[n_elements(labels[units]) :]
+            yield self._point_weights[k], parts
+
+    def _in_units_of_data(self, target, part, draws, others, rng):
+        """Draws of the coefficients, with those of unpenalised features."""
+        unit, flat = np.atleast_1d(self._unit)[target], self._unpenalised_features()
+        if len(flat.units):
+            gain = flat.gain.copy()
+            gain[:, flat.units] = 0
+            coefficients = np.atleast_2d(self.coef_)[target] * self._scale / unit
+            center = coefficients[flat.units] + gain @ coefficients
+            noise = np.sqrt(part.noise_variance) * rng.normal(size=(len(draws), flat.rank))
+            draws[:, flat.units] = center - draws @ gain.T + noise @ flat.whiten.T
+        return draws * (unit / self._scale)
 
     def _check_options(self):
         """Raise for options that are none."""

@@ -7,6 +7,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import row_weights
+from fastmf.estimators._credible_sets import FittedPart
 from fastmf.estimators._data import checked_data, complete_target
 from fastmf.estimators._spike_slab import (
     SpikeSlabEstimator,
@@ -17,7 +18,7 @@ from fastmf.estimators._spike_slab import (
 from fastmf.estimators._unpenalised import Unpenalised
 from fastmf.estimators._weights import whole_weights
 from fastmf.inference.gaussian.blocks import inverse_with
-from fastmf.learning.evidence import Classification, Hyperparameters
+from fastmf.learning.evidence import NEVER_ZERO, Classification, Hyperparameters
 from fastmf.learning.evidence.blocks import labels_of_task, with_blocks
 
 # Of the Gaussian priors of the constant, and of the coefficients of unpenalised columns: with none
@@ -99,6 +100,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         "classes_", "coef_", "coef_var_", "intercept_", "inclusion_probability_", "log_evidence_",
         "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_", "_rows", "_group_of",
         "_others", "_site_matrices", "_offset", "_scale", "_unpenalised",
+        "_flat_moments",
     )  # fmt: skip
     _slab_unit = "the variance of the noise"
     _advice = (
@@ -182,6 +184,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         self.prior_inclusion_ = self._prior_inclusion(best.log_odds)
         self.sites_, self.n_iter_ = result.sites, max(1, result.n_iter)
         self.blocks_, self._site_matrices = labels_of_task(task), matrices_of(point)
+        flat = slice(len(mean), task.X.shape[1])
+        self._flat_moments = np.stack([result.mean[flat], result.var[flat]])
         self._rows, self._group_of, self._others, _ = task
         return self
 
@@ -222,11 +226,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         """
         check_is_fitted(self)
         X = checked_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        # The posterior of the coefficients follows from the sites: the prior is not used.
-        start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
-        task = Classification(self._rows, self._group_of, self._others)
-        fit = self.blocks_, self.sites_, self._site_matrices
-        inverse = inverse_with(task.model(start), *fit)
+        inverse = self._inverse()
 
         columns = self._unpenalised
         n_constant = len(self._others) - len(columns)  # 1 for the intercept, if any
@@ -240,6 +240,37 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
             return mean / np.sqrt(1 + inverse.variance_along(standardised))
 
         return by_blocks(scores, X)
+
+    def _inverse(self):
+        """The covariance of coefficients and latent variables."""
+        # It follows from the sites: the prior is not used.
+        start = Hyperparameters(1.0, 1.0, np.zeros(len(self.prior_inclusion_)))
+        task = Classification(self._rows, self._group_of, self._others)
+        return inverse_with(task.model(start), self.blocks_, self.sites_, self._site_matrices)
+
+    def _fitted_parts(self, target):
+        """Weight 1 of the hyper-parameters, and the model."""
+        n_others, n = len(self._others), self.n_features_in_
+        odds = self.prior_inclusion_[self._group_of]
+        odds = np.clip(np.log(odds) - np.log1p(-odds), -NEVER_ZERO, NEVER_ZERO)
+        moments = np.stack([self.coef_[0] * self._scale, self.coef_var_[0] * self._scale**2])
+        moments[:, self._unpenalised] = 0
+        labels = np.append(self.blocks_, self.blocks_.max() + 1 + np.arange(n_others))
+        part = FittedPart(
+            np.arange(n), self._rows, None, 1.0, np.append(odds, np.full(n_others, NEVER_ZERO)),
+            np.append(np.full(n, 1 / self.slab_variance_), self._others),
+            *np.concatenate([moments, self._flat_moments], axis=1), labels, self.sites_[:, : n + n_others],
+            self._site_matrices, self._inverse(),
+        )  # fmt: skip
+        yield 1.0, [part]
+
+    def _in_units_of_data(self, target, part, draws, others, rng):
+        """Draws of the coefficients, with those of unpenalised features."""
+        draws[:, self._unpenalised] = others[:, : len(self._unpenalised)]
+        return draws / self._scale
+
+    # Those of latent variables are slow.
+    _n_sweeps = 150
 
     def predict_proba(self, X):
         """Posterior predictive probabilities of the two classes.

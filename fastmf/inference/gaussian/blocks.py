@@ -285,6 +285,18 @@ class BlockInverse(NamedTuple):
     rotations: tuple
     inverse: object
 
+    def covariance(self, units):
+        """The covariance of some units, with all those of their blocks."""
+        covariance = self.inverse.covariance(units)
+        place = np.full(self.blocks.n_units, -1)
+        place[units] = np.arange(len(units))
+        for groups, rotations in zip(self.blocks.groups, self.rotations):  # none if not rotated
+            for own, U in zip(place[groups], rotations, strict=True):
+                if own[0] >= 0:
+                    covariance[own] = U @ covariance[own]
+                    covariance[:, own] = covariance[:, own] @ U.T
+        return covariance
+
     def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix, of all or of the first units."""
         rows = with_zeros(rows, self.blocks.n_units)
