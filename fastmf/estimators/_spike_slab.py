@@ -1,17 +1,20 @@
 """The base class of spike-and-slab regression and classification."""
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, iteration, number, one_of, real_array
 from fastmf._common.rows import blocks, row_blocks
+from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import feature_names, pandas
 from fastmf.estimators._reports import Reports
+from fastmf.estimators._stored_rows import as_array, is_stored, some
 from fastmf.estimators._unpenalised import Unpenalised, columns_of
 from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS
 from fastmf.inference.ep.schedules import SCHEDULES
@@ -151,16 +154,27 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         """Nothing: what was learned are attributes."""
 
     def _saved(self):
-        values = {name: np.asarray(getattr(self, name)) for name in self._learned}
+        names, stored = self._learned, {}
+        if isinstance(getattr(self, "_rows", None), StoredColumns):
+            names, stored = [name for name in names if name != "_rows"], self._rows.arrays()
+        values = {name: np.asarray(getattr(self, name)) for name in names}
         # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
         arrays = {
             f"learned.{name}": np.array(value.tolist()) if value.dtype.hasobject else value
             for name, value in values.items()
         }
+        arrays |= {f"stored.{name}": value for name, value in stored.items()}
         return {"n_features_in_": self.n_features_in_}, arrays
 
     def _restore(self, arrays):
+        stored = {
+            name.removeprefix("stored."): arrays[name] for name in list(arrays) if "stored." in name
+        }
+        if stored:
+            self._rows = StoredColumns.from_arrays(stored)
         for name in self._learned:
+            if stored and name == "_rows":
+                continue
             value = arrays[f"learned.{name}"]
             setattr(self, name, value if value.ndim else value.item())
 
@@ -168,8 +182,21 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
 
     def _training_data(self, X, y, **options):
         """Checked features, in their own precision, and targets."""
-        dtypes = [np.float64, np.float32]
-        return checked_data(self, X, y, reset=True, dtype=dtypes, ensure_min_samples=2, **options)
+        options |= {"reset": True, "ensure_min_samples": 2, **self._kinds_of(X)}
+        X, y = checked_data(self, X, y, **options)
+        return as_array(X), y
+
+    @staticmethod
+    def _kinds_of(X):
+        """Options of the checks of data: types that X is left in, or converted to."""
+        dtype = None if is_stored(X) and X.dtype.kind in "iub" else [np.float64, np.float32]
+        return {"dtype": dtype, "accept_sparse": ["csr", "csc"]}
+
+    def __sklearn_tags__(self):
+        """Tags: sparse features are taken."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _standardised(self, X, weights=None):
         """Centred and scaled features, in their own precision; sets the offsets and scales."""
@@ -500,5 +527,6 @@ def check_variances(name, deviations):
 
 def by_blocks(function, X):
     """A function of rows, in float64, of some rows at a time, joined along the last axis."""
-    parts = [function(X[rows].astype(np.float64, copy=False)) for rows in row_blocks(X)]
+    X = csr_array(X) if issparse(X) else X
+    parts = [function(some(X, rows)) for rows in row_blocks(X, dense=True)]
     return np.concatenate(parts, axis=-1)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.rows import row_blocks
+from fastmf._common.stored_columns import StoredColumns, column_squares
 from fastmf._common.warning import warn_user
 
 # Norm of what a column adds to others, relative to its own and in roundings of its type, below
@@ -59,11 +60,14 @@ class Projection(NamedTuple):
 
     Parameters
     ----------
+    residuals : array of shape (n_rows, n_features), or StoredColumns
+        Of all features, exactly 0 where nothing is left.
     basis : array of shape (n_rows, rank)
         Orthonormal.
     of_features : Unpenalised
     """
 
+    residuals: np.ndarray
     basis: np.ndarray
     of_features: Unpenalised
 
@@ -78,8 +82,8 @@ def projection_of(X, units):
 
     Parameters
     ----------
-    X : array of shape (n_rows, n_features)
-        Centred; changed in place to its residuals, exactly 0 where nothing is left.
+    X : array of shape (n_rows, n_features), or StoredColumns
+        Centred. An array is changed in place.
     units : int array
 
     Returns
@@ -99,19 +103,27 @@ def projection_of(X, units):
         )
     basis = left[:, :rank]
     whiten = (right[:rank] / values[:rank, None]).T / scale[:, None]
-    along = sum(basis[rows].T @ X[rows] for rows in row_blocks(X))
-    before, after = np.zeros((2, X.shape[1]))
-    for rows in row_blocks(X):
-        part = X[rows].astype(np.float64)
-        before += (part * part).sum(0)
-        part -= basis[rows] @ along
-        after += (part * part).sum(0)
-        X[rows] = part
-    X[:, after <= before * rounding**2 * len(X)] = 0
-    X[:, units] = 0
+    before = column_squares(X)
+    if isinstance(X, StoredColumns):
+        along = (X.T @ basis).T
+        X = X.less(basis, along)
+    else:
+        along = sum(basis[rows].T @ X[rows] for rows in row_blocks(X))
+        for rows in row_blocks(X):
+            X[rows] -= basis[rows] @ along
+    gone = column_squares(X) <= before * rounding**2 * len(X)
+    gone[units] = True
     gain = whiten @ along
     gain[:, units] = np.eye(len(units))
-    return Projection(basis, Unpenalised(units, gain, whiten))
+    return Projection(without_columns(X, gone), basis, Unpenalised(units, gain, whiten))
+
+
+def without_columns(X, columns):
+    """Features with zeros in these columns, a mask; an array is changed in place."""
+    if isinstance(X, StoredColumns):
+        return X.without(columns)
+    X[:, columns] = 0
+    return X
 
 
 def projected_parts(parts, features, columns):
@@ -140,7 +152,7 @@ def projected_parts(parts, features, columns):
         units = np.flatnonzero(np.isin(own, columns))
         if units.size:
             X, place = X.copy(), np.searchsorted(columns, own[units])
-            basis, found = projection_of(X, units)
+            _, basis, found = projection_of(X, units)
             whole, _ = np.linalg.qr(basis, mode="complete")
             rest = whole[:, found.rank :].T
             whiten = np.zeros((len(columns), found.rank))

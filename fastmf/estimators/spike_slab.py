@@ -21,7 +21,14 @@ from fastmf.estimators._spike_slab import (
     moments_of,
     sites_of,
 )
-from fastmf.estimators._unpenalised import projection_of
+from fastmf.estimators._stored_rows import (
+    ArrayRows,
+    StoredRows,
+    is_large,
+    is_stored,
+    mean_and_deviation_of_rows,
+)
+from fastmf.estimators._unpenalised import projection_of, without_columns
 from fastmf.inference.gaussian.blocks import inverse_with, n_elements
 from fastmf.learning.evidence import Hyperparameters, Regression
 from fastmf.learning.evidence.blocks import labels_of_task, with_blocks
@@ -223,48 +230,65 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         >>> model.coef_[[3, 7]].round(1)
         array([ 2., -1.])
         """
+        stored = is_stored(X)  # checks turn files into arrays
         X, y = self._training_data(X, y, multi_output=True, y_numeric=True)
+        stored &= is_large(X)
         self._check_options()
         groups = self._groups(X.shape[1])
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
-        weights = row_weights(sample_weight, len(X))
-        if weights is not None:
+        weights = row_weights(sample_weight, X.shape[0])
+        if weights is not None and not stored:
             present = weights > 0
             X, targets, weights = X[present], targets[present], weights[present]
         n_flat = self.fit_intercept + len(self._columns())
-        if self.noise_variance is None and len(X) < 2 + n_flat:
+        if self.noise_variance is None and X.shape[0] < 2 + n_flat:
             warn_user(
-                f"the noise of {len(X)} rows cannot be told from what coefficients explain: give "
+                f"the noise of {X.shape[0]} rows cannot be told from what coefficients explain: give "
                 "noise_variance, or more rows."
             )
-        n_rows = len(X) if weights is None else float(weights.sum())
-        X = self._standardised(X, weights)
-        if weights is not None:
-            X *= np.sqrt(weights)[:, None].astype(X.dtype)
-        X[:, self._excluded()] = 0
+        n_rows = X.shape[0] if weights is None else float(weights.sum())
+        rows = self._rows_of(X, weights, stored)
+        X = without_columns(rows.X, self._excluded())
         projection = projection_of(X, self._columns()) if len(self._columns()) else None
         n_free = n_rows
         if projection is not None:
+            X = projection.residuals
             self._keep_unpenalised(projection.of_features)
             n_free = self._rows_left(n_rows, projection.of_features)
-        first = Regression(X, targets[:, 0], groups[0], n_free)
+        first = Regression(X, np.zeros(len(X)), groups[0], n_free)
         first = with_blocks(first, self.blocks)
-        given = groups[1], weights, projection
+        given = groups[1], weights, projection, rows
         fits = [self._fit_one(first, column, *given) for column in targets.T]
         self._keep(fits, np.ndim(y) == 1)
         self._keep_parts([(np.arange(X.shape[1]), X)])
         self._keep_noises(n_rows, self.fit_intercept)
         return self
 
-    def _fit_one(self, task, y, n_groups, weights, projection):
+    def _rows_of(self, X, weights, stored):
+        """Standardised rows, multiplied by the roots of their weights."""
+        if stored:
+            moments = mean_and_deviation_of_rows(X, self.fit_intercept, weights)
+            self._offset, deviation = moments
+            check_variances("X", deviation)
+            constant = deviation <= 1e-14 * abs(self._offset)
+            ones = np.ones(X.shape[1])
+            self._scale = np.where(constant, 1.0, deviation) if self.standardize else ones
+            return StoredRows(X, weights, self._offset, self._scale, constant & self.standardize)
+        X = self._standardised(X, weights)
+        if weights is not None:
+            X *= np.sqrt(weights)[:, None].astype(X.dtype)
+        return ArrayRows(X)
+
+    def _fit_one(self, task, y, n_groups, weights, projection, rows):
         """The fitted attributes for one target; X is multiplied by the roots of the weights."""
         center, deviation = mean_and_deviation("y", y, self.fit_intercept, weights)
         unit = float(deviation) or 1.0
         check_variances("y over X", unit / self._scale)
         y = (y - center) / unit if deviation else 0 * y
         y = y if weights is None else y * np.sqrt(weights)
+        y, absent = rows.target(y)
         flat, y = (0.0, y) if projection is None else projection.split(y)
-        task = task._replace(y=y)
+        task = task._replace(y=y, absent_square=absent)
         return self._fit_task(task, n_groups, center, unit, flat, centred=self.fit_intercept)
 
     def _fit_task(self, task, n_groups, center, unit, flat, *, centred=False, hold_noise=False):
@@ -370,7 +394,7 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         ((40,), True)
         """
         check_is_fitted(self)
-        X = checked_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = checked_data(self, X, **self._kinds_of(X), reset=False)
         mean = by_blocks(lambda rows: self.coef_ @ rows.T, X).T + self.intercept_
         if not return_std:
             return mean

@@ -15,6 +15,7 @@ from fastmf.estimators._spike_slab import (
     matrices_of,
     moments_of,
 )
+from fastmf.estimators._stored_rows import as_floats
 from fastmf.estimators._unpenalised import Unpenalised
 from fastmf.estimators._weights import whole_weights
 from fastmf.inference.gaussian.blocks import inverse_with
@@ -145,6 +146,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         array([3, 7])
         """
         X, y = self._training_data(X, y)
+        X = as_floats(X)
         self._check("slab_variance")
         if sample_weight is not None:
             copies = whole_weights(sample_weight, X)
@@ -225,7 +227,7 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         (40,)
         """
         check_is_fitted(self)
-        X = checked_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = checked_data(self, X, **self._kinds_of(X), reset=False)
         inverse = self._inverse()
 
         columns = self._unpenalised

@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
+from scipy.sparse import coo_array
 
 from fastmf._common.linalg import cholesky
+from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.gaussian.dense import Dense, DenseInverse
 from fastmf.inference.gaussian.latent import with_latent_columns
@@ -29,7 +31,8 @@ def block_side(model, blocks, n_threads=None):
     """The Gaussian side of a linear model with blocks."""
     y, noise_variance = model.y, model.noise_variance
     side = gaussian_side(model, n_threads)
-    few = not model.has_latent and model.n_units <= MAX_DENSE_RATIO * model.n_samples
+    stored = isinstance(model.X, StoredColumns)
+    few = not (model.has_latent or stored) and model.n_units <= MAX_DENSE_RATIO * model.n_samples
     if few and not isinstance(side, Dense):
         side = side.dense()
     kind, X = type(side), model.X
@@ -249,6 +252,8 @@ class BlockSide(NamedTuple):
         precision = blocks.spread(single, np.concatenate([d.ravel() for d in diagonals]))
 
         def rotate(X):
+            if isinstance(X, StoredColumns):
+                return X.mixed(_mixing(blocks, rotations))
             turned = X.astype(np.float64)
             for units, U in zip(blocks.groups, rotations, strict=True):
                 columns = np.moveaxis(turned[:, units], 0, 1) @ U
@@ -304,6 +309,18 @@ class BlockInverse(NamedTuple):
         for units, U in zip(self.blocks.groups, self.rotations, strict=bool(self.rotations)):
             turned[:, units] = np.einsum("rkj,kji->rki", rows[:, units], U)
         return self.inverse.variance_along(turned)
+
+
+def _mixing(blocks, rotations):
+    """The rotations of all units as one sparse matrix."""
+    singles = blocks.singles
+    rows, columns, values = [singles], [singles], [np.ones(len(singles))]
+    for units, U in zip(blocks.groups, rotations, strict=True):
+        rows.append(np.broadcast_to(units[:, :, None], U.shape).ravel())
+        columns.append(np.broadcast_to(units[:, None, :], U.shape).ravel())
+        values.append(U.ravel())
+    place = np.concatenate(rows), np.concatenate(columns)
+    return coo_array((np.concatenate(values), place), (blocks.n_units, blocks.n_units))
 
 
 def inverse_with(model, labels, sites, elements):

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, log_ndtr, ndtri_exp
 
+from fastmf._common.stored_columns import column_squares
+
 # Coefficients that are visited with products of one matrix, and the square of a correlation of two
 # of them from which on they are drawn together.
 CHUNK, MIN_SQUARE = 64, 0.04
@@ -86,7 +88,7 @@ class _Chains:
         self._is_latent = y is None
         fit = np.asarray(X @ W, np.float64)
         self.E = -fit if y is None else y[:, None] - fit
-        self._squares = np.einsum("ij,ij->j", X, X, dtype=np.float64) / posterior.noise_variance
+        self._squares = column_squares(X) / posterior.noise_variance
         self._scale = self._squares + posterior.precision
         self._weight = posterior.log_odds + np.log(posterior.precision) / 2
         if self._is_latent:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.stored_columns import column_squares
 from fastmf.inference.ep.expectation_propagation import expectation_propagation
 from fastmf.models import SparseLinearModel
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
@@ -156,7 +157,7 @@ class Loci(NamedTuple):
     @property
     def slab_scale(self):
         """Variance of a coefficient that alone would give y its variance."""
-        squares = np.concatenate([np.einsum("ij,ij->j", p.X, p.X) for p in self.parts])
+        squares = np.concatenate([column_squares(part.X) for part in self.parts])
         return self.scale / mean_square(np.sqrt(squares)[None], self.total_rows)
 
 
@@ -239,7 +240,7 @@ class Classification(NamedTuple):
 
 def mean_square(X, n_rows):
     """Mean square of the features that are not zero; 1 if all are."""
-    squares = np.einsum("ij,ij->j", X, X, dtype=np.float64) / n_rows
+    squares = column_squares(X) / n_rows
     return float(np.mean(squares[squares > 0])) if squares.any() else 1.0
 
 
@@ -364,6 +365,6 @@ def fixed_points(task, here, starts=None, n_threads=None):
 def search_tolerance(X, noise_variance):
     """Tolerance of a fixed point: see `SEARCH_TOL`."""
     # No division by 0 where all features are constant.
-    square = np.einsum("ij,ij->j", X, X).max()
+    square = column_squares(X).max()
     square = max(square, noise_variance * (RELATIVE_TOL / SEARCH_TOL) ** 2)
     return RELATIVE_TOL * np.sqrt(noise_variance / square)
