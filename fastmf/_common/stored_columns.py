@@ -12,7 +12,6 @@ from scipy.sparse import csc_array, issparse
 
 from fastmf._common import rows as _rows
 
-
 _FACTORS = "row_scale", "column_scale", "left", "right"
 
 

@@ -177,7 +177,7 @@ class Reports:
     _n_sweeps = 30
 
     def _for_targets(self, function):
-        """Values of a function of the target and its inclusion probabilities; one alone as it is."""
+        """Values of a function of targets and their inclusion probabilities; one as it is."""
         included = np.atleast_2d(self.inclusion_probability_)
         values = [function(target, row) for target, row in enumerate(included)]
         if self.inclusion_probability_.ndim == 1:
@@ -241,9 +241,7 @@ class Reports:
                     part.X, part.y, part.noise_variance, part.log_odds, part.precision
                 )
                 order = np.argsort(part.labels, kind="stable")
-                drawn = draw_coefficients(
-                    posterior, start, moments, k, rng, n_sweeps, order
-                )
+                drawn = draw_coefficients(posterior, start, moments, k, rng, n_sweeps, order)
                 some[:, part.units] = drawn[:, :n_own]
                 others = drawn[:, n_own:]
             draws.append(self._in_units_of_data(target, parts[0], some, others, rng))

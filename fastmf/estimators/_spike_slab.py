@@ -423,9 +423,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
         """The inclusion probability that was given, or that of the model size, or None."""
         if self.expected_model_size is None:
             return self.inclusion_probability
-        return self.expected_model_size / (
-            n_features or self.n_features_in_ - len(self._columns())
-        )
+        return self.expected_model_size / (n_features or self.n_features_in_ - len(self._columns()))
 
     def _first_log_odds(self, shape, n_groups):
         """Log-odds from which the search starts: of one feature for ten rows, or as given."""

@@ -184,7 +184,9 @@ def columns_of(names, unpenalised, n_features, argument="unpenalised"):
         )
     if given.dtype == bool:
         if len(given) != n_features:
-            raise ValueError(f"{argument}, a mask, must have length {n_features}: got {len(given)}.")
+            raise ValueError(
+                f"{argument}, a mask, must have length {n_features}: got {len(given)}."
+            )
         return np.flatnonzero(given)
     if given.dtype.kind in "OU":
         if names is None:

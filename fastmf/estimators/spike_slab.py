@@ -8,8 +8,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of, row_weights
 from fastmf._common.warning import warn_user
-from fastmf.estimators._data import checked_data, complete_target
 from fastmf.estimators._credible_sets import FittedPart
+from fastmf.estimators._data import checked_data, complete_target
 from fastmf.estimators._from_moments import FromMoments
 from fastmf.estimators._reports import MIN_WEIGHT
 from fastmf.estimators._spike_slab import (
@@ -151,7 +151,8 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         "noise_variance_", "slab_variance_", "prior_inclusion_", "sites_", "blocks_", "n_iter_",
         "_unit", "_rows", "_shapes", "_features", "mismatch_", "_offset", "_scale", "_n_noises",
         "_target_of_point", "_point_weights", "_point_noise", "_point_coef", "_point_sites",
-        "_point_matrices", "_point_slab", "_point_odds", "_targets", "_mean_noise", "_unpenalised", "_gain", "_whiten",
+        "_point_matrices", "_point_slab", "_point_odds", "_targets", "_mean_noise",
+        "_unpenalised", "_gain", "_whiten",
     )  # fmt: skip
     _advice = (
         "raise max_iter, take solver='convergent', or give noise_variance, slab_variance or "
@@ -243,8 +244,8 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         n_flat = self.fit_intercept + len(self._columns())
         if self.noise_variance is None and X.shape[0] < 2 + n_flat:
             warn_user(
-                f"the noise of {X.shape[0]} rows cannot be told from what coefficients explain: give "
-                "noise_variance, or more rows."
+                f"the noise of {X.shape[0]} rows cannot be told from what coefficients explain: "
+                "give noise_variance, or more rows."
             )
         n_rows = X.shape[0] if weights is None else float(weights.sum())
         rows = self._rows_of(X, weights, stored)
@@ -444,7 +445,9 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         flat, standardised = self._unpenalised_features(), self._rescaled(rows)
         of_flat = self._mean_noise * noise * flat.noises(standardised)
         standardised = flat.residuals(standardised)
-        variance = of_flat / unit**2 + sum(inverse.variance_along(standardised[:, u]) for u, inverse in inverses)
+        variance = of_flat / unit**2
+        for units, inverse in inverses:
+            variance = variance + inverse.variance_along(standardised[:, units])
         return variance * unit**2 + ((rows - self._offset) @ change) ** 2
 
     def _inverses(self, noise_variance, point):
@@ -476,13 +479,12 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
             pairs = zip(self._parts(), self._inverses(noise, k), strict=True)
             for (units, X), (_, inverse) in pairs:
                 precision = np.full(len(units), unit**2 / self._point_slab[k])
-                parts.append(
-                    FittedPart(
-                        units, X, y[: len(X)], noise, self._point_odds[k, units], precision,
-                        mean[units], var[units], labels[units], self._point_sites[k][:, units],
-                        matrices[: n_elements(labels[units])], inverse,
-                    )  # fmt: skip
-                )
+                part = FittedPart(
+                    units, X, y[: len(X)], noise, self._point_odds[k, units], precision,
+                    mean[units], var[units], labels[units], self._point_sites[k][:, units],
+                    matrices[: n_elements(labels[units])], inverse,
+                )  # fmt: skip
+                parts.append(part)
                 y, matrices = y[len(X) :], matrices[n_elements(labels[units]) :]
             yield self._point_weights[k], parts
 

@@ -261,8 +261,8 @@ class SpikeSlabClassifier(ClassifierMixin, SpikeSlabEstimator):
         part = FittedPart(
             np.arange(n), self._rows, None, 1.0, np.append(odds, np.full(n_others, NEVER_ZERO)),
             np.append(np.full(n, 1 / self.slab_variance_), self._others),
-            *np.concatenate([moments, self._flat_moments], axis=1), labels, self.sites_[:, : n + n_others],
-            self._site_matrices, self._inverse(),
+            *np.concatenate([moments, self._flat_moments], axis=1), labels,
+            self.sites_[:, : n + n_others], self._site_matrices, self._inverse(),
         )  # fmt: skip
         yield 1.0, [part]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fine mapping: credible sets of block expectation propagation beside sums of single effects.
 
-Loci of simulated genotypes (haplotypes of a Markov chain, blocks of strong correlation) with one to
+Loci of simulated genotypes (mosaics of ancestors whose neighbouring alleles are alike) with one to
 three causes. Each is analysed by `SpikeSlabRegressor` with all parameters learned, and by a sum of
 single effects written here from Wang, Sarkar, Carbonetto & Stephens (2020), Section 3, with the
 effects' variances and the noise learned by their updates. Printed for each:
@@ -23,9 +23,11 @@ import argparse
 import os
 import time
 import warnings
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from scipy.special import ndtri
 
 import fastmf as mf
 
@@ -37,9 +39,12 @@ examples:
 BINS = (0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 1.01)
 
 
-def genotypes(rng, n, p, n_ancestors=20, rate=0.01):
-    """Counts of alleles, (n, p): two mosaics of a few ancestors each."""
-    ancestors = rng.random((n_ancestors, p)) < rng.uniform(0.1, 0.5, p)
+def genotypes(rng, n, p, n_ancestors=30, rate=0.01, smooth=0.97):
+    """Counts of alleles, (n, p): two mosaics of ancestors each, whose neighbours are alike."""
+    ancestors = rng.normal(size=(n_ancestors, p))
+    for j in range(1, p):
+        ancestors[:, j] = smooth * ancestors[:, j - 1] + np.sqrt(1 - smooth**2) * ancestors[:, j]
+    ancestors = ancestors > -ndtri(rng.uniform(0.1, 0.5, p))
     counts = np.zeros((n, p), np.int8)
     for _ in range(2):
         switch = rng.random((n, p)) < rate
@@ -65,7 +70,7 @@ def locus(seed, n=500, p=120, explained=0.05):
 
 
 def single_effect(products, squares, noise, variance):
-    """Posterior of one effect: where, its mean and second moment there, and the log Bayes factor."""
+    """One effect: where it is, mean and second moment there, and the log Bayes factor."""
     precision = squares / noise
     shrunk = variance * precision / (1 + variance * precision)
     log_bf = shrunk * products**2 / (2 * squares * noise) - np.log1p(variance * precision) / 2
@@ -153,7 +158,7 @@ def analysed(method, loci, **options):
 def calibration(pairs):
     """Weighted error of the bins, and (mean probability, fraction, number) of each."""
     rows = []
-    for low, high in zip(BINS, BINS[1:], strict=False):
+    for low, high in pairwise(BINS):
         own = (pairs[0] >= low) & (pairs[0] < high)
         if own.any():
             rows.append((*pairs[:, own].mean(1), int(own.sum())))

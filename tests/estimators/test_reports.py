@@ -66,7 +66,9 @@ def test_joint_inclusion_against_enumeration(kind):
     found, probability, _ = enumerated(X, y)
     model = mf.SpikeSlabRegressor(**KNOWN).fit(X, y)
     for features in ([0], [0, 1], [1, 2, 3], [4, 5], list(range(7)), [5, 6]):
-        exact = sum(p for p, item in zip(probability, found, strict=True) if item[1][features].any())
+        exact = sum(
+            p for p, item in zip(probability, found, strict=True) if item[1][features].any()
+        )
         assert model.group_inclusion_probability(features) == pytest.approx(exact, abs=0.02)
     mask = np.isin(np.arange(7), [0, 1])
     assert model.group_inclusion_probability(mask) == model.group_inclusion_probability([1, 0])
@@ -166,7 +168,9 @@ def test_averages_targets_and_files(tmp_path):
     np.testing.assert_array_equal(first[0].features, second[0].features)
     model.save(tmp_path / "fit.npz")
     loaded = mf.SpikeSlabRegressor.load(tmp_path / "fit.npz")
-    np.testing.assert_array_equal(loaded.sample_coefficients(20, 0), model.sample_coefficients(20, 0))
+    np.testing.assert_array_equal(
+        loaded.sample_coefficients(20, 0), model.sample_coefficients(20, 0)
+    )
     assert loaded.group_inclusion_probability([0, 1])[0] == joint[0]
 
 

@@ -44,7 +44,9 @@ def test_fits_are_those_of_arrays(kind, shape, tmp_path, monkeypatch):
         for name in ("coef_", "coef_var_", "inclusion_probability_", "intercept_"):
             expected = getattr(dense, name)
             np.testing.assert_allclose(getattr(ours, name), expected, rtol=rtol, atol=1e-4)
-        assert ours.log_evidence_ == pytest.approx(dense.log_evidence_, abs=1e-3 if options else 0.1)
+        assert ours.log_evidence_ == pytest.approx(
+            dense.log_evidence_, abs=1e-3 if options else 0.1
+        )
         np.testing.assert_array_equal(ours.blocks_, dense.blocks_)
         for mine, other in zip(
             predicted, dense.predict(rows.astype(float), return_std=True), strict=True

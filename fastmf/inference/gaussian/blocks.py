@@ -295,7 +295,8 @@ class BlockInverse(NamedTuple):
         covariance = self.inverse.covariance(units)
         place = np.full(self.blocks.n_units, -1)
         place[units] = np.arange(len(units))
-        for groups, rotations in zip(self.blocks.groups, self.rotations):  # none if not rotated
+        pairs = zip(self.blocks.groups, self.rotations, strict=bool(self.rotations))
+        for groups, rotations in pairs:
             for own, U in zip(place[groups], rotations, strict=True):
                 if own[0] >= 0:
                     covariance[own] = U @ covariance[own]

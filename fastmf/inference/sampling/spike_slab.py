@@ -80,7 +80,7 @@ def draw_coefficients(posterior, included, moments, n, rng, n_sweeps, order=None
 
 
 class _Chains:
-    """States of chains: coefficients W, (n_units, n_chains), and residuals E, (n_rows, n_chains)."""
+    """States of chains, columns: coefficients W and residuals E."""
 
     def __init__(self, posterior, W, rng):
         self.posterior, self.W, self._rng = posterior, W, rng

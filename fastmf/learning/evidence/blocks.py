@@ -48,11 +48,10 @@ def with_blocks(task, blocks):
                 f"got shape {blocks.shape}."
             )
     for part, units in zip(task.parts, task.units, strict=True):
-        own = blocks if blocks is None or isinstance(blocks, str) else blocks[units]
-        members = blocks_of(_features_of(part), own, task.total_rows)
-        parts.append(_with_members(part, members, isinstance(blocks, str)))
         own = blocks if blocks is None or auto else blocks[units]
-        members = blocks_of(part.X[:, : len(part.groups)], own, task.total_rows)
+        n = len(part.groups)
+        X = part.X if n == part.X.shape[1] else part.X[:, :n]
+        members = blocks_of(X, own, task.total_rows)
         labels = labels_of(members, part.X.shape[1]) if members else None
         parts.append(
             part._replace(blocks=FoundBlocks(labels, SEARCH_JOINS) if members and auto else labels)
@@ -106,18 +105,6 @@ def labels_of_task(task):
             features = np.arange(len(task.groups))[units]
             members += [features[own] for own in blocks_of(part.X, part.blocks)]
     return labels_of(members, len(task.groups))
-
-
-def _features_of(part):
-    """The columns of the features."""
-    n = len(part.groups)
-    return part.X if n == part.X.shape[1] else part.X[:, :n]
-
-
-def _with_members(part, members, found):
-    """A part of a task with these blocks, found in the data or given."""
-    labels = labels_of(members, part.X.shape[1]) if members else None
-    return part._replace(blocks=FoundBlocks(labels) if members and found else labels)
 
 
 def _with_parts(task, parts):

@@ -62,5 +62,7 @@ def test_improper_cavities_and_single_units():
     odds = np.exp(0.3**2 / 2 / 0.5) / np.sqrt(0.5)
     assert found.inclusion()[0] == pytest.approx(odds / (1 + odds))
     # A pair that is improper together is left out.
-    found = search_patterns(np.zeros(2), np.array([[0.0, 2.0], [2.0, 0.0]]), np.zeros(2), np.ones(2))
+    found = search_patterns(
+        np.zeros(2), np.array([[0.0, 2.0], [2.0, 0.0]]), np.zeros(2), np.ones(2)
+    )
     np.testing.assert_allclose(found.inclusion(), [1 / 3, 1 / 3])
