@@ -189,8 +189,9 @@ def real_locus(folder):
         start = time.process_time()
         included, sets = method(X, y)
         seconds = time.process_time() - start
-        print(f"{name}: {seconds:.2f} s, largest difference to FINEMAP {abs(included - theirs).max():.3f}, "
-              f"sets {[sorted(map(int, own)) for own in sets]}")  # fmt: skip
+        found = [sorted(map(int, own)) for own in sets]
+        distance = abs(included - theirs).max()
+        print(f"{name}: {seconds:.2f} s, {distance:.3f} from FINEMAP at most, sets {found}")
 
 
 def main():
