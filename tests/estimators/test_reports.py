@@ -148,7 +148,7 @@ def test_draws_of_classes():
     np.testing.assert_allclose(draws.mean(0), model.coef_[0], atol=0.06)
     np.testing.assert_allclose((draws != 0).mean(0), model.inclusion_probability_, atol=0.05)
     assert model.group_inclusion_probability([0, 1]) > 0.99
-    low, high = model.coefficient_interval()
+    low, _ = model.coefficient_interval()
     assert low.shape == (1, 5) and low[0, 0] > 0
     assert [list(found.features) for found in model.credible_sets()] == [[0]]
 
