@@ -2,8 +2,8 @@
 Fine mapping: which of many correlated variants
 ===============================================
 
-A locus of 150 genetic variants, many nearly copies of their neighbours, and a trait that two of them
-change. No data can say which of two copies matters: a credible set has the variants of which one
+A locus of 150 genetic variants, many nearly copies of their neighbours, and a trait that two of
+them change. No data can say which of two copies matters: a credible set has the variants of which one
 does, with 95% probability.
 """
 
@@ -28,7 +28,7 @@ for _ in range(2):
 
 causes = [40, 110]
 age = rng.uniform(20, 80, n)
-trait = genotypes[:, causes] @ [0.35, -0.4] + 0.02 * age + rng.normal(size=n)
+trait = genotypes[:, causes] @ [0.5, -0.5] + 0.02 * age + rng.normal(size=n)
 
 # %%
 # Age is kept in, whatever its coefficient: a column that is not penalised.

@@ -10,7 +10,7 @@ from copy import copy
 import numpy as np
 from scipy.sparse import csc_array, issparse
 
-from fastmf._common import rows as _rows
+from fastmf._common import rows as table_rows
 
 _FACTORS = "row_scale", "column_scale", "left", "right"
 
@@ -70,7 +70,7 @@ class StoredColumns:
     def chunks(self):
         """Slices of columns, which are converted at a time."""
         n, p = self.shape
-        width = max(1, _rows.BLOCK_ENTRIES // 4 // n)
+        width = max(1, table_rows.BLOCK_ENTRIES // 4 // n)
         return [slice(first, min(first + width, p)) for first in range(0, p, width)]
 
     def __getitem__(self, key):

@@ -7,14 +7,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import count, iteration, number, one_of, real_array
-from fastmf._common.rows import blocks, row_blocks
+from fastmf._common.rows import row_blocks
 from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import feature_names, pandas
 from fastmf.estimators._reports import Reports
-from fastmf.estimators._stored_rows import as_array, is_stored, some
+from fastmf.estimators._stored_rows import as_array, is_stored, mean_and_deviation, some
 from fastmf.estimators._unpenalised import Unpenalised, columns_of
 from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS
 from fastmf.inference.ep.schedules import SCHEDULES
@@ -30,9 +30,6 @@ from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
-
-# Largest standard deviation of a column, and of a ratio of them: their squares are finite.
-MAX_DEVIATION = 1e150
 
 # Smallest prior log-odds of a feature.
 MIN_LOG_ODDS = -30.0
@@ -471,56 +468,6 @@ def matrices_of(point):
     """The elements of the matrices of the sites of blocks at a `GridPoint`, one after another."""
     of_parts = (result.block_sites or () for result in point.found.results)
     return np.concatenate([np.empty(0), *(T.ravel() for sites in of_parts for _, T in sites)])
-
-
-def mean_and_deviation(name, columns, centred, weights=None):
-    """Mean and standard deviation of columns, or of one; around 0 if not centred.
-
-    `weights` say how many rows each row stands for.
-
-    Deviations of the order of rounding are 0, so that constant columns are. Means are computed from
-    differences to the first row: else their rounding errors would grow with the number of rows.
-
-    Raises
-    ------
-    ValueError
-        If variances overflow or underflow.
-    """
-    shape = columns.shape[1:]
-    columns = columns.reshape(len(columns), -1)
-    mean, deviation = np.zeros((2, columns.shape[1]))
-    for part in blocks(columns.shape[1], columns.size):
-        mean[part], deviation[part] = _of_columns(columns[:, part], centred, weights)
-    rounding = 10 * np.finfo(columns.dtype).eps * abs(mean)
-    deviation[deviation <= rounding] = 0
-    check_variances(name, deviation)
-    return mean.reshape(shape)[()], deviation.reshape(shape)[()]
-
-
-def _of_columns(columns, centred, weights):
-    """Mean and deviation of a block of columns, of values of any size."""
-    differences = np.subtract(columns, columns[0] if centred else 0, dtype=np.float64)
-    mean = np.average(differences, 0, weights) if centred else 0.0
-    differences -= mean
-    size = abs(differences).max(0)
-    size[size == 0] = 1.0
-    differences /= size  # squares of very small and large values would underflow and overflow
-    deviation = size * np.sqrt(np.average(differences**2, 0, weights))
-    return (columns[0] + mean if centred else 0.0), deviation
-
-
-def check_variances(name, deviations):
-    """Raise unless squares of these standard deviations are finite, and 0 only if they are."""
-    for wrong, what, remedy in (
-        (~(deviations <= MAX_DEVIATION), "finite", "divide"),
-        ((deviations > 0) & (deviations < 1 / MAX_DEVIATION), "not rounded to 0", "multiply"),
-    ):
-        if wrong.any():
-            column = int(np.argmax(wrong))
-            raise ValueError(
-                f"{name} must have values whose squares are {what}, got a standard deviation of "
-                f"{deviations[column]:.1e} in column {column}: {remedy} by a constant."
-            )
 
 
 def by_blocks(function, X):

@@ -1,4 +1,4 @@
-"""Features that are not made floating-point arrays as a whole, for sparse regressions.
+"""Moments of columns, and features that are not made floating-point arrays as a whole.
 
 Sparse matrices, memory-mapped files, and integers of one or two bytes, such as genotypes, are
 converted in blocks. With at least as many rows as features the rows are read twice, for means and
@@ -10,9 +10,12 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import csc_array, csr_array, issparse
 
-from fastmf._common import rows as _rows
+from fastmf._common import rows as table_rows
 from fastmf._common.stored_columns import StoredColumns
 from fastmf.models._moments import factor
+
+# Largest standard deviation of a column, and of a ratio of them: their squares are finite.
+MAX_DEVIATION = 1e150
 
 
 def is_stored(X):
@@ -24,7 +27,7 @@ def is_stored(X):
 
 def is_large(X):
     """Whether features are more than one block."""
-    return np.prod(X.shape, dtype=float) > _rows.BLOCK_ENTRIES
+    return np.prod(X.shape, dtype=float) > table_rows.BLOCK_ENTRIES
 
 
 def as_array(X):
@@ -47,12 +50,62 @@ def some(X, rows, columns=slice(None)):
     return (part.toarray() if issparse(part) else part).astype(np.float64, copy=False)
 
 
+def mean_and_deviation(name, columns, centred, weights=None):
+    """Mean and standard deviation of columns, or of one; around 0 if not centred.
+
+    `weights` say how many rows each row stands for.
+
+    Deviations of the order of rounding are 0, so that constant columns are. Means are computed from
+    differences to the first row: else their rounding errors would grow with the number of rows.
+
+    Raises
+    ------
+    ValueError
+        If variances overflow or underflow.
+    """
+    shape = columns.shape[1:]
+    columns = columns.reshape(len(columns), -1)
+    mean, deviation = np.zeros((2, columns.shape[1]))
+    for part in table_rows.blocks(columns.shape[1], columns.size):
+        mean[part], deviation[part] = _of_columns(columns[:, part], centred, weights)
+    rounding = 10 * np.finfo(columns.dtype).eps * abs(mean)
+    deviation[deviation <= rounding] = 0
+    check_variances(name, deviation)
+    return mean.reshape(shape)[()], deviation.reshape(shape)[()]
+
+
+def _of_columns(columns, centred, weights):
+    """Mean and deviation of a block of columns, of values of any size."""
+    differences = np.subtract(columns, columns[0] if centred else 0, dtype=np.float64)
+    mean = np.average(differences, 0, weights) if centred else 0.0
+    differences -= mean
+    size = abs(differences).max(0)
+    size[size == 0] = 1.0
+    differences /= size  # squares of very small and large values would underflow and overflow
+    deviation = size * np.sqrt(np.average(differences**2, 0, weights))
+    return (columns[0] + mean if centred else 0.0), deviation
+
+
+def check_variances(name, deviations):
+    """Raise unless squares of these standard deviations are finite, and 0 only if they are."""
+    for wrong, what, remedy in (
+        (~(deviations <= MAX_DEVIATION), "finite", "divide"),
+        ((deviations > 0) & (deviations < 1 / MAX_DEVIATION), "not rounded to 0", "multiply"),
+    ):
+        if wrong.any():
+            column = int(np.argmax(wrong))
+            raise ValueError(
+                f"{name} must have values whose squares are {what}, got a standard deviation of "
+                f"{deviations[column]:.1e} in column {column}: {remedy} by a constant."
+            )
+
+
 def mean_and_deviation_of_rows(X, centred, weights=None):
     """Means and standard deviations of columns, around 0 if not centred, of rows block by block."""
     weights = np.ones(X.shape[0]) if weights is None else weights
     total, first = weights.sum(), some(X, slice(0, 1))[0]
     mean, square = np.zeros((2, X.shape[1]))
-    blocks = _rows.row_blocks(X, dense=True)
+    blocks = table_rows.row_blocks(X, dense=True)
     if centred:
         # From differences to the first row: else rounding errors grow with the number of rows.
         mean = first + sum(weights[rows] @ (some(X, rows) - first) for rows in blocks) / total
@@ -91,7 +144,7 @@ class StoredRows:
         if issparse(X):
             self._given = csr_array(X)
         gram = np.zeros((p, p))
-        for rows in _rows.row_blocks(X, dense=True):
+        for rows in table_rows.row_blocks(X, dense=True):
             part = self._standardised(rows)
             gram += part.T @ part
         self.X, self._pivots = factor(gram)
@@ -108,7 +161,7 @@ class StoredRows:
         if self._pivots is None:
             return y, 0.0
         moment = np.zeros(self.X.shape[1])
-        for rows in _rows.row_blocks(self._given, dense=True):
+        for rows in table_rows.row_blocks(self._given, dense=True):
             moment += y[rows] @ self._standardised(rows)
         left = np.zeros(len(self.X))
         if len(self._pivots):

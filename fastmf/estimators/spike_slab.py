@@ -8,28 +8,25 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmf._common.arguments import one_of, row_weights
 from fastmf._common.warning import warn_user
-from fastmf.estimators._credible_sets import FittedPart
 from fastmf.estimators._data import checked_data, complete_target
 from fastmf.estimators._from_moments import FromMoments
-from fastmf.estimators._reports import MIN_WEIGHT
 from fastmf.estimators._spike_slab import (
     SpikeSlabEstimator,
     by_blocks,
-    check_variances,
     matrices_of,
-    mean_and_deviation,
     moments_of,
     sites_of,
 )
 from fastmf.estimators._stored_rows import (
     ArrayRows,
     StoredRows,
+    check_variances,
     is_large,
     is_stored,
+    mean_and_deviation,
     mean_and_deviation_of_rows,
 )
 from fastmf.estimators._unpenalised import projection_of, without_columns
-from fastmf.inference.gaussian.blocks import inverse_with, n_elements
 from fastmf.learning.evidence import Hyperparameters, Regression
 from fastmf.learning.evidence.blocks import labels_of_task, with_blocks
 from fastmf.special import sigmoid
@@ -449,44 +446,6 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         for units, inverse in inverses:
             variance = variance + inverse.variance_along(standardised[:, units])
         return variance * unit**2 + ((rows - self._offset) @ change) ** 2
-
-    def _inverses(self, noise_variance, point):
-        """Features and covariance of each part of the regression, at a point of the grid."""
-        zero, sites = Hyperparameters(noise_variance, 1.0, np.zeros(1)), self._point_sites[point]
-        labels = np.atleast_2d(self.blocks_)[self._target_of_point[point]]
-        matrices = self._matrices_of_point(point)
-        for units, rows in self._parts():
-            task = Regression(rows, np.zeros(len(rows)), np.zeros(rows.shape[1], int))
-            own = labels[units]
-            yield units, inverse_with(task.model(zero), own, sites[:, units], matrices)
-            matrices = matrices[n_elements(own) :]
-
-    def _matrices_of_point(self, point):
-        """Elements of the matrices of the sites of blocks, those of later points, too."""
-        labels, targets = np.atleast_2d(self.blocks_), self._target_of_point[:point]
-        return self._point_matrices[sum(n_elements(labels[target]) for target in targets) :]
-
-    def _fitted_parts(self, target):
-        """Weights of values of the hyper-parameters, and the parts of the model at each of them."""
-        unit, labels = np.atleast_1d(self._unit)[target], np.atleast_2d(self.blocks_)[target]
-        own = np.flatnonzero(self._target_of_point == target)
-        for k in own[self._point_weights[own] >= MIN_WEIGHT * self._point_weights[own].max()]:
-            noise, y = self._point_noise[k] / unit**2, np.atleast_2d(self._targets)[target]
-            mean = self._point_coef[k] * self._scale / unit
-            mean[self._unpenalised] = 0
-            var = np.atleast_2d(self.coef_var_)[target] * (self._scale / unit) ** 2
-            matrices, parts = self._matrices_of_point(k), []
-            pairs = zip(self._parts(), self._inverses(noise, k), strict=True)
-            for (units, X), (_, inverse) in pairs:
-                precision = np.full(len(units), unit**2 / self._point_slab[k])
-                part = FittedPart(
-                    units, X, y[: len(X)], noise, self._point_odds[k, units], precision,
-                    mean[units], var[units], labels[units], self._point_sites[k][:, units],
-                    matrices[: n_elements(labels[units])], inverse,
-                )  # fmt: skip
-                parts.append(part)
-                y, matrices = y[len(X) :], matrices[n_elements(labels[units]) :]
-            yield self._point_weights[k], parts
 
     def _in_units_of_data(self, target, part, draws, others, rng):
         """Draws of the coefficients, with those of unpenalised features."""

@@ -1,4 +1,4 @@
-"""Genotypes in bytes, memory-mapped files and sparse matrices: the fits of arrays, in less memory."""
+"""Genotypes in bytes, memory-mapped files and sparse matrices: fits as of arrays."""
 
 import tracemalloc
 
@@ -33,8 +33,9 @@ def stored(X, kind, folder):
 def test_fits_are_those_of_arrays(kind, shape, tmp_path, monkeypatch):
     X, y = genotypes(*shape)
     rows = np.random.default_rng(1).binomial(2, 0.3, (7, shape[1])).astype(np.int8)
-    for options in (KNOWN, {} if kind == "int8" else KNOWN, KNOWN | {"unpenalised": [3, 8], "fit_intercept": False},
-                    KNOWN | {"blocks": None, "standardize": False}):  # fmt: skip
+    flat = {"unpenalised": [3, 8], "fit_intercept": False}
+    single = {"blocks": None, "standardize": False}
+    for options in (KNOWN, KNOWN | flat, KNOWN | single, *([{}] if kind == "int8" else [])):
         dense = mf.SpikeSlabRegressor(**options).fit(X.astype(float), y)
         with monkeypatch.context() as patch:
             patch.setattr("fastmf._common.rows.BLOCK_ENTRIES", 4700)
