@@ -3,8 +3,8 @@ Fine mapping: which of many correlated variants
 ===============================================
 
 A locus of 150 genetic variants, many nearly copies of their neighbours, and a trait that two of
-them change. No data can say which of two copies matters: a credible set has the variants of which one
-does, with 95% probability.
+them change. No data can say which of two copies matters: a credible set has the variants of which
+one does, with 95% probability.
 """
 
 import matplotlib.pyplot as plt

@@ -65,8 +65,8 @@ def coefficient_forest(
         names = getattr(model, "feature_names_in_", None) if names is None else names
     elif deviations is None:
         raise ValueError(
-            "deviations are needed beside an array of coefficients; or give a fitted estimator in its "
-            "place."
+            "deviations are needed beside an array of coefficients; or give a fitted estimator "
+            "in its place."
         )
     values = _one_axis("coefficients", coefficients)
     spread = _one_axis("deviations", deviations, values.shape)
