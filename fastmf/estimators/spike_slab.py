@@ -59,13 +59,12 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
         hundreds of deviations away.
     blocks : "auto", None or array of shape (n_features,)
         Features that are treated together, as `fastmf.expectation_propagation` does: those that are
-        strongly correlated or linearly dependent ("auto"), those of the same label, or none.
+        correlated or linearly dependent ("auto"), those of the same label, or none. Blocks that are
+        found may be joined and cut in the search: see `blocks_`.
     unpenalised : sequence of int, str or bool, or None
         Columns, by their numbers or names or as a mask, whose coefficients are never zero and have
         a flat prior, such as age and sex: they are projected out of y and all others. Their
         inclusion probability is 1.
-        correlated or linearly dependent ("auto"), those of the same label, or none. Blocks that are
-        found may be joined and cut in the search: see `blocks_`.
     solver : {"auto", "convergent", "parallel", "sequential"}
         Schedule of `fastmf.expectation_propagation`.
     damping : float or None
@@ -123,7 +122,9 @@ class SpikeSlabRegressor(RegressorMixin, FromMoments, SpikeSlabEstimator):
     Hernández-Lobato & Hernández-Lobato (2011). Where the solver does not converge, it is run again
     with positive site precisions, and a warning is given if that does not converge either. Several
     targets are fitted one by one. X is copied to be centred and scaled, in its own precision
-    (float32 or float64).
+    (float32 or float64). Integers of one or two bytes, memory-mapped files and sparse matrices are
+    not, beyond some megabytes: they are converted in blocks as they are multiplied, and a file must
+    stay as it is while the model is used.
 
     Of a block of features that can stand for each other the inclusion probabilities say how likely
     each one is, and their sum how many matter: the guide has a section on correlated features.

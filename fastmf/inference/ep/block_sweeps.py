@@ -123,11 +123,6 @@ class Extrapolation:
     def _difference(self, state):
         """Tilted less Gaussian moments, in standard deviations of the Gaussian."""
         blocks = self.problem.blocks
-        deviation = np.sqrt(blocks.diagonal(state.gaussian))
-        # Units without tilted moments keep their sites.
-        exist = blocks.of_blocks(state.tilted.exist)
-        differences = np.where(exist, state.tilted.moments - state.gaussian, 0.0)
-        mean, var, elements = blocks.parts(differences)
         # Where rounding leaves a variance that is none, there is no extrapolation.
         variance = blocks.diagonal(state.gaussian)
         deviation = np.sqrt(np.where(variance > 0, variance, np.nan))
