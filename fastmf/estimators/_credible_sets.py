@@ -187,7 +187,7 @@ def credible_sets(part, found, coverage):
         total = at.sum()
         if not total >= coverage:
             return sets
-        order = np.argsort(-at, kind="stable")
+        order = np.argsort(-np.round(at, 6), kind="stable")  # copies in their order
         size = int(np.searchsorted(np.cumsum(at[order]), coverage - 1e-9)) + 1
         own = order[:size]
         sets.append(

@@ -80,7 +80,7 @@ class Reports:
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(50, 4))[:, [0, 0, 1, 2, 3]]
         >>> y = X[:, 0] + 0.3 * rng.normal(size=50)
-        >>> model = mf.SpikeSlabRegressor(expected_model_size=1).fit(X, y)
+        >>> model = mf.SpikeSlabRegressor(expected_model_size=0.2).fit(X, y)
         >>> model.inclusion_probability_[:2].round(1)
         array([0.5, 0.5])
         >>> round(model.group_inclusion_probability([0, 1]), 2)
