@@ -239,7 +239,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
             priors = priors._replace(n_of_groups=n_of_groups)
         start = first_parameters(task, start, fixed)
-        for _ in range(MAX_CUTS):
+        for n_left in reversed(range(MAX_CUTS)):
             best, nearby = maximise_evidence(
                 task, start, fixed, priors=priors, max_iter=self.max_evidence_iter,
                 n_threads=self.n_threads,
@@ -248,7 +248,7 @@ class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
             results = self._final(with_joins(task, MAX_JOINS), best, nearby)
             task = with_blocks_of(task, results)
             cut = without_cut_blocks(task, results) if isinstance(self.blocks, str) else None
-            if cut is None:
+            if cut is None or not n_left:
                 break
             task, start = cut, best
         self._warn_of_ends(results)
