@@ -143,6 +143,7 @@ class _ExpectationPropagation(FixedPoint):
     inclusion_probability: Any
     sole_probability: Any
     full_probability: Any
+    most_included: Any
 
 _Start = Layers | FixedPoint | None
 

@@ -18,6 +18,7 @@ ORDER = (
     "plot_contacts",
     "plot_sparse_regression",
     "plot_classifier",
+    "plot_fine_mapping",
     "plot_gallery",
 )
 

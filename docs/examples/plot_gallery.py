@@ -105,9 +105,7 @@ table = rng.normal(size=(60, 80))
 y = table[:, :4] @ [1.5, -1.0, 0.7, 0.4] + 0.5 * rng.normal(size=60)
 fit = mf.SpikeSlabRegressor().fit(table, y)
 names = [f"gene {k}" for k in range(80)]
-figure = plotting.coefficient_forest(
-    fit.coef_, fit.coef_var_**0.5, fit.inclusion_probability_, names=names, n_top=10
-)
+figure = plotting.coefficient_forest(fit, names=names, n_top=10)
 
 # %%
 # `coefficient_paths`: coefficients by how many are expected; the larger a dot, the more probable.

@@ -3,7 +3,12 @@
 import numpy as np
 
 from fastmf._common.warning import warn_user
-from fastmf.learning.evidence import Loci, Regression
+from fastmf.estimators._credible_sets import FittedPart
+from fastmf.estimators._reports import MIN_WEIGHT
+from fastmf.estimators._unpenalised import projected_parts
+from fastmf.inference.gaussian.blocks import inverse_with, n_elements
+from fastmf.learning.evidence import Hyperparameters, Loci, Regression
+from fastmf.learning.evidence.blocks import with_blocks
 from fastmf.models import _moments, _z_scores
 
 
@@ -104,8 +109,18 @@ class FromMoments:
         groups, n_groups = self._groups(self.n_features_in_)
         self._offset, self._scale = np.zeros(self.n_features_in_), np.ones(self.n_features_in_)
         unit = float(np.sqrt(y_square / n)) or 1.0
+        for (X, _), own in zip(rows, units, strict=True):
+            X[:, self._excluded()[own]] = 0
+        flat, n_free, columns = 0.0, n, self._columns()
+        if len(columns):
+            explained = sum(float(y @ y) for _, y in rows)
+            rows, flat, found = projected_parts(rows, units, columns)
+            flat = flat / unit
+            self._keep_unpenalised(found)
+            n_free = self._rows_left(n, found)
+            y_square -= explained - sum(float(y @ y) for _, y in rows)
         # What no part explains, and the rows that it has too few of, is in the first.
-        total, absent = _moments.absent_of([y for _, y in rows], y_square, n)
+        total, absent = _moments.absent_of([y for _, y in rows], y_square, n_free)
         n_rows, absent = total - sum(len(y) for _, y in rows[1:]), absent / unit**2
         parts = [Regression(rows[0][0], rows[0][1] / unit, groups[units[0]], n_rows, absent)]
         for own, (X, y) in zip(units[1:], rows[1:], strict=True):
@@ -116,11 +131,12 @@ class FromMoments:
         # Effects that no R explains must not be learned as absence of noise.
         hold_noise = summary is not None and summary.share > _z_scores.MAX_SHARE
         fit = self._fit_task(
-            task, n_groups, 0.0, unit, centred=self.fit_intercept, hold_noise=hold_noise
-        )
+            with_blocks(task, self.blocks), n_groups, 0.0, unit, flat,
+            centred=self.fit_intercept, hold_noise=hold_noise,
+        )  # fmt: skip
         self._keep([fit], True)
         self._keep_parts([(own, X) for own, (X, _) in zip(units, rows, strict=True)])
-        self._n_noises = self._noises_of_prediction(n, self.fit_intercept)
+        self._keep_noises(n, self.fit_intercept)
         self.mismatch_ = 0.0 if summary is None else summary.share
         return self
 
@@ -143,3 +159,41 @@ class FromMoments:
             rows = self._rows if flat is None else flat[last : last + size].reshape(n_rows, -1)
             yield units, rows
             last, first = last + size, first + n_features
+
+    def _inverses(self, noise_variance, point):
+        """Features and covariance of each part of the regression, at a point of the grid."""
+        zero, sites = Hyperparameters(noise_variance, 1.0, np.zeros(1)), self._point_sites[point]
+        labels = np.atleast_2d(self.blocks_)[self._target_of_point[point]]
+        matrices = self._matrices_of_point(point)
+        for units, rows in self._parts():
+            task = Regression(rows, np.zeros(len(rows)), np.zeros(rows.shape[1], int))
+            own = labels[units]
+            yield units, inverse_with(task.model(zero), own, sites[:, units], matrices)
+            matrices = matrices[n_elements(own) :]
+
+    def _matrices_of_point(self, point):
+        """Elements of the matrices of the sites of blocks, those of later points, too."""
+        labels, targets = np.atleast_2d(self.blocks_), self._target_of_point[:point]
+        return self._point_matrices[sum(n_elements(labels[target]) for target in targets) :]
+
+    def _fitted_parts(self, target):
+        """Weights of values of the hyper-parameters, and the parts of the model at each of them."""
+        unit, labels = np.atleast_1d(self._unit)[target], np.atleast_2d(self.blocks_)[target]
+        own = np.flatnonzero(self._target_of_point == target)
+        for k in own[self._point_weights[own] >= MIN_WEIGHT * self._point_weights[own].max()]:
+            noise, y = self._point_noise[k] / unit**2, np.atleast_2d(self._targets)[target]
+            mean = self._point_coef[k] * self._scale / unit
+            mean[self._unpenalised] = 0
+            var = np.atleast_2d(self.coef_var_)[target] * (self._scale / unit) ** 2
+            matrices, parts = self._matrices_of_point(k), []
+            pairs = zip(self._parts(), self._inverses(noise, k), strict=True)
+            for (units, X), (_, inverse) in pairs:
+                precision = np.full(len(units), unit**2 / self._point_slab[k])
+                part = FittedPart(
+                    units, X, y[: len(X)], noise, self._point_odds[k, units], precision,
+                    mean[units], var[units], labels[units], self._point_sites[k][:, units],
+                    matrices[: n_elements(labels[units])], inverse,
+                )  # fmt: skip
+                parts.append(part)
+                y, matrices = y[len(X) :], matrices[n_elements(labels[units]) :]
+            yield self._point_weights[k], parts

@@ -1,26 +1,38 @@
 """The base class of spike-and-slab regression and classification."""
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from fastmf._common.arguments import count, iteration, number, one_of
-from fastmf._common.rows import blocks, row_blocks
+from fastmf._common.arguments import count, iteration, number, one_of, real_array
+from fastmf._common.rows import row_blocks
+from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
 from fastmf.estimators._data import checked_data
 from fastmf.estimators._files import Saved
 from fastmf.estimators._frames import feature_names, pandas
+from fastmf.estimators._reports import Reports
+from fastmf.estimators._stored_rows import as_array, is_stored, mean_and_deviation, some
+from fastmf.estimators._unpenalised import Unpenalised, columns_of
+from fastmf.inference.ep.block_partition import MAX_CUTS, MAX_JOINS
 from fastmf.inference.ep.schedules import SCHEDULES
-from fastmf.learning.evidence import FixedPoints, robust_solution, search_tolerance
+from fastmf.learning.evidence import NEVER_ZERO, FixedPoints, robust_solution, search_tolerance
 from fastmf.learning.evidence.averaging import GridPoint, averaged_points
+from fastmf.learning.evidence.blocks import (
+    first_parameters,
+    with_blocks_of,
+    with_joins,
+    without_cut_blocks,
+)
 from fastmf.learning.evidence.parameter_priors import ParameterPriors
 from fastmf.learning.evidence.search import maximise_evidence, on_bounds
 from fastmf.priors._protocol import n_units, parts_of
 from fastmf.special import sigmoid
 
-# Largest standard deviation of a column, and of a ratio of them: their squares are finite.
-MAX_DEVIATION = 1e150
+# Smallest prior log-odds of a feature.
+MIN_LOG_ODDS = -30.0
 
 # What an optimum at a bound of the search means, and what to give.
 BOUNDS = {
@@ -46,7 +58,7 @@ BOUNDS = {
 }
 
 
-class SpikeSlabEstimator(Saved, BaseEstimator):
+class SpikeSlabEstimator(Reports, Saved, BaseEstimator):
     """Parameters, standardised features, the search for hyper-parameters, and files."""
 
     # What is learned, numbers and arrays, in files.
@@ -66,6 +78,8 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         groups=None,
         fit_intercept=True,
         standardize=True,
+        blocks="auto",
+        unpenalised=None,
         solver="auto",
         damping=None,
         tol=1e-6,
@@ -80,6 +94,8 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         self.groups = groups
         self.fit_intercept = fit_intercept
         self.standardize = standardize
+        self.blocks = blocks
+        self.unpenalised = unpenalised
         self.solver = solver
         self.damping = damping
         self.tol = tol
@@ -135,16 +151,27 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         """Nothing: what was learned are attributes."""
 
     def _saved(self):
-        values = {name: np.asarray(getattr(self, name)) for name in self._learned}
+        names, stored = self._learned, {}
+        if isinstance(getattr(self, "_rows", None), StoredColumns):
+            names, stored = [name for name in names if name != "_rows"], self._rows.arrays()
+        values = {name: np.asarray(getattr(self, name)) for name in names}
         # Strings in arrays of objects, as pandas passes them, are stored as arrays of strings.
         arrays = {
             f"learned.{name}": np.array(value.tolist()) if value.dtype.hasobject else value
             for name, value in values.items()
         }
+        arrays |= {f"stored.{name}": value for name, value in stored.items()}
         return {"n_features_in_": self.n_features_in_}, arrays
 
     def _restore(self, arrays):
+        stored = {
+            name.removeprefix("stored."): arrays[name] for name in list(arrays) if "stored." in name
+        }
+        if stored:
+            self._rows = StoredColumns.from_arrays(stored)
         for name in self._learned:
+            if stored and name == "_rows":
+                continue
             value = arrays[f"learned.{name}"]
             setattr(self, name, value if value.ndim else value.item())
 
@@ -152,8 +179,21 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
 
     def _training_data(self, X, y, **options):
         """Checked features, in their own precision, and targets."""
-        dtypes = [np.float64, np.float32]
-        return checked_data(self, X, y, reset=True, dtype=dtypes, ensure_min_samples=2, **options)
+        options |= {"reset": True, "ensure_min_samples": 2, **self._kinds_of(X)}
+        X, y = checked_data(self, X, y, **options)
+        return as_array(X), y
+
+    @staticmethod
+    def _kinds_of(X):
+        """Options of the checks of data: types that X is left in, or converted to."""
+        dtype = None if is_stored(X) and X.dtype.kind in "iub" else [np.float64, np.float32]
+        return {"dtype": dtype, "accept_sparse": ["csr", "csc"]}
+
+    def __sklearn_tags__(self):
+        """Tags: sparse features are taken."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _standardised(self, X, weights=None):
         """Centred and scaled features, in their own precision; sets the offsets and scales."""
@@ -186,39 +226,60 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
 
         Returns
         -------
+        task : Regression, Loci or Classification
+            With the blocks that were used: those found in the data may have been cut.
         list of GridPoint
         array of shape (n_points,)
         """
         priors = None
         if self.parameter_prior is not None:
             priors = ParameterPriors.of(task, int(centred))
-        best, nearby = maximise_evidence(
-            task, start, fixed, priors=priors, max_iter=self.max_evidence_iter,
-            n_threads=self.n_threads,
-        )  # fmt: skip
+            candidates = np.ones(len(task.groups))
+            candidates[self._columns()] = 0
+            n_of_groups = np.bincount(task.groups, candidates, len(priors.n_of_groups))
+            priors = priors._replace(n_of_groups=n_of_groups)
+        start = first_parameters(task, start, fixed)
+        for n_left in reversed(range(MAX_CUTS)):
+            best, nearby = maximise_evidence(
+                task, start, fixed, priors=priors, max_iter=self.max_evidence_iter,
+                n_threads=self.n_threads,
+            )  # fmt: skip
+            task = task if nearby is None else with_blocks_of(task, nearby)
+            results = self._final(with_joins(task, MAX_JOINS), best, nearby)
+            task = with_blocks_of(task, results)
+            cut = without_cut_blocks(task, results) if isinstance(self.blocks, str) else None
+            if cut is None or not n_left:
+                break
+            task, start = cut, best
+        self._warn_of_ends(results)
         if task.scale_is_known:
             self._warn_of_bounds(on_bounds(task, best, fixed))
-        results = self._final(task, best, nearby)
         evidence = sum(
             part.log_evidence(result) for part, result in zip(task.parts, results, strict=True)
         )
         first = GridPoint(best, FixedPoints(results, evidence, np.zeros(2)), evidence)
         if not average:
-            return [first], np.ones(1)
+            return task, [first], np.ones(1)
         points, weights = averaged_points(
-            task, best, results, fixed, priors=priors, n_threads=self.n_threads
+            with_joins(task, 0), best, results, fixed, priors=priors, n_threads=self.n_threads
         )
-        return [first, *points[1:]], weights
+        return task, [first, *points[1:]], weights
 
     def _final(self, task, best, nearby):
-        """The fixed points with these hyper-parameters, with a warning if there are none."""
+        """The fixed points with these hyper-parameters, or where the solver ended."""
         results = []
         for part, start in zip(task.parts, nearby or [None] * len(task.parts), strict=True):
             result = robust_solution(
                 part.model(best), start, schedule=self.solver, damping=self.damping,
                 tol=min(self.tol, search_tolerance(part.X, best.noise_variance)),
-                max_iter=self.max_iter, n_threads=self.n_threads,
+                max_iter=self.max_iter, n_threads=self.n_threads, blocks=part.blocks,
             )  # fmt: skip
+            results.append(result)
+        return tuple(results)
+
+    def _warn_of_ends(self, results):
+        """Warn of results that are no fixed points."""
+        for result in results:
             if not result.converged:
                 # What follows is advice by the solver's arguments: the estimator has others.
                 reason = result.message.partition(";")[0]
@@ -227,8 +288,6 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
                     f"{self._advice}.",
                     ConvergenceWarning,
                 )
-            results.append(result)
-        return tuple(results)
 
     def _warn_of_bounds(self, names):
         """Warn of hyper-parameters at a bound of the search."""
@@ -258,11 +317,15 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
     def _check(self, *variances):
         """Raise unless these variances are None or positive, and the other options valid."""
         limits = dict.fromkeys(variances, np.inf)
-        limits |= {"inclusion_probability": 1.0, "expected_model_size": self.n_features_in_}
+        limits["expected_model_size"] = self.n_features_in_ - len(self._columns())
         if self.inclusion_probability is not None and self.expected_model_size is not None:
             raise ValueError(
                 "inclusion_probability and expected_model_size say the same: give only one of them."
             )
+        if np.ndim(self.inclusion_probability):
+            self._check_inclusions()
+        else:
+            limits["inclusion_probability"] = 1.0
         for name, high in limits.items():
             value = getattr(self, name)
             if value is None:
@@ -276,8 +339,71 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         count("max_evidence_iter", self.max_evidence_iter)
         iteration(self.damping, self.tol, self.max_iter, self.n_threads)
 
+    def _check_inclusions(self):
+        """Raise unless there is a prior inclusion probability of each feature."""
+        given = real_array("inclusion_probability", self.inclusion_probability)
+        if given.shape != (self.n_features_in_,):
+            raise ValueError(
+                f"inclusion_probability must be a number or have shape ({self.n_features_in_},), "
+                f"one for each feature, got {given.shape}."
+            )
+        if not ((given >= 0) & (given <= 1)).all():
+            raise ValueError("inclusion_probability must have values between 0 and 1.")
+        if not np.delete(given, self._columns()).any():
+            raise ValueError("inclusion_probability must be above 0 for some feature.")
+        if self.groups is not None:
+            raise ValueError(
+                "groups are for inclusion probabilities that are learned: give them, or an array "
+                "inclusion_probability."
+            )
+
+    # --- features that are always in, or never --------------------------------------------------
+
+    def _columns(self):
+        """The unpenalised features."""
+        names = getattr(self, "feature_names_in_", None)
+        return columns_of(names, self.unpenalised, self.n_features_in_)
+
+    def _excluded(self):
+        """A mask of the features of prior inclusion probability 0, which are left out."""
+        if np.ndim(self.inclusion_probability) == 0:
+            return np.zeros(self.n_features_in_, bool)
+        excluded = np.asarray(self.inclusion_probability) == 0
+        excluded[self._columns()] = False
+        return excluded
+
+    def _keep_unpenalised(self, found):
+        """What predictions need to know of the unpenalised features, as arrays."""
+        self._unpenalised, self._gain, self._whiten = found
+
+    def _unpenalised_features(self):
+        """The same again."""
+        return Unpenalised(self._unpenalised, self._gain, self._whiten)
+
+    def _rows_left(self, n_rows, found):
+        """The number of rows, less that of the coefficients that are not penalised."""
+        if n_rows - self.fit_intercept - found.rank < 1:
+            raise ValueError(
+                f"{n_rows:g} rows are explained by {found.rank} unpenalised columns alone: give "
+                "fewer, or more rows."
+            )
+        return n_rows - found.rank
+
+    def _set_known(self, flat, means, variances, included):
+        """Fill in moments of unpenalised features, but for variances, and of those left out."""
+        columns, excluded = self._unpenalised, self._excluded()
+        means[:, columns] = 0
+        means[:, columns] = flat - means @ self._gain.T
+        variances[:, columns], included[:, columns] = 0.0, 1.0
+        variances[:, excluded], included[:, excluded] = 0.0, 0.0
+
+    # --- prior inclusion ------------------------------------------------------------------------
+
     def _groups(self, n_features):
         """The number of the group of every feature, and the number of groups."""
+        self._keep_unpenalised(Unpenalised.none(n_features))
+        if np.ndim(self.inclusion_probability):
+            return np.arange(n_features), n_features
         if self.groups is None:
             return np.zeros(n_features, np.int64), 1
         try:
@@ -294,13 +420,24 @@ class SpikeSlabEstimator(Saved, BaseEstimator):
         """The inclusion probability that was given, or that of the model size, or None."""
         if self.expected_model_size is None:
             return self.inclusion_probability
-        return self.expected_model_size / (n_features or self.n_features_in_)
+        return self.expected_model_size / (n_features or self.n_features_in_ - len(self._columns()))
 
-    def _first_inclusion(self, shape):
-        """The inclusion probability from which the search starts: one for ten rows, or as given."""
+    def _first_log_odds(self, shape, n_groups):
+        """Log-odds from which the search starts: of one feature for ten rows, or as given."""
         n, d = shape
         given = self._inclusion()
-        return min(0.5, max(1.0, n / 10) / d) if given is None else given
+        inclusion = min(0.5, max(1.0, n / 10) / d) if given is None else np.asarray(given, float)
+        with np.errstate(divide="ignore"):
+            log_odds = np.full(n_groups, np.log(inclusion) - np.log1p(-inclusion))
+        # Smaller ones have sites that are lost in rounding; columns of features of none are 0.
+        return np.clip(log_odds, MIN_LOG_ODDS, NEVER_ZERO) if np.ndim(inclusion) else log_odds
+
+    def _prior_inclusion(self, log_odds):
+        """The prior inclusion probabilities that were learned or given."""
+        inclusion = sigmoid(np.asarray(log_odds))
+        if np.ndim(self.inclusion_probability):
+            inclusion[self._excluded()] = 0.0
+        return inclusion
 
 
 def moments_of(task, point):
@@ -308,9 +445,11 @@ def moments_of(task, point):
     moments = np.empty((3, len(task.groups)))
     for part, units, result in zip(task.parts, task.units, point.found.results, strict=True):
         prior, n = parts_of(part.model(point.hyperparameters).prior)[0], len(part.groups)
-        own = slice(n_units(prior))
-        log_odds = prior.tilted_log_odds(result.b[own], result.a[own])
-        moments[:, units] = result.mean[:n], result.var[:n], sigmoid(log_odds[:n])
+        included = result.inclusion_probability
+        if included is None:
+            own = slice(n_units(prior))
+            included = sigmoid(prior.tilted_log_odds(result.b[own], result.a[own]))
+        moments[:, units] = result.mean[:n], result.var[:n], included[:n]
     return moments
 
 
@@ -325,57 +464,14 @@ def sites_of(task, point):
     return sites
 
 
-def mean_and_deviation(name, columns, centred, weights=None):
-    """Mean and standard deviation of columns, or of one; around 0 if not centred.
-
-    `weights` say how many rows each row stands for.
-
-    Deviations of the order of rounding are 0, so that constant columns are. Means are computed from
-    differences to the first row: else their rounding errors would grow with the number of rows.
-
-    Raises
-    ------
-    ValueError
-        If variances overflow or underflow.
-    """
-    shape = columns.shape[1:]
-    columns = columns.reshape(len(columns), -1)
-    mean, deviation = np.zeros((2, columns.shape[1]))
-    for part in blocks(columns.shape[1], columns.size):
-        mean[part], deviation[part] = _of_columns(columns[:, part], centred, weights)
-    rounding = 10 * np.finfo(columns.dtype).eps * abs(mean)
-    deviation[deviation <= rounding] = 0
-    check_variances(name, deviation)
-    return mean.reshape(shape)[()], deviation.reshape(shape)[()]
-
-
-def _of_columns(columns, centred, weights):
-    """Mean and deviation of a block of columns, of values of any size."""
-    differences = np.subtract(columns, columns[0] if centred else 0, dtype=np.float64)
-    mean = np.average(differences, 0, weights) if centred else 0.0
-    differences -= mean
-    size = abs(differences).max(0)
-    size[size == 0] = 1.0
-    differences /= size  # squares of very small and large values would underflow and overflow
-    deviation = size * np.sqrt(np.average(differences**2, 0, weights))
-    return (columns[0] + mean if centred else 0.0), deviation
-
-
-def check_variances(name, deviations):
-    """Raise unless squares of these standard deviations are finite, and 0 only if they are."""
-    for wrong, what, remedy in (
-        (~(deviations <= MAX_DEVIATION), "finite", "divide"),
-        ((deviations > 0) & (deviations < 1 / MAX_DEVIATION), "not rounded to 0", "multiply"),
-    ):
-        if wrong.any():
-            column = int(np.argmax(wrong))
-            raise ValueError(
-                f"{name} must have values whose squares are {what}, got a standard deviation of "
-                f"{deviations[column]:.1e} in column {column}: {remedy} by a constant."
-            )
+def matrices_of(point):
+    """The elements of the matrices of the sites of blocks at a `GridPoint`, one after another."""
+    of_parts = (result.block_sites or () for result in point.found.results)
+    return np.concatenate([np.empty(0), *(T.ravel() for sites in of_parts for _, T in sites)])
 
 
 def by_blocks(function, X):
     """A function of rows, in float64, of some rows at a time, joined along the last axis."""
-    parts = [function(X[rows].astype(np.float64, copy=False)) for rows in row_blocks(X)]
+    X = csr_array(X) if issparse(X) else X
+    parts = [function(some(X, rows)) for rows in row_blocks(X, dense=True)]
     return np.concatenate(parts, axis=-1)

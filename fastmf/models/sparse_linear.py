@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastmf._common.arguments import number
+from fastmf._common.stored_columns import StoredColumns
 from fastmf._common.warning import warn_user
 from fastmf.models import _checks, _moments, _z_scores
 from fastmf.models._io import Model
@@ -74,7 +75,9 @@ class SparseLinearModel(Model):
     absent_square: float = 0.0
 
     def __post_init__(self):
-        X = _checks.shared_matrix("X", self.X)
+        X = self.X
+        if not isinstance(X, StoredColumns):
+            X = _checks.shared_matrix("X", X)
         y = np.atleast_2d(_checks.matrix("y", np.atleast_2d(self.y)).astype(np.float64))
         if y.shape != (1, len(X)):
             raise ValueError(f"y must have shape ({len(X)},), got {np.shape(self.y)}.")

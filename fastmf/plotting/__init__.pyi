@@ -10,8 +10,8 @@ from fastmf._common.signatures import Array
 from fastmf.evaluation import LogPartitionReport
 
 def coefficient_forest(
-    coefficients: ArrayLike,
-    deviations: ArrayLike,
+    coefficients: Any,
+    deviations: ArrayLike | None = None,
     inclusion_probability: ArrayLike | None = None,
     *,
     names: Sequence[str] | Array | None = None,

@@ -10,20 +10,22 @@ MAX_AREA = 45.0
 
 
 def coefficient_forest(
-    coefficients, deviations, inclusion_probability=None, *, names=None, n_top=20, ax=None
+    coefficients, deviations=None, inclusion_probability=None, *, names=None, n_top=20, ax=None
 ):
     """Posterior means of the largest coefficients, with bars of two standard deviations.
 
     Parameters
     ----------
-    coefficients, deviations : array of shape (n_features,)
-        `coef_` and the root of `coef_var_` of a spike-and-slab estimator, or estimates and standard
-        errors of any other.
+    coefficients : fitted spike-and-slab estimator, or array of shape (n_features,)
+        An estimator of one target brings deviations, inclusion probabilities and names; or
+        estimates of any other.
+    deviations : array of shape (n_features,)
+        Standard errors of the estimates; not for an estimator.
     inclusion_probability : array of shape (n_features,), optional
         The darker a point, the more probable it is that the coefficient is not zero; the most
         probable are on top. Default: the largest in absolute value are on top.
     names : sequence of str of length n_features, optional
-        Default: numbers.
+        Default: those of the data frame that an estimator was fitted to, or numbers.
     n_top : int, default 20
         How many are drawn.
     ax : matplotlib.axes.Axes, optional
@@ -47,12 +49,25 @@ def coefficient_forest(
     >>> X = rng.normal(size=(40, 60))
     >>> y = 2 * X[:, 3] - X[:, 7] + 0.1 * rng.normal(size=40)
     >>> model = mf.SpikeSlabRegressor().fit(X, y)
-    >>> figure = mf.plotting.coefficient_forest(
-    ...     model.coef_, np.sqrt(model.coef_var_), model.inclusion_probability_, n_top=5
-    ... )
+    >>> figure = mf.plotting.coefficient_forest(model, n_top=5)
     >>> sorted(label.get_text() for label in figure.axes[0].get_yticklabels()[:2])
     ['3', '7']
     """
+    if hasattr(coefficients, "coef_var_"):
+        if deviations is not None or inclusion_probability is not None:
+            raise ValueError(
+                "deviations and inclusion_probability are those of the fitted estimator: leave "
+                "them out."
+            )
+        model = coefficients
+        coefficients, deviations = np.squeeze(model.coef_), np.sqrt(np.squeeze(model.coef_var_))
+        inclusion_probability = np.squeeze(model.inclusion_probability_)
+        names = getattr(model, "feature_names_in_", None) if names is None else names
+    elif deviations is None:
+        raise ValueError(
+            "deviations are needed beside an array of coefficients; or give a fitted estimator "
+            "in its place."
+        )
     values = _one_axis("coefficients", coefficients)
     spread = _one_axis("deviations", deviations, values.shape)
     shown = inclusion_probability is not None

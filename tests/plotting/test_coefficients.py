@@ -30,6 +30,26 @@ def test_without_probabilities_the_largest_are_on_top():
     assert ticks(ax) == ["1", "2", "0"] and len(ax.figure.axes) == 1
 
 
+class Fitted:
+    coef_, coef_var_ = VALUES[None], DEVIATIONS[None] ** 2
+    inclusion_probability_ = np.array([0.9, 0.2, 1.0])
+    feature_names_in_ = np.array(["a", "b", "c"], object)
+
+
+def test_a_forest_of_a_fitted_estimator():
+    figure = coefficient_forest(Fitted(), n_top=2)
+    ax = figure.axes[0]
+    assert ticks(ax) == ["c", "a"]
+    bars, points = ax.collections
+    np.testing.assert_array_equal(points.get_offsets(), [[2.0, 0], [0.1, 1]])
+    np.testing.assert_allclose(bars.get_segments()[0], [[1.5, 0], [2.5, 0]])
+    assert ticks(coefficient_forest(Fitted(), names=["x", "y", "z"]).axes[0]) == ["z", "x", "y"]
+    with pytest.raises(ValueError, match="leave them out"):
+        coefficient_forest(Fitted(), DEVIATIONS)
+    with pytest.raises(ValueError, match="deviations are needed"):
+        coefficient_forest(VALUES)
+
+
 def test_a_forest_needs_one_entry_for_each_coefficient():
     with pytest.raises(ValueError, match="deviations must be one-dimensional"):
         coefficient_forest(VALUES, DEVIATIONS[:2])

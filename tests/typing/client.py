@@ -123,10 +123,14 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     couplings, field = table.confint(0.9)
     print(table.values_, table.categories_, table.impute(X))
     regressor = mf.SpikeSlabRegressor(noise_variance=0.1).fit(X, Y[:, 0])
-    regressor = mf.SpikeSlabRegressor(parameter_prior=None, average_parameters=False)
+    regressor = mf.SpikeSlabRegressor(parameter_prior=None, average_parameters=False, blocks=None)
     regressor = regressor.fit_moments(X.T @ X, X.T @ Y[:, 0], 5.0, n=len(X))
     print(regressor.fit_summary(np.zeros(2), [np.eye(1), np.eye(1)], 40).mismatch_)
     regressor = mf.SpikeSlabRegressor(noise_variance=0.1).fit(X, Y[:, 0])
+    low, high = regressor.coefficient_interval(0.9)
+    print(low, high, regressor.credible_sets()[0].features, regressor.sample_coefficients(9, 0))
+    print(mf.SpikeSlabRegressor(unpenalised=["age"], inclusion_probability=[0.1, 0.2]))
+    print(regressor.group_inclusion_probability([0, 1]))
     regressor.save(folder / "regressor.npz")
     regressor = mf.SpikeSlabRegressor.load(folder / "regressor.npz")
     classifier = mf.SpikeSlabClassifier().fit(X, Y[:, 0])
@@ -213,6 +217,7 @@ def pictures(folder: Path) -> None:
         plotting.denoising_accuracy([0.1], {"TAP": [0.9]}),
         plotting.coupling_network(mf.FullyVisibleBoltzmannMachine().test_couplings(), level=0.1),
         plotting.coefficient_forest([1.0, 2.0], [0.1, 0.2], [0.5, 1.0], names=["a", "b"]),
+        plotting.coefficient_forest(mf.SpikeSlabRegressor().fit(np.eye(4), np.arange(4.0))),
         plotting.coefficient_paths([1, 2], [[0.1, 0.2], [0.2, 0.3]], label="size"),
         plotting.convergence_history(mf.tap(machine, history=True), tol=1e-6),
         plotting.log_partitions(mf.log_partition_report(machine)),

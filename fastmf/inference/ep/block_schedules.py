@@ -9,71 +9,15 @@ import numpy as np
 from fastmf._outcomes import CONVERGED, LOST, MESSAGES, OUT_OF_ITERATIONS, STALLED
 from fastmf.inference.ep.block_loop import block_double_loop, exhausted
 from fastmf.inference.ep.block_sites import block_problem
-from fastmf.inference.ep.correlated import correlated_blocks, cut
-from fastmf.inference.ep.parallel import parallel_sweeps, run_one
+from fastmf.inference.ep.block_sweeps import block_sweeps
 from fastmf.inference.ep.result import ExpectationPropagation
 from fastmf.inference.ep.sites import EPTrace
-from fastmf.inference.gaussian.blocks import Blocks, members_of
+from fastmf.inference.gaussian.blocks import Blocks
 from fastmf.priors._protocol import parts_of
 from fastmf.special import sigmoid
 
-# How often the damping of the parallel schedule is raised before the double loop goes on.
-MAX_RAISES = {"parallel": 6, "sequential": 3, "auto": 3, "convergent": 1}
-# Largest probability that a block includes as many features as its patterns may, and how often
-# blocks in which it is larger are cut.
-MAX_FULL, MAX_CUTS = 0.05, 8
 # Numbers that the curvatures of all blocks of the double loop may hold.
 MAX_CURVATURES = 1 << 26
-
-
-def blocks_of(X, blocks, n_rows=None):
-    """The features of each block of two or more.
-
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features)
-    blocks : None, "auto" or array of shape (n_features,)
-    n_rows : float, optional
-        How many rows the rows stand for.
-
-    Returns
-    -------
-    list of int array
-    """
-    if blocks is None:
-        return []
-    if isinstance(blocks, str):
-        if blocks != "auto":
-            raise ValueError(f"blocks must be 'auto', None or labels, got {blocks!r:.40}.")
-        return correlated_blocks(X, n_rows)
-    labels, n_features = np.asarray(blocks), X.shape[1]
-    if labels.shape != (n_features,):
-        raise ValueError(
-            f"blocks must have a label for each feature, shape ({n_features},), "
-            f"got shape {labels.shape}."
-        )
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError("blocks must name the block of every feature, got NaN or infinity.")
-    return members_of(labels)
-
-
-def full_blocks(result):
-    """The blocks of a result that would include more features than their patterns may."""
-    return [
-        units
-        for (units, _), full in zip(result.block_sites, result.full_probability, strict=True)
-        if full > MAX_FULL
-    ]
-
-
-def without_full_blocks(X, members, result):
-    """Blocks, those cut in two that would include more features than their patterns may."""
-    full = {int(units[0]) for units in full_blocks(result)}
-    return [
-        part
-        for units in members
-        for part in (cut(X, np.sort(units)) if int(np.min(units)) in full else [units])
-    ]
 
 
 def solve_with_blocks(model, members, init, settings, options, trace):
@@ -91,18 +35,29 @@ def solve_with_blocks(model, members, init, settings, options, trace):
     trace : EPTrace
     """
     schedule, damping = settings
-    problem = block_problem(model, Blocks(members, model.n_units), options)
+    blocks = Blocks(members, model.n_units)
+    problem = block_problem(model, blocks, options, _included_before(blocks, init))
     state = None if init is None else problem.state_of(_sites_from(problem, init))
     if state is None:
         state = problem.state_of(_first_sites(problem))
     if state is None:
         raise ValueError("the model has no proper Gaussian side: make values of X and y smaller.")
     first = EPTrace(False) if schedule == "convergent" else trace
-    end = run_one(problem, parallel_sweeps(problem, state, damping, first, MAX_RAISES[schedule]))
+    end = block_sweeps(problem, state, damping, first)
+    problem = end[0].problem
     bounded = problem.min_site_precision > -np.inf
     if schedule == "convergent" or (end[1] != CONVERGED and schedule != "parallel" and not bounded):
         end = _double_loop(problem, end[0], trace)
     return _result(model, problem, end, trace)
+
+
+def _included_before(blocks, init):
+    """Features that patterns of a result with the same blocks include; None without one."""
+    given = getattr(init, "block_sites", None)
+    if given is None or len(given) != len(blocks.members):
+        return None
+    same = (np.array_equal(a, b) for a, (b, _) in zip(blocks.members, given, strict=True))
+    return init.most_included if all(same) else None
 
 
 def _double_loop(problem, state, trace):
@@ -159,8 +114,10 @@ def _sites_from(problem, init):
         home[units], place[units] = k, np.arange(len(units))
     for M, members in zip(blocks.matrices(blocks.parts(vector)[2]), blocks.groups, strict=True):
         for matrix, units in zip(M, members, strict=True):
-            if home[units[0]] >= 0 and (home[units] == home[units[0]]).all():
-                matrix[:] = given[home[units[0]]][1][np.ix_(place[units], place[units])]
+            for k in np.unique(home[units[home[units] >= 0]]):
+                own = np.flatnonzero(home[units] == k)
+                rows = place[units[own]]
+                matrix[np.ix_(own, own)] = given[k][1][np.ix_(rows, rows)]
     return vector
 
 
@@ -197,6 +154,7 @@ def _result(model, problem, end, trace):
         inclusion_probability=included,
         sole_probability=alone,
         full_probability=state.tilted.full,
+        most_included=problem.patterns.largest,
         gaussian_mean=blocks.parts(state.gaussian)[0],
         prior_share=_prior_share(blocks, state),
     )

@@ -6,6 +6,7 @@ sites of their own. Energy and fixed points are those of `sites` with vectors in
 numbers; naturals and moments are vectors as `fastmf.inference.gaussian.blocks` lays them out.
 """
 
+from functools import lru_cache
 from math import comb
 from typing import NamedTuple
 
@@ -25,6 +26,9 @@ from fastmf.priors.concatenated import concatenate
 # Patterns of a block include so many features that the sum of their squared sizes stays below this
 # (all patterns of 11, up to four features of 20), but so many in any case.
 MAX_COST, FEWEST_INCLUDED = 100_000, 3
+# Patterns of a block that has more than this many include two features at first. More, where those
+# that include two have a larger share than this: that of those which include more is its square.
+MAX_PATTERNS, MAX_SHARE = 32, 0.01
 # Time that a pattern of a feature takes, in units of `workers_for`.
 PATTERN_WORK = 20
 
@@ -69,6 +73,20 @@ class BlockProblem(NamedTuple):
     def blocks(self):
         """The blocks, and the layout of vectors."""
         return self.side.blocks
+
+    def deepened(self, tilted):
+        """The problem with larger patterns of blocks that need them; None if no block does.
+
+        Parameters
+        ----------
+        tilted : Tilted
+        """
+        largest = self.patterns.largest
+        most = np.array([most_included(len(units)) for units in self.blocks.members])
+        full = (tilted.full > MAX_SHARE) & (largest < most)
+        if not full.any():
+            return None
+        return self._replace(patterns=self.patterns._replace(largest=np.where(full, most, largest)))
 
     def state_of(self, site):
         """The state with these sites; None if they leave no proper Gaussian."""
@@ -182,7 +200,7 @@ def block_problem(model, blocks, options, n_included=None):
     options : tuple
         Smallest site precision, tol, max_iter and n_threads.
     n_included : int array of shape (n_blocks,), optional
-        Features that a pattern of each block may include.
+        Features that a pattern of each block may include at first.
 
     Raises
     ------
@@ -199,7 +217,7 @@ def block_problem(model, blocks, options, n_included=None):
     weight = log_odds + np.log(precision) / 2 - field**2 / (2 * precision)
     sizes = np.diff(blocks.starts)
     if n_included is None:
-        n_included = [most_included(c) for c in sizes]
+        n_included = np.where(2.0**sizes > MAX_PATTERNS, 2, sizes)
     singles = blocks.singles[blocks.singles < n_units(first)]
     parts = [take(first, singles), *others] if singles.size else others
     single = None
@@ -217,6 +235,7 @@ def block_problem(model, blocks, options, n_included=None):
     return BlockProblem(side, single, patterns, 1 / second, *options, evaluations=[0])
 
 
+@lru_cache
 def most_included(c):
     """Features that patterns of a block of c features may include."""
     cost, s = c, 1

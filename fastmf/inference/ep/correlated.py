@@ -4,6 +4,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
+from fastmf._common.stored_columns import StoredColumns
+
 # Features of a block correlate by more than this, and by so many standard errors more than the
 # largest correlation of independent columns, up to a limit.
 MIN_CORRELATION, STANDARD_ERRORS, MAX_THRESHOLD = 0.35, 0.5, 0.95
@@ -43,13 +45,15 @@ def correlated_blocks(X, n_rows=None):
     from scipy.sparse.csgraph import connected_components
 
     n, p = n_rows or len(X), X.shape[1]
-    columns = _unit_columns(X)
+    columns = unit_columns(X)
     by_chance = np.sqrt(2 * np.log(max(p * (p - 1) / 2, 1))) + STANDARD_ERRORS
     threshold = max(MIN_CORRELATION, min(by_chance / np.sqrt(n), MAX_THRESHOLD))
     # A pair at the threshold may be in or out: in single precision this takes half the time.
-    single, pairs = columns.astype(np.float32), [np.empty((2, 0), np.int64)]
+    stored, pairs = isinstance(X, StoredColumns), [np.empty((2, 0), np.int64)]
+    single = columns if stored else columns.astype(np.float32)
     for start in range(0, p, CHUNK):
-        products = single[:, start:].T @ single[:, start : start + CHUNK]
+        own = single[:, start : start + CHUNK]
+        products = (single.T @ own)[start:] if stored else single[:, start:].T @ own
         np.abs(products, out=products)
         other, own = np.divmod(np.flatnonzero(products > threshold), products.shape[1])
         pairs.append(np.stack([own, other])[:, own < other] + start)
@@ -80,13 +84,16 @@ def cut(X, block):
     -------
     list of int array
     """
-    columns = _unit_columns(X[:, block])
+    columns = unit_columns(X[:, block])
     halves = _halves(columns, np.arange(len(block)))
     return [block[half] for half in halves if len(half) > 1]
 
 
-def _unit_columns(X):
+def unit_columns(X):
     """Columns of length 1, or 0 if they are constant 0, in double precision."""
+    if isinstance(X, StoredColumns):
+        length = np.sqrt(X.squares())
+        return X.times(1 / np.where(length > 0, length, 1.0))
     largest = abs(X).max(axis=0).astype(np.float64)
     columns = X / np.where(largest > 0, largest, 1.0)
     length = np.sqrt(np.einsum("ij,ij->j", columns, columns))

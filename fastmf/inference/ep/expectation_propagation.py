@@ -16,13 +16,16 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf._common.arguments import iteration
 from fastmf._threads.workers import one_blas_thread
-from fastmf.inference.ep.block_schedules import (
+from fastmf.inference.ep.block_partition import (
     MAX_CUTS,
+    MAX_JOINS,
+    FoundBlocks,
     blocks_of,
     full_blocks,
-    solve_with_blocks,
+    joined_blocks,
     without_full_blocks,
 )
+from fastmf.inference.ep.block_schedules import solve_with_blocks
 from fastmf.inference.ep.parallel import proper_start, run_one
 from fastmf.inference.ep.result import ExpectationPropagation, result_of
 from fastmf.inference.ep.schedules import SCHEDULES, descent
@@ -95,14 +98,16 @@ def expectation_propagation(
 
     Notes
     -----
-    With blocks, patterns include all features of up to 11, fewer of more, and three of 60: the
-    result's `full_probability` says how much weight lies at that limit. The schedules are the
-    parallel one and the convergent double loop of blocks, whose energy never increases and whose
-    fixed points are those of the parallel one; "sequential" is run as "auto" then. The
-    double loop is not run where the curvatures of its blocks would take more than 0.5 GB. Under
-    `site_precision_min` only the parallel one is run, and eigenvalues have the bound. The cost is
-    that of single sites, or of a matrix of features where that is larger than n_samples by less
-    than 2.5 times, and for each block that of its patterns.
+    With blocks, patterns include all features of up to 5, and two of more; where those of two weigh
+    more than 0.01, all of up to 11, fewer of more, and three of 60: the result's `full_probability`
+    says how much weight lies at that limit. The schedules are the parallel one, with Anderson's
+    extrapolation unless `damping` is given, and the convergent double loop of blocks, whose energy
+    never increases and whose fixed points are those of the parallel one; "sequential" is run as
+    "auto" then. Where the parallel one does not converge, "auto" blocks are joined in which
+    features move most, eight times at most. The double loop is not run where the curvatures of its
+    blocks would take more than 0.5 GB. Under `site_precision_min` only the parallel one is run, and
+    eigenvalues have the bound. The cost is that of single sites, or of a matrix of features where
+    that is larger than n_samples by less than 2.5 times, and for each block that of its patterns.
 
     Hernández-Lobato & Hernández-Lobato (2011). The convergent schedule descends on the energy as a
     function of the moments (`fastmf.inference.ep.moment_descent`), with the same stationary points
@@ -137,9 +142,13 @@ def expectation_propagation(
     damping, *options = iteration(damping, tol, max_iter, n_threads)
     members = blocks_of(model.X, blocks)
     if members:
-        auto = isinstance(blocks, str)
         settings = schedule, damping, bool(history)
-        result = _with_blocks(model, members, auto, init, settings, (bound, *options))
+        options = bound, *options
+        if isinstance(blocks, str):
+            result = _with_cut_blocks(model, members, init, settings, options)
+        else:
+            n_joins = blocks.max_joins if isinstance(blocks, FoundBlocks) else 0
+            result = _with_blocks(model, members, n_joins, init, settings, options)
         return _with_absent(model.log_absent, result)
     trace = EPTrace(bool(history))
     was_convergent = isinstance(init, ExpectationPropagation) and init.schedule == "convergent"
@@ -165,16 +174,32 @@ def _with_absent(constant, result):
     )
 
 
-def _with_blocks(model, members, auto, init, settings, options):
-    """The result with blocks; those found in the data are cut where patterns are too small."""
-    *settings, history = settings
-    for _ in range(MAX_CUTS):
-        trace = EPTrace(history)
-        with one_blas_thread(model.n_units):
-            found = solve_with_blocks(model, members, init, settings, options, trace)
-        if not auto or not full_blocks(found):
+def _with_cut_blocks(model, members, init, settings, options):
+    """The result with blocks found in the data, cut where patterns are too small."""
+    for k in range(MAX_CUTS):
+        # What was cut is not joined again.
+        n_joins = MAX_JOINS if k == 0 else 0
+        found = _with_blocks(model, members, n_joins, init, settings, options)
+        if not full_blocks(found):
             break
+        members = [units for units, _ in found.block_sites]
         members, init = without_full_blocks(model.X, members, found), found
+    return found
+
+
+def _with_blocks(model, members, n_joins, init, settings, options):
+    """The result with blocks, which may be joined where the parallel schedule does not converge."""
+    schedule, damping, history = settings
+    if schedule == "convergent" or options[0] > -np.inf:
+        n_joins = 0
+    with one_blas_thread(model.n_units):
+        for k in range(n_joins + 1):
+            trace, name = EPTrace(history), "parallel" if k < n_joins else schedule
+            found = solve_with_blocks(model, members, init, (name, damping), options, trace)
+            if found.converged or k == n_joins:
+                break
+            joined = joined_blocks(model.X, members, found)
+            members, init = members if joined is None else joined, found
     return found if history else replace(found, history=None, energies=None)
 
 

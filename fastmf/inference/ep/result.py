@@ -37,6 +37,8 @@ class ExpectationPropagation(FixedPoint):
         its block (of a single feature, both are the same).
     full_probability : array of shape (n_blocks,), optional
         Probability that as many features of a block are not zero as its patterns may include.
+    most_included : int array of shape (n_blocks,), optional
+        Features that patterns of each block include at most.
     gaussian_mean : array of shape (n_units,), optional
     prior_share : float, optional
         With blocks: means of the Gaussian, and the trace of its covariance times the precisions of
@@ -51,6 +53,7 @@ class ExpectationPropagation(FixedPoint):
     inclusion_probability: np.ndarray | None = None
     sole_probability: np.ndarray | None = None
     full_probability: np.ndarray | None = None
+    most_included: np.ndarray | None = None
     gaussian_mean: np.ndarray | None = None
     prior_share: float | None = None
 

@@ -19,10 +19,12 @@ so that a linear model (P = X'X / noise variance) and couplings (P = -J) share e
 
 import numpy as np
 
+from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.gaussian.bipartite import Bipartite
 from fastmf.inference.gaussian.dense import Dense
 from fastmf.inference.gaussian.latent import Latent, with_latent_columns
 from fastmf.inference.gaussian.low_rank import LowRank
+from fastmf.inference.gaussian.stored import StoredLowRank
 from fastmf.models import RBM, SparseLinearModel
 
 # Up to so many units matrices of units are cheaper than the Woodbury identity, and more precise.
@@ -33,6 +35,8 @@ def gaussian_side(model, n_threads=None):
     """The Gaussian side of a model, of the kind that suits its shape."""
     if isinstance(model, SparseLinearModel):
         kind, X = _kind_of(model), model.X
+        if kind is StoredLowRank and model.has_latent:
+            raise TypeError("rows of stored columns cannot have latent variables.")
         if model.has_latent and kind is not Latent:
             X = with_latent_columns(X)
         arguments = X, model.y, model.noise_variance
@@ -48,12 +52,14 @@ def gaussian_side(model, n_threads=None):
 
 def order_of(model):
     """Order of the matrices that the Gaussian side of a linear model factorises."""
-    orders = {Dense: model.n_units, LowRank: model.n_samples, Latent: model.n_features}
-    return orders[_kind_of(model)]
+    orders = {Dense: model.n_units, Latent: model.n_features}
+    return orders.get(_kind_of(model), model.n_samples)
 
 
 def _kind_of(model):
     n = model.n_samples
+    if isinstance(model.X, StoredColumns):
+        return StoredLowRank
     if n >= model.n_units or model.n_units <= MAX_DENSE_UNITS:
         return Dense
     return Latent if model.has_latent and model.n_features < n else LowRank

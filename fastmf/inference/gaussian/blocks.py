@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
+from scipy.sparse import coo_array
 
 from fastmf._common.linalg import cholesky
+from fastmf._common.stored_columns import StoredColumns
 from fastmf.inference.gaussian import gaussian_side
 from fastmf.inference.gaussian.dense import Dense, DenseInverse
 from fastmf.inference.gaussian.latent import with_latent_columns
@@ -29,7 +31,8 @@ def block_side(model, blocks, n_threads=None):
     """The Gaussian side of a linear model with blocks."""
     y, noise_variance = model.y, model.noise_variance
     side = gaussian_side(model, n_threads)
-    few = not model.has_latent and model.n_units <= MAX_DENSE_RATIO * model.n_samples
+    stored = isinstance(model.X, StoredColumns)
+    few = not (model.has_latent or stored) and model.n_units <= MAX_DENSE_RATIO * model.n_samples
     if few and not isinstance(side, Dense):
         side = side.dense()
     kind, X = type(side), model.X
@@ -210,9 +213,11 @@ class BlockSide(NamedTuple):
             mean = factor.solve(total)
             log_partition = self.side.constant + total @ mean / 2 - factor.half_log_determinant
             log_partition += self.n_units * np.log(2 * np.pi) / 2
-            covariance = factor.inverse()
-            var = covariance.diagonal()
-            found = [covariance[u[:, :, None], u[:, None, :]].ravel() for u in blocks.groups]
+            # A^-1 = W'W: few of its elements are needed.
+            columns = factor.inverse_factor(overwrite=True).T
+            var = np.einsum("ij,ij->i", columns, columns)
+            of_groups = (columns[units] for units in blocks.groups)
+            found = [(W @ np.swapaxes(W, 1, 2)).ravel() for W in of_groups]
             return self._vector(mean, var, found), log_partition
         _, rotations, inverse = self.inverse(site)
         moments = inverse.moments(self._rotated(linear, rotations))
@@ -247,6 +252,8 @@ class BlockSide(NamedTuple):
         precision = blocks.spread(single, np.concatenate([d.ravel() for d in diagonals]))
 
         def rotate(X):
+            if isinstance(X, StoredColumns):
+                return X.mixed(_mixing(blocks, rotations))
             turned = X.astype(np.float64)
             for units, U in zip(blocks.groups, rotations, strict=True):
                 columns = np.moveaxis(turned[:, units], 0, 1) @ U
@@ -283,6 +290,19 @@ class BlockInverse(NamedTuple):
     rotations: tuple
     inverse: object
 
+    def covariance(self, units):
+        """The covariance of some units, with all those of their blocks."""
+        covariance = self.inverse.covariance(units)
+        place = np.full(self.blocks.n_units, -1)
+        place[units] = np.arange(len(units))
+        pairs = zip(self.blocks.groups, self.rotations, strict=bool(self.rotations))
+        for groups, rotations in pairs:
+            for own, U in zip(place[groups], rotations, strict=True):
+                if own[0] >= 0:
+                    covariance[own] = U @ covariance[own]
+                    covariance[:, own] = covariance[:, own] @ U.T
+        return covariance
+
     def variance_along(self, rows):
         """Variances of r'w for every row r of a matrix, of all or of the first units."""
         rows = with_zeros(rows, self.blocks.n_units)
@@ -290,6 +310,18 @@ class BlockInverse(NamedTuple):
         for units, U in zip(self.blocks.groups, self.rotations, strict=bool(self.rotations)):
             turned[:, units] = np.einsum("rkj,kji->rki", rows[:, units], U)
         return self.inverse.variance_along(turned)
+
+
+def _mixing(blocks, rotations):
+    """The rotations of all units as one sparse matrix."""
+    singles = blocks.singles
+    rows, columns, values = [singles], [singles], [np.ones(len(singles))]
+    for units, U in zip(blocks.groups, rotations, strict=True):
+        rows.append(np.broadcast_to(units[:, :, None], U.shape).ravel())
+        columns.append(np.broadcast_to(units[:, None, :], U.shape).ravel())
+        values.append(U.ravel())
+    place = np.concatenate(rows), np.concatenate(columns)
+    return coo_array((np.concatenate(values), place), (blocks.n_units, blocks.n_units))
 
 
 def inverse_with(model, labels, sites, elements):
@@ -311,6 +343,12 @@ def inverse_with(model, labels, sites, elements):
     elements = elements[: blocks.squares[-1]]
     site = np.concatenate([sites[0], sites[1, blocks.singles], elements])
     return block_side(model, blocks).inverse(site)
+
+
+def n_elements(labels):
+    """Number of elements of the matrices of the blocks of these labels."""
+    counts = np.unique(labels, return_counts=True)[1]
+    return int((counts[counts > 1] ** 2).sum())
 
 
 def members_of(labels):

@@ -55,7 +55,11 @@ class LowRank(GaussianSide):
         self.X, self.y, self.noise_variance = X, y, noise_variance
         self.n_threads = n_threads
         self.n_rows, self.n_units = X.shape
-        width = max(64, CHUNK // self.n_rows // 64 * 64)
+        self.floor = LOW_PRECISION * self._prepared_squares() / noise_variance
+
+    def _prepared_squares(self):
+        """Sums of squares of the columns, and what the kernels need."""
+        X, width = self.X, max(64, CHUNK // self.n_rows // 64 * 64)
         bounds = [*range(0, self.n_units, width), self.n_units]
         self.chunks = [slice(*ends) for ends in pairwise(bounds)]
         self._workspace = np.empty((self.n_rows, width))
@@ -67,7 +71,7 @@ class LowRank(GaussianSide):
         for units in self.chunks:
             chunk = X[:, units] if X.dtype == np.float64 else self.chunk(units)
             np.einsum("ij,ij->j", chunk, chunk, out=squares[units])
-        self.floor = LOW_PRECISION * squares / noise_variance
+        return squares
 
     def dense(self):
         """The same Gaussian side with a matrix of units."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._common.stored_columns import column_squares
 from fastmf.inference.ep.expectation_propagation import expectation_propagation
 from fastmf.models import SparseLinearModel
 from fastmf.priors import Concatenated, GaussBernoulli, TruncatedGaussian
@@ -67,6 +68,10 @@ class Regression(NamedTuple):
         How many rows the rows stand for, if each was multiplied by the root of its weight: the sum
         of the weights. The posterior is then that of repeated rows, and the evidence is, too, but
         for the normaliser of the rows that are not there.
+    absent_square : float
+        What the sum of squares of y has beyond that of its elements.
+    blocks : int array of shape (n_features,), optional
+        Labels of the features that have a site together. None: each has its own.
     """
 
     X: np.ndarray
@@ -74,6 +79,7 @@ class Regression(NamedTuple):
     groups: np.ndarray
     n_rows: float | None = None
     absent_square: float = 0.0
+    blocks: np.ndarray | None = None
 
     @property
     def parts(self):
@@ -151,7 +157,7 @@ class Loci(NamedTuple):
     @property
     def slab_scale(self):
         """Variance of a coefficient that alone would give y its variance."""
-        squares = np.concatenate([np.einsum("ij,ij->j", p.X, p.X) for p in self.parts])
+        squares = np.concatenate([column_squares(part.X) for part in self.parts])
         return self.scale / mean_square(np.sqrt(squares)[None], self.total_rows)
 
 
@@ -169,11 +175,14 @@ class Classification(NamedTuple):
     groups : int array of shape (n_features,)
     others : array of shape (n_others,)
         Precisions of the Gaussian priors of coefficients without a spike.
+    blocks : int array of shape (n_features + n_others,), optional
+        Labels of the columns that have a site together. None: each has its own.
     """
 
     X: np.ndarray
     groups: np.ndarray
     others: np.ndarray
+    blocks: np.ndarray | None = None
 
     @property
     def parts(self):
@@ -231,7 +240,7 @@ class Classification(NamedTuple):
 
 def mean_square(X, n_rows):
     """Mean square of the features that are not zero; 1 if all are."""
-    squares = np.einsum("ij,ij->j", X, X, dtype=np.float64) / n_rows
+    squares = column_squares(X) / n_rows
     return float(np.mean(squares[squares > 0])) if squares.any() else 1.0
 
 
@@ -270,20 +279,33 @@ def evidence_gradient(model, result, groups, n_groups):
     Sites are held: at a fixed point the energy is stationary in them. Hernández-Lobato &
     Hernández-Lobato (2011), Eq. 37, with E_Q[w_i^2] = (A^-1)_ii + m_i^2.
     """
-    # Moments of the Gaussian: the differences to those of the units would be amplified by a small
-    # noise variance.
-    linear, precision = result.sites + [result.b, result.a]
-    residual = model.y - model.prediction(linear / precision)
+    mean, n_determined = gaussian_statistics(result)
+    residual = model.y - model.prediction(mean)
     # tr(X A^-1 X') from A A^-1 = 1, without a matrix of features.
-    trace = model.noise_variance * (1 - result.sites[1] / precision).sum()
-    square = residual @ residual + model.absent_square + trace
+    square = residual @ residual + model.absent_square + model.noise_variance * n_determined
     by_noise = (square / model.noise_variance - model.total_rows) / 2
     prior, n = parts_of(model.prior)[0], len(groups)
     zero, units = np.zeros_like(prior.field), slice(len(prior.field))
-    tilted, plain = prior.gradient(result.b[units], result.a[units]), prior.gradient(zero, zero)
+    plain = prior.gradient(zero, zero)
+    if result.block_sites is None:
+        tilted = prior.gradient(result.b[units], result.a[units])
+    else:
+        moments = result.mean[units], result.var[units], result.inclusion_probability
+        tilted = prior.mixture_gradient(*moments)
     by_slab = -((tilted.precision - plain.precision) * prior.precision)[:n].sum()
     by_odds = np.bincount(groups, (tilted.log_odds - plain.log_odds)[:n], n_groups)
     return by_noise, by_slab, by_odds
+
+
+def gaussian_statistics(result):
+    """Means of the Gaussian, and how many coefficients the data determine: n - tr(T A^-1).
+
+    The means of the units differ from these: a small noise variance would amplify that.
+    """
+    if result.block_sites is None:
+        linear, precision = result.sites + [result.b, result.a]
+        return linear / precision, (1 - result.sites[1] / precision).sum()
+    return result.gaussian_mean, len(result.gaussian_mean) - result.prior_share
 
 
 class FixedPoints(NamedTuple):
@@ -323,10 +345,12 @@ def fixed_points(task, here, starts=None, n_threads=None):
     """
     results, log_evidence, n_groups = [], 0.0, len(here.log_odds)
     gradient = np.zeros(2 + n_groups)
-    options = {"schedule": "auto", "max_iter": MAX_ITER, "n_threads": n_threads}
+    options = {"max_iter": MAX_ITER, "n_threads": n_threads}
     for part, start in zip(task.parts, starts or [None] * len(task.parts), strict=True):
         model = part.model(here)
-        options["tol"] = search_tolerance(part.X, here.noise_variance)
+        options |= {"tol": search_tolerance(part.X, here.noise_variance), "blocks": part.blocks}
+        # The double loop of blocks would take longer than the rest of the search.
+        options["schedule"] = "auto" if part.blocks is None else "parallel"
         solve = robust_solution if starts is None else solution_from
         result = solve(model, start, **options)
         results.append(result)
@@ -341,6 +365,6 @@ def fixed_points(task, here, starts=None, n_threads=None):
 def search_tolerance(X, noise_variance):
     """Tolerance of a fixed point: see `SEARCH_TOL`."""
     # No division by 0 where all features are constant.
-    square = np.einsum("ij,ij->j", X, X).max()
+    square = column_squares(X).max()
     square = max(square, noise_variance * (RELATIVE_TOL / SEARCH_TOL) ** 2)
     return RELATIVE_TOL * np.sqrt(noise_variance / square)

@@ -9,6 +9,7 @@ from scipy.special import expit
 from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.gaussian import order_of
 from fastmf.learning.evidence import Hyperparameters, fixed_points
+from fastmf.learning.evidence.blocks import with_blocks_of
 from fastmf.learning.quasi_newton import minimise
 
 # The search ends where a step is expected to raise the log-evidence by less: hyper-parameters are
@@ -83,6 +84,7 @@ class _Search:
         """
         here, first = self.hyperparameters(x), self.best is None
         found = fixed_points(self._task, here, self.best, self._n_threads)
+        self._task = with_blocks_of(self._task, found.results)
         if first:
             self.best = found.results
         elif not found.converged:

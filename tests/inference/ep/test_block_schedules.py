@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.inference.ep.block_schedules import blocks_of
+from fastmf.inference.ep.block_partition import blocks_of
 
 SCHEDULES = ("parallel", "sequential", "convergent", "auto")
 

@@ -19,7 +19,7 @@ def regression(n=40, p=7, noise_variance=0.3):
 def test_a_block_of_all_features_is_exact():
     """The evidence is then the sum over all patterns, and sites change nothing."""
     model = regression()
-    problem = block_problem(model, Blocks([np.arange(7)], 7), OPTIONS)
+    problem = block_problem(model, Blocks([np.arange(7)], 7), OPTIONS, [7])
     X, s2 = model.X, model.noise_variance
     cavity = np.concatenate([X.T @ model.y / s2, (X.T @ X / s2).ravel()])
     constant = -(model.y @ model.y / s2 + len(X) * np.log(2 * np.pi * s2)) / 2

@@ -1,0 +1,152 @@
+"""Matrices of columns that are kept as they were stored, and converted as they are multiplied.
+
+The entries are those of an array of small integers, of a memory-mapped file or of a sparse matrix,
+with scaled rows and columns, less a product of low rank: centred columns, and residuals of a
+regression, are such a matrix, and need no copy in floating point.
+"""
+
+from copy import copy
+
+import numpy as np
+from scipy.sparse import csc_array, issparse
+
+from fastmf._common import rows as table_rows
+
+_FACTORS = "row_scale", "column_scale", "left", "right"
+
+
+def column_squares(X):
+    """Sums of squares of the columns of an array or of `StoredColumns`."""
+    if isinstance(X, StoredColumns):
+        return X.squares()
+    return np.einsum("ij,ij->j", X, X, dtype=np.float64)
+
+
+class StoredColumns:
+    """A matrix diag(row_scale) X diag(column_scale) - left right, whose columns may be mixed.
+
+    Parameters
+    ----------
+    X : array or csc_array of shape (n_rows, n_columns)
+    row_scale : array of shape (n_rows,)
+    column_scale : array of shape (n_columns,)
+    left : array of shape (n_rows, rank)
+    right : array of shape (rank, n_columns)
+    """
+
+    dtype, ndim = np.dtype(np.float64), 2
+    __array_ufunc__ = None  # products with arrays on the left are those of this class
+
+    def __init__(self, X, row_scale, column_scale, left, right):
+        self.stored, self.row_scale, self.column_scale = X, row_scale, column_scale
+        self.left, self.right, self.mixing = left, right, None
+
+    @property
+    def shape(self):
+        """Numbers of rows and columns."""
+        return self.stored.shape
+
+    def arrays(self):
+        """The matrix as a dict of arrays, for files; a mixture is not kept."""
+        X = self.stored
+        arrays = {name: getattr(self, name) for name in _FACTORS}
+        if not issparse(X):
+            return arrays | {"X": np.asarray(X)}
+        parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr}
+        return arrays | parts | {"shape": np.array(X.shape)}
+
+    @classmethod
+    def from_arrays(cls, arrays):
+        """The matrix in these arrays."""
+        X = arrays.get("X")
+        if X is None:
+            parts = arrays["data"], arrays["indices"], arrays["indptr"]
+            X = csc_array(parts, shape=tuple(arrays["shape"]))
+        return cls(X, *(arrays[name] for name in _FACTORS))
+
+    def __len__(self):
+        return self.stored.shape[0]
+
+    def chunks(self):
+        """Slices of columns, which are converted at a time."""
+        n, p = self.shape
+        width = max(1, table_rows.BLOCK_ENTRIES // 4 // n)
+        return [slice(first, min(first + width, p)) for first in range(0, p, width)]
+
+    def __getitem__(self, key):
+        rows, columns = key
+        if not (isinstance(rows, slice) and rows == slice(None)):
+            raise IndexError("only whole columns can be taken.")
+        columns = np.arange(self.shape[1])[columns]
+        if self.mixing is None:
+            return self._converted(columns)
+        own = self.mixing[:, columns]
+        needed = np.unique(own.indices)
+        return (own[needed].T @ self._converted(needed).T).T
+
+    def _converted(self, columns):
+        part = self.stored[:, columns]
+        part = part.toarray() if issparse(part) else part
+        out = np.asarray(part, np.float64, order="F")
+        out = out * self.column_scale[columns] if out is part else np.multiply(
+            out, self.column_scale[columns], out=out
+        )  # fmt: skip
+        out *= self.row_scale[:, None]
+        out -= self.left @ self.right[:, columns]
+        return out
+
+    def __matmul__(self, W):
+        W = np.asarray(W, np.float64)
+        return sum(self[:, chunk] @ W[chunk] for chunk in self.chunks())
+
+    @property
+    def T(self):
+        """The transposed matrix, for products."""
+        return _Transposed(self)
+
+    def squares(self):
+        """Sums of squares of the columns."""
+        parts = (self[:, chunk] for chunk in self.chunks())
+        return np.concatenate([np.einsum("ij,ij->j", part, part) for part in parts])
+
+    def less(self, left, right):
+        """The matrix less another product of low rank."""
+        other = copy(self)
+        other.left = np.concatenate([self.left, left], axis=1)
+        other.right = np.concatenate([self.right, right], axis=0)
+        return other
+
+    def times(self, scale):
+        """The matrix with multiplied columns."""
+        other = copy(self)
+        other.column_scale, other.right = self.column_scale * scale, self.right * scale
+        return other
+
+    def without(self, columns):
+        """The matrix with some columns of zeros: numbers, or a mask."""
+        other = copy(self)
+        other.column_scale, other.right = self.column_scale.copy(), self.right.copy()
+        other.column_scale[columns], other.right[:, columns] = 0, 0
+        return other
+
+    def mixed(self, mixing):
+        """The product with a sparse matrix, of shape (n_columns, n_columns), on the right."""
+        other = copy(self)
+        other.mixing = csc_array(mixing)
+        return other
+
+
+class _Transposed:
+    """The transposed matrix of `StoredColumns`."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, columns):
+        self._columns = columns
+
+    def __matmul__(self, E):
+        columns = self._columns
+        return np.concatenate([columns[:, chunk].T @ E for chunk in columns.chunks()])
+
+    def __rmatmul__(self, W):
+        return (self._columns @ np.asarray(W).T).T

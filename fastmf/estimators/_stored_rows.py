@@ -1,0 +1,180 @@
+"""Moments of columns, and features that are not made floating-point arrays as a whole.
+
+Sparse matrices, memory-mapped files, and integers of one or two bytes, such as genotypes, are
+converted in blocks. With at least as many rows as features the rows are read twice, for means and
+scales and for the moments, which take their place; with fewer, columns are converted in each
+iteration.
+"""
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.sparse import csc_array, csr_array, issparse
+
+from fastmf._common import rows as table_rows
+from fastmf._common.stored_columns import StoredColumns
+from fastmf.models._moments import factor
+
+# Largest standard deviation of a column, and of a ratio of them: their squares are finite.
+MAX_DEVIATION = 1e150
+
+
+def is_stored(X):
+    """Whether X, as the user gave it, is converted in blocks if it is large."""
+    if issparse(X) or isinstance(X, np.memmap):
+        return True
+    return isinstance(X, np.ndarray) and X.dtype.kind in "iub" and X.dtype.itemsize <= 2
+
+
+def is_large(X):
+    """Whether features are more than one block."""
+    return np.prod(X.shape, dtype=float) > table_rows.BLOCK_ENTRIES
+
+
+def as_array(X):
+    """Checked features as they are; small ones, of one block, as an array of floats."""
+    if is_large(X):
+        return X
+    X = X.toarray() if issparse(X) else X
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+
+
+def as_floats(X):
+    """Checked features as an array: what is large in single precision, but for doubles."""
+    X = X.toarray() if issparse(X) else X
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+
+
+def some(X, rows, columns=slice(None)):
+    """Some rows and columns in double precision."""
+    part = X[rows, columns]
+    return (part.toarray() if issparse(part) else part).astype(np.float64, copy=False)
+
+
+def mean_and_deviation(name, columns, centred, weights=None):
+    """Mean and standard deviation of columns, or of one; around 0 if not centred.
+
+    `weights` say how many rows each row stands for.
+
+    Deviations of the order of rounding are 0, so that constant columns are. Means are computed from
+    differences to the first row: else their rounding errors would grow with the number of rows.
+
+    Raises
+    ------
+    ValueError
+        If variances overflow or underflow.
+    """
+    shape = columns.shape[1:]
+    columns = columns.reshape(len(columns), -1)
+    mean, deviation = np.zeros((2, columns.shape[1]))
+    for part in table_rows.blocks(columns.shape[1], columns.size):
+        mean[part], deviation[part] = _of_columns(columns[:, part], centred, weights)
+    rounding = 10 * np.finfo(columns.dtype).eps * abs(mean)
+    deviation[deviation <= rounding] = 0
+    check_variances(name, deviation)
+    return mean.reshape(shape)[()], deviation.reshape(shape)[()]
+
+
+def _of_columns(columns, centred, weights):
+    """Mean and deviation of a block of columns, of values of any size."""
+    differences = np.subtract(columns, columns[0] if centred else 0, dtype=np.float64)
+    mean = np.average(differences, 0, weights) if centred else 0.0
+    differences -= mean
+    size = abs(differences).max(0)
+    size[size == 0] = 1.0
+    differences /= size  # squares of very small and large values would underflow and overflow
+    deviation = size * np.sqrt(np.average(differences**2, 0, weights))
+    return (columns[0] + mean if centred else 0.0), deviation
+
+
+def check_variances(name, deviations):
+    """Raise unless squares of these standard deviations are finite, and 0 only if they are."""
+    for wrong, what, remedy in (
+        (~(deviations <= MAX_DEVIATION), "finite", "divide"),
+        ((deviations > 0) & (deviations < 1 / MAX_DEVIATION), "not rounded to 0", "multiply"),
+    ):
+        if wrong.any():
+            column = int(np.argmax(wrong))
+            raise ValueError(
+                f"{name} must have values whose squares are {what}, got a standard deviation of "
+                f"{deviations[column]:.1e} in column {column}: {remedy} by a constant."
+            )
+
+
+def mean_and_deviation_of_rows(X, centred, weights=None):
+    """Means and standard deviations of columns, around 0 if not centred, of rows block by block."""
+    weights = np.ones(X.shape[0]) if weights is None else weights
+    total, first = weights.sum(), some(X, slice(0, 1))[0]
+    mean, square = np.zeros((2, X.shape[1]))
+    blocks = table_rows.row_blocks(X, dense=True)
+    if centred:
+        # From differences to the first row: else rounding errors grow with the number of rows.
+        mean = first + sum(weights[rows] @ (some(X, rows) - first) for rows in blocks) / total
+    for rows in blocks:
+        square += weights[rows] @ (some(X, rows) - mean) ** 2
+    return mean, np.sqrt(square / total)
+
+
+class StoredRows:
+    """Standardised and weighted rows of a regression, and what stands for them.
+
+    Parameters
+    ----------
+    X : array, or sparse matrix
+    weights : array of shape (n_rows,) or None
+    offset, scale : array of shape (n_features,)
+    constant : bool array of shape (n_features,)
+        Features that are taken for 0.
+
+    Attributes
+    ----------
+    X : array of shape (rank, n_features), or StoredColumns of shape (n_rows, n_features)
+        Rows with the same moments.
+    """
+
+    def __init__(self, X, weights, offset, scale, constant):
+        n, p = X.shape
+        self._roots = np.ones(n) if weights is None else np.sqrt(weights)
+        factors = np.where(constant, 0.0, 1 / scale)
+        self._given, self._offset, self._factors = X, offset, factors
+        if n < p:
+            columns = csc_array(X) if issparse(X) else X
+            left, right = self._roots[:, None], (offset * factors)[None]
+            self.X, self._pivots = StoredColumns(columns, self._roots, factors, left, right), None
+            return
+        if issparse(X):
+            self._given = csr_array(X)
+        gram = np.zeros((p, p))
+        for rows in table_rows.row_blocks(X, dense=True):
+            part = self._standardised(rows)
+            gram += part.T @ part
+        self.X, self._pivots = factor(gram)
+        self._triangle = self.X[:, self._pivots].copy()  # X is changed in place
+
+    def _standardised(self, rows):
+        part = some(self._given, rows) - self._offset
+        part *= self._factors
+        part *= self._roots[rows, None]
+        return part
+
+    def target(self, y):
+        """A target, weighted, for these rows, and what of its square they do not have."""
+        if self._pivots is None:
+            return y, 0.0
+        moment = np.zeros(self.X.shape[1])
+        for rows in table_rows.row_blocks(self._given, dense=True):
+            moment += y[rows] @ self._standardised(rows)
+        left = np.zeros(len(self.X))
+        if len(self._pivots):
+            left[:] = solve_triangular(self._triangle, moment[self._pivots], trans=1)
+        return left, max(float(y @ y - left @ left), 0.0)
+
+
+class ArrayRows:
+    """Standardised and weighted rows that are an array: they stand for themselves."""
+
+    def __init__(self, X):
+        self.X = X
+
+    def target(self, y):
+        """A target, and what of its square the rows do not have: nothing."""
+        return y, 0.0

@@ -1,0 +1,115 @@
+"""Which features are in a block: as found in the data, and changed where posteriors show it.
+
+A block that would include more features than its patterns may is cut. Where parallel updates do not
+converge, an effect most often has a place in two blocks, each of which takes it for the other's:
+the blocks of the features that move most become one.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf.inference.ep.correlated import MAX_FEATURES, correlated_blocks, cut, unit_columns
+from fastmf.inference.gaussian.blocks import labels_of, members_of
+
+# Largest probability that a block includes as many features as its patterns may, and how often
+# blocks in which it is larger are cut.
+MAX_FULL, MAX_CUTS = 0.05, 8
+# Features that move most, whose correlations are computed, and how often blocks are joined.
+MOST_MOVING, MAX_JOINS = 64, 8
+# Probabilities of inclusion this near to 0 and to 1 leave nothing to decide.
+NEARLY_ZERO, NEARLY_ONE = 0.1, 1e-3
+
+
+class FoundBlocks(NamedTuple):
+    """Blocks that were found in the data.
+
+    Parameters
+    ----------
+    labels : int array of shape (n_features,)
+    max_joins : int
+        How often two of them may be joined: 0 for those that were cut.
+    """
+
+    labels: np.ndarray
+    max_joins: int
+
+
+def blocks_of(X, blocks, n_rows=None):
+    """The features of each block of two or more.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    blocks : None, "auto", FoundBlocks or array of shape (n_features,)
+    n_rows : float, optional
+        How many rows the rows stand for.
+
+    Returns
+    -------
+    list of int array
+    """
+    if blocks is None:
+        return []
+    if isinstance(blocks, FoundBlocks):
+        return members_of(blocks.labels)
+    if isinstance(blocks, str):
+        if blocks != "auto":
+            raise ValueError(f"blocks must be 'auto', None or labels, got {blocks!r:.40}.")
+        return correlated_blocks(X, n_rows)
+    labels, n_features = np.asarray(blocks), X.shape[1]
+    if labels.shape != (n_features,):
+        raise ValueError(
+            f"blocks must have a label for each feature, shape ({n_features},), "
+            f"got shape {labels.shape}."
+        )
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError("blocks must name the block of every feature, got NaN or infinity.")
+    return members_of(labels)
+
+
+def full_blocks(result):
+    """The blocks of a result that would include more features than their patterns may."""
+    return [
+        units
+        for (units, _), full in zip(result.block_sites, result.full_probability, strict=True)
+        if full > MAX_FULL
+    ]
+
+
+def without_full_blocks(X, members, result):
+    """Blocks, those cut in two that would include more features than their patterns may."""
+    full = {int(units[0]) for units in full_blocks(result)}
+    return [
+        part
+        for units in members
+        for part in (cut(X, np.sort(units)) if int(np.min(units)) in full else [units])
+    ]
+
+
+def joined_blocks(X, members, result):
+    """Blocks, two of them joined, for a result that has not converged; None if none can be.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    members : list of int array
+    result : ExpectationPropagation
+    """
+    n = X.shape[1]
+    included = result.inclusion_probability[:n]
+    deviation = np.sqrt(np.maximum(result.var[:n], np.finfo(float).tiny))
+    moved = abs(result.gaussian_mean - result.mean)[:n] / deviation
+    moved = np.minimum(moved, 1) * np.minimum(included / NEARLY_ZERO, 1)
+    moved *= np.minimum((1 - included) / NEARLY_ONE, 1)
+    units = np.argsort(-moved)[:MOST_MOVING]
+    columns, weights = unit_columns(X[:, units]), np.sqrt(moved[units])
+    scores = abs(columns.T @ columns) * np.outer(weights, weights)
+    labels = labels_of(members, n)
+    sizes, own = np.bincount(labels)[labels[units]], labels[units]
+    scores[(own[:, None] == own) | (sizes[:, None] + sizes > MAX_FEATURES)] = 0
+    first, second = np.unravel_index(scores.argmax(), scores.shape)
+    if not scores[first, second] > 0:
+        return None
+    labels[labels == own[second]] = own[first]
+    return members_of(labels)

@@ -1,0 +1,187 @@
+"""Draws of the coefficients of sparse linear models from their joint posterior, by Gibbs sampling.
+
+Each draw is the end of a chain of its own. A sweep visits all coefficients, of which it draws
+whether they are zero together with the value, and together with those of another feature that is
+correlated with it; and then draws anew, for one effect of each chain, the feature that has it,
+among all: so that chains pass between features which stand for each other, or which are seen only
+together. All steps leave the posterior as it is.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, log_ndtr, ndtri_exp
+
+from fastmf._common.stored_columns import column_squares
+
+# Coefficients that are visited with products of one matrix, and the square of a correlation of two
+# of them from which on they are drawn together.
+CHUNK, MIN_SQUARE = 64, 0.04
+# Numbers in the states of the chains that are run together.
+MAX_STATE = 1 << 22
+# Log-odds beyond which a coefficient counts as one that is never zero.
+ALWAYS = 35.0
+
+
+class SparsePosterior(NamedTuple):
+    """The posterior of a linear model with spike-and-slab coefficients.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_units)
+    y : array of shape (n_rows,), or None
+        None: positive latent variables, of which there is nothing but X, as for probit.
+    noise_variance : float
+    log_odds, precision : array of shape (n_units,)
+        Of the prior: slabs of mean 0.
+    """
+
+    X: np.ndarray
+    y: np.ndarray | None
+    noise_variance: float
+    log_odds: np.ndarray
+    precision: np.ndarray
+
+
+def draw_coefficients(posterior, included, moments, n, rng, n_sweeps, order=None):
+    """Joint draws, each from a chain of its own.
+
+    Parameters
+    ----------
+    posterior : SparsePosterior
+    included : array of shape (n_units,)
+        Probabilities of the first states of the chains.
+    moments : tuple of array of shape (n_units,)
+        Means and variances of coefficients in these that are not zero.
+    n : int
+    rng : numpy.random.Generator
+    n_sweeps : int
+    order : int array of shape (n_units,), optional
+        In which units are visited: correlated ones should be near to each other.
+
+    Returns
+    -------
+    array of shape (n, n_units)
+    """
+    n_rows, n_units = posterior.X.shape
+    step = max(1, MAX_STATE // max(n_rows, n_units))
+    draws = np.empty((n, n_units))
+    for first in range(0, n, step):
+        some = slice(first, min(first + step, n))
+        shape = some.stop - first, n_units
+        W = moments[0] + np.sqrt(moments[1]) * rng.normal(size=shape)
+        W *= rng.random(shape) < included
+        chains = _Chains(posterior, np.ascontiguousarray(W.T), rng)
+        visits = np.arange(n_units) if order is None else np.asarray(order)
+        for _ in range(n_sweeps):
+            chains.sweep(visits)
+        draws[some] = chains.W.T
+    return draws
+
+
+class _Chains:
+    """States of chains, columns: coefficients W and residuals E."""
+
+    def __init__(self, posterior, W, rng):
+        self.posterior, self.W, self._rng = posterior, W, rng
+        X, y = posterior.X, posterior.y
+        self._is_latent = y is None
+        fit = np.asarray(X @ W, np.float64)
+        self.E = -fit if y is None else y[:, None] - fit
+        self._squares = column_squares(X) / posterior.noise_variance
+        self._scale = self._squares + posterior.precision
+        self._weight = posterior.log_odds + np.log(posterior.precision) / 2
+        if self._is_latent:
+            self.E += np.maximum(fit, 1.0)  # any positive values
+
+    def sweep(self, visits):
+        """Latent variables, then every coefficient, in this order, then the place of an effect."""
+        if self._is_latent:
+            self._draw_latent()
+        for first in range(0, len(visits), CHUNK):
+            self._visit(visits[first : first + CHUNK])
+        self._move()
+
+    def _draw_latent(self):
+        """Positive latent variables given the coefficients."""
+        # E = u - m, truncated below at -m.
+        m = np.asarray(self.posterior.X @ self.W, np.float64)
+        self.E = -ndtri_exp(np.log(self._rng.random(m.shape)) + log_ndtr(m))
+
+    def _visit(self, units):
+        """Draw some coefficients, one after another, in all chains."""
+        X, before = np.asarray(self.posterior.X[:, units], np.float64), self.W[units]
+        W, noise = before.copy(), self.posterior.noise_variance
+        products, gram = X.T @ self.E / noise, X.T @ X / noise
+        scale, weight = self._scale[units], self._weight[units]
+        partners = self._partners(gram)
+        for i, k in enumerate(partners):
+            pair = [i] if k == i else [i, k]
+            old = W[pair]
+            along = products[pair] + gram[np.ix_(pair, pair)] @ old
+            if len(pair) == 1:
+                new = self._one(along[0], scale[i], weight[i])[None]
+            else:
+                new = self._two(along, scale[pair], gram[i, k], weight[pair])
+            change = new - old
+            moved = np.flatnonzero(change.any(0))
+            if moved.size:
+                products[:, moved] -= gram[:, pair] @ change[:, moved]
+                W[pair] = new
+        self.W[units] = W
+        self.E -= X @ (W - before)
+
+    def _partners(self, gram):
+        """For each unit another one, drawn by their correlations; itself if there are none."""
+        scale = np.where(gram.diagonal() > 0, gram.diagonal(), 1.0)
+        squares = gram * gram / scale / scale[:, None]
+        np.fill_diagonal(squares, 0)
+        squares[squares < MIN_SQUARE] = 0
+        total = np.cumsum(squares, axis=1)
+        drawn = self._rng.random(len(gram)) * total[:, -1]
+        partner = (total < drawn[:, None]).sum(1)
+        return np.where(total[:, -1] > 0, partner, np.arange(len(gram)))
+
+    def _one(self, along, scale, weight):
+        """Draws of one coefficient, given its linear term without it."""
+        odds = weight - np.log(scale) / 2 + along * along / (2 * scale)
+        value = along / scale + self._rng.normal(size=len(along)) / np.sqrt(scale)
+        return value * (self._rng.random(len(along)) < expit(odds))
+
+    def _two(self, along, scale, coupling, weight):
+        """Draws of two coefficients together: of one of the four patterns of their inclusion."""
+        rest = scale[0] - coupling * coupling / scale[1]
+        alone = weight[:, None] - np.log(scale)[:, None] / 2 + along**2 / (2 * scale[:, None])
+        given = along[0] - coupling * along[1] / scale[1]
+        both = alone[1] + weight[0] - np.log(rest) / 2 + given * given / (2 * rest)
+        weights = np.stack([np.zeros(len(both)), *alone, both])
+        pattern = np.argmax(weights + self._rng.gumbel(size=weights.shape), axis=0)
+        values = self._rng.normal(size=along.shape)
+        single = (along / scale[:, None] + values / np.sqrt(scale)[:, None]) * (
+            pattern == [[1], [2]]
+        )
+        # The first one with the second integrated out, then the second given the first.
+        first = given / rest + values[0] / np.sqrt(rest)
+        second = (along[1] - coupling * first) / scale[1] + values[1] / np.sqrt(scale[1])
+        return np.where(pattern == 3, [first, second], single)
+
+    def _move(self):
+        """Draw the feature of one effect, and the effect, given all others, in every chain."""
+        free = (self.W != 0) & (self.posterior.log_odds < ALWAYS)[:, None]
+        chains = np.flatnonzero(free.any(0))
+        if not chains.size:
+            return
+        W, X = self.W[:, chains], self.posterior.X
+        place = np.argmax(free[:, chains] * self._rng.random(W.shape), axis=0)
+        columns = np.arange(len(chains))
+        E = self.E[:, chains] + X[:, place] * W[place, columns]
+        W[place, columns] = 0
+        along = np.asarray(X.T @ E, np.float64) / self.posterior.noise_variance
+        scale = self._scale[:, None]
+        weight = self._weight[:, None] - np.log(scale) / 2 + along * along / (2 * scale)
+        weight[(W != 0) | (self.posterior.log_odds >= ALWAYS)[:, None]] = -np.inf
+        place = np.argmax(weight + self._rng.gumbel(size=W.shape), axis=0)
+        scale = self._scale[place]
+        new = along[place, columns] / scale + self._rng.normal(size=len(chains)) / np.sqrt(scale)
+        W[place, columns] = new
+        self.W[:, chains], self.E[:, chains] = W, E - X[:, place] * new

@@ -1,0 +1,112 @@
+"""Blocks of correlated features in the tasks of spike-and-slab models."""
+
+import numpy as np
+
+from fastmf.inference.ep.block_partition import (
+    FoundBlocks,
+    blocks_of,
+    full_blocks,
+    without_full_blocks,
+)
+from fastmf.inference.gaussian.blocks import labels_of
+from fastmf.learning.evidence import Loci
+
+# How often blocks are joined for one value of the parameters, during the search.
+SEARCH_JOINS = 2
+# Noise from which the search starts if there are blocks, in variances of y: with less of it, many
+# effects have a place in several blocks, and fixed points are hard to find.
+FIRST_NOISE = 0.6
+
+
+def first_parameters(task, start, fixed):
+    """Hyper-parameters from which the search starts, those that are fixed as they are."""
+    if fixed.noise_variance or all(part.blocks is None for part in task.parts):
+        return start
+    noise_variance = max(start.noise_variance, FIRST_NOISE * task.scale)
+    return start._replace(noise_variance=noise_variance)
+
+
+def with_blocks(task, blocks):
+    """The task with blocks in all of its parts.
+
+    Parameters
+    ----------
+    task : Regression, Loci or Classification
+    blocks : "auto", None or array of shape (n_features,)
+        Labels of features that have a site together. A part has its own blocks.
+
+    Returns
+    -------
+    Regression, Loci or Classification
+    """
+    parts, n_features, auto = [], len(task.groups), isinstance(blocks, str)
+    if not (blocks is None or auto):
+        blocks = np.asarray(blocks)
+        if blocks.shape != (n_features,):
+            raise ValueError(
+                f"blocks must have a label for each feature, shape ({n_features},), "
+                f"got shape {blocks.shape}."
+            )
+    for part, units in zip(task.parts, task.units, strict=True):
+        own = blocks if blocks is None or auto else blocks[units]
+        n = len(part.groups)
+        X = part.X if n == part.X.shape[1] else part.X[:, :n]
+        members = blocks_of(X, own, task.total_rows)
+        labels = labels_of(members, part.X.shape[1]) if members else None
+        parts.append(
+            part._replace(blocks=FoundBlocks(labels, SEARCH_JOINS) if members and auto else labels)
+        )
+    return _with_parts(task, parts)
+
+
+def with_blocks_of(task, results):
+    """The task with the blocks of these results of its parts, which may have been joined."""
+    parts = []
+    for part, result in zip(task.parts, results, strict=True):
+        if isinstance(part.blocks, FoundBlocks):
+            members = [units for units, _ in result.block_sites]
+            labels = labels_of(members, part.X.shape[1])
+            part = part._replace(blocks=part.blocks._replace(labels=labels))
+        parts.append(part)
+    return _with_parts(task, parts)
+
+
+def with_joins(task, max_joins):
+    """The task whose blocks may be joined so often."""
+    parts = []
+    for part in task.parts:
+        if isinstance(part.blocks, FoundBlocks):
+            part = part._replace(blocks=part.blocks._replace(max_joins=max_joins))
+        parts.append(part)
+    return _with_parts(task, parts)
+
+
+def without_cut_blocks(task, results):
+    """The task whose blocks are cut that would include more features than patterns do.
+
+    None if there are no such blocks.
+    """
+    parts, n_cut = [], 0
+    for part, result in zip(task.parts, results, strict=True):
+        if isinstance(part.blocks, FoundBlocks) and full_blocks(result):
+            n_cut += 1
+            members = without_full_blocks(part.X, blocks_of(part.X, part.blocks), result)
+            labels = labels_of(members, part.X.shape[1])
+            part = part._replace(blocks=FoundBlocks(labels, 0) if members else None)
+        parts.append(part)
+    return _with_parts(task, parts) if n_cut else None
+
+
+def labels_of_task(task):
+    """The number of the block of every feature, in the order of the features."""
+    members = []
+    for part, units in zip(task.parts, task.units, strict=True):
+        if part.blocks is not None:
+            features = np.arange(len(task.groups))[units]
+            members += [features[own] for own in blocks_of(part.X, part.blocks)]
+    return labels_of(members, len(task.groups))
+
+
+def _with_parts(task, parts):
+    """The task with other parts."""
+    return task._replace(parts=tuple(parts)) if isinstance(task, Loci) else parts[0]

@@ -1,0 +1,184 @@
+"""Intervals, joint inclusion and draws, against enumeration."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import fastmf as mf
+
+KNOWN = {"noise_variance": 0.5, "slab_variance": 1.0, "inclusion_probability": 0.2, "tol": 1e-9}
+
+
+def data(kind="copies", n=40):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(n, 7))
+    if kind == "copies":
+        X[:, 1], X[:, 3] = X[:, 0], -X[:, 2]
+    if kind == "correlated":
+        X[:, 1:4] = 0.9 * X[:, :1] + 0.45 * X[:, 1:4]
+    return X, X[:, 0] + 0.35 * X[:, 4] + 0.7 * rng.normal(size=n)
+
+
+def enumerated(X, y, noise=0.5, slab=1.0, inclusion=0.2):
+    """Patterns, their probabilities, means and covariances of standardised features."""
+    Z = (X - X.mean(0)) / X.std(0)
+    y, p, found = y - y.mean(), X.shape[1], []
+    for pattern in itertools.product([False, True], repeat=p):
+        z = np.array(pattern)
+        Q = Z[:, z].T @ Z[:, z] / noise + np.eye(z.sum()) / slab
+        h = Z[:, z].T @ y / noise
+        mean, covariance = np.linalg.solve(Q, h), np.linalg.inv(Q)
+        weight = h @ mean / 2 - np.linalg.slogdet(Q)[1] / 2 - z.sum() * np.log(slab) / 2
+        weight += z.sum() * np.log(inclusion / (1 - inclusion))
+        found.append((weight, z, mean, covariance))
+    weights = np.array([item[0] for item in found])
+    return found, np.exp(weights - np.logaddexp.reduce(weights)), X.std(0)
+
+
+@pytest.mark.parametrize("kind", ["independent", "copies", "correlated"])
+@pytest.mark.parametrize("moments", [False, True])
+def test_draws_against_enumeration(kind, moments):
+    X, y = data(kind)
+    found, probability, scale = enumerated(X, y)
+    model = mf.SpikeSlabRegressor(**KNOWN)
+    if moments:
+        X, y, scale = (X - X.mean(0)) / X.std(0), y - y.mean(), 1.0
+        model.fit_moments(X.T @ X, X.T @ y, y @ y, 40)
+    else:
+        model.fit(X, y)
+    draws = model.sample_coefficients(4000, np.random.default_rng(0)) * scale
+    second, mean, joint = np.zeros((7, 7)), np.zeros(7), np.zeros((7, 7))
+    for weight, (_, z, m, C) in zip(probability, found, strict=True):
+        second[np.ix_(z, z)] += weight * (C + np.outer(m, m))
+        mean[z] += weight * m
+        joint[np.ix_(z, z)] += weight
+    np.testing.assert_allclose(draws.mean(0), mean, atol=0.04)
+    np.testing.assert_allclose(draws.T @ draws / 4000, second, atol=0.06)
+    z = (draws != 0).astype(float)
+    np.testing.assert_allclose(z.T @ z / 4000, joint, atol=0.035)
+
+
+@pytest.mark.parametrize("kind", ["independent", "copies", "correlated"])
+def test_joint_inclusion_against_enumeration(kind):
+    X, y = data(kind)
+    found, probability, _ = enumerated(X, y)
+    model = mf.SpikeSlabRegressor(**KNOWN).fit(X, y)
+    for features in ([0], [0, 1], [1, 2, 3], [4, 5], list(range(7)), [5, 6]):
+        exact = sum(
+            p for p, item in zip(probability, found, strict=True) if item[1][features].any()
+        )
+        assert model.group_inclusion_probability(features) == pytest.approx(exact, abs=0.02)
+    mask = np.isin(np.arange(7), [0, 1])
+    assert model.group_inclusion_probability(mask) == model.group_inclusion_probability([1, 0])
+    with pytest.raises(ValueError, match="at least one feature"):
+        model.group_inclusion_probability([])
+    with pytest.raises(ValueError, match="features must be numbers of columns below 7"):
+        model.group_inclusion_probability([7])
+
+
+def test_joint_inclusion_of_features_in_other_blocks_and_single_sites():
+    X, y = data("correlated")
+    found, probability, _ = enumerated(X, y)
+    exact = sum(p for p, item in zip(probability, found, strict=True) if item[1][[0, 1]].any())
+    # Blocks that separate what is correlated: patterns are joint all the same.
+    for blocks in (None, [0, 1, 0, 1, 2, 3, 4]):
+        model = mf.SpikeSlabRegressor(blocks=blocks, **KNOWN).fit(X, y)
+        assert model.group_inclusion_probability([0, 1]) == pytest.approx(exact, abs=0.03)
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.9, 0.99])
+def test_intervals_are_quantiles_of_the_mixture(coverage):
+    X, y = data("independent")
+    found, probability, scale = enumerated(X, y)
+    model = mf.SpikeSlabRegressor(**KNOWN).fit(X, y)
+    low, high = model.coefficient_interval(coverage)
+
+    def distribution(j, x):
+        total = 0.0
+        for p, (_, z, mean, C) in zip(probability, found, strict=True):
+            k = z[:j].sum()
+            total += p * (norm.cdf((x * scale[j] - mean[k]) / np.sqrt(C[k, k])) if z[j] else x >= 0)
+        return total
+
+    for j in range(7):
+        for tail, x in (((1 - coverage) / 2, low[j]), ((1 + coverage) / 2, high[j])):
+            # The distribution function jumps at 0.
+            assert distribution(j, x - 1e-9) <= tail + 0.01
+            assert distribution(j, x) >= tail - 0.01
+    assert (low <= high).all()
+
+
+def test_intervals_at_extremes():
+    X, y = data("independent")
+    options = KNOWN | {"inclusion_probability": [0.0, 1.0, 0.2, 0.2, 0.2, 0.2, 0.2]}
+    model = mf.SpikeSlabRegressor(unpenalised=[2], **options).fit(X, y)
+    low, high = model.coefficient_interval()
+    assert low[0] == high[0] == 0
+    half = 1.959964 * np.sqrt(model.coef_var_[1:3])
+    np.testing.assert_allclose(high[1:3] - model.coef_[1:3], half, rtol=1e-5)
+    np.testing.assert_allclose(model.coef_[1:3] - low[1:3], half, rtol=1e-5)
+    for coverage in (0, 1, 1.5, -1):
+        with pytest.raises(ValueError, match="coverage must be"):
+            model.coefficient_interval(coverage)
+
+
+def test_draws_of_flat_columns():
+    X, y = data("independent")
+    model = mf.SpikeSlabRegressor(unpenalised=[0, 5], **KNOWN).fit(X * 3, y)
+    draws = model.sample_coefficients(4000, 1)
+    np.testing.assert_allclose(draws.mean(0), model.coef_, atol=0.015)
+    np.testing.assert_allclose(draws.std(0), np.sqrt(model.coef_var_), rtol=0.1, atol=0.005)
+    assert (draws[:, [0, 5]] != 0).all()
+    # Predictions of draws have the predictive deviation, but for that of the noise and constant.
+    spread = ((X * 3 - (X * 3).mean(0)) @ draws.T).std(1)
+    deviation = model.predict(X * 3, return_std=True)[1]
+    np.testing.assert_allclose(spread**2 + 0.5 * (1 + 1 / 40), deviation**2, rtol=0.1)
+
+
+def test_draws_of_classes():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(60, 5))
+    y = X[:, 0] + 0.7 * rng.normal(size=60) > 0
+    model = mf.SpikeSlabClassifier(
+        slab_variance=1.0, inclusion_probability=0.2, unpenalised=[4]
+    ).fit(X, y)  # fmt: skip
+    draws = model.sample_coefficients(1500, 3)
+    np.testing.assert_allclose(draws.mean(0), model.coef_[0], atol=0.06)
+    np.testing.assert_allclose((draws != 0).mean(0), model.inclusion_probability_, atol=0.05)
+    assert model.group_inclusion_probability([0, 1]) > 0.99
+    low, _ = model.coefficient_interval()
+    assert low.shape == (1, 5) and low[0, 0] > 0
+    assert [list(found.features) for found in model.credible_sets()] == [[0]]
+
+
+def test_averages_targets_and_files(tmp_path):
+    X, y = data("copies")
+    Y = np.stack([y, -3 * y], axis=1)
+    model = mf.SpikeSlabRegressor(average_parameters=True).fit(X, Y)
+    draws = model.sample_coefficients(800, 0)
+    assert draws.shape == (2, 800, 7)
+    deviations = np.sqrt(model.coef_var_)
+    assert (abs(draws.mean(1) - model.coef_) < 0.2 * deviations + 0.01).all()
+    joint = model.group_inclusion_probability([0, 1])
+    assert joint.shape == (2,) and joint[0] == pytest.approx(joint[1], abs=1e-3)
+    first, second = model.credible_sets(0.9)
+    assert [list(np.sort(found.features)) for found in first] == [[0, 1]]
+    np.testing.assert_array_equal(first[0].features, second[0].features)
+    model.save(tmp_path / "fit.npz")
+    loaded = mf.SpikeSlabRegressor.load(tmp_path / "fit.npz")
+    np.testing.assert_array_equal(
+        loaded.sample_coefficients(20, 0), model.sample_coefficients(20, 0)
+    )
+    assert loaded.group_inclusion_probability([0, 1])[0] == joint[0]
+
+
+def test_a_fixed_seed_gives_the_same_draws():
+    X, y = data()
+    model = mf.SpikeSlabRegressor(**KNOWN).fit(X, y)
+    first, second = (model.sample_coefficients(50, 7, n_sweeps=3) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    for n, error in ((0, ValueError), (2.5, TypeError)):
+        with pytest.raises(error, match="n must be"):
+            model.sample_coefficients(n, 0)

@@ -1,0 +1,82 @@
+"""Correlated features in spike-and-slab estimators."""
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.learning.evidence import Hyperparameters, Regression, evidence_gradient
+
+
+def equal_columns():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(50, 3))
+    y = 2 * A[:, 0] - A[:, 1] + 0.1 * rng.normal(size=50)
+    return A[:, [0, 0, 1, 2]], y
+
+
+def test_equal_columns_share_their_probability():
+    """By enumeration 0.504 each, and 29.32 (single sites: 0.201 and 31.30)."""
+    X, y = equal_columns()
+    given = {"noise_variance": 0.01, "slab_variance": 10.0, "inclusion_probability": 0.02}
+    model = mf.SpikeSlabRegressor(**given).fit(X, y)
+    np.testing.assert_allclose(model.inclusion_probability_[:2], 0.504, atol=5e-4)
+    assert abs(model.log_evidence_ - 29.32) < 0.01
+    assert model.blocks_.tolist() == [0, 0, 1, 2]
+    labelled = mf.SpikeSlabRegressor(**given, blocks=["a", "a", "b", "c"]).fit(X, y)
+    np.testing.assert_allclose(labelled.coef_, model.coef_)
+    single = mf.SpikeSlabRegressor(**given, blocks=None).fit(X, y)
+    assert single.blocks_.tolist() == [0, 1, 2, 3]
+
+
+def test_copies_change_no_prediction(tmp_path):
+    X, y = equal_columns()
+    given = {"noise_variance": 0.01, "slab_variance": 10.0, "inclusion_probability": 0.02}
+    many = np.stack([y, y[::-1] + X[:, 3]], axis=1)
+    twice = mf.SpikeSlabRegressor(**given).fit(X, many)
+    once = mf.SpikeSlabRegressor(**given).fit(X[:, 1:], many)
+    mean, deviation = twice.predict(X[:7], return_std=True)
+    other, other_deviation = once.predict(X[:7, 1:], return_std=True)
+    np.testing.assert_allclose(mean[:, 0], other[:, 0], atol=2e-3)
+    np.testing.assert_allclose(deviation[:, 0], other_deviation[:, 0], rtol=0.02)
+    twice.save(tmp_path / "model.npz")
+    loaded = mf.SpikeSlabRegressor.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.predict(X[:7], return_std=True)[1], deviation)
+
+
+def test_classes_of_equal_columns():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 10))
+    X[:, 1] = -X[:, 0]
+    y = X[:, 0] - X[:, 5] + 0.5 * rng.normal(size=60) > 0
+    given = {"slab_variance": 1.0, "inclusion_probability": 0.05}
+    twice = mf.SpikeSlabClassifier(**given).fit(X, y)
+    once = mf.SpikeSlabClassifier(**given).fit(np.delete(X, 1, axis=1), y)
+    np.testing.assert_allclose(twice.inclusion_probability_[:2], 0.52, atol=0.02)
+    assert once.inclusion_probability_[0] > 0.95
+    probability = once.predict_proba(np.delete(X, 1, axis=1))
+    np.testing.assert_allclose(twice.predict_proba(X), probability, atol=0.02)
+
+
+def test_the_gradient_of_the_evidence_is_that_of_differences():
+    X, y = equal_columns()
+    task = Regression(X - X.mean(0), y - y.mean(), np.array([0, 0, 1, 1]))
+    center = np.array([np.log(0.05), np.log(2.0), -2.0, -1.0])
+
+    def fixed_point(x):
+        model = task.model(Hyperparameters(np.exp(x[0]), np.exp(x[1]), x[2:]))
+        return model, mf.expectation_propagation(model, blocks=[0, 0, 1, 2], tol=1e-10)
+
+    model, result = fixed_point(center)
+    by_noise, by_slab, by_odds = evidence_gradient(model, result, task.groups, 2)
+    h = 1e-4
+    for k, derivative in enumerate([by_noise, by_slab, *by_odds]):
+        up, down = (
+            fixed_point(center + sign * h * np.eye(4)[k])[1].log_evidence for sign in (1, -1)
+        )
+        np.testing.assert_allclose((up - down) / (2 * h), derivative, rtol=1e-4, atol=1e-5)
+
+
+def test_bad_blocks_are_named():
+    X, y = equal_columns()
+    with pytest.raises(ValueError, match="blocks must have a label for each feature"):
+        mf.SpikeSlabRegressor(blocks=[0, 1]).fit(X, y)
