@@ -19,6 +19,9 @@ from fastmf.priors._registry import REGISTRY
 # Standard deviation of unbounded units in the units of measurement in which they are learned. A
 # binary hidden unit has 1/2 at most: steps of the couplings suit both at this one.
 LEARNED_DEVIATION = 1.5
+# The same of bounded units, whose precisions are learned as they are, and the widest interval in
+# which they are learned: a column that hardly varies does not take steps that are too long.
+BOUNDED_DEVIATION, WIDEST_INTERVAL = 1.0, 10.0
 # Largest change of the logarithm of a precision in one step, and the precision from which it does
 # not grow any more: columns that hidden units explain without an error have no largest likelihood.
 MAX_LOG_STEP, MAX_PRECISION = 0.5, 1e6
@@ -45,9 +48,11 @@ def units_of_measurement(prior):
     Returns
     -------
     offset, scale : array of shape (n_units,)
-        Mean and standard deviation of unbounded units, the latter divided by `LEARNED_DEVIATION`;
-        the lower bound and the width of bounded ones. Of units with a spike at zero, which stays
-        where it is, the offset is 0. Units of other kinds have 0 and 1.
+        Mean and standard deviation, the latter divided by `LEARNED_DEVIATION`; of bounded units by
+        `BOUNDED_DEVIATION`, and then at least the width of the interval divided by
+        `WIDEST_INTERVAL`, at most the width. Of units with a spike at zero, which stays where it
+        is, the offset is 0, and the root mean square takes the place of the deviation. Units of
+        other kinds have 0 and 1.
     """
     if is_concatenated(prior):
         parts = zip(*map(units_of_measurement, prior.parts), strict=True)
@@ -58,13 +63,13 @@ def units_of_measurement(prior):
     spiked = hasattr(prior, "log_odds")
     slab = prior.slab() if spiked else prior
     mean, var = (np.asarray(part, np.float64) for part in slab.moments(0.0, 0.0))
-    offset, scale = (0 * mean, np.sqrt(var + mean**2)) if spiked else (mean, np.sqrt(var))
-    scale = scale / LEARNED_DEVIATION
-    bounded = ~unbounded(prior)
+    offset, deviation = (0 * mean, np.sqrt(var + mean**2)) if spiked else (mean, np.sqrt(var))
+    scale, bounded = deviation / LEARNED_DEVIATION, ~unbounded(prior)
     if bounded.any():
         lower, upper = (np.asarray(bound, np.float64)[bounded] for bound in slab[2:4])
-        size = np.maximum(abs(lower), abs(upper))
-        offset[bounded], scale[bounded] = (0, size) if spiked else (lower, upper - lower)
+        width = np.maximum(abs(lower), abs(upper)) if spiked else upper - lower
+        own = deviation[bounded] / BOUNDED_DEVIATION
+        scale[bounded] = np.clip(own, width / WIDEST_INTERVAL, width)
     return offset, scale
 
 
