@@ -6,7 +6,7 @@ import numpy as np
 
 from fastmf._common.arguments import count, generator, rows
 from fastmf._common.warning import warn_user
-from fastmf.evaluation._annealing import (
+from fastmf.inference.sampling.annealing import (
     Path,
     Population,
     annealed_model,

@@ -6,7 +6,7 @@ from html_tables import shown
 from scipy.special import comb
 
 import fastmf as mf
-from fastmf.evaluation._annealing import walk, zeros_and_ones
+from fastmf.inference.sampling.annealing import walk, zeros_and_ones
 from fastmf.evaluation.annealed import _higher
 
 
