@@ -2,8 +2,8 @@
 A table of measurements: density, missing values, outliers
 ==========================================================
 
-Thirteen measurements of 178 wines, in as many units: per cent, milligrams per litre, shades of colour.
-A machine of real-valued units learns their joint density from the table as it is, some of it missing.
+Thirteen measurements of 178 wines, in units from per cent to milligrams per litre. A machine of
+real-valued units learns their joint density from the table as it is, some of it missing.
 """
 
 # sphinx_gallery_thumbnail_number = 1

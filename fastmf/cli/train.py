@@ -25,8 +25,8 @@ examples:
 
 Units "bernoulli" take values in [0, 1], as probabilities, "ising" units -1 and 1, others real
 values, in any unit of measurement. Tables may have a line of names, and empty cells, which are
-missing values. The log-likelihood shown is that of 100 rows of data, by mean field (TAP) or, of small
-machines of real units, exact: in nats per unit, visible and hidden, and in nats a row.
+missing values. The log-likelihood shown is that of 100 rows of data, by mean field (TAP) or, of
+small machines of real units, exact: in nats per unit, visible and hidden, and in nats a row.
 """
 
 

@@ -26,8 +26,8 @@ def read_array(path, *, max_bytes=None):
     path : str or path
         A file named ``*.npy``; ``*.npz`` with one array, or ``*.npz:key`` to choose one of several;
         ``*.csv`` with commas, one sample per line, perhaps under one line of column names and
-        lines of comment (``#``), where empty cells are NaN; or any other file in IDX format. All but .npz may be compressed by
-        gzip (``*.gz``, or any name).
+        lines of comment (``#``), where empty cells are NaN; or any other file in IDX format. All
+        but .npz may be compressed by gzip (``*.gz``, or any name).
     max_bytes : int, optional
         Largest memory that the array of a compressed file may take; default 1 GiB, or the size of
         the file if that is more. Other arrays are bounded by the size of their file.

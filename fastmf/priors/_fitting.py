@@ -22,9 +22,9 @@ def bounds_of_columns(X):
     """Bounds of each column: those of all columns if these are alike, and else its own.
 
     Columns are alike, such as pixels or marks, if at least half of those that vary take up a tenth
-    of the range of all; a column of less than a thousandth of it has bounds of its own nevertheless.
-    Its own bounds are a tenth of its range beyond its values, but not beyond zero where all of these
-    have one sign; those of a constant, as far from it as zero is, or 1.
+    of the range of all; a column of less than a thousandth of it has bounds of its own all the
+    same. Its own bounds are a tenth of its range beyond its values, but not beyond zero where all
+    of these have one sign; those of a constant, as far from it as zero is, or 1.
 
     Parameters
     ----------

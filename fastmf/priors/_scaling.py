@@ -225,7 +225,7 @@ def from_log_precisions(prior, values):
 
 
 def _has_held_mean(prior):
-    """Units whose precision moves with their mean fixed; of others it moves with the field fixed."""
+    """Units whose precision moves with the mean fixed; of others it does with the field fixed."""
     far = np.square(prior.field) > FARTHEST_MEAN**2 * prior.precision
     return _learned_by_logarithm(prior) & (far | hasattr(prior, "log_odds"))
 
