@@ -199,13 +199,13 @@ class Learning:
         rows = None if weights is None else _repeated_rows(weights)
         lacking = is_incomplete(X)
         model = self._initial_model(with_values_of_columns(X) if lacking else X, seed, rows)
-        check_exists(model)
         X = checked_values(model.layers[0], X, model.dtype, missing=lacking)
         independent = independent_of_seen(model.layers[0], X if rows is None else X[rows])
         if lacking and not is_unit_prior(self._own_visible()):  # it was fitted, and to more
             model = model.rebuilt(model.couplings, (independent, *model.layers[1:]))
         scaling = scaling_of(independent, model, is_sparse(X))
         if scaling is None:
+            check_exists(model)
             return Begin(X, X, model, None, independent)
         if self.init is None:
             # The couplings that were drawn are meant for the units of measurement of learning.
@@ -213,6 +213,7 @@ class Learning:
             model = model.rebuilt(model.couplings, (visible, *model.layers[1:]))
         else:
             model = scaling.model(model)
+        check_exists(model)
         return Begin(X, scaling.data(X, model.dtype), model, scaling, independent)
 
     def _with_gradient(self, settings, model, n_rows):

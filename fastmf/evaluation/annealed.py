@@ -7,7 +7,7 @@ import numpy as np
 from fastmf._common import html
 from fastmf._common.arguments import count, generator, number, rows
 from fastmf._common.warning import warn_user
-from fastmf.evaluation._annealing import (
+from fastmf.inference.sampling.annealing import (
     Path,
     annealed_model,
     base_between,

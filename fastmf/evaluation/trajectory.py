@@ -6,7 +6,9 @@ import numpy as np
 
 from fastmf._common.arguments import count, generator, rows
 from fastmf._common.warning import warn_user
-from fastmf.evaluation._annealing import (
+from fastmf.evaluation.annealed import MIN_EFFECTIVE_SIZE, Exploration
+from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.inference.sampling.annealing import (
     Path,
     Population,
     annealed_model,
@@ -16,8 +18,6 @@ from fastmf.evaluation._annealing import (
     neutral_base,
     refined,
 )
-from fastmf.evaluation.annealed import MIN_EFFECTIVE_SIZE, Exploration
-from fastmf.inference.mean_field.likelihood import log_likelihood
 from fastmf.inference.sampling.gibbs import gibbs
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.models._layered import check_layered

@@ -6,8 +6,8 @@ from html_tables import shown
 from scipy.special import comb
 
 import fastmf as mf
-from fastmf.evaluation._annealing import walk, zeros_and_ones
 from fastmf.evaluation.annealed import _higher
+from fastmf.inference.sampling.annealing import walk, zeros_and_ones
 
 
 def machine(visible, hidden, shape=(7, 4), scale=0.8, dtype=float):

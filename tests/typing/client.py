@@ -114,7 +114,11 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     score: float = mf.GeneralizedRBM.load(folder / "rbm.npz", max_bytes=None).score(X)
     score += rbm.log_partition("exact") + len(rbm.gradient_)
     found: evaluation.Solutions = rbm.solutions()
-    layered = rbm.sample(3), rbm.denoise(X, flip_probability=0.1), rbm.impute(X, n_starts=3)
+    layered = (
+        rbm.sample(3, start="data"),
+        rbm.denoise(X, flip_probability=0.1),
+        rbm.impute(X, n_starts=3),
+    )
     dbm = mf.DeepBoltzmannMachine((8, 4), hidden=("bernoulli", "ising")).fit(X)
     crbm = mf.ConditionalRBM(8, callbacks=[lambda state: None], standardize=False).fit(X, y=Y)
     print(crbm.values_, crbm.classes_, crbm.score_samples(X, y=Y))

@@ -138,7 +138,7 @@ def apply(state, gradient, means, settings, rate, n_threads=None):
     """
     means = means if settings.centred else None
     layers = zip(state.model.layers, gradient.layers, strict=True)
-    by_logs = tuple(by_log_precision(*pair, slab_means_held=True) for pair in layers)
+    by_logs = tuple(by_log_precision(*pair, means_held=True) for pair in layers)
     gradient = ModelParameters(couplings=gradient.couplings, layers=by_logs)
     moved = ascend(state, gradient, settings, rate, means, n_threads)
     state.model = after_step(state.model, moved, state.velocity)

@@ -80,7 +80,7 @@ class StepsOfParameters(StepsOfFields):
         parts = zip(self.priors, self.velocities, self.layout.bounds, shifts, strict=True)
         for prior, velocity, units, shift in parts:
             gradient = average_gradient(prior, differences[:, units])
-            gradient = by_log_precision(prior, gradient, slab_means_held=True)
+            gradient = by_log_precision(prior, gradient, means_held=True)
             if field_is_tilt(prior):
                 gradient = gradient._replace(field=gradient.field - shift)
             velocities.append(

@@ -240,6 +240,32 @@ def annealed_model(model, starts, rng):
     return zeros_and_ones(model), starts, values
 
 
+def annealed_samples(model, data, n_steps, rng, n_threads=None):
+    """Chains that are annealed from independent units to a model, with resampling.
+
+    Parameters
+    ----------
+    model : RBM or DBM
+    data : array of shape (n_chains, n_visible)
+        Rows of data: the independent units have fields between none and those of their means.
+    n_steps : int
+    rng : numpy Generator
+    n_threads : int or None
+
+    Returns
+    -------
+    array of shape (n_chains, n_visible)
+        Visible units of equal weight.
+    """
+    (machine, shift), starts, values = annealed_model(model, data, rng)
+    path = Path.of(machine, shift, len(data), rng, n_threads)
+    base = base_between(machine, neutral_base(machine, bool(values)), starts)
+    ends = path.forward(base, np.linspace(0, 1, n_steps + 1)).ends[:, : data.shape[1]]
+    if values:
+        ends = np.where(ends == 1, *(model.dtype.type(x) for x in values[::-1]))
+    return np.ascontiguousarray(ends)
+
+
 def pack_couplings(model):
     """Couplings as compiled kernels need them; None if they do not anneal such units."""
     if all(map(can_draw, model.layers)):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.evaluation._annealing import Leg, Path, Population, refined
+from fastmf.inference.sampling.annealing import Leg, Path, Population, refined
 
 
 def test_resampled_chains_count_for_their_starts():
@@ -28,7 +28,7 @@ def test_weighted_resampling_keeps_the_estimate_unbiased(monkeypatch):
     rng = np.random.default_rng(0)
     priors = [mf.Bernoulli(rng.normal(size=n)) for n in (7, 4)]
     model = mf.RBM(0.8 * rng.normal(size=(7, 4)), *priors)
-    monkeypatch.setattr("fastmf.evaluation._annealing.RESAMPLE_BELOW", 1.1)
+    monkeypatch.setattr("fastmf.inference.sampling.annealing.RESAMPLE_BELOW", 1.1)
     neutral = [np.zeros(7), np.zeros(4)]
     path = Path.of(model, 0.0, 10, np.random.default_rng(0), 1)
     betas = np.linspace(0, 1, 6)
