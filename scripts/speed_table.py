@@ -281,7 +281,7 @@ def epoch(n_hidden, repeats):
     from sklearn.neural_network import BernoulliRBM
 
     from fastmf.learning.layered.settings import LayeredSettings
-    from fastmf.learning.layered.steps import steps
+    from fastmf.learning.layered.dispatch import steps
     from fastmf.learning.training.ascent import initial_state
 
     X = images(10_000)

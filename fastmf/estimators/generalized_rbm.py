@@ -107,7 +107,7 @@ class GeneralizedRBM(LayeredMachine):
     Notes
     -----
     Tramel, Gabrie, Manoel, Caltagirone & Krzakala (2018), Algorithm 2, with the corrections noted
-    in `fastmf.learning.layered.step`.
+    in `fastmf.learning.layered.general_step`.
 
     Unbounded real columns are learned in units of their standard deviation, bounded ones in units
     of their interval, so that a column learns alike in metres and in millimetres; all attributes,

@@ -10,18 +10,22 @@ from fastmf.kernels.mean_field.rows import ActiveRows
 from fastmf.kernels.mean_field.units import no_tilt
 from fastmf.kernels.training.statistics import POWER
 
-# Phases of a step, and the entries of their queues: next task, next worker of the solver, threads
-# that have entered and left.
-(
-    ROWS, POSTERIOR, COLLECTED, STATES, CUMULANTS, EFFECTS, AVERAGES, GRADIENTS, SLABS, REPACKED,
-    FIELDS, N_PHASES,
-) = range(12)  # fmt: skip
+# The solvers of a step: for solutions of the model, and of the hidden layers given data.
+MODEL, POSTERIOR = range(2)
+# The columns of a table of phases: the address of a kernel, and the number of the solver that it
+# is, or -1.
+ADDRESS, SOLVER = range(2)
+# The entries of the queue of a phase: next task, next worker of the solver, threads that have
+# entered and left.
 ENTERED, LEFT, QUEUE_SIZE = 2, 3, 4
 # The columns of a table of couplings, of which there is one row for each matrix: addresses of the
-# weights, of their last step, of inner products with the offsets below, of what groups of states
-# add to the gradient, and of the packed gradient times the preconditioner above, or 0 for the last
-# two; the first of its terms, and the one after the last.
-WEIGHTS, VELOCITY, ABOVE, EFFECT, HALF, FIRST_TERM, END_TERM, N_COUPLING_COLUMNS = range(8)
+# weights, of their last step, of inner products of the step with the offsets below, of what groups
+# of states add to the gradient, and of the packed gradient times the preconditioner above, or 0 for
+# the last two; the first of its terms, and the one after the last.
+(
+    WEIGHTS, VELOCITY, OFFSET_PRODUCTS, EFFECT, GRADIENT_TIMES_PRECONDITIONER, FIRST_TERM, END_TERM,
+    N_COUPLING_COLUMNS,
+) = range(8)  # fmt: skip
 # The columns of a table of preconditioners: addresses of the matrix and of the packed one.
 MATRIX, PANELS = range(2)
 # The columns of a table of terms after those of `fastmf.kernels.training.statistics`: the address
@@ -31,9 +35,10 @@ RIGHTS, N_RIGHTS, FIRST_RIGHT, N_TERM_COLUMNS = range(POWER + 1, POWER + 5)
 # The columns of a table of rows of hidden units: their address and number, the address of their
 # first entry among the packed ones, and the bytes from one panel of these to the next.
 HIDDEN, N_HIDDEN, PACKED, PANEL_BYTES = range(4)
-# Rows of the statistics of units; the last three are differences between data and model of the
-# averages of x, of x^2, and of whether x is not 0.
-OFFSET, GRADIENT, MOVED, SQUARES, FIRST, SECOND, NONZERO, N_STATISTICS = range(8)
+# Rows of the statistics of units: offsets; gradients by the fields; inner products of the step of
+# couplings, but for the rate, with the offsets above; squared norms of couplings; and differences
+# between data and model of the averages of x, of x^2, and of whether x is not 0.
+OFFSET, GRADIENT, STEP_DOT_OFFSET, SQUARES, FIRST, SECOND, NONZERO, N_STATISTICS = range(8)
 
 
 class Batches(NamedTuple):
@@ -101,9 +106,9 @@ class Settings(NamedTuple):
     centred : int64 array of shape (n_layers,)
         1 for layers whose fields act as tilts, if couplings are between deviations: only units
         coupled to those have offsets.
-    phases : int64 array of shape (N_PHASES,)
-        Addresses of the compiled phases, 0 for those that are left out: see
-        `fastmf.kernels.training.train.phase_addresses`.
+    phases : int64 array of shape (n_phases, 2)
+        The phases in order: see the columns above, and
+        `fastmf.kernels.training.train.phase_table`.
     solved : bool
         Whether states are mean-field solutions, not samples.
     order : int
@@ -192,9 +197,8 @@ class Statistics(NamedTuple):
     slabs : int64 array of shape (n_tasks, 3)
         Tasks of the couplings: number of the matrix, first row, and number of rows.
     units : array of shape (N_STATISTICS, n_units)
-        Offsets, gradients by the fields, inner products of the gradient by the couplings with the
-        offsets above, squared norms of couplings, and differences of averages: see above.
-    turned : SparseRows
+        See the rows above.
+    transposed_batch : SparseRows
         The transpose of the batch, if data are sparse, divided by its number of rows.
     posterior : MeanFieldRecord
         Of deep machines, solutions for the hidden layers given the rows of data.
@@ -204,7 +208,7 @@ class Statistics(NamedTuple):
         The first unit of each layer there.
     uncoupled : array of shape (2, n_units)
         Means and variances of all units without couplings, from which deep machines start.
-    second : array of shape (n_starts, n_units)
+    second_moments : array of shape (n_starts, n_units)
         Second moments of the model where there are groups of states; otherwise of no size.
     """
 
@@ -216,12 +220,12 @@ class Statistics(NamedTuple):
     averages: np.ndarray
     slabs: np.ndarray
     units: np.ndarray
-    turned: SparseRows
+    transposed_batch: SparseRows
     posterior: MeanFieldRecord
     data_fields: np.ndarray
     columns: np.ndarray
     uncoupled: np.ndarray
-    second: np.ndarray
+    second_moments: np.ndarray
 
 
 class Scratch(NamedTuple):
@@ -292,18 +296,18 @@ def no_arguments(dtype):
     solver = Solver(Sweep(table, table), options, no_tilt(dtype), active)
     record = MeanFieldRecord(cube, index, index, line, matrix)
     settings = Settings(
-        0.0, (0.0, 0.0), 0.0, index, index, True, 1, 1, True, True, 0.0, 0, 1, 1,
+        0.0, (0.0, 0.0), 0.0, index, table, True, 1, 1, True, True, 0.0, 0, 1, 1,
     )  # fmt: skip
     moments = Moments(matrix, matrix, matrix, matrix)
     tasks = {"terms": table, "scales": line, "hidden": table, "averages": table, "slabs": table}
     posterior = {"posterior": record, "data_fields": matrix, "columns": index, "uncoupled": matrix}
-    units = {"units": matrix, "second": matrix}
+    units = {"units": matrix, "second_moments": matrix}
     return (
         Batches(index, table, seeds, rates, sparse),
         Parameters(table, matrix, tables, index, table),
         (solver, solver),
         settings,
-        Statistics(data=moments, model=record, turned=sparse, **units, **tasks, **posterior),
+        Statistics(data=moments, model=record, transposed_batch=sparse, **units, **tasks, **posterior),
         Scratch(cube, cube, cube, wide, cube, np.zeros((0, 0)), columns[None], table),
         tables,
         index,

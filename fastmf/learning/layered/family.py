@@ -16,8 +16,8 @@ from fastmf.learning.layered.gradients import ORDERS
 from fastmf.learning.layered.preconditioning import preparation
 from fastmf.learning.layered.quasi_newton_steps import Objective, check_memory, take_step
 from fastmf.learning.layered.state_check import MAX_SOLUTIONS, check
-from fastmf.learning.layered.step import is_solved, step
-from fastmf.learning.layered.steps import steps
+from fastmf.learning.layered.general_step import is_solved, step
+from fastmf.learning.layered.dispatch import steps
 from fastmf.learning.training import trainer
 from fastmf.learning.training.trainer import Family
 from fastmf.priors._rows import states

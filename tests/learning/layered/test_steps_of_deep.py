@@ -8,8 +8,8 @@ import pytest
 import fastmf as mf
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.steps import steps
-from fastmf.learning.layered.steps_of_deep import StepsOfDeep
+from fastmf.learning.layered.dispatch import steps
+from fastmf.learning.layered.compiled_steps import CompiledSteps
 from fastmf.learning.training.ascent import initial_state
 from fastmf.priors._protocol import learned_fields
 
@@ -91,7 +91,7 @@ def test_the_number_of_threads_does_not_matter(gradient):
         state = initial_state(model)
         if gradient == "pcd":
             state.chains = (np.hstack([X[:30], X[:30, :40]]),)
-        StepsOfDeep(model, X, settings, 30, 30, n_workers).take(state, rows, range(4), [0.02] * 4)
+        CompiledSteps(model, X, settings, 30, 30, n_workers).take(state, rows, range(4), [0.02] * 4)
         states.append(state)
     assert abs(states[0].model.weights[1] - model.weights[1]).max() > 1e-4
     for state in states[1:]:

@@ -8,8 +8,8 @@ import pytest
 import fastmf as mf
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.steps import steps
-from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
+from fastmf.learning.layered.dispatch import steps
+from fastmf.learning.layered.compiled_steps import CompiledSteps
 from fastmf.learning.training.ascent import initial_state
 from fastmf.priors._protocol import learned_fields
 
@@ -145,7 +145,7 @@ def test_the_number_of_threads_does_not_matter(dtype):
     states = []
     for n_workers in (1, 2, 3):
         state = initial_state(model)
-        taken = StepsOfParameters(model, X, settings, 30, 30, n_workers)
+        taken = CompiledSteps(model, X, settings, 30, 30, n_workers)
         taken.take(state, rows, range(4), [0.02] * 4)
         states.append(state)
     assert abs(states[0].model.weights - model.weights).max() > 1e-3

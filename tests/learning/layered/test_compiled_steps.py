@@ -8,8 +8,8 @@ from stripes import start, stripes
 import fastmf as mf
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.steps import steps
-from fastmf.learning.layered.steps_of_fields import StepsOfFields
+from fastmf.learning.layered.dispatch import steps
+from fastmf.learning.layered.compiled_steps import CompiledSteps
 from fastmf.learning.training.ascent import initial_state
 from fastmf.priors._rows import few_stored
 
@@ -86,7 +86,7 @@ def test_batches_of_sparse_rows_may_differ_in_size():
     few, rows = np.arange(12).reshape(2, 6), np.arange(24).reshape(4, 6)
     states = []
     for data in (X, csr_array(X)):
-        state, taken = initial_state(model), StepsOfFields(model, data, settings, 6, 5)
+        state, taken = initial_state(model), CompiledSteps(model, data, settings, 6, 5)
         taken.take(state, few, range(2), [0.1] * 2)
         taken.take(state, rows, range(4), [0.1] * 4)
         states.append(state)
@@ -109,7 +109,7 @@ def test_the_number_of_threads_does_not_matter(gradient, make):
     rows = np.stack([rng.permutation(200)[:60] for _ in range(20)])
     states = []
     for n_workers in (1, 2, 3):
-        state, taken = initial_state(model), StepsOfFields(model, X, settings, 60, 60, n_workers)
+        state, taken = initial_state(model), CompiledSteps(model, X, settings, 60, 60, n_workers)
         taken.take(state, rows, range(20), [0.05] * 20)
         states.append(state)
     assert abs(states[0].model.weights - model.weights).max() > 0.01

@@ -6,7 +6,7 @@ from stripes import start, stripes
 
 import fastmf as mf
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.steps import steps
+from fastmf.learning.layered.dispatch import steps
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from fastmf.kernels.linear.product import panel_width
 from fastmf.kernels.mean_field.rows import MEAN, VAR, A
 from fastmf.kernels.training import arguments as types
 from fastmf.kernels.training.statistics import N_ROWS, POWER, STRIDE, UNITS
-from fastmf.learning.layered.step_memory import Couplings, gradient_of, tasks_of, terms_of
+from fastmf.learning.layered.memory import Couplings, gradient_of, tasks_of, terms_of
 
 # The layers of a machine of 6, 4 and 3 units: even layers come first.
 BOUNDS = [slice(0, 6), slice(9, 13), slice(6, 9)]
