@@ -307,7 +307,9 @@ def no_arguments(dtype):
         Parameters(table, matrix, tables, index, table),
         (solver, solver),
         settings,
-        Statistics(data=moments, model=record, transposed_batch=sparse, **units, **tasks, **posterior),
+        Statistics(
+            data=moments, model=record, transposed_batch=sparse, **units, **tasks, **posterior
+        ),
         Scratch(cube, cube, cube, wide, cube, np.zeros((0, 0)), columns[None], table),
         tables,
         index,

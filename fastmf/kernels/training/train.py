@@ -1,7 +1,7 @@
 """Steps of learning a layered machine, one after another, without a return to Python.
 
-A step is a list of phases (`fastmf.learning.layered.phases`), each a queue of tasks that all threads
-take from:
+A step is a list of phases (see `fastmf.learning.layered.phases`), each a queue of tasks that all
+threads take from:
 
     rows        moments of the hidden units given the rows of a batch; of deep machines solutions
     states      mean-field solutions, or Gibbs samples, of the model

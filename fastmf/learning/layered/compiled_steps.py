@@ -76,7 +76,7 @@ class CompiledSteps:
         kernels = [kernel for phase in self.phases for kernel in phase.kernels]
         found["phases"] = phase_table(self.dtype, kernels)
         self.settings, self.parameters, self.statistics, self.scratch = (
-            part._replace(**{name: found[name] for name in part._fields if name in found})
+            part._replace(**{name: found[name] for name in part._asdict() if name in found})
             for part in (options, parameters, statistics, _of_workers(scratch, n_workers))
         )
         self._known = None, None

@@ -5,7 +5,8 @@ import numpy as np
 from fastmf.kernels.linear.product import panel_width
 from fastmf.kernels.mean_field.rows import MEAN, VAR
 from fastmf.kernels.training import arguments as types
-from fastmf.kernels.training import deep, gradients, groups, preconditioned, sparse, units
+from fastmf.kernels.training import deep, gradients, groups, preconditioned, sparse
+from fastmf.kernels.training.units import average_moments
 from fastmf.learning.layered.domain import after_step, exists, has_constraints, layers_after
 from fastmf.learning.layered.memory import (
     Couplings,
@@ -72,7 +73,7 @@ class MoveCouplings(Phase):
         return [
             sparse.average_sparse if problem.sparse
             else gradients.average if problem.fields_only
-            else units.average_moments,
+            else average_moments,
             *(
                 [preconditioned.find_gradients, preconditioned.move_preconditioned] if conditioned
                 else [sparse.move_sparse] if problem.sparse
@@ -97,6 +98,7 @@ class MoveCouplings(Phase):
         return copies
 
     def load(self, state, rows):
+        """Take over couplings, their last step, and preconditioners."""
         self.couplings.load(state.model.couplings, state.velocity.couplings)
         if self.preconditioners is not None:
             self.preconditioners.load(state.preconditioners)
@@ -113,6 +115,7 @@ class MoveFields(Phase):
         self.fields = arguments["fields"] = np.zeros((3, run.n_units), run.dtype)
 
     def load(self, state, rows):
+        """Take over fields, and their last step."""
         layers, velocities = state.model.layers, state.velocity.layers
         for prior, step, units in zip(layers, velocities, self.run.layout.bounds, strict=True):
             self.fields[:2, units] = prior.field, step.field
@@ -139,10 +142,12 @@ class MoveUnits(Phase):
 
     @staticmethod
     def requires(problem):
+        """Gradients by the parameters of units are linear in averages over rows."""
         known = all(map(has_average_gradient, problem.model.layers))
-        return {"gradients by all units that averages determine": known}
+        return {"units of this package": known}
 
     def load(self, state, rows):
+        """Take over the units, and their last step."""
         self._constrained = has_constraints(state.model.layers)
         self._set(state.model.layers, state.velocity.layers)
 

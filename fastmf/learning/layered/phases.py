@@ -140,6 +140,7 @@ class DeepRows(DenseRows):
 
     @staticmethod
     def requires(problem):
+        """Starts of deeper layers need no draws, and solutions given data are iterated."""
         model = problem.model
         hidden = machine_of(model.couplings[1:], model.layers[1:])
         return {
@@ -172,6 +173,7 @@ class SparseRows(Phase):
 
     @staticmethod
     def requires(problem):
+        """Averages are those of means alone."""
         return {"binary units of an RBM": problem.fields_only}
 
     def __init__(self, run, arguments):
@@ -243,6 +245,7 @@ class Solve(_States):
 
     @staticmethod
     def requires(problem):
+        """The solver iterates all units, from starts that need no draws."""
         model, order = problem.model, problem.order
         third = all(map(has_third_cumulant, model.layers))
         return {
@@ -291,6 +294,7 @@ class Sample(_States):
 
     @staticmethod
     def requires(problem):
+        """Kernels draw the units."""
         return {
             "gradient='cd' or 'pcd'": problem.settings.gradient in ("cd", "pcd"),
             "units that are drawn in kernels": all(map(can_draw, problem.model.layers)),

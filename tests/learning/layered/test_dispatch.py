@@ -5,8 +5,8 @@ import pytest
 from stripes import start, stripes
 
 import fastmf as mf
-from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.layered.dispatch import steps
+from fastmf.learning.layered.settings import LayeredSettings
 
 
 @pytest.mark.parametrize(

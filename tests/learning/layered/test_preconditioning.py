@@ -7,10 +7,10 @@ from stripes import N_HIDDEN, N_VISIBLE, quick, start, stripes
 
 import fastmf as mf
 from fastmf.inference.mean_field.likelihood import log_likelihood
+from fastmf.learning.layered.compiled_steps import CompiledSteps
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.preconditioning import preconditioner, prepare
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.compiled_steps import CompiledSteps
 from fastmf.learning.training.ascent import ascend, initial_state
 from fastmf.learning.training.parameters import ModelParameters
 from fastmf.learning.training.trainer import PREPARED_ROWS

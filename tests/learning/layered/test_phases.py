@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import fastmf as mf
+from fastmf.learning.layered.compiled_steps import CompiledSteps
+from fastmf.learning.layered.dispatch import steps
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.dispatch import steps
-from fastmf.learning.layered.compiled_steps import CompiledSteps
 from fastmf.learning.training.ascent import initial_state
 from fastmf.priors._protocol import learned_fields
 
