@@ -229,7 +229,7 @@ class Statistics(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory of each thread.
+    """Memory of each thread; that of one thread are its arrays without their first axis.
 
     Parameters
     ----------
@@ -259,29 +259,7 @@ class Scratch(NamedTuple):
     n_active: np.ndarray
 
 
-class Memory(NamedTuple):
-    """The part of `Scratch` of one thread: its arrays without their first axis.
-
-    Parameters
-    ----------
-    products, slab, left, vectors : array of two dimensions
-    right : array of three dimensions
-    uniforms : float64 array of shape (n_columns,)
-    active : int32 array of shape (n_visible,)
-    n_active : int64 array of shape (2,)
-    """
-
-    products: np.ndarray
-    slab: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    vectors: np.ndarray
-    uniforms: np.ndarray
-    active: np.ndarray
-    n_active: np.ndarray
-
-
-def no_arguments(dtype):
+def no_arguments(dtype, n_workers=1):
     """Arguments of `train.train` of no units and no steps, of a floating type.
 
     Those of all machines are of the same types, for which the kernels are compiled.
@@ -302,6 +280,7 @@ def no_arguments(dtype):
     tasks = {"terms": table, "scales": line, "hidden": table, "averages": table, "slabs": table}
     posterior = {"posterior": record, "data_fields": matrix, "columns": index, "uncoupled": matrix}
     units = {"units": matrix, "second_moments": matrix}
+    scratch = cube, cube, cube, wide, cube, np.zeros((0, 0)), columns[None], table
     return (
         Batches(index, table, seeds, rates, sparse),
         Parameters(table, matrix, tables, index, table),
@@ -310,12 +289,12 @@ def no_arguments(dtype):
         Statistics(
             data=moments, model=record, transposed_batch=sparse, **units, **tasks, **posterior
         ),
-        Scratch(cube, cube, cube, wide, cube, np.zeros((0, 0)), columns[None], table),
+        Scratch(*(np.zeros((n_workers, *part.shape[1:]), part.dtype) for part in scratch)),
         tables,
         index,
     )
 
 
-def no_memory(scratch):
-    """The `Memory` of a thread of `no_arguments`."""
-    return Memory(*(np.zeros((0,) * (part.ndim - 1), part.dtype) for part in scratch))
+def memory_of(scratch, worker):
+    """The scratch memory of one thread."""
+    return Scratch(*(part[worker] for part in scratch))

@@ -33,9 +33,9 @@ from fastmf.kernels.training.arguments import (
     POSTERIOR,
     QUEUE_SIZE,
     SOLVER,
-    Memory,
+    Scratch,
+    memory_of,
     no_arguments,
-    no_memory,
 )
 
 # Pauses after which a waiting thread lets others run on its processor.
@@ -82,8 +82,8 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
         return
     products, slab, left, right, vectors, uniforms, active, n_active = scratch
     of_all = products[w], slab[w], left[w], right[w], vectors[w]
-    memory = Memory(*of_all, uniforms[w], active[w], n_active[w])
-    (solver, posterior), sweep = solvers, solvers[0].sweep
+    memory = Scratch(*of_all, uniforms[w], active[w], n_active[w])
+    sweep = solvers[MODEL].sweep
     for step in range(batches.rows.shape[0]):
         if parameters.diverged[0] == 1:
             return
@@ -91,12 +91,11 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
             address, which = settings.phases[phase, ADDRESS], settings.phases[phase, SOLVER]
             queue = queues[step, phase]
             fetch_and_increment(queue[ENTERED:])
-            if which == MODEL:
-                options = sweep, solver.settings, solver.tilt, solver.workers
-                call(address, (*options, queue, statistics.model))
-            elif which == POSTERIOR:
-                given = posterior.sweep, posterior.settings, posterior.tilt, posterior.workers
-                call(address, (*given, queue, statistics.posterior))
+            if which >= 0:
+                solver = solvers[which]
+                record = statistics.model if which == MODEL else statistics.posterior
+                given = solver.sweep, solver.settings, solver.tilt, solver.workers
+                call(address, (*given, queue, record))
             else:
                 options = sweep, settings, statistics, memory
                 call(address, (step, batches, parameters, *options, queue))
@@ -105,7 +104,7 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
 
 def _types_of_phases(arguments):
     batches, parameters, (solver, _), settings, statistics, scratch, *_ = arguments
-    queue, memory = np.zeros(QUEUE_SIZE, np.int64), no_memory(scratch)
+    queue, memory = np.zeros(QUEUE_SIZE, np.int64), memory_of(scratch, 0)
     given = 0, batches, parameters, solver.sweep, settings, statistics, memory, queue
     return tuple(map(numba.typeof, given))
 
@@ -125,7 +124,7 @@ def phase_table(dtype, phases):
     """
     types = _types_of_phases(no_arguments(dtype))
     table = [
-        [tap_address(dtype), phase] if phase in (MODEL, POSTERIOR)
+        [tap_address(dtype), phase] if isinstance(phase, int)
         else [address_of(phase, *types), -1]
         for phase in phases
     ]  # fmt: skip

@@ -69,15 +69,15 @@ class CompiledSteps:
         kind = GroupedLayout if problem.grouped else Layout
         self.layouts = [kind(m, max(1, problem.order), "blocked") for m in _machines(model)]
         self.layout = self.layouts[0]
-        _, parameters, solvers, options, statistics, scratch, *_ = types.no_arguments(self.dtype)
+        _, parameters, solvers, *others = types.no_arguments(self.dtype, n_workers)
         self.solvers, found = list(solvers), self._shared_arguments()
         self.phases = [phase(self, found) for phase in phases_of(problem)]
         self.couplings, self.units = self.phases[2].couplings, self.phases[3]
         kernels = [kernel for phase in self.phases for kernel in phase.kernels]
         found["phases"] = phase_table(self.dtype, kernels)
-        self.settings, self.parameters, self.statistics, self.scratch = (
+        self.parameters, self.settings, self.statistics, self.scratch = (
             part._replace(**{name: found[name] for name in part._asdict() if name in found})
-            for part in (options, parameters, statistics, _of_workers(scratch, n_workers))
+            for part in (parameters, *others[:3])
         )
         self._known = None, None
 
@@ -197,9 +197,3 @@ def _machines(model):
     yield model
     if model.deep:
         yield machine_of(model.couplings[1:], model.layers[1:])
-
-
-def _of_workers(scratch, n_workers):
-    """Scratch memory of no size for so many threads."""
-    parts = (np.zeros((n_workers, *part.shape[1:]), part.dtype) for part in scratch)
-    return types.Scratch(*parts)

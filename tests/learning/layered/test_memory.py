@@ -107,5 +107,5 @@ def test_all_steps_have_arguments_of_the_same_types(kind, dtype):
     found = case(f"training.train.train-{kind}").build(Size(14, 9, 4), dtype)
     expected = types.no_arguments(np.dtype(dtype))
     assert list(map(numba.typeof, found)) == list(map(numba.typeof, expected))
-    memory = types.Memory(*(part[0] for part in found[5]))
-    assert numba.typeof(memory) == numba.typeof(types.no_memory(expected[5]))
+    memory = types.memory_of(found[5], 0)
+    assert numba.typeof(memory) == numba.typeof(types.memory_of(expected[5], 0))
