@@ -30,7 +30,6 @@ from fastmf.kernels.training.arguments import (
     ENTERED,
     LEFT,
     MODEL,
-    POSTERIOR,
     QUEUE_SIZE,
     SOLVER,
     Scratch,

@@ -1,4 +1,4 @@
-"""Steps of deep machines in one call of a kernel are those of the general path."""
+"""Phases of steps; those of deep machines do what the general path does."""
 
 from itertools import pairwise
 
@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import fastmf as mf
-from fastmf.learning.layered.compiled_steps import CompiledSteps
+from fastmf.learning.layered.compiled_steps import CompiledSteps, phases_of
 from fastmf.learning.layered.dispatch import steps
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
+from fastmf.learning.layered.phases import DeepRows, Problem, SparseRows
 from fastmf.learning.layered.settings import LayeredSettings
 from fastmf.learning.training.ascent import initial_state
+from fastmf.models.dbm import machine_of
 from fastmf.priors._protocol import learned_fields
 
 ONE_BY_ONE = LAYERED_FAMILY._replace(steps=None)
@@ -116,3 +118,31 @@ def test_they_stop_where_learning_diverges():
     settings = LayeredSettings(**OPTIONS | {"learning_rate": 1e200})
     with pytest.raises(FloatingPointError, match="smaller learning_rate"):
         train(machine(*BINARY), data(mf.Bernoulli), settings, seed=0)
+
+
+RBM_OF_PIXELS = mf.Bernoulli, mf.Ising
+
+
+@pytest.mark.parametrize(
+    "kinds, options, sparse, names",
+    [
+        (RBM_OF_PIXELS, {}, False, "DenseRows Solve MoveCouplings MoveFields"),
+        (RBM_OF_PIXELS, {"gradient": "cd"}, True, "SparseRows Sample MoveCouplings MoveFields"),
+        ((mf.Bernoulli, spiked), {}, False, "DenseRows Solve MoveCouplings MoveUnits"),
+        (BINARY, {"gradient": "pcd"}, False, "DeepRows Sample MoveCouplings MoveUnits"),
+    ],
+)
+def test_a_step_is_a_list_of_phases(kinds, options, sparse, names):
+    layers = [kind(np.zeros(4)) for kind in kinds]
+    model = machine_of([np.zeros((4, 4))] * (len(kinds) - 1), layers)
+    problem = Problem(model, LayeredSettings(**options), sparse)
+    assert [phase.__name__ for phase in phases_of(problem)] == names.split()
+    for phase in phases_of(problem):
+        assert all(phase.requires(problem).values())
+
+
+def test_units_of_sparse_rows_and_draws_of_deep_starts_are_not_compiled():
+    deep = Problem(machine(*BINARY), LayeredSettings(gradient="cd"), False)
+    assert DeepRows.requires(deep)["a gradient other than 'cd'"] is False
+    other = mf.RBM(np.zeros((4, 4)), mf.Bernoulli(np.zeros(4)), spiked(np.zeros(4)))
+    assert not all(SparseRows.requires(Problem(other, LayeredSettings(), True)).values())
