@@ -2,12 +2,10 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
+from fastmf._jit.argument_types import Float64, Int32, Int64, Real, UInt64, Workers
 from fastmf.kernels.linear.sparse_rows import SparseRows
 from fastmf.kernels.mean_field.arguments import MeanFieldRecord, Sweep, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import ActiveRows
-from fastmf.kernels.mean_field.units import no_tilt
 from fastmf.kernels.training.statistics import POWER
 
 # The solvers of a step: for solutions of the model, and of the hidden layers given data.
@@ -57,10 +55,10 @@ class Batches(NamedTuple):
         Those rows of sparse data, one after another.
     """
 
-    data: np.ndarray
-    rows: np.ndarray
-    seeds: np.ndarray
-    rates: np.ndarray
+    data: Int64[1]
+    rows: Int64[2]
+    seeds: UInt64[1]
+    rates: Float64[1]
     sparse: SparseRows
 
 
@@ -83,11 +81,11 @@ class Parameters(NamedTuple):
         Of each layer, those that gradients are multiplied by: see the columns above.
     """
 
-    couplings: np.ndarray
-    fields: np.ndarray
-    copies: np.ndarray
-    diverged: np.ndarray
-    preconditioners: np.ndarray
+    couplings: Int64[2]
+    fields: Real[2]
+    copies: Int64[3]
+    diverged: Int64[1]
+    preconditioners: Int64[2]
 
 
 class Settings(NamedTuple):
@@ -128,10 +126,10 @@ class Settings(NamedTuple):
     """
 
     momentum: float
-    decay: tuple
+    decay: tuple[float, float]
     l1: float
-    centred: np.ndarray
-    phases: np.ndarray
+    centred: Int64[1]
+    phases: Int64[2]
     solved: bool
     order: int
     n_sweeps: int
@@ -157,7 +155,7 @@ class Solver(NamedTuple):
     sweep: Sweep
     settings: TapSettings
     tilt: Tilt
-    workers: ActiveRows
+    workers: Workers[ActiveRows]
 
 
 class Moments(NamedTuple):
@@ -168,10 +166,10 @@ class Moments(NamedTuple):
     mean, var, b, a : array of shape (n_rows, n_units)
     """
 
-    mean: np.ndarray
-    var: np.ndarray
-    b: np.ndarray
-    a: np.ndarray
+    mean: Real[2]
+    var: Real[2]
+    b: Real[2]
+    a: Real[2]
 
 
 class Statistics(NamedTuple):
@@ -214,87 +212,46 @@ class Statistics(NamedTuple):
 
     data: Moments
     model: MeanFieldRecord
-    terms: np.ndarray
-    scales: np.ndarray
-    hidden: np.ndarray
-    averages: np.ndarray
-    slabs: np.ndarray
-    units: np.ndarray
+    terms: Int64[2]
+    scales: Real[1]
+    hidden: Int64[2]
+    averages: Int64[2]
+    slabs: Int64[2]
+    units: Real[2]
     transposed_batch: SparseRows
     posterior: MeanFieldRecord
-    data_fields: np.ndarray
-    columns: np.ndarray
-    uncoupled: np.ndarray
-    second_moments: np.ndarray
+    data_fields: Real[2]
+    columns: Int64[1]
+    uncoupled: Real[2]
+    second_moments: Real[2]
 
 
 class Scratch(NamedTuple):
-    """Memory of each thread; that of one thread are its arrays without their first axis.
+    """Memory of one thread; that of all has an axis of threads more.
 
     Parameters
     ----------
-    products : array of shape (n_workers, n_rows, n_columns)
-    slab : array of shape (n_workers, panel_width, n_above)
+    products : array of shape (n_rows, n_columns)
+    slab : array of shape (panel_width, n_above)
         As wide as the largest layer but the lowest.
-    left : array of shape (n_workers, n_rows, panel_width)
+    left : array of shape (n_rows, panel_width)
         Some visible units in all rows of a term.
-    right : array of shape (n_workers, n_panels, n_starts, panel_width)
+    right : array of shape (n_panels, n_starts, panel_width)
         Hidden units in all rows of the model, packed, where there are groups of states.
-    vectors : array of shape (n_workers, 3, n_columns)
+    vectors : array of shape (3, n_columns)
         The first one is zero.
-    uniforms : float64 array of shape (n_workers, n_columns)
-    active : int32 array of shape (n_workers, n_visible)
+    uniforms : float64 array of shape (n_columns,)
+    active : int32 array of shape (n_visible,)
         The units of a sample that are not zero; of no size if data are dense.
-    n_active : int64 array of shape (n_workers, 2)
+    n_active : int64 array of shape (2,)
         0, and their number.
     """
 
-    products: np.ndarray
-    slab: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    vectors: np.ndarray
-    uniforms: np.ndarray
-    active: np.ndarray
-    n_active: np.ndarray
-
-
-def no_arguments(dtype, n_workers=1):
-    """Arguments of `train.train` of no units and no steps, of a floating type.
-
-    Those of all machines are of the same types, for which the kernels are compiled.
-    """
-    line, matrix, cube, wide = (np.zeros((0,) * n, dtype) for n in (1, 2, 3, 4))
-    index, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
-    tables, rates = np.zeros((0, 0, 0), np.int64), np.zeros(0)
-    seeds, columns = np.zeros(0, np.uint64), np.zeros(0, np.int32)
-    sparse = SparseRows(line, columns, index, index)
-    active = ActiveRows(np.zeros((0, 0, 0, 0)), wide, wide, cube, wide)
-    options = TapSettings(2, 0.0, 1, 0, 0)
-    solver = Solver(Sweep(table, table), options, no_tilt(dtype), active)
-    record = MeanFieldRecord(cube, index, index, line, matrix)
-    settings = Settings(
-        0.0, (0.0, 0.0), 0.0, index, table, True, 1, 1, True, True, 0.0, 0, 1, 1,
-    )  # fmt: skip
-    moments = Moments(matrix, matrix, matrix, matrix)
-    tasks = {"terms": table, "scales": line, "hidden": table, "averages": table, "slabs": table}
-    posterior = {"posterior": record, "data_fields": matrix, "columns": index, "uncoupled": matrix}
-    units = {"units": matrix, "second_moments": matrix}
-    scratch = cube, cube, cube, wide, cube, np.zeros((0, 0)), columns[None], table
-    return (
-        Batches(index, table, seeds, rates, sparse),
-        Parameters(table, matrix, tables, index, table),
-        (solver, solver),
-        settings,
-        Statistics(
-            data=moments, model=record, transposed_batch=sparse, **units, **tasks, **posterior
-        ),
-        Scratch(*(np.zeros((n_workers, *part.shape[1:]), part.dtype) for part in scratch)),
-        tables,
-        index,
-    )
-
-
-def memory_of(scratch, worker):
-    """The scratch memory of one thread."""
-    return Scratch(*(part[worker] for part in scratch))
+    products: Real[2]
+    slab: Real[2]
+    left: Real[2]
+    right: Real[3]
+    vectors: Real[2]
+    uniforms: Float64[1]
+    active: Int32[1]
+    n_active: Int64[1]

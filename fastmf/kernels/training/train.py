@@ -18,23 +18,25 @@ threads that have begun it have left it, so nobody waits for a thread that has n
 comes later finds the queues empty.
 """
 
-import numba
 import numpy as np
 
+from fastmf._jit.argument_types import Int64, argument_types
 from fastmf._jit.intrinsics import fetch_and_increment
 from fastmf._jit.kernel import address_of, call, kernel
 from fastmf._threads.waiting import leave_processor, load, pause
+from fastmf.kernels.mean_field.arguments import Sweep
 from fastmf.kernels.mean_field.tap import tap_address
 from fastmf.kernels.training.arguments import (
     ADDRESS,
     ENTERED,
     LEFT,
     MODEL,
-    QUEUE_SIZE,
     SOLVER,
+    Batches,
+    Parameters,
     Scratch,
-    memory_of,
-    no_arguments,
+    Settings,
+    Statistics,
 )
 
 # Pauses after which a waiting thread lets others run on its processor.
@@ -101,13 +103,6 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
             _leave(queue)
 
 
-def _types_of_phases(arguments):
-    batches, parameters, (solver, _), settings, statistics, scratch, *_ = arguments
-    queue, memory = np.zeros(QUEUE_SIZE, np.int64), memory_of(scratch, 0)
-    given = 0, batches, parameters, solver.sweep, settings, statistics, memory, queue
-    return tuple(map(numba.typeof, given))
-
-
 def phase_table(dtype, phases):
     """The table of phases that `train` takes, compiled.
 
@@ -121,7 +116,8 @@ def phase_table(dtype, phases):
     -------
     int64 array of shape (n_phases, 2)
     """
-    types = _types_of_phases(no_arguments(dtype))
+    given = int, Batches, Parameters, Sweep, Settings, Statistics, Scratch, Int64[1]
+    types = argument_types(dtype, *given)
     table = [
         [tap_address(dtype), phase] if isinstance(phase, int)
         else [address_of(phase, *types), -1]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastmf._common.rows import is_sparse
+from fastmf._jit.argument_types import Workers, placeholder
 from fastmf._threads.workers import in_parallel
 from fastmf.inference.mean_field._grouped_layout import GroupedLayout
 from fastmf.inference.mean_field._layout import Layout
@@ -69,15 +70,17 @@ class CompiledSteps:
         kind = GroupedLayout if problem.grouped else Layout
         self.layouts = [kind(m, max(1, problem.order), "blocked") for m in _machines(model)]
         self.layout = self.layouts[0]
-        _, parameters, solvers, *others = types.no_arguments(self.dtype, n_workers)
-        self.solvers, found = list(solvers), self._shared_arguments()
+        self.solvers = [placeholder(self.dtype, types.Solver) for _ in range(2)]
+        found = self._shared_arguments()
         self.phases = [phase(self, found) for phase in phases_of(problem)]
         self.couplings, self.units = self.phases[2].couplings, self.phases[3]
         kernels = [kernel for phase in self.phases for kernel in phase.kernels]
         found["phases"] = phase_table(self.dtype, kernels)
+        kinds = types.Parameters, types.Settings, types.Statistics, Workers[types.Scratch]
+        parts = (placeholder(self.dtype, kind, n_workers) for kind in kinds)
         self.parameters, self.settings, self.statistics, self.scratch = (
             part._replace(**{name: found[name] for name in part._asdict() if name in found})
-            for part in (parameters, *others[:3])
+            for part in parts
         )
         self._known = None, None
 
