@@ -73,7 +73,8 @@ class CompiledSteps:
         self.solvers = [placeholder(self.dtype, types.Solver) for _ in range(2)]
         found = self._shared_arguments()
         self.phases = [phase(self, found) for phase in phases_of(problem)]
-        self.couplings, self.units = self.phases[2].couplings, self.phases[3]
+        self.rows, _, moved, self.units = self.phases
+        self.couplings = moved.couplings
         kernels = [kernel for phase in self.phases for kernel in phase.kernels]
         found["phases"] = phase_table(self.dtype, kernels)
         kinds = types.Parameters, types.Settings, types.Statistics, Workers[types.Scratch]
@@ -182,7 +183,7 @@ class CompiledSteps:
     def arguments(self, rows, seeds, rates):
         """Arguments of the kernel; see `take`."""
         rows, seeds = np.ascontiguousarray(rows, np.int64), np.array(seeds, np.uint64)
-        batches = self.phases[0].batches(rows, seeds, np.array(rates, np.float64))
+        batches = self.rows.batches(rows, seeds, np.array(rates, np.float64))
         layouts = self.layout, self.layouts[-1]
         solvers = tuple(
             solver._replace(sweep=layout.sweep)
