@@ -4,6 +4,7 @@ A step has four phases. Here are those of rows of data and of states of the mode
 couplings and units are in `fastmf.learning.layered.moves`.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -85,7 +86,7 @@ class Phase:
         The kernels that it consists of: see `fastmf.kernels.training.train.phase_table`.
     """
 
-    kernels = ()
+    kernels: Sequence = ()
 
     def __init__(self, run, arguments):
         self.run = run
