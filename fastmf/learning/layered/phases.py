@@ -109,7 +109,7 @@ class Phase:
 class DenseRows(Phase):
     """Moments of the hidden units of an RBM given dense rows."""
 
-    kernels = (rows.read_rows,)
+    kernels: Sequence = (rows.read_rows,)
 
     def __init__(self, run, arguments):
         super().__init__(run, arguments)
