@@ -4,6 +4,7 @@ A step has four phases. Here are those of rows of data and of states of the mode
 couplings and units are in `fastmf.learning.layered.moves`.
 """
 
+import weakref
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -89,7 +90,8 @@ class Phase:
     kernels: Sequence = ()
 
     def __init__(self, run, arguments):
-        self.run = run
+        # A cycle of references would keep the memory until the garbage collector runs.
+        self.run = weakref.proxy(run)
 
     @staticmethod
     def requires(problem):

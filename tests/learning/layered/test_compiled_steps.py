@@ -1,5 +1,7 @@
 """Many steps in one call of a kernel are the same steps one by one."""
 
+import weakref
+
 import numpy as np
 import pytest
 from both_paths import ONE_BY_ONE, assert_equal, assert_resumes, states_by_threads
@@ -110,6 +112,15 @@ def test_the_number_of_threads_does_not_matter(gradient, make):
 def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(gradient, tmp_path):
     settings = LayeredSettings(**OPTIONS, gradient=gradient)
     assert_resumes(start(), stripes()[:33], settings, tmp_path, epoch=2)
+
+
+@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+def test_their_memory_is_freed_with_them(gradient):
+    model, X = random_machine(20, 5, "f8"), np.zeros((12, 20))
+    taken = CompiledSteps(model, X, LayeredSettings(gradient=gradient), 6, 6)
+    found = weakref.ref(taken), weakref.ref(taken.phases[2])
+    del taken
+    assert [ref() for ref in found] == [None, None]
 
 
 def test_a_callback_may_replace_the_model():
