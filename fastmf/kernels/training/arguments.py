@@ -48,11 +48,11 @@ class Batches(NamedTuple):
         The address of the data, (n_rows, n_visible), unless they are sparse.
     rows : int64 array of shape (n_steps, n_batch)
     seeds : uint64 array of shape (n_steps,)
-        Of Gibbs sampling.
+        Seeds of Gibbs sampling.
     rates : float64 array of shape (n_steps,)
         Learning rates.
     sparse : SparseRows
-        Those rows of sparse data, one after another.
+        Rows of all steps, one after another, if data are sparse.
     """
 
     data: Int64[1]
@@ -68,7 +68,7 @@ class Parameters(NamedTuple):
     Parameters
     ----------
     couplings : int64 array of shape (n_couplings, N_COUPLING_COLUMNS)
-        Of each matrix of couplings between neighbouring layers: see the columns above.
+        Matrices of couplings between neighbouring layers: see the columns above.
     fields : array of shape (3, n_units)
         Fields of all units, their last step, and their largest absolute value; not used where more
         than the fields is learned.
@@ -78,7 +78,7 @@ class Parameters(NamedTuple):
     diverged : int64 array of shape (1,)
         Set to 1 where couplings exceed `Settings.max_weight`; no step is taken after that.
     preconditioners : int64 array of shape (n_layers, 2)
-        Of each layer, those that gradients are multiplied by: see the columns above.
+        Matrices of each layer that gradients are multiplied by: see the columns above.
     """
 
     couplings: Int64[2]
@@ -99,7 +99,7 @@ class Settings(NamedTuple):
         l2, and the l1 of preconditioned gradients: l2 W + l1 sign(W) is subtracted from the
         gradient by couplings W.
     l1 : float
-        That of ordinary gradients, where soft thresholds take the place of the sign: see
+        The l1 of ordinary gradients, where soft thresholds take the place of the sign: see
         `fastmf.kernels.training.ascent`.
     centred : int64 array of shape (n_layers,)
         1 for layers whose fields act as tilts, if couplings are between deviations: only units
@@ -110,9 +110,9 @@ class Settings(NamedTuple):
     solved : bool
         Whether states are mean-field solutions, not samples.
     order : int
-        Of the expansion, or 1.
+        Order of the expansion, or 1.
     n_sweeps : int
-        Of Gibbs sampling.
+        Sweeps of Gibbs sampling.
     tilts_kept : bool
         Whether solutions are needed with the tilts of which they are the moments: where more than
         fields is learned of the units. Then the caller moves these, from the averages.
@@ -178,14 +178,13 @@ class Statistics(NamedTuple):
     Parameters
     ----------
     data : Moments
-        Of the hidden units given the rows of data, which are the means of the visible ones. The
-        means lie before those of the model in memory. Of sparse data there are the hidden ones
-        alone.
+        Hidden units given the rows of data, which are the means of the visible ones. The means lie
+        before those of the model in memory. Where data are sparse there are hidden units alone.
     model : MeanFieldRecord
         Solutions, or samples and the moments given them.
     terms : int64 array of shape (n_terms, N_TERM_COLUMNS)
-        Of the gradient, those of the same couplings one after another, the highest power of these
-        first: see the columns in `fastmf.kernels.training.statistics`, and above.
+        Terms of the gradient, matrix by matrix, the highest power of the couplings first: see the
+        columns in `fastmf.kernels.training.statistics`, and above.
     scales : array of shape (n_rows,)
         Weight of each row of the terms, one after another.
     hidden : int64 array of shape (n_rows, 4)
@@ -199,7 +198,7 @@ class Statistics(NamedTuple):
     transposed_batch : SparseRows
         The transpose of the batch, if data are sparse, divided by its number of rows.
     posterior : MeanFieldRecord
-        Of deep machines, solutions for the hidden layers given the rows of data.
+        Solutions for the hidden layers of deep machines given the rows of data.
     data_fields : array of shape (n_rows, n_hidden_units)
         Their external fields.
     columns : int64 array of shape (n_layers,)

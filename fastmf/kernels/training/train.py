@@ -71,7 +71,7 @@ def train(batches, parameters, solvers, settings, statistics, scratch, queues, w
         For solutions of the model, and for those of the hidden layers given data.
     settings : Settings
     statistics : Statistics
-        Those of the last step remain. Persistent solutions or samples are in `statistics.model`.
+        Results of the last step remain. Persistent solutions or samples are in `statistics.model`.
     scratch : Scratch
     queues : int64 array of shape (n_steps, n_phases, QUEUE_SIZE)
         Zero; shared by all threads that call this.

@@ -107,7 +107,7 @@ LAYERED_FAMILY = Family(
 def quasi_newton_family(X, weights, settings):
     """The family of quasi-Newton steps, each from all rows of some data; an epoch is one batch.
 
-    Of the random order and the weights of the batch nothing is used.
+    The random order and the weights of the batch are not used.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def gradient_of(terms, bounds, dtype):
     Parameters
     ----------
     terms : list of list of Term
-        Of each matrix of couplings.
+        Terms of each matrix of couplings.
     bounds : list of slice
         Where each layer is among all units.
     dtype : NumPy dtype

@@ -99,7 +99,7 @@ def preconditioner(mean, var, scale):
     ----------
     mean : array of shape (n_rows, n_units)
     var : array of shape (n_rows, n_units), or 0
-        Of units that are independent in a row.
+        Variances of units that are independent in a row.
     scale : float
         Variance that is halved.
 

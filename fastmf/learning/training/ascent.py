@@ -83,12 +83,12 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
     state : State
         Its velocity is changed in place.
     gradient : ModelParameters
-        Of the log-likelihood; it is overwritten.
+        Gradient of the log-likelihood; it is overwritten.
     settings : AscentSettings
     rate : float
         Learning rate.
     means : list of arrays of shape (n_units,), optional
-        Of each layer over the data; needed where the state has preconditioners.
+        Means of each layer over the data; needed where the state has preconditioners.
     n_threads : int, optional
 
     Returns

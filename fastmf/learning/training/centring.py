@@ -25,12 +25,12 @@ def offsets(model, gradient, means):
     gradient : ModelParameters
         Gradient of the log-likelihood by its parameters.
     means : list of arrays of shape (n_units,)
-        Those of each layer over the data.
+        Means of each layer over the data.
 
     Returns
     -------
     list of pairs of arrays of shape (2, n_units)
-        Of the units below and above each matrix of couplings, in its type.
+        Units below and above each matrix of couplings, in its type.
 
     """
     centred = tilts(model.layers)
