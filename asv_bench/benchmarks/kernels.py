@@ -119,8 +119,10 @@ class Kernels:
         if name not in map(str, CASES):
             raise NotImplementedError("not in this version")  # "n/a", as below
         self.case = case(name)
-        parallel = "queue" in inspect.signature(self.case.twin).parameters
-        if dtype not in self.case.dtypes or not (parallel or threads == "one"):
+        has_twin = getattr(self.case, "has_twin", True)  # of old tables all have
+        parallel = has_twin and "queue" in inspect.signature(self.case.twin).parameters
+        offered = has_twin or which == "compiled"
+        if dtype not in self.case.dtypes or not (offered and (parallel or threads == "one")):
             raise NotImplementedError("not for this type, or not parallel")
         Kernels.threads = 1 if threads == "one" else THREADS
         POOLS.limit(limits=Kernels.threads, user_api="blas")

@@ -9,7 +9,7 @@ import numpy as np
 from fastmf._common import arguments as check
 from fastmf.distributed._rows import blocks, is_dask
 from fastmf.learning.layered.family import LAYERED_FAMILY
-from fastmf.learning.layered.step import apply, batch_gradient
+from fastmf.learning.layered.general_step import apply, batch_gradient
 from fastmf.learning.training import trainer
 from fastmf.learning.training.ascent import State
 from fastmf.learning.training.parameters import ModelParameters

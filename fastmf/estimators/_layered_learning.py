@@ -21,10 +21,10 @@ from fastmf.learning.layered.completion import (
 from fastmf.learning.layered.domain import check_exists
 from fastmf.learning.layered.exact_averages import MAX_STATES, is_exact
 from fastmf.learning.layered.family import LAYERED_FAMILY, quasi_newton_family
+from fastmf.learning.layered.general_step import step
 from fastmf.learning.layered.preconditioning import preparation
 from fastmf.learning.layered.scaling import scaling_of
 from fastmf.learning.layered.settings import GRADIENTS, LayeredSettings
-from fastmf.learning.layered.step import step
 from fastmf.learning.training.ascent import initial_state
 from fastmf.learning.training.settings import learning_rate
 from fastmf.learning.training.trainer import monitor_rows, stream, weighted_rows

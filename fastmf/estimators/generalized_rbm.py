@@ -108,7 +108,7 @@ class GeneralizedRBM(LayeredMachine):
     Notes
     -----
     Tramel, Gabrie, Manoel, Caltagirone & Krzakala (2018), Algorithm 2, with the corrections noted
-    in `fastmf.learning.layered.step`.
+    in `fastmf.learning.layered.general_step`.
 
     Real columns are learned in units of their standard deviation (bounded ones of at least a tenth
     of their interval), so that a column learns alike in metres and in millimetres; all attributes,

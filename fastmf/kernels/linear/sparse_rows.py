@@ -11,6 +11,7 @@ import numba
 import numpy as np
 from numba.core import types
 
+from fastmf._jit.argument_types import Int32, Int64, Real
 from fastmf._jit.intrinsics import larger, row, smaller
 from fastmf._jit.kernel import REORDER, address_of, call, calls, kernel
 from fastmf._threads.interrupts import next_task
@@ -33,10 +34,10 @@ class SparseRows(NamedTuple):
     ends : int64 array of shape (n_rows,)
     """
 
-    values: np.ndarray
-    columns: np.ndarray
-    positions: np.ndarray
-    ends: np.ndarray
+    values: Real[1]
+    columns: Int32[1]
+    positions: Int64[1]
+    ends: Int64[1]
 
 
 @kernel(merged=True)

@@ -212,9 +212,3 @@ def units_address(dtype):
     """Address of the compiled update of some units of one row, for a floating type."""
     arguments = Int64[1], ActiveRows, (int,) * 4, int, Tilt, Real[1]
     return address_of(_update_units, *argument_types(dtype, *arguments))
-
-
-def no_tilt(dtype):
-    """A `Tilt` of no units, of the types that kernels are compiled for."""
-    none = np.zeros((0, 0), dtype)
-    return Tilt(none, none, none.astype(bool))

@@ -1,37 +1,22 @@
 """Many steps in one call of a kernel are the same steps one by one."""
 
+import weakref
+
 import numpy as np
 import pytest
+from both_paths import ONE_BY_ONE, assert_equal, assert_resumes, states_by_threads
 from scipy.sparse import csr_array
 from stripes import start, stripes
 
 import fastmf as mf
+from fastmf.learning.layered.compiled_steps import CompiledSteps
+from fastmf.learning.layered.dispatch import steps
 from fastmf.learning.layered.family import LAYERED_FAMILY, train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.steps import steps
-from fastmf.learning.layered.steps_of_fields import StepsOfFields
 from fastmf.learning.training.ascent import initial_state
 from fastmf.priors._rows import few_stored
 
-ONE_BY_ONE = LAYERED_FAMILY._replace(steps=None)
 OPTIONS = {"batch_size": 7, "n_epochs": 3, "learning_rate": (0.1, 0.01), "l2": 0.01, "n_sweeps": 2}
-
-
-def parameters(state):
-    model = state.model
-    return {
-        "weights": model.weights,
-        "visible": model.visible.field,
-        "hidden": model.hidden.field,
-        "velocity": state.velocity.couplings[0],
-        "velocity of fields": state.velocity.layers[0].field,
-    } | {f"chain {k}": chain for k, chain in enumerate(state.chains)}
-
-
-def assert_equal(found, expected, **close):
-    expected = parameters(expected)
-    for name, array in parameters(found).items():
-        np.testing.assert_allclose(array, expected[name], **close, err_msg=name)
 
 
 every_gradient = pytest.mark.parametrize(
@@ -63,6 +48,16 @@ def test_they_are_those_of_the_general_path(options, preconditioning):
     assert found.history.keys() == expected.history.keys()
 
 
+@pytest.mark.parametrize("options", [{}, {"gradient": "pcd"}, {"preconditioning": 0.2}], ids=str)
+def test_they_are_those_of_the_general_path_in_single_precision(options):
+    X, model = np.random.default_rng(2).integers(0, 2, (33, 40)), random_machine(40, 9, "f4")
+    settings = LayeredSettings(**OPTIONS | options)
+    found = train(model, X.astype("f4"), settings, seed=1)
+    expected = train(model, X.astype("f4"), settings, seed=1, family=ONE_BY_ONE)
+    assert_equal(found, expected, rtol=1e-3, atol=1e-5)
+    assert {w.dtype for w in found.model.couplings} == {np.dtype("f4")}
+
+
 @every_gradient
 @pytest.mark.parametrize("dtype, close", [("f8", 1e-9), ("f4", 1e-3)])
 def test_sparse_rows_take_the_steps_of_dense_ones(options, dtype, close):
@@ -86,7 +81,7 @@ def test_batches_of_sparse_rows_may_differ_in_size():
     few, rows = np.arange(12).reshape(2, 6), np.arange(24).reshape(4, 6)
     states = []
     for data in (X, csr_array(X)):
-        state, taken = initial_state(model), StepsOfFields(model, data, settings, 6, 5)
+        state, taken = initial_state(model), CompiledSteps(model, data, settings, 6, 5)
         taken.take(state, few, range(2), [0.1] * 2)
         taken.take(state, rows, range(4), [0.1] * 4)
         states.append(state)
@@ -107,11 +102,7 @@ def test_the_number_of_threads_does_not_matter(gradient, make):
     X = make((rng.random((200, 300)) < 0.3).astype(np.float32))
     settings = LayeredSettings(gradient=gradient, batch_size=60)
     rows = np.stack([rng.permutation(200)[:60] for _ in range(20)])
-    states = []
-    for n_workers in (1, 2, 3):
-        state, taken = initial_state(model), StepsOfFields(model, X, settings, 60, 60, n_workers)
-        taken.take(state, rows, range(20), [0.05] * 20)
-        states.append(state)
+    states = states_by_threads(model, X, settings, rows, 0.05)
     assert abs(states[0].model.weights - model.weights).max() > 0.01
     for state in states[1:]:
         assert_equal(state, states[0], rtol=0, atol=0)
@@ -120,16 +111,16 @@ def test_the_number_of_threads_does_not_matter(gradient, make):
 @pytest.mark.parametrize("gradient", ["tap", "pcd"])
 def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(gradient, tmp_path):
     settings = LayeredSettings(**OPTIONS, gradient=gradient)
-    X, file = stripes()[:33], tmp_path / "run.npz"
-    whole = train(start(), X, settings, seed=3)
+    assert_resumes(start(), stripes()[:33], settings, tmp_path, epoch=2)
 
-    def stop(state):
-        if state.epoch == 2:
-            raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        train(start(), X, settings, seed=3, checkpoint=file, checkpoint_every=2, callbacks=[stop])
-    assert_equal(train(start(), X, settings, seed=3, checkpoint=file), whole, rtol=0, atol=0)
+@pytest.mark.parametrize("gradient", ["tap", "pcd"])
+def test_their_memory_is_freed_with_them(gradient):
+    model, X = random_machine(20, 5, "f8"), np.zeros((12, 20))
+    taken = CompiledSteps(model, X, LayeredSettings(gradient=gradient), 6, 6)
+    found = weakref.ref(taken), weakref.ref(taken.phases[2])
+    del taken
+    assert [ref() for ref in found] == [None, None]
 
 
 def test_a_callback_may_replace_the_model():

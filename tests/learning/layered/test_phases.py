@@ -1,19 +1,19 @@
-"""Steps of deep machines in one call of a kernel are those of the general path."""
+"""Phases of steps; those of deep machines do what the general path does."""
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from both_paths import ONE_BY_ONE, assert_equal, assert_resumes, states_by_threads
 
 import fastmf as mf
-from fastmf.learning.layered.family import LAYERED_FAMILY, train
+from fastmf.learning.layered.compiled_steps import phases_of
+from fastmf.learning.layered.dispatch import steps
+from fastmf.learning.layered.family import train
+from fastmf.learning.layered.phases import DeepRows, Problem, SparseRows
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.steps import steps
-from fastmf.learning.layered.steps_of_deep import StepsOfDeep
-from fastmf.learning.training.ascent import initial_state
-from fastmf.priors._protocol import learned_fields
+from fastmf.models.dbm import machine_of
 
-ONE_BY_ONE = LAYERED_FAMILY._replace(steps=None)
 OPTIONS = {"batch_size": 7, "n_epochs": 2, "learning_rate": 0.02, "l2": 0.01, "n_sweeps": 3}
 
 
@@ -36,16 +36,6 @@ def data(kind, n_rows=33, n=12):
     rng = np.random.default_rng(1)
     X = 1.0 * (rng.random((n_rows, n)) < 0.4)
     return {mf.Bernoulli: X, mf.Ising: 2 * X - 1}.get(kind, X * rng.random(X.shape))
-
-
-def assert_equal(found, expected, **close):
-    def arrays(state):
-        parts = (*state.model.layers, *state.velocity.layers)
-        fields = [field for prior in parts for field in learned_fields(prior)]
-        return [*state.model.weights, *state.velocity.couplings, *state.chains, *fields]
-
-    for one, other in zip(arrays(found), arrays(expected), strict=True):
-        np.testing.assert_allclose(one, other, **close)
 
 
 BINARY = (mf.Bernoulli,) * 3
@@ -86,13 +76,8 @@ def test_the_number_of_threads_does_not_matter(gradient):
     X = data(mf.Bernoulli, 90, 150).astype(np.float32)
     settings = LayeredSettings(gradient=gradient, batch_size=30)
     rows = np.stack([rng.permutation(90)[:30] for _ in range(4)])
-    states = []
-    for n_workers in (1, 2, 3):
-        state = initial_state(model)
-        if gradient == "pcd":
-            state.chains = (np.hstack([X[:30], X[:30, :40]]),)
-        StepsOfDeep(model, X, settings, 30, 30, n_workers).take(state, rows, range(4), [0.02] * 4)
-        states.append(state)
+    chains = (np.hstack([X[:30], X[:30, :40]]),) if gradient == "pcd" else ()
+    states = states_by_threads(model, X, settings, rows, 0.02, chains)
     assert abs(states[0].model.weights[1] - model.weights[1]).max() > 1e-4
     for state in states[1:]:
         assert_equal(state, states[0], rtol=0, atol=0)
@@ -100,19 +85,39 @@ def test_the_number_of_threads_does_not_matter(gradient):
 
 @pytest.mark.parametrize("gradient", ["tap", "pcd"])
 def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(gradient, tmp_path):
-    settings, X = LayeredSettings(**OPTIONS, gradient=gradient), data(mf.Bernoulli)
-    model, file = machine(*BINARY), tmp_path / "run.npz"
-    whole = train(model, X, settings, seed=3)
-
-    def stop(state):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(model, X, settings, seed=3, checkpoint=file, checkpoint_every=2, callbacks=[stop])
-    assert_equal(train(model, X, settings, seed=3, checkpoint=file), whole, rtol=0, atol=0)
+    settings = LayeredSettings(**OPTIONS, gradient=gradient)
+    assert_resumes(machine(*BINARY), data(mf.Bernoulli), settings, tmp_path)
 
 
 def test_they_stop_where_learning_diverges():
     settings = LayeredSettings(**OPTIONS | {"learning_rate": 1e200})
     with pytest.raises(FloatingPointError, match="smaller learning_rate"):
         train(machine(*BINARY), data(mf.Bernoulli), settings, seed=0)
+
+
+RBM_OF_PIXELS = mf.Bernoulli, mf.Ising
+
+
+@pytest.mark.parametrize(
+    "kinds, options, sparse, names",
+    [
+        (RBM_OF_PIXELS, {}, False, "DenseRows Solve MoveCouplings MoveFields"),
+        (RBM_OF_PIXELS, {"gradient": "cd"}, True, "SparseRows Sample MoveCouplings MoveFields"),
+        ((mf.Bernoulli, spiked), {}, False, "DenseRows Solve MoveCouplings MoveUnits"),
+        (BINARY, {"gradient": "pcd"}, False, "DeepRows Sample MoveCouplings MoveUnits"),
+    ],
+)
+def test_a_step_is_a_list_of_phases(kinds, options, sparse, names):
+    layers = [kind(np.zeros(4)) for kind in kinds]
+    model = machine_of([np.zeros((4, 4))] * (len(kinds) - 1), layers)
+    problem = Problem(model, LayeredSettings(**options), sparse)
+    assert [phase.__name__ for phase in phases_of(problem)] == names.split()
+    for phase in phases_of(problem):
+        assert all(phase.requires(problem).values())
+
+
+def test_units_of_sparse_rows_and_draws_of_deep_starts_are_not_compiled():
+    deep = Problem(machine(*BINARY), LayeredSettings(gradient="cd"), False)
+    assert DeepRows.requires(deep)["a gradient other than 'cd'"] is False
+    other = mf.RBM(np.zeros((4, 4)), mf.Bernoulli(np.zeros(4)), spiked(np.zeros(4)))
+    assert not all(SparseRows.requires(Problem(other, LayeredSettings(), True)).values())

@@ -1,12 +1,14 @@
 """Which machines and settings several steps of learning are taken at once for."""
 
+import logging
+
 import numpy as np
 import pytest
 from stripes import start, stripes
 
 import fastmf as mf
+from fastmf.learning.layered.dispatch import lacking, steps
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.steps import steps
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,33 @@ def test_users_units_take_the_general_path(gradient):
     zeros, weights = np.zeros(8), np.zeros((8, 8))
     model = mf.RBM(weights, mf.Bernoulli(zeros), Own(zeros))
     assert steps(model, stripes(), LayeredSettings(gradient=gradient)) is None
+
+
+def test_the_log_says_which_path_is_taken_and_what_the_other_one_requires(caplog):
+    with caplog.at_level(logging.INFO, "fastmf"):
+        steps(start(), stripes(), LayeredSettings())
+        steps(start(), stripes(), LayeredSettings(starts="noise"))
+    compiled, general = (record.message for record in caplog.records)
+    assert compiled == "steps of learning are compiled"
+    assert "general path" in general and "starts='data' or 'persistent'" in general
+
+
+@pytest.mark.parametrize(
+    "options, hidden, missing",
+    [
+        ({}, mf.Bernoulli, []),
+        ({"gradient": "exact"}, mf.Bernoulli, ["gradient='cd' or 'pcd'"]),
+        ({"gradient": "adaptive_tap"}, mf.Bernoulli, ["a gradient other than 'adaptive_tap'"]),
+        ({}, mf.Gaussian, ["no Gaussian units that are integrated out"]),
+        ({"gradient": "pcd"}, mf.Gaussian, []),
+        ({"gradient": "tap3"}, mf.Gaussian,
+         ["no Gaussian units that are integrated out", "third cumulants of all units"]),
+    ],
+)  # fmt: skip
+def test_what_compiled_steps_lack(options, hidden, missing):
+    units = hidden(np.zeros(start().n_hidden), *([2.0] if hidden is mf.Gaussian else []))
+    assert lacking(start(units), stripes(), LayeredSettings(**options)) == missing
+
+
+def test_rows_that_are_no_arrays_take_the_general_path():
+    assert lacking(start(), stripes().tolist(), LayeredSettings()) == ["rows in memory"]

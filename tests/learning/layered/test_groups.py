@@ -2,16 +2,13 @@
 
 import numpy as np
 import pytest
+from both_paths import ONE_BY_ONE, assert_equal, assert_resumes, states_by_threads
 
 import fastmf as mf
-from fastmf.learning.layered.family import LAYERED_FAMILY, train
+from fastmf.learning.layered.dispatch import steps
+from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.steps import steps
-from fastmf.learning.layered.steps_of_groups import StepsOfGroups
-from fastmf.learning.training.ascent import initial_state
-from fastmf.priors._protocol import learned_fields
 
-ONE_BY_ONE = LAYERED_FAMILY._replace(steps=None)
 OPTIONS = {"batch_size": 7, "n_epochs": 2, "learning_rate": 0.02, "l2": 0.01, "n_sweeps": 3}
 PERSISTENT = {"starts": "persistent", "n_starts": 9, "momentum": 0.5, "centred": False}
 
@@ -41,19 +38,6 @@ def machine(visible, hidden, n=10, n_hidden=7, dtype=np.float64):
 def data(model, n_rows=24):
     rng = np.random.default_rng(1)
     return model.visible.sample(np.zeros((n_rows, model.n_visible)), 0.0, rng)
-
-
-def parameters(state):
-    """Couplings, learned fields of all units, their last step, and solutions."""
-    found = [state.model.weights, state.velocity.couplings[0], *state.chains]
-    for prior in (*state.model.layers, *state.velocity.layers):
-        found += learned_fields(prior)
-    return found
-
-
-def assert_equal(found, expected, **close):
-    for one, other in zip(parameters(found), parameters(expected), strict=True):
-        np.testing.assert_allclose(one, other, **close)
 
 
 # Groups and runs of other units that are wider than a panel of couplings, too.
@@ -102,28 +86,15 @@ def test_the_number_of_threads_does_not_matter(dtype):
     model = machine(mixed, groups, 200, 40, dtype)
     X, settings = data(model, 90).astype(dtype), LayeredSettings(batch_size=30)
     rows = np.stack([np.random.default_rng(k).permutation(90)[:30] for k in range(4)])
-    states = []
-    for n_workers in (1, 2, 3):
-        state = initial_state(model)
-        StepsOfGroups(model, X, settings, 30, 30, n_workers).take(state, rows, range(4), [0.02] * 4)
-        states.append(state)
+    states = states_by_threads(model, X, settings, rows, 0.02)
     assert abs(states[0].model.weights - model.weights).max() > 1e-3
     for state in states[1:]:
         assert_equal(state, states[0], rtol=0, atol=0)
 
 
 def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path):
-    model, file = machine(groups, binary), tmp_path / "run.npz"
-    settings, X = LayeredSettings(**OPTIONS | PERSISTENT), data(model)
-    whole = train(model, X, settings, seed=3)
-
-    def stop(state):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(model, X, settings, seed=3, checkpoint=file, checkpoint_every=2, callbacks=[stop])
-    resumed = train(model, X, settings, seed=3, checkpoint=file)
-    assert_equal(resumed, whole, rtol=0, atol=0)
+    model, settings = machine(groups, binary), LayeredSettings(**OPTIONS | PERSISTENT)
+    assert_resumes(model, data(model), settings, tmp_path)
 
 
 def test_they_stop_where_learning_diverges():

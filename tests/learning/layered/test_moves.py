@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from both_paths import ONE_BY_ONE, assert_equal, assert_resumes, states_by_threads
 
 import fastmf as mf
-from fastmf.learning.layered.family import LAYERED_FAMILY, train
+from fastmf.learning.layered.dispatch import steps
+from fastmf.learning.layered.family import train
 from fastmf.learning.layered.settings import LayeredSettings
-from fastmf.learning.layered.steps import steps
-from fastmf.learning.layered.steps_of_parameters import StepsOfParameters
-from fastmf.learning.training.ascent import initial_state
 from fastmf.priors._protocol import learned_fields
 
-ONE_BY_ONE = LAYERED_FAMILY._replace(steps=None)
 OPTIONS = {"batch_size": 7, "n_epochs": 2, "learning_rate": 0.02, "l2": 0.01, "n_sweeps": 2}
 
 
@@ -64,20 +62,6 @@ def data(kind, n=11, n_rows=24):
     if kind == "groups":
         return UNITS[kind](n).sample(np.zeros((n_rows, n)), 0.0, rng)
     return np.round(3 * X) if kind == "binomial" else X
-
-
-def parameters(state):
-    """Couplings, learned fields of all units, and their last step."""
-    found = [state.model.weights, state.velocity.couplings[0], *state.chains]
-    for prior in (*state.model.layers, *state.velocity.layers):
-        found += learned_fields(prior)
-    return found
-
-
-def assert_equal(found, expected, **close):
-    pairs = zip(parameters(found), parameters(expected), strict=True)
-    for one, other in pairs:
-        np.testing.assert_allclose(one, other, **close)
 
 
 # Gaussian units next to bounded ones only are integrated out, in the general path.
@@ -142,12 +126,7 @@ def test_the_number_of_threads_does_not_matter(dtype):
     X = data("bounded", 200, 90).astype(dtype)
     settings = LayeredSettings(batch_size=30)
     rows = np.stack([rng.permutation(90)[:30] for _ in range(4)])
-    states = []
-    for n_workers in (1, 2, 3):
-        state = initial_state(model)
-        taken = StepsOfParameters(model, X, settings, 30, 30, n_workers)
-        taken.take(state, rows, range(4), [0.02] * 4)
-        states.append(state)
+    states = states_by_threads(model, X, settings, rows, 0.02)
     assert abs(states[0].model.weights - model.weights).max() > 1e-3
     for state in states[1:]:
         assert_equal(state, states[0], rtol=0, atol=0)
@@ -158,18 +137,10 @@ def test_the_number_of_threads_does_not_matter(dtype):
 def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path, kind, dtype):
     options = {**OPTIONS, "momentum": np.float64(0.3), "starts": "persistent"}
     settings, X = LayeredSettings(**options), data(kind).astype(dtype)
-    model, file = machine(kind, dtype=np.dtype(dtype)), tmp_path / "run.npz"
-    whole = train(model, X, settings, seed=3)
+    model = machine(kind, dtype=np.dtype(dtype))
+    whole = assert_resumes(model, X, settings, tmp_path)
     velocities = [learned_fields(layer) for layer in whole.velocity.layers]
     assert {field.dtype for fields in velocities for field in fields} == {np.dtype(dtype)}
-
-    def stop(state):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(model, X, settings, seed=3, checkpoint=file, checkpoint_every=2, callbacks=[stop])
-    resumed = train(model, X, settings, seed=3, checkpoint=file)
-    assert_equal(resumed, whole, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "bounded"])

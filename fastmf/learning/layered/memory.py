@@ -1,11 +1,13 @@
-"""Memory of steps of learning in compiled regions, and the tables that say where it is."""
+"""Memory of compiled training steps, and the tables that say where it is."""
 
 from typing import NamedTuple
 
 import numpy as np
 
+from fastmf.inference.mean_field._layout import rows_per_worker
 from fastmf.kernels.linear.product import empty_panels, fill_panels, panel_width
-from fastmf.kernels.mean_field.rows import MEAN, VAR, A
+from fastmf.kernels.mean_field.arguments import TapSettings, Tilt
+from fastmf.kernels.mean_field.rows import MEAN, SLOT_SIZE, VAR, A, ActiveRows, worker_shapes
 from fastmf.kernels.training import arguments as types
 from fastmf.priors._compiled import AddressTable
 
@@ -85,7 +87,7 @@ def gradient_of(terms, bounds, dtype):
     Parameters
     ----------
     terms : list of list of Term
-        Of each matrix of couplings.
+        Terms of each matrix of couplings.
     bounds : list of slice
         Where each layer is among all units.
     dtype : NumPy dtype
@@ -144,31 +146,32 @@ class Couplings:
     model : RBM or DBM
     ends : list of int
         See `Gradient`.
+    grouped, conditioned : bool
+        Whether there is memory for what groups of states add to the gradient, and for the packed
+        gradient times the preconditioner above.
 
     Attributes
     ----------
     weights, velocity : list of array of shape (n_below, n_above)
-    above : list of array of shape (n_slabs, n_above)
+    offset_products : list of array of shape (n_slabs, n_above)
         Inner products of the gradient with the offsets below, slab by slab.
-    effects : list of array
-        What groups of states add to the gradient, of the shapes of `weights`; empty without them.
-    halves : list of array of shape (n_panels, n_below, panel_width)
-        The packed gradient, times the preconditioner above; empty without preconditioners.
     table : AddressTable of shape (n_couplings, N_COUPLING_COLUMNS)
     """
 
-    def __init__(self, model, ends, grouped=False, preconditioned=False):
+    def __init__(self, model, ends, grouped=False, conditioned=False):
         width = panel_width(model.dtype)
         self.weights, self.velocity = (
             [np.zeros_like(w, order="C") for w in model.couplings] for _ in range(2)
         )
-        self.above = [np.zeros((-(-len(w) // width), w.shape[1]), w.dtype) for w in model.couplings]
-        self.effects = [np.zeros_like(w if grouped else w[:0]) for w in self.weights]
-        shapes = [w.shape if preconditioned else (0, 0) for w in self.weights]
-        self.halves = [empty_panels(*shape, model.dtype) for shape in shapes]
-        for half in self.halves:
-            half[:] = 0  # and the padding stays so
-        arrays = [self.weights, self.velocity, self.above, self.effects, self.halves]
+        self.offset_products = [
+            np.zeros((-(-len(w) // width), w.shape[1]), w.dtype) for w in model.couplings
+        ]
+        effects = [np.zeros_like(w if grouped else w[:0]) for w in self.weights]
+        shapes = [w.shape if conditioned else (0, 0) for w in self.weights]
+        products = [empty_panels(*shape, model.dtype) for shape in shapes]
+        for packed in products:
+            packed[:] = 0  # and the padding stays so
+        arrays = [self.weights, self.velocity, self.offset_products, effects, products]
         arrays = list(zip(*arrays, strict=True))
         terms = zip([0, *ends[:-1]], ends, strict=True)
         self.table = AddressTable(
@@ -198,27 +201,51 @@ class Preconditioners:
     Parameters
     ----------
     model : RBM or DBM
-    used : bool
-        Without, they have no memory.
 
     Attributes
     ----------
     table : AddressTable of shape (n_layers, 2)
     """
 
-    def __init__(self, model, used):
-        sizes = [n if used else 0 for n in model.sizes]
-        self._matrices = [np.zeros((n, n), model.dtype) for n in sizes]
-        self._packed = [empty_panels(n, n, model.dtype) for n in sizes]
-        self._loaded = None
+    def __init__(self, model):
+        self._matrices = [np.zeros((n, n), model.dtype) for n in model.sizes]
+        self._packed = [empty_panels(n, n, model.dtype) for n in model.sizes]
         arrays = list(zip(self._matrices, self._packed, strict=True))
         self.table = AddressTable([[a.ctypes.data for a in pair] for pair in arrays], arrays)
 
     def load(self, given):
         """Take over those of a state."""
-        if given is self._loaded:
-            return
         for matrix, packed, new in zip(self._matrices, self._packed, given, strict=True):
             matrix[:] = new
             fill_panels(matrix, packed)
-        self._loaded = given
+
+
+def solver_of(layout, order, n_rows, n_workers, **options):
+    """The solver of a model, with memory for so many threads and no external tilts.
+
+    Parameters
+    ----------
+    layout : Layout
+    order : {1, 2, 3}
+    n_rows, n_workers : int
+    **options
+        Options of `TapSettings`.
+
+    Returns
+    -------
+    Solver
+    """
+    dtype = layout.layers.of_model[0].couplings.dtype
+    settings = TapSettings(
+        order=order,
+        **{"tol": 1e-8, "late_residual": 0.0} | options,
+        **layout.addresses(order),
+        rows_per_worker=rows_per_worker(n_rows, n_workers, layout.max_worker_rows),
+        resolution=float(np.finfo(dtype).eps),
+    )
+    shapes = worker_shapes(settings, layout.n_units, layout.max_columns, layout.n_group_fields)
+    slots = np.empty((n_workers, 1, settings.rows_per_worker, SLOT_SIZE))
+    parts = (np.empty((n_workers, *shape), dtype) for shape in shapes)
+    none = np.zeros((1, layout.n_units), dtype)
+    tilt = Tilt(none, none, none.astype(bool))
+    return types.Solver(layout.sweep, settings, tilt, ActiveRows(slots, *parts))

@@ -6,12 +6,13 @@ import pytest
 from kernel_cases import Size, case
 
 import fastmf as mf
+from fastmf._jit.argument_types import Int64, Workers, argument_types
 from fastmf._jit.intrinsics import view
 from fastmf.kernels.linear.product import panel_width
 from fastmf.kernels.mean_field.rows import MEAN, VAR, A
 from fastmf.kernels.training import arguments as types
 from fastmf.kernels.training.statistics import N_ROWS, POWER, STRIDE, UNITS
-from fastmf.learning.layered.step_memory import Couplings, gradient_of, tasks_of, terms_of
+from fastmf.learning.layered.memory import Couplings, gradient_of, tasks_of, terms_of
 
 # The layers of a machine of 6, 4 and 3 units: even layers come first.
 BOUNDS = [slice(0, 6), slice(9, 13), slice(6, 9)]
@@ -103,9 +104,10 @@ def test_tasks_take_all_units_of_each_layer():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", ["tap", "pcd", "sparse", "sparse_pcd", "mixed_units", "deep"])
 def test_all_steps_have_arguments_of_the_same_types(kind, dtype):
-    """Kernels are compiled for those of no units: for any others they would be once more."""
+    """Kernels are compiled for those of the annotations: for any others they would be once more."""
     found = case(f"training.train.train-{kind}").build(Size(14, 9, 4), dtype)
-    expected = types.no_arguments(np.dtype(dtype))
-    assert list(map(numba.typeof, found)) == list(map(numba.typeof, expected))
-    memory = types.Memory(*(part[0] for part in found[5]))
-    assert numba.typeof(memory) == numba.typeof(types.no_memory(expected[5]))
+    kinds = types.Batches, types.Parameters, (types.Solver,) * 2, types.Settings, types.Statistics
+    expected = argument_types(dtype, *kinds, Workers[types.Scratch], Int64[3], Int64[1])
+    assert tuple(map(numba.typeof, found)) == expected
+    memory = types.Scratch(*(part[0] for part in found[5]))
+    assert (numba.typeof(memory),) == argument_types(dtype, types.Scratch)
