@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmf._threads.workers import one_blas_thread
 from fastmf.inference.ep.correlated import MAX_FEATURES, correlated_blocks, cut, unit_columns
 from fastmf.inference.gaussian.blocks import labels_of, members_of
 
@@ -56,7 +57,9 @@ def blocks_of(X, blocks, n_rows=None):
     if isinstance(blocks, str):
         if blocks != "auto":
             raise ValueError(f"blocks must be 'auto', None or labels, got {blocks!r:.40}.")
-        return correlated_blocks(X, n_rows)
+        # Threads of BLAS would spin into what follows.
+        with one_blas_thread(len(X)):
+            return correlated_blocks(X, n_rows)
     labels, n_features = np.asarray(blocks), X.shape[1]
     if labels.shape != (n_features,):
         raise ValueError(
