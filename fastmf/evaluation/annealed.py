@@ -16,7 +16,7 @@ from fastmf.inference.sampling.annealing import (
     neutral_base,
     refined,
 )
-from fastmf.evaluation._annealing_visible import VisiblePath
+from fastmf.inference.sampling.annealing_visible import VisiblePath
 from fastmf.models import BoltzmannMachine
 from fastmf.models._layered import Layered
 from fastmf.priors._domain import two_values

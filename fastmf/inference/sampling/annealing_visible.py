@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastmf.evaluation._annealing import Path, check_finite, tilt_to_means
+from fastmf.inference.sampling.annealing import Path, check_finite, tilt_to_means
 from fastmf.inference.sampling.colours import ColouredUnits
 
 
