@@ -177,7 +177,10 @@ def columns_of(names, unpenalised, n_features, argument="unpenalised"):
     """
     if unpenalised is None:
         return np.zeros(0, np.int64)
-    given = np.asarray(unpenalised)
+    try:
+        given = np.asarray(unpenalised)
+    except ValueError:  # lists of unequal lengths
+        given = np.asarray(None)
     if given.ndim != 1:
         raise ValueError(
             f"{argument} must be a list of numbers or names of columns, got {unpenalised!r:.60}."

@@ -60,15 +60,31 @@ def blocks_of(X, blocks, n_rows=None):
         # Threads of BLAS would spin into what follows.
         with one_blas_thread(len(X)):
             return correlated_blocks(X, n_rows)
-    labels, n_features = np.asarray(blocks), X.shape[1]
+    return members_of(checked_labels(blocks, X.shape[1]))
+
+
+def checked_labels(blocks, n_features):
+    """Labels of the blocks of features, as an array.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is not one label for each feature, or labels are neither numbers nor names.
+    """
+    try:
+        labels = np.asarray(blocks)
+    except ValueError:  # lists of unequal lengths
+        labels = np.asarray(None)
     if labels.shape != (n_features,):
         raise ValueError(
-            f"blocks must have a label for each feature, shape ({n_features},), "
-            f"got shape {labels.shape}."
+            f"blocks must have a label for each feature, shape ({n_features},), or be 'auto' or "
+            f"None, got shape {labels.shape}."
         )
+    if labels.dtype.kind not in "biufUSO":
+        raise TypeError(f"blocks must be numbers or names, got {labels.dtype}.")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise ValueError("blocks must name the block of every feature, got NaN or infinity.")
-    return members_of(labels)
+    return labels
 
 
 def full_blocks(result):

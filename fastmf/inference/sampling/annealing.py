@@ -259,7 +259,7 @@ def annealed_samples(model, data, n_steps, rng, n_threads=None):
     """
     (machine, shift), starts, values = annealed_model(model, data, rng)
     path = Path.of(machine, shift, len(data), rng, n_threads)
-    base = base_between(machine, neutral_base(machine, bool(values)), starts)
+    base = base_between(path, neutral_base(machine, bool(values)), starts)
     ends = path.forward(base, np.linspace(0, 1, n_steps + 1)).ends[:, : data.shape[1]]
     if values:
         ends = np.where(ends == 1, *(model.dtype.type(x) for x in values[::-1]))

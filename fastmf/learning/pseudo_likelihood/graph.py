@@ -1,7 +1,14 @@
 """Graphs of units that are given for a fit: which pairs may be coupled."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from scipy.sparse import coo_array, issparse
+
+_EXPECTED = (
+    "graph must be an adjacency matrix of shape ({0}, {0}), pairs of units, or a graph of "
+    "networkx; got {1}."
+)
 
 
 def edges_of(graph, n_units, names=None):
@@ -26,16 +33,26 @@ def edges_of(graph, n_units, names=None):
     ValueError
         If an adjacency matrix is not symmetric, or a pair does not name two different units.
     """
-    if issparse(graph) or np.shape(graph) == (n_units, n_units):
+    if issparse(graph) or _shape(graph) == (n_units, n_units):
         first, second = _of_matrix(graph, n_units)
     else:
         pairs = graph.edges if hasattr(graph, "nodes") else graph
+        if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+            raise TypeError(_EXPECTED.format(n_units, type(graph).__name__))
         first, second = _of_pairs(list(pairs), n_units, names)
     if (first == second).any():
         unit = int(first[first == second][0])
         raise ValueError(f"graph must couple different units, got unit {unit} with itself.")
     edges = np.stack([np.minimum(first, second), np.maximum(first, second)], 1)
     return np.unique(edges, axis=0).astype(np.int64).reshape(-1, 2)
+
+
+def _shape(given):
+    """Shape of what may be no array: none if its parts have different lengths."""
+    try:
+        return np.shape(given)
+    except ValueError:
+        return None
 
 
 def _of_matrix(graph, n_units):
@@ -55,11 +72,8 @@ def _of_pairs(pairs, n_units, names):
     known = {} if names is None else {str(name): k for k, name in enumerate(names)}
     found = np.zeros((len(pairs), 2), np.int64)
     for k, pair in enumerate(pairs):
-        if isinstance(pair, str) or np.shape(pair) != (2,):
-            raise ValueError(
-                f"graph must be an adjacency matrix of shape ({n_units}, {n_units}), pairs of "
-                f"units, or a graph of networkx; got {pair!r:.60} for a pair."
-            )
+        if isinstance(pair, str) or _shape(pair) != (2,):
+            raise ValueError(_EXPECTED.format(n_units, f"{pair!r:.60} for a pair"))
         for side, unit in enumerate(pair):
             number = known.get(str(unit)) if isinstance(unit, str) else unit
             whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
