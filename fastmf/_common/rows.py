@@ -24,7 +24,7 @@ def canonical(X, name="X"):
     X : SciPy sparse matrix or array
         Not changed; the result shares its entries where that is possible.
     name : str
-        Of the argument, for errors.
+        Name of the argument, for errors.
 
     Returns
     -------

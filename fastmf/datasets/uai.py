@@ -363,9 +363,9 @@ def write_uai_result(path, *, log_partition=None, marginals=None, state=None):
     log_partition : float, optional
         Natural logarithm.
     marginals : array of shape (n_units, q), or list of one array for each unit, optional
-        Those of `model.prior.by_group(mean)`.
+        Marginals as `model.prior.by_group(mean)` returns them.
     state : int array of shape (n_units,), optional
-        Those of `model.prior.labels(x)`.
+        Labels as `model.prior.labels(x)` returns them.
 
     Raises
     ------

@@ -33,7 +33,7 @@ def train(model, X, settings, *, chunk_rows=256, n_threads=1, validation=None, *
         Rows whose gradient is one task. The result depends on it, but not on the blocks of `X`, on
         the number of workers and threads, or on workers that were lost.
     n_threads : int, default 1
-        Of each task.
+        Threads of each task.
     validation : array or Dask array, optional
         Metrics are computed on it in this process, as on the monitored rows of `X`.
     **options

@@ -219,7 +219,7 @@ class BaseFullyVisibleBoltzmannMachine(Saved, BaseEstimator):
               phases only one.
             - "auto": "exact" for rows that it takes, "annealing" for all others.
         random_state : int, RandomState or None, default 0
-            Of annealing. Equal rows have equal results, in any company.
+            Random state of annealing. Equal rows have equal results, in any company.
 
         Returns
         -------

@@ -245,9 +245,9 @@ class LayeredMachine(
             Observations: states of two-valued units, any numbers for real units. NaN where there is
             none.
         flip_probability : float
-            Of the binary symmetric channel, in [0, 1].
+            Flip probability of the binary symmetric channel, in [0, 1].
         noise_variance : float
-            Of additive Gaussian noise, positive.
+            Variance of additive Gaussian noise, positive.
         n_starts : int, default 1
             Starts of the mean-field solution for each row; solutions are averaged. A single one
             is the pointwise estimate, as in the paper, unless there are `candidates`. Several are

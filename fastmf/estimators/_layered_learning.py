@@ -49,9 +49,10 @@ class Learning:
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            Of categorical units, one label for each, and no sparse matrix. Sparse rows and integers
-            are made dense and floating point a batch at a time; integers count as float64.
-            NaN, or a negative label of a categorical unit, is a missing value: see the notes.
+            Rows of data; of categorical units, one label for each, and no sparse matrix. Sparse
+            rows and integers are made dense and floating point a batch at a time; integers count as
+            float64. NaN, or a negative label of a categorical unit, is a missing value: see the
+            notes.
         y : ignored
         validation_data : array or sparse matrix of shape (n_rows, n_features) or None
             Data whose log-likelihood is followed and decides on early stopping.

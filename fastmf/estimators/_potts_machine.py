@@ -66,7 +66,7 @@ class BasePottsMachine(Saved, BaseEstimator):
         gauge : {"zero-sum", "lattice"}
             Means over the states of a site are zero, or all parameters of one state are.
         reference : int, default 0
-            That state, as a number: its place in `categories_`.
+            Number of that state: its place in `categories_`.
 
         Returns
         -------
@@ -309,7 +309,7 @@ class BasePottsMachine(Saved, BaseEstimator):
             As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
             rows whose missing sites have up to 2^20 states together, and anneals others.
         random_state : int, RandomState or None, default 0
-            Of annealing.
+            Random state of annealing.
 
         Returns
         -------

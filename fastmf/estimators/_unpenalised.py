@@ -61,7 +61,7 @@ class Projection(NamedTuple):
     Parameters
     ----------
     residuals : array of shape (n_rows, n_features), or StoredColumns
-        Of all features, exactly 0 where nothing is left.
+        Residuals of all features, exactly 0 where nothing is left.
     basis : array of shape (n_rows, rank)
         Orthonormal.
     of_features : Unpenalised
@@ -170,7 +170,7 @@ def columns_of(names, unpenalised, n_features, argument="unpenalised"):
     Parameters
     ----------
     names : array of str, or None
-        Those of the features.
+        Names of the features.
     unpenalised : None, or array_like
     n_features : int
     argument : str

@@ -67,7 +67,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         else "minorant". For coordinate updates from zero, as is usual with Nguyen & Wood's, give
         `(np.zeros((d, d)), np.zeros(d))`.
     step : float
-        Of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
+        Step of "bslm" and "gradient", in (0, 2). Up to one the paper proves that the
         log-pseudo-likelihood never decreases; more warns, though it still does not.
     tol : float
         "bslm" and "gradient" stop when an iteration raises the log-pseudo-likelihood of 100,000

@@ -49,8 +49,8 @@ class PottsMachine(BasePottsMachine):
         asymmetric objective), and the two estimates of each coupling are averaged. It takes less
         memory.
     pseudocount : float
-        Of "naive_mean_field" only: fraction of a uniform distribution, in [0, 1), that is mixed
-        with frequencies. Morcos et al. take 0.5.
+        Fraction of a uniform distribution, in [0, 1), that is mixed with frequencies; for the
+        solver "naive_mean_field" only. Morcos et al. take 0.5.
     tol : float
         Ends when the rise of the log-pseudo-likelihood of 100,000 rows, less penalties, that is
         predicted for the next step is less, or too small to be told from rounding errors. With as
@@ -85,7 +85,7 @@ class PottsMachine(BasePottsMachine):
     model_ : BoltzmannMachine
         The same with `Categorical` units, for `fastmf.tap` and other solvers.
     log_pseudo_likelihood_ : float
-        Of the data, per unit of weight and without penalties.
+        Log-pseudo-likelihood of the data, per unit of weight and without penalties.
     existence_ : Existence
         `exists` (True: proved; False: disproved; None: not decided), the separated `units`, and a
         `message`.

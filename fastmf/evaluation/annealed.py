@@ -172,8 +172,8 @@ def annealed_importance_sampling(
     Parameters
     ----------
     model : RBM, DBM or BoltzmannMachine
-        Of any unit priors that can be sampled. A DBM is annealed as `bipartite()`; units of a
-        BoltzmannMachine that are not coupled are drawn at once, so that it takes time where many
+        Machine of any unit priors that can be sampled. A DBM is annealed as `bipartite()`; units of
+        a BoltzmannMachine that are not coupled are drawn at once, so that it takes time where many
         are coupled.
     n_chains : int
     n_steps : int
@@ -303,7 +303,7 @@ class Exploration:
     starts : array of shape (n_chains, n_visible) or None
         Data.
     n_steps : int
-        Of the estimate that is to follow.
+        Steps of the estimate that is to follow.
 
     Attributes
     ----------

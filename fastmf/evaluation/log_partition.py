@@ -121,7 +121,7 @@ def log_partition_report(
         thousand rows of training data: from fewer, solutions may not be found. The samples of the
         model are starts of mean-field solutions, too.
     n_chains, n_steps : int
-        Of annealed importance sampling.
+        Numbers of chains and steps of annealed importance sampling.
     include_exact : bool, optional
         Whether to enumerate the smaller layer (of a DBM, the even or the odd layers). Default: if
         it has at most 16 two-valued units; up to 20 are possible, in a minute. All units of a

@@ -46,15 +46,15 @@ class TrajectoryAnnealing:
     X : array of shape (n_rows, n_visible), optional
         Data whose mean log-likelihood is recorded, for instance a thousand rows of training data.
     n_chains : int, default 100
-        Of each kind.
+        Number of chains of each kind.
     n_steps : int, default 20
         Models from one record to the next, the present one included.
     n_sweeps : int, default 2
         Gibbs sweeps at each.
     n_fresh_steps : int, default 150
-        Of the chains that start from independent units.
+        Steps of the chains that start from independent units.
     n_first_steps : int, default 500
-        Of the annealing from independent units to the model of the first record.
+        Steps of the annealing from independent units to the model of the first record.
     every : int, default 1
         Epochs between two records.
     n_threads : int, optional

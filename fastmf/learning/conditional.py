@@ -134,7 +134,7 @@ def infer(
     ----------
     model : CRBM
     fields : tuple of arrays of shape (n_rows, n_units)
-        Of visible and hidden units, as `model.fields(X)` gives them.
+        Fields of visible and hidden units, as `model.fields(X)` gives them.
     inference : {"bp", "mean_field", "max_product", "mixed_product"}
     n_sweeps : int
     n_threads : int or None
@@ -367,7 +367,7 @@ def drawn_labels(model, Y, missing, fields, n_sweeps, rng, *, draws=True):
         Where chains start; from the means without hidden units where there is NaN.
     missing : bool array of shape (n_rows, n_visible)
     fields : tuple of arrays of shape (n_rows, n_units)
-        Of labels and hidden units given the features.
+        Fields of labels and hidden units given the features.
     n_sweeps : int
     rng : numpy Generator
     draws : bool

@@ -170,7 +170,7 @@ def dense_machine(name, model):
     Parameters
     ----------
     name : str
-        Of the solver, for errors.
+        Name of the solver, for errors.
     model : model
         Other models than a `BoltzmannMachine` are returned as they are.
 

@@ -266,9 +266,9 @@ def marginals_of_all(restriction, edges, found):
     ----------
     restriction : Restriction
     edges : int array of shape (n_edges, 2)
-        Of the tables before.
+        Edges of the tables before.
     found : Marginals
-        Those of `restriction.tables`.
+        Marginals of `restriction.tables`.
 
     Returns
     -------

@@ -79,7 +79,7 @@ def binary_field(prior):
     Parameters
     ----------
     prior : unit prior
-        Of two-valued units.
+        Prior of two-valued units.
 
     Returns
     -------
@@ -347,8 +347,9 @@ def average_gradient(prior, averages):
     prior : unit prior
         With `has_average_gradient`.
     averages : array of shape (3, n_units)
-        Of x, of x^2, and of whether x is not 0, over rows and tilted distributions; the last is
-        needed for units with a spike only. Or differences of such averages: they are linear.
+        Averages of x, of x^2, and of whether x is not 0, over rows and tilted distributions; the
+        last is needed for units with a spike only. Or differences of such averages: they are
+        linear.
 
     Returns
     -------

@@ -258,8 +258,9 @@ class TruncatedGaussBernoulli(NamedTuple):
     Parameters
     ----------
     field, precision : float or array of shape (n_units,)
-        Of the slab, whose weight is exp(field x - precision x^2 / 2) on [lower, upper], divided by
-        its integral. The precision may have either sign if both bounds are finite.
+        Field and precision of the slab, whose weight is exp(field x - precision x^2 / 2) on [lower,
+        upper], divided by its integral. The precision may have either sign if both bounds are
+        finite.
     log_odds : float or array of shape (n_units,)
         Log-odds of a non-zero value.
     lower, upper : float or array of shape (n_units,)
@@ -374,15 +375,15 @@ class CompiledTruncatedGaussBernoulli(NamedTuple):
     quadrature: np.ndarray
 
     def log_partition(self, b, a):
-        """That of the `TruncatedGaussBernoulli`."""
+        """Log-partition of the `TruncatedGaussBernoulli`."""
         return _log_partition(self, self.log_weight, b, a)
 
     def moments(self, b, a):
-        """Those of the `TruncatedGaussBernoulli`."""
+        """Moments of the `TruncatedGaussBernoulli`."""
         return _moments(self, self.log_weight, b, a)
 
     def draw(self, b, a, u):
-        """That of the `TruncatedGaussBernoulli`."""
+        """Draw of the `TruncatedGaussBernoulli`."""
         return _draw_truncated(self, self.log_partition(b, a), (b, a), u)
 
     @staticmethod

@@ -179,15 +179,15 @@ class CompiledTruncatedGaussian(_quadrature.Slab):
     """A `TruncatedGaussian` as kernels receive it."""
 
     def log_partition(self, b, a):
-        """That of the `TruncatedGaussian`."""
+        """Log-partition of the `TruncatedGaussian`."""
         return inspect.unwrap(TruncatedGaussian.log_partition)(self, b, a)
 
     def moments(self, b, a):
-        """Those of the `TruncatedGaussian`."""
+        """Moments of the `TruncatedGaussian`."""
         return inspect.unwrap(TruncatedGaussian.moments)(self, b, a)
 
     def draw(self, b, a, u):
-        """That of the `TruncatedGaussian`."""
+        """Draw of the `TruncatedGaussian`."""
         return TruncatedGaussian.draw(self, b, a, u)
 
     @staticmethod

@@ -78,7 +78,7 @@ def propagate(options, model, fields, n_rows):
     options : BPOptions
     model : RBM
     fields : pair of arrays or None
-        Of the visible states and the hidden units.
+        Fields of the visible states and the hidden units.
     n_rows : int or None
         None for a single row without an axis.
 

@@ -136,7 +136,7 @@ def belief_propagation(
     starts : array of shape (n_starts, n_visible), optional
         In place of `n_restarts`, the assignments of the additional runs, the same for each row.
     rng : numpy.random.Generator or int, optional
-        Of the random assignments.
+        Random numbers of the random assignments.
     spectral_radius : bool, default False
         Compute an upper bound of the spectral radius of Mooij and Kappen (2007), below which one
         fixed point is guaranteed.
@@ -159,7 +159,7 @@ def belief_propagation(
     Returns
     -------
     Beliefs
-        Of a graph `GraphBeliefs`.
+        Beliefs of layers, or of a graph `GraphBeliefs`.
 
     Raises
     ------
@@ -362,7 +362,7 @@ def beliefs_of_batch(model, fields, **options):
     fields : pair of arrays of shape (n_rows, n_visible) and (n_rows, n_hidden)
         Finite; all of the units' fields.
     **options
-        Of `BPOptions`; assignments are not polished.
+        Options as for `BPOptions`; assignments are not polished.
 
     Returns
     -------

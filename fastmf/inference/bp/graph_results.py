@@ -24,7 +24,7 @@ def graph_beliefs(options, units, solved, probability, single):
     units : GraphUnits
     solved : Solved
     probability : array of shape (n_edges,) or None
-        Of the edges, tree-reweighted.
+        Probabilities of the edges in spanning trees, tree-reweighted.
     single : bool
     """
     dtype, record = units.model.dtype, solved.record

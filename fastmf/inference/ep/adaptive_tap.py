@@ -154,9 +154,9 @@ def mean_covariance(model, solutions, precision=0.0):
     ----------
     model : RBM
     solutions : ExpectationPropagation
-        Of `adaptive_tap`.
+        Result of `adaptive_tap`.
     precision : array of shape (n_units,) or (n_rows, n_units)
-        That was added to the units, visible ones first.
+        Precision that was added to the units, visible ones first.
 
     Returns
     -------

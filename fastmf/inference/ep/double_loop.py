@@ -85,7 +85,7 @@ def outer_step(problem, point, moments):
     sites : array of shape (2, n_units)
         The change of the sites at the inner solution.
     predicted_decrease : float
-        Of E along the step, to first order.
+        Decrease of E along the step, to first order.
     """
     mean, n = point.gaussian[0], problem.side.n_units
     model = _outer_model(problem, point, moments)

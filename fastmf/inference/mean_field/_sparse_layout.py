@@ -38,7 +38,7 @@ class SparseLayout:
     ----------
     graph : SparseCouplings
     couplings : csr_array
-        Of the units in the order of the layout.
+        Couplings of the units in the order of the layout.
     prior : unit prior
         In this order, too.
     units : int array of shape (n_units,)

@@ -17,7 +17,7 @@ def data_fields(prior, X, weights, n_threads=None):
     Parameters
     ----------
     prior : unit prior
-        Of the visible units.
+        Prior of the visible units.
     X : array or csr_array of shape (n_rows, n_columns)
         Labels of groups of states, or flat values.
     weights : array of shape (n_visible, n_hidden)

@@ -30,8 +30,9 @@ class Sides(NamedTuple):
     Parameters
     ----------
     priors : tuple
-        Of the units of each side, in the order of the layout: of an RBM visible and hidden ones, of
-        a DBM even and odd layers, and of a fully visible machine all units, coupled to themselves.
+        Priors of the units of each side, in the order of the layout: of an RBM visible and hidden
+        ones, of a DBM even and odd layers, and of a fully visible machine all units, coupled to
+        themselves.
     couplings : float64 array of shape (n_first, n_last)
     """
 
@@ -72,7 +73,7 @@ def naive_bound(sides, b, tilt, values=None):
     tilt : Tilt
         With one or `n_rows` rows.
     values : array of shape (n_rows or 1, n_units), optional
-        Of clamped units.
+        Values of clamped units.
 
     Returns
     -------
@@ -141,7 +142,7 @@ def naive_solutions(solve, model, layout, init, tilt, values, max_iter=1000):
     tilt : Tilt
         With one or `n_starts` rows.
     values : array of shape (n_starts or 1, n_units)
-        Of clamped units.
+        Values of clamped units.
     max_iter : int
 
     Returns
@@ -177,7 +178,7 @@ def best_bound(solve, model, starts, tilt, values):
     solve, model, tilt, values
         As for `naive_solutions`; one row of tilts and values.
     starts : array of shape (n_starts, n_units)
-        Of the first layer.
+        Starts of the first layer.
 
     Returns
     -------

@@ -263,7 +263,7 @@ def pairs_exceed(sides, mean, var):
     Parameters
     ----------
     sides : Sides
-        Of two-valued units.
+        Sides of two-valued units.
     mean, var : array of shape (n_rows, n_units)
 
     Returns

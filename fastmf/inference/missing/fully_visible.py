@@ -67,7 +67,7 @@ def conditional_means(model, X, method="auto", *, seed=0, n_threads=None):
         "auto" enumerates rows whose missing units have up to 2^20 states together, and anneals
         particles (`fastmf.kernels.sampling.tree_annealing`) for others.
     seed : int
-        Of annealing.
+        Seed of annealing.
     n_threads : int or None
 
     Returns

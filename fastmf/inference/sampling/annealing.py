@@ -223,7 +223,7 @@ def annealed_model(model, starts, rng):
     (model, shift)
         The log-partition of the given model is that of this one plus `shift`.
     starts : array of shape (n_chains, n_visible) or None
-        Those given, as states of the visible units of this model.
+        Starts that are given, as states of the visible units of this model.
     values : tuple or None
         The two values of the visible units before, if they have been replaced by 0 and 1.
     """
@@ -329,7 +329,7 @@ def _draw(model, base, n_rows, rng):
 
 
 def _log_partition(model, base):
-    """Of the uncoupled units under the tilt `base`."""
+    """Log-partition of the uncoupled units under the tilt `base`."""
     tilted = zip(model.layers, base, strict=True)
     return sum(float(p.log_partition(c, 0 * c).sum(dtype=np.float64)) for p, c in tilted)
 

@@ -54,9 +54,9 @@ class StatesProblem(NamedTuple):
         As for `BinaryProblem`.
     first_state : int64 array of shape (n_units + 1,)
     first_entry : int64 array of shape (n_slots + 1,)
-        Of the message of each slot, which has an entry for each state of the receiver.
+        First entry of the message of each slot, which has an entry for each state of the receiver.
     first_value : int64 array of shape (n_edges + 1,)
-        Of the table of each edge.
+        First entry of the table of each edge.
     transposed : bool array of shape (n_slots,)
         Whether the receiver's states are the rows of the table.
     tables, exponentials : float64 array of shape (n_values,)

@@ -36,7 +36,7 @@ class _Emitter:
     Parameters
     ----------
     vectors : Vectors
-        Of the type of the messages.
+        Vectors of the type of the messages.
     n_units : int
     """
 
@@ -208,7 +208,7 @@ def _compiled(e, s, hidden, tile, n_factors, normalisers):
     hidden : array of shape (3 * n_padded,)
         Beliefs p and q of the hidden units, and what is not read.
     tile : array of shape (5 * TILE_UNITS,)
-        That of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used, for normalisers P and Q read.
+        Tile of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used, for normalisers P and Q read.
     n_factors : int
         Number of factors whose product is a number of the type.
     normalisers : bool
@@ -301,7 +301,7 @@ def log_products(settings, e, hidden, visible, tile):
     visible : float64 array of shape (n_units,)
         Log-odds of the units.
     tile : array of shape (5 * TILE_UNITS,)
-        That of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used.
+        Tile of `BPWorkspaces`. `LOGS` are set, `CHANGES` are used.
     """
     n, n_units, grouped = hidden.shape[0] // 3, visible.shape[0], settings.grouped
     logs, products = (

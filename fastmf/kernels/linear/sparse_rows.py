@@ -28,7 +28,7 @@ class SparseRows(NamedTuple):
     ----------
     values : array of shape (n_stored,)
     columns : int32 array of shape (n_stored,)
-        Of each stored entry, ascending in each row.
+        Column of each stored entry, ascending in each row.
     positions : int64 array of shape (n_rows,)
         Where the entries of each row begin that have not been used yet.
     ends : int64 array of shape (n_rows,)
@@ -92,7 +92,7 @@ def add_rows(address, rows, first, last, matrix, n, out):
     Parameters
     ----------
     address : int
-        Of the compiled function: see `add_rows_address`.
+        Address of the compiled function: see `add_rows_address`.
     rows : SparseRows
     first, last : int
     matrix : array of shape (n_columns * n,)
@@ -145,7 +145,7 @@ def add_sparse_product(address, rows, matrix, task_rows, queue, out):
     Parameters
     ----------
     address : int
-        Of the compiled function: see `add_rows_address`.
+        Address of the compiled function: see `add_rows_address`.
     rows : SparseRows
         Its positions are then its ends.
     matrix : array of shape (n_columns, n)

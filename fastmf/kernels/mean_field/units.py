@@ -194,7 +194,7 @@ def update_units(address, layer, active, units, order, tilt, implicit):
     Parameters
     ----------
     address : int
-        Of the compiled update: see `units_address`.
+        Address of the compiled update: see `units_address`.
     layer : Layers entry
     active : ActiveRows
     units : tuple of int

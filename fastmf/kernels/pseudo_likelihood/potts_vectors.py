@@ -46,9 +46,9 @@ def softmax(fields, scales, n_sites, statistics):
     Parameters
     ----------
     fields : array of shape (width,)
-        Of state a of site i at a * n_sites + i.
+        Field of state a of site i at a * n_sites + i.
     scales : array of shape (lanes,)
-        Of site i at i, i + n_sites, ...
+        Scale of site i at i, i + n_sites, ...
     n_sites : int
         A power of two that is at most `lanes`.
     statistics : array of shape (2 * lanes,)

@@ -85,7 +85,7 @@ class RatioTest(NamedTuple):
         If those couplings are zero, the statistic of many rows is distributed as the sum of these
         times independent chi-squared variables of one degree of freedom.
     parameters : array of shape (n_parameters,)
-        Of the machine without those couplings.
+        Parameters of the machine without those couplings.
     """
 
     statistic: float

@@ -223,7 +223,7 @@ def _together(found):
 
 
 def log_pseudo_likelihood(data, couplings, field):
-    """Of the data, without penalties.
+    """Log-pseudo-likelihood of the data, without penalties.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ class Evaluator:
     ----------
     layout : Layout
     rows : PottsRows
-        Of all blocks of the layout, or of some.
+        Rows of all blocks of the layout, or of some.
     n_threads : int or None
     """
 
