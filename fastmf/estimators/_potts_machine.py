@@ -14,7 +14,7 @@ from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
-from fastmf.learning.pseudo_likelihood.potts.couplings import Dense, OfFewRows
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.errors import Sandwich
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
 from fastmf.models import BoltzmannMachine
@@ -387,7 +387,7 @@ class BasePottsMachine(Saved, BaseEstimator):
             found = "none" if self._model is None else f"one of {self._model.n_units}"
             raise ValueError(f"it must hold a model of {n_states} units, got {found}.")
         else:
-            self._couplings = Dense(self._model.couplings, self.sizes_)
+            self._couplings = DenseCouplings(self._model.couplings, self.sizes_)
 
     # --- errors ---------------------------------------------------------------------------------
 

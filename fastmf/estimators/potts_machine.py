@@ -11,7 +11,7 @@ from fastmf.estimators._potts_machine import BasePottsMachine
 from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.graph import absent_pairs, edges_of
 from fastmf.learning.pseudo_likelihood.potts import fitting
-from fastmf.learning.pseudo_likelihood.potts.couplings import Dense
+from fastmf.learning.pseudo_likelihood.potts.couplings import DenseCouplings
 from fastmf.learning.pseudo_likelihood.potts.existence import existence, existence_in_graph
 from fastmf.learning.pseudo_likelihood.potts.mean_field import naive_mean_field
 from fastmf.learning.pseudo_likelihood.potts.objective import PottsData
@@ -254,7 +254,7 @@ class PottsMachine(BasePottsMachine):
             data.labels, data.weights / data.total, self.sizes_, float(self.pseudocount),
             float(self.l2),
         )  # fmt: skip
-        self._couplings = Dense(couplings, self.sizes_)
+        self._couplings = DenseCouplings(couplings, self.sizes_)
         self.existence_, self.converged_ = Existence(None), True
         value = fitting.log_pseudo_likelihood(data, self._couplings, self._field)
         self.history_, self.log_pseudo_likelihood_ = np.array([value]), value / data.total

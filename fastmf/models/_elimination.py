@@ -55,7 +55,7 @@ def sum_over_states(tables, plan, kept):
         What of each step: nothing if no marginals are wanted. They take half the memory or less
         with messages alone, and half as much time again.
     """
-    graph = _Steps(tables, plan, kept == "messages")
+    graph = _Elimination(tables, plan, kept == "messages")
     constants, conditionals = [], []
     for k, separator in enumerate(plan.separators):
         clique = graph.clique(k)
@@ -78,7 +78,7 @@ def sum_over_states(tables, plan, kept):
 
 def most_probable_state(tables, plan):
     """State of each unit in the most probable joint state: int array of shape (n_units,)."""
-    graph, choices = _Steps(tables, plan, False), []
+    graph, choices = _Elimination(tables, plan, False), []
     for k, separator in enumerate(plan.separators):
         clique = graph.clique(k)
         choices.append(clique.argmax(0).astype(np.min_scalar_type(len(clique))))
@@ -109,7 +109,7 @@ def _log_sum(clique, normalise):
     return message[0]
 
 
-class _Steps:
+class _Elimination:
     """Tables of a graph by steps of its elimination, with the messages that wait at each.
 
     With `keeps_messages`, messages stay when a clique has been made of them.

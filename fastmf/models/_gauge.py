@@ -14,7 +14,7 @@ from fastmf.priors._groups import fields_of_groups, groups, has_groups
 GAUGES = ("zero-sum", "lattice")
 
 
-class Groups:
+class SiteGroups:
     """Flat states of sites.
 
     Parameters
@@ -60,7 +60,7 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
     -------
     couplings, field : arrays
     """
-    groups = Groups(sizes)
+    groups = SiteGroups(sizes)
     site = groups.site
     if gauge == "zero-sum":
         means = groups.means(couplings)
@@ -80,7 +80,7 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
 
 def sparse_in_gauge(couplings, field, sizes, gauge, reference=0):
     """`in_gauge` of one csr_array of couplings, without a dense matrix."""
-    groups = Groups(sizes)
+    groups = SiteGroups(sizes)
     n_states, n_groups = len(groups.site), len(groups.sizes)
     members = csr_array((np.ones(n_states), (np.arange(n_states), groups.site)))
     if gauge == "zero-sum":

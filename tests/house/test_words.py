@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def opening_lines(docstring):
     """The first line of a docstring, and that of the text of each of its parameters."""
     lines = docstring.splitlines()
     yield lines[0]
-    for line, text in zip(lines, lines[1:], strict=False):
+    for line, text in pairwise(lines):
         if PARAMETER.match(line.strip()) and indentation(text) == indentation(line) + 4:
             yield text.strip()
 

@@ -141,9 +141,9 @@ def _tree_reweighted(options, units, n_rows, init):
 def _in_chunks(options, units, n_rows, init, problem):
     """Solve rows, so many at a time that their messages fit in memory."""
     if problem is None:
-        kind = _Binary(options, units)
+        kind = _GraphSpins(options, units)
     else:
-        kind = _States(options, units, problem)
+        kind = _GraphStates(options, units, problem)
     size = max(1, MAX_BYTES // (16 * max(kind.n_messages, 1)))
     parts = []
     for first in range(0, n_rows, size):
@@ -166,7 +166,7 @@ def _joined(parts):
     return Solved(record, *others)
 
 
-class _Rows:
+class _GraphRows:
     """Common to both kinds of units: options of the sweeps, and their end."""
 
     def __init__(self, options, units, problem, scale):
@@ -212,7 +212,7 @@ def _of_rows(parts, rows):
     return [part if len(part) <= 1 else part[rows] for part in parts]
 
 
-class _Binary(_Rows):
+class _GraphSpins(_GraphRows):
     """Rows of sum-product in graphs of two-valued units."""
 
     def __init__(self, options, units):
@@ -236,7 +236,7 @@ class _Binary(_Rows):
         return Solved(vars(record), beliefs, values + constant, pairs, logs, None, None, None)
 
 
-class _States(_Rows):
+class _GraphStates(_GraphRows):
     """Rows in graphs of units with any numbers of states, or of other algorithms."""
 
     def __init__(self, options, units, problem):
@@ -282,7 +282,7 @@ class _States(_Rows):
         def solve(allowed):
             field = np.where(allowed[:, self.units.state_order], own, -np.inf)
             shape = len(rows), self.n_messages
-            part = _States(options, self.units, (problem._replace(field=field), 0.0))
+            part = _GraphStates(options, self.units, (problem._replace(field=field), 0.0))
             best = _Assignments(options, len(rows), self.units.layout.order)
             part.swept(
                 graph_states.send_address(),

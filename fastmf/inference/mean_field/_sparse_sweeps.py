@@ -56,7 +56,7 @@ def rows_and_memory(layout, record, settings, n_workers):
     )
 
 
-class _Rows:
+class _SweptRows:
     """Rows of a record while they are iterated."""
 
     def __init__(self, layout, record, tilt, settings, n_threads):
@@ -132,7 +132,7 @@ def solve_sparse(layout, record, tilt, settings, n_threads):
         Results do not depend on it.
     """
     rows, active, n_sweeps = (
-        _Rows(layout, record, tilt, settings, n_threads),
+        _SweptRows(layout, record, tilt, settings, n_threads),
         np.arange(record.state.shape[1]),
         0,
     )

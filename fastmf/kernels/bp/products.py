@@ -30,7 +30,7 @@ UNITS_AT_ONCE = 8 if VECTOR_BYTES == 64 else 4
 LOG_2 = float(np.log(2.0))
 
 
-class _Emitter:
+class _ProductEmitter:
     """Emits the products of `n_units` rows of couplings and messages.
 
     Parameters
@@ -181,7 +181,7 @@ def _products(n_units, weighted):
                 context.make_array(signature.args[k])(context, builder, arguments[k])
                 for k in (0, 1)
             ]
-            emitter = _Emitter(Vectors(context, builder, signature.args[0].dtype), n_units)
+            emitter = _ProductEmitter(Vectors(context, builder, signature.args[0].dtype), n_units)
             *inputs, mantissas, exponents = [array.data for array in matrices + arrays]
             found = emitter.emit(inputs, n, arguments[4], weighted)
             emitter.store(found, (mantissas, exponents))

@@ -21,7 +21,7 @@ from fastmf.kernels.linear.copies import set_to_zero
 PANEL_SIZE = 2**20
 
 
-class SparseRows(NamedTuple):
+class CompressedRows(NamedTuple):
     """A sparse matrix in CSR form.
 
     Parameters
@@ -93,7 +93,7 @@ def add_rows(address, rows, first, last, matrix, n, out):
     ----------
     address : int
         Address of the compiled function: see `add_rows_address`.
-    rows : SparseRows
+    rows : CompressedRows
     first, last : int
     matrix : array of shape (n_columns * n,)
         In the order of memory, as the next one.
@@ -109,7 +109,10 @@ def add_rows_address(dtype):
     numbers, columns, bounds = (
         types.Array(numba.from_dtype(np.dtype(of)), 1, "C") for of in (dtype, "i4", "i8")
     )
-    rows, integer = types.NamedTuple([numbers, columns, bounds, bounds], SparseRows), types.int64
+    rows, integer = (
+        types.NamedTuple([numbers, columns, bounds, bounds], CompressedRows),
+        types.int64,
+    )
     return address_of(_add_rows, rows, integer, integer, numbers, integer, numbers)
 
 
@@ -146,7 +149,7 @@ def add_sparse_product(address, rows, matrix, task_rows, queue, out):
     ----------
     address : int
         Address of the compiled function: see `add_rows_address`.
-    rows : SparseRows
+    rows : CompressedRows
         Its positions are then its ends.
     matrix : array of shape (n_columns, n)
     task_rows : int

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fastmf._jit.argument_types import Float64, Int32, Int64, Real, UInt64, Workers
-from fastmf.kernels.linear.sparse_rows import SparseRows
+from fastmf.kernels.linear.sparse_rows import CompressedRows
 from fastmf.kernels.mean_field.arguments import MeanFieldRecord, Sweep, TapSettings, Tilt
 from fastmf.kernels.mean_field.rows import ActiveRows
 from fastmf.kernels.training.statistics import POWER
@@ -51,7 +51,7 @@ class Batches(NamedTuple):
         Seeds of Gibbs sampling.
     rates : float64 array of shape (n_steps,)
         Learning rates.
-    sparse : SparseRows
+    sparse : CompressedRows
         Rows of all steps, one after another, if data are sparse.
     """
 
@@ -59,7 +59,7 @@ class Batches(NamedTuple):
     rows: Int64[2]
     seeds: UInt64[1]
     rates: Float64[1]
-    sparse: SparseRows
+    sparse: CompressedRows
 
 
 class Parameters(NamedTuple):
@@ -195,7 +195,7 @@ class Statistics(NamedTuple):
         Tasks of the couplings: number of the matrix, first row, and number of rows.
     units : array of shape (N_STATISTICS, n_units)
         See the rows above.
-    transposed_batch : SparseRows
+    transposed_batch : CompressedRows
         The transpose of the batch, if data are sparse, divided by its number of rows.
     posterior : MeanFieldRecord
         Solutions for the hidden layers of deep machines given the rows of data.
@@ -217,7 +217,7 @@ class Statistics(NamedTuple):
     averages: Int64[2]
     slabs: Int64[2]
     units: Real[2]
-    transposed_batch: SparseRows
+    transposed_batch: CompressedRows
     posterior: MeanFieldRecord
     data_fields: Real[2]
     columns: Int64[1]

@@ -8,7 +8,7 @@ from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
 from fastmf._jit.kernel import REORDER, kernel
 from fastmf.kernels.linear.copies import copy, set_to_zero
 from fastmf.kernels.linear.sparse_rows import (
-    SparseRows,
+    CompressedRows,
     add_multiple,
     add_rows,
     begin_of,
@@ -87,7 +87,7 @@ def _fields_given_sample(address, v, weights, memory, out):
     begin, end = row(memory.n_active, (0,), 1), row(memory.n_active, (1,), 1)
     begin[0], end[0] = 0, n_active
     set_to_zero(out)
-    sample = SparseRows(values, active, begin, end)
+    sample = CompressedRows(values, active, begin, end)
     add_rows(address, sample, 0, 1, weights, out.shape[0], out)
 
 

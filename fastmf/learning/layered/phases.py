@@ -16,8 +16,7 @@ from fastmf.inference.mean_field._rows import record_from
 from fastmf.inference.mean_field.data import sparse_rows
 from fastmf.inference.mean_field.gaussian_layers import is_integrated
 from fastmf.kernels.linear.product import panel_width
-from fastmf.kernels.linear.sparse_rows import SparseRows as StoredRows
-from fastmf.kernels.linear.sparse_rows import add_rows_address
+from fastmf.kernels.linear.sparse_rows import CompressedRows, add_rows_address
 from fastmf.kernels.mean_field.arguments import EARLY_RESIDUAL, LATE_RESIDUAL
 from fastmf.kernels.mean_field.rows import MEAN
 from fastmf.kernels.training import arguments as types
@@ -199,7 +198,7 @@ class SparseRows(Phase):
     def _transposed(self, n_stored):
         """Memory for the transpose of a batch with so many stored entries."""
         values, bounds = np.empty(n_stored, self.run.dtype), np.empty((2, self.run.sizes[0]), int)
-        return StoredRows(values, np.empty(n_stored, np.int32), *bounds)
+        return CompressedRows(values, np.empty(n_stored, np.int32), *bounds)
 
     def batches(self, rows, seeds, rates):
         """The `Batches` of some rows of the data, with memory for the transpose of the largest."""

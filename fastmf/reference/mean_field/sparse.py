@@ -21,7 +21,7 @@ LARGEST = slice(8, 14)
 MEAN, VAR, B, A, STEP, THIRD = range(6)
 
 
-class _Rows:
+class _Slots:
     """Some slots as the attributes that `fastmf.reference.mean_field.tap` has for rows."""
 
     def __init__(self, slots, state, tilt=None):
@@ -54,7 +54,7 @@ def sweep_chunks(layer, graph, chunks, rows, settings, fresh, tilt, work):
             measures = work.measures[r, c, 0]
             measures[:] = work.slots[r, 0]
             measures[:, MEASURES] = 0
-            row = _Rows(measures, work.state[r : r + 1], tilt)
+            row = _Slots(measures, work.state[r : r + 1], tilt)
             for here in _updates(graph, first, last, settings.one_by_one):
                 units = layer.owners.prior, graph, couplings[here].toarray(), here
                 _update(*units, (settings, fresh), row, work.state[r])
@@ -131,7 +131,7 @@ def assess_rows(rows, fresh, settings, work, status, record):
     slots[:, LARGEST] = np.maximum(slots[:, LARGEST], measures[:, :, LARGEST].max(1))
     slots[:, 14:16] += measures[:, :, 14:16].sum(1)
     state = work.state[rows]
-    found = _Rows(slots, state)
+    found = _Slots(slots, state)
     found.step = np.zeros_like(found.step)  # nothing is moved by momentum here
     with np.errstate(invalid="ignore"):
         status[:] = tap._assess(found, fresh, settings, record)

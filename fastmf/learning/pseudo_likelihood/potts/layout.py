@@ -7,13 +7,13 @@ import numpy as np
 from fastmf._jit.vectors import lanes_of
 from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, PottsRows, aligned
 from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS
-from fastmf.models._gauge import Groups
+from fastmf.models._gauge import SiteGroups
 
 # What a pass over the rows takes beside its vectors, in the time of a vector.
 _PASS_VECTORS = 1
 
 
-class Layout(Groups):
+class PottsLayout(SiteGroups):
     """Flat states of sites with some numbers of states, and blocks of sites.
 
     Parameters
