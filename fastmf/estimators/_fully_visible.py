@@ -15,8 +15,8 @@ from fastmf.estimators._spins import from_spins, to_spins
 from fastmf.inference.sampling import spins
 from fastmf.learning.pseudo_likelihood.binary import inverse_ising
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
-from fastmf.learning.pseudo_likelihood.binary.existence import Existence
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
 
 # Solvers that need means and covariances only.

@@ -12,8 +12,7 @@ from fastmf.estimators._imputing import means_of_missing
 from fastmf.estimators._labels import check_sizes, checked_pairs, coded_labels, labels_from
 from fastmf.estimators._runs import generator_of
 from fastmf.inference.sampling import categories
-from fastmf.learning.pseudo_likelihood.binary.existence import Existence
-from fastmf.learning.pseudo_likelihood.godambe import RatioTest
+from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.potts import contacts, fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import Dense, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.errors import Sandwich
@@ -489,9 +488,9 @@ class BasePottsMachine(Saved, BaseEstimator):
         with_all = fitting.fit(data, options).history[-1]
         smaller = fitting.fit(data, options, pairs)
         statistic = float(2 * max(with_all - smaller.history[-1], 0))
-        p_value, weights = sandwich.ratio_test(statistic, pairs)
-        restricted = smaller.couplings.dense()[sandwich.pairs]
-        return RatioTest(statistic, p_value, weights, np.append(smaller.field, restricted))
+        restricted = sandwich.objective.packed(smaller.couplings.dense(), smaller.field)
+        indices = sandwich.indices(pairs)
+        return sandwich.ratio_test(statistic, indices, sandwich.parameters, restricted)
 
     def __sklearn_tags__(self):
         """Tags for scikit-learn: missing labels are allowed."""

@@ -8,17 +8,15 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._fully_visible import INVERSIONS, BaseFullyVisibleBoltzmannMachine
 from fastmf.estimators._spins import to_spins, two_categories
-from fastmf.learning.pseudo_likelihood.binary import firth, newton, solvers, starts
+from fastmf.learning.pseudo_likelihood import lbfgs, newton
+from fastmf.learning.pseudo_likelihood.binary import firth, solvers, starts
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
-from fastmf.learning.pseudo_likelihood.binary.existence import (
-    Existence,
-    existence,
-    existence_with_firth,
-)
-from fastmf.learning.pseudo_likelihood.binary.objective import (
+from fastmf.learning.pseudo_likelihood.binary.existence import existence, existence_with_firth
+from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.fit import (
     MAX_HESSIAN_PARAMETERS,
     TOLERANCE_ROWS,
-    PseudoLikelihood,
     few_blas_threads,
 )
 from fastmf.models import BoltzmannMachine
@@ -28,7 +26,10 @@ _SOLVERS = ("auto", "bslm", "gradient", "newton", "lbfgs", "naive_mean_field", "
 _STARTS = ("auto", "independent", "minorant", "naive_mean_field", "tap")
 # Parameters up to which "auto" takes Newton's method; for more, L-BFGS takes less time.
 _MAX_NEWTON_PARAMETERS = 1300
-_MAX_ITER = solvers.MAX_ITER | {"newton": newton.MAX_ITER}
+_MAX_ITER = dict.fromkeys(("bslm", "gradient"), solvers.MAX_ITER) | {
+    "newton": newton.MAX_ITER,
+    "lbfgs": lbfgs.MAX_ITER,
+}
 
 
 class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
@@ -251,7 +252,7 @@ class FullyVisibleBoltzmannMachine(BaseFullyVisibleBoltzmannMachine):
         elif solver == "newton":
             found = newton.newton(objective, start, **options)
         else:
-            found = solvers.lbfgs(objective, start, l1=self.l1, **options)
+            found = lbfgs.lbfgs(objective, start, l1=self.l1, **options)
         self.couplings_, self.field_ = objective.unpacked(found.parameters)
         self.history_ = np.array(found.history)
         self.n_iter_ = len(found.history)

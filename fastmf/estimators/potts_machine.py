@@ -8,7 +8,7 @@ from fastmf._common.warning import warn_user
 from fastmf.estimators._categories import checked_table, declared_categories
 from fastmf.estimators._labels import coded_labels, site_categories
 from fastmf.estimators._potts_machine import BasePottsMachine
-from fastmf.learning.pseudo_likelihood.binary.existence import Existence
+from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.potts import fitting
 from fastmf.learning.pseudo_likelihood.potts.couplings import Dense
 from fastmf.learning.pseudo_likelihood.potts.existence import existence

@@ -30,6 +30,17 @@ class Groups:
         """Means over the states of each site, along the last axis."""
         return np.add.reduceat(array, self.first, axis=-1) / self.sizes
 
+    def zero_sum(self, array):
+        """The array less these means."""
+        return array - self.means(array)[..., self.site]
+
+    def softmax(self, fields):
+        """Probabilities of the states of each site, along the last axis."""
+        largest = np.maximum.reduceat(fields, self.first, axis=-1)
+        p = np.exp(fields - largest[..., self.site])
+        p /= np.add.reduceat(p, self.first, axis=-1)[..., self.site]
+        return p
+
 
 def in_gauge(couplings, field, sizes, gauge, reference=0):
     """Parameters in a gauge.
@@ -53,8 +64,7 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
     if gauge == "zero-sum":
         means = groups.means(couplings)
         both = groups.means(np.swapaxes(means, -1, -2))
-        shift = means.sum(-1) + field
-        shift = shift - groups.means(shift)[..., site]
+        shift = groups.zero_sum(means.sum(-1) + field)
     else:
         kept = groups.first + reference
         means = couplings[..., kept]
@@ -69,8 +79,7 @@ def in_gauge(couplings, field, sizes, gauge, reference=0):
 
 def site_in_zero_sum(couplings, groups):
     """The couplings of one site, (q_i, n_states), in the zero-sum gauge."""
-    couplings = couplings - couplings.mean(0)
-    return couplings - groups.means(couplings)[:, groups.site]
+    return groups.zero_sum(couplings - couplings.mean(0))
 
 
 def layered_in_gauge(model, gauge, reference=0):

@@ -21,6 +21,7 @@ from fastmf.learning.pseudo_likelihood.binary import solvers
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
 
 STARTS = ("zero", "independent", "minorant", "naive_mean_field", "tap", "auto")
 SWEEPS = (10, 30, 100, 300)
@@ -73,7 +74,7 @@ def one_draw(states, l2, max_iter):
         fits += solvers.bslm(objective, [start], max_iter=max_iter)
         milliseconds.append(1e3 * (time.perf_counter() - begin))
     start = starting_point(objective, "minorant")
-    best = solvers.lbfgs(objective, start, max_iter=3000).history[-1]
+    best = lbfgs(objective, start, max_iter=3000).history[-1]
     best = max(best, *(fit.history[-1] for fit in fits))
     return [
         [*(best - fit.history[min(k, len(fit.history)) - 1] for k in SWEEPS),

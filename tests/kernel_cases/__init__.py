@@ -22,6 +22,7 @@ FAMILIES = (
     "hamming",
     "linear_model",
     "local_search",
+    "ordinal",
     "potts",
     "product",
     "pseudo_likelihood",

@@ -32,8 +32,11 @@ def survival(x, weights):
     weights = np.asarray(weights, float)
     # Of order one: saddle points are then of the order of the number of weights at most.
     x, weights = x / weights.max(), weights / weights.max()
-    if x <= 0:
+    # Beyond these ends the probability is 1 or 0 in double precision, whatever the weights are.
+    if x <= 1e-100:
         return 1.0
+    if x > 3000 + 2 * len(weights):
+        return 0.0
     upper = x > weights.sum()
 
     def cumulant(s):

@@ -23,14 +23,9 @@ from fastmf._common import html
 from fastmf._common.linalg import cholesky
 from fastmf._common.memory import memory_of_the_machine
 from fastmf._threads.workers import for_each, workers_for
-from fastmf.learning.pseudo_likelihood.binary.coordinates import hessian_solver
-from fastmf.learning.pseudo_likelihood.binary.newton import newton
-from fastmf.learning.pseudo_likelihood.binary.objective import (
-    MAX_HESSIAN_PARAMETERS,
-    few_blas_threads,
-)
-from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
 from fastmf.learning.pseudo_likelihood.chi_squares import survival
+from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS, few_blas_threads
+from fastmf.learning.pseudo_likelihood.newton import hessian_solver, newton
 
 # Methods of `adjusted`.
 ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none")
@@ -38,6 +33,8 @@ ADJUSTMENTS = ("holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli"
 MAX_TESTS_SHOWN = 10
 # Rows of a matrix product that are computed at a time.
 _BLOCK_ROWS = 256
+# Eigenvalues of the Hessian below this fraction of the largest belong to changes of gauge.
+_MIN_EIGENVALUE = 1e-10
 
 
 class CouplingTests(NamedTuple):
@@ -111,14 +108,16 @@ class Godambe:
 
     Parameters
     ----------
-    objective : PseudoLikelihood
-        Weights count repetitions of a row.
+    objective : CompositeLikelihood
     parameters : array of shape (n_parameters,)
         Its maximum.
+    sampling : array of shape (n_rows,) or sparse array of shape (n_clusters, n_rows), optional
+        What was sampled independently, as in `CompositeLikelihood.score_covariance`; default rows,
+        which weights count.
     """
 
-    def __init__(self, objective, parameters):
-        self.objective, self.parameters = objective, parameters
+    def __init__(self, objective, parameters, sampling=None):
+        self.objective, self.parameters, self.sampling = objective, parameters, sampling
 
     def indices(self, pairs):
         """Indices, among the parameters, of pairs of units: couplings, or (j, j) for a field.
@@ -129,7 +128,8 @@ class Godambe:
 
         Returns
         -------
-        int array of shape (n_pairs,)
+        int array of shape (n_indices,)
+            One a pair where units have one field.
 
         Raises
         ------
@@ -141,8 +141,7 @@ class Godambe:
             raise ValueError(f"pairs must be integers of shape (n_pairs, 2), got {pairs!r}.")
         if not ((pairs >= 0) & (pairs < d)).all():
             raise ValueError(f"pairs must name units from 0 to {d - 1}.")
-        first, second = pairs.T
-        return self.objective.index[first, np.where(first == second, 0, second + 1)]
+        return self.objective.indices_of(*pairs.T)
 
     # --- errors ---------------------------------------------------------------------------------
 
@@ -166,9 +165,8 @@ class Godambe:
                 "`standard_errors`, all of them or those of some `pairs`."
             )
         with few_blas_threads(n):
-            inverse = self._inverse_hessian(self.parameters)
-            scores = self.objective.score_covariance(self.parameters)
-            return inverse @ scores @ inverse / self.objective.total
+            inverse, scores = self._inverse_and_scores(self.parameters)
+            return inverse @ scores @ inverse
 
     def standard_errors(self, pairs=None):
         """Standard errors of all parameters, or of some.
@@ -198,8 +196,18 @@ class Godambe:
         with few_blas_threads():
             return self.standard_errors_without_matrices(indices)
 
+    def _inverse_and_scores(self, parameters):
+        """H^-1, and the covariance of the mean of the scores."""
+        inverse = self._inverse_hessian(parameters)
+        scores = self.objective.score_covariance(parameters, self.sampling)
+        if self.sampling is None:
+            scores /= self.objective.total
+        return inverse, scores
+
     def _inverse_hessian(self, parameters):
         hessian = self.objective.hessian(parameters)
+        if self.objective.singular:
+            return _pseudo_inverse(hessian)[0]
         # Pivots below this are rounding errors of zeros.
         least = len(hessian) * np.finfo(float).eps * hessian.diagonal()
         try:
@@ -224,8 +232,7 @@ class Godambe:
                 f"{n_bytes / 2**30:.3g} GiB, and the machine has {available / 2**30:.3g}:"
                 " ask for the standard errors of some `pairs`."
             )
-        inverse = self._inverse_hessian(self.parameters)
-        scores = self.objective.score_covariance(self.parameters)
+        inverse, scores = self._inverse_and_scores(self.parameters)
         variances, starts = np.empty(n), range(0, n, _BLOCK_ROWS)
 
         def fill(start):
@@ -233,7 +240,7 @@ class Godambe:
             variances[start : start + _BLOCK_ROWS] = ((rows @ scores) * rows).sum(1)
 
         for_each(fill, starts, workers_for(len(starts), n**3, self.objective.n_threads))
-        return np.sqrt(variances / self.objective.total)
+        return np.sqrt(variances)
 
     def standard_errors_without_matrices(self, indices):
         """Standard errors of a few parameters, without any matrix of all parameters.
@@ -267,7 +274,8 @@ class Godambe:
                     "conjugate gradients: the Hessian is nearly singular; fit with a penalty l2."
                 )
             solutions.append(found)
-        return np.sqrt(objective.score_variances(self.parameters, solutions) / objective.total)
+        variances = objective.score_variances(self.parameters, solutions, self.sampling)
+        return np.sqrt(variances / (objective.total if self.sampling is None else 1))
 
     # --- tests ----------------------------------------------------------------------------------
 
@@ -278,7 +286,7 @@ class Godambe:
         -------
         CouplingTests
         """
-        d = self.objective.n_units
+        d = self.objective.n_fields
         couplings, errors = self.parameters[d:], self.standard_errors()[d:]
         return wald_tests(couplings, errors, self.objective.pairs, adjust)
 
@@ -305,30 +313,59 @@ class Godambe:
                 f"units), got {objective.n_parameters}: leave out units."
             )
         indices = np.unique(self.indices(np.transpose(objective.pairs) if pairs is None else pairs))
-        if not len(indices) or (indices < objective.n_units).any():
+        if not len(indices) or (indices < objective.n_fields).any():
             raise ValueError(
                 "pairs must name couplings, each of two different units, at least one."
             )
         with few_blas_threads(objective.n_parameters):
-            return self._ratio_test(indices)
+            parameters = newton(objective, self.parameters).parameters
+            free = np.ones(len(parameters), bool)
+            free[indices] = False
+            restricted = _Restricted(objective, free)
+            found = newton(restricted, objective.independent()[free]).parameters
+            value = objective.value_and_gradient(parameters)[0]
+            fall = value - restricted.value_and_gradient(found)[0]
+            statistic = float(2 * objective.total * max(fall, 0))
+            return self.ratio_test(statistic, indices, parameters, restricted.whole(found))
 
-    def _ratio_test(self, indices):
-        objective = self.objective
-        parameters = newton(objective, self.parameters).parameters
-        inverse = self._inverse_hessian(parameters)
-        sandwich = inverse[indices] @ objective.score_covariance(parameters) @ inverse[:, indices]
-        weights = linalg.eigh(sandwich, inverse[np.ix_(indices, indices)], eigvals_only=True)
-        value = objective.value_and_gradient(parameters)[0]
-        free = np.ones(len(parameters), bool)
-        free[indices] = False
-        restricted = _Restricted(objective, free)
-        found = newton(restricted, starting_point(objective, "independent")[free])
-        fall = value - restricted.value_and_gradient(found.parameters)[0]
-        statistic = float(2 * objective.total * max(fall, 0))
-        weights = np.maximum(weights[::-1], 0)
+    def ratio_test(self, statistic, indices, parameters, restricted):
+        """Test of a likelihood ratio by the weights of its chi-squared variables.
+
+        Parameters
+        ----------
+        statistic : float
+        indices : int array of shape (n_indices,)
+            Parameters that are zero under the hypothesis.
+        parameters, restricted : array of shape (n_parameters,)
+            Maximum without and with these zeros.
+
+        Returns
+        -------
+        RatioTest
+        """
+        inverse, scores = self._inverse_and_scores(parameters)
+        scores *= self.objective.total
+        among = inverse[np.ix_(indices, indices)]
+        sandwich = inverse[indices] @ scores @ inverse[:, indices]
+        if self.objective.singular:
+            basis = self._tested_directions(parameters, indices)
+            among, sandwich = basis.T @ among @ basis, basis.T @ sandwich @ basis
+        weights = np.maximum(linalg.eigh(sandwich, among, eigvals_only=True)[::-1], 0)
         # Smaller weights are rounding errors.
         p_value = survival(statistic, weights[weights > 1e-12 * weights[0]])
-        return RatioTest(statistic, p_value, weights, restricted.whole(found.parameters))
+        return RatioTest(statistic, p_value, weights, restricted)
+
+    def _tested_directions(self, parameters, indices):
+        """Basis of what of some parameters no change of gauge alters, (n_indices, n_directions)."""
+        gauge = _pseudo_inverse(self.objective.hessian(parameters))[1]
+        return linalg.null_space(gauge[indices].T, rcond=_MIN_EIGENVALUE)
+
+
+def _pseudo_inverse(matrix):
+    """Pseudo-inverse of a positive semidefinite matrix, and a basis of its null space."""
+    values, vectors = linalg.eigh(matrix)
+    kept = values > _MIN_EIGENVALUE * values[-1]
+    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T, vectors[:, ~kept]
 
 
 class _Restricted:

@@ -33,6 +33,7 @@ def test_pairs_of_equal_weights_are_exponential():
 def test_ends():
     assert survival(0.0, [1.0, 2.0]) == survival(-1.0, [1.0]) == 1
     assert survival(1e-12, [1.0, 0.5, 0.1]) == pytest.approx(1)
-    assert survival(1e4, [1.0, 1e-9]) == 0
+    assert survival(1e4, [1.0, 1e-9]) == survival(1e300, np.ones(50)) == 0
+    assert survival(1e-300, np.ones(50)) == 1
     # A weight next to nothing changes nothing.
     assert survival(3.0, [1.0, 1e-12]) == pytest.approx(stats.chi2.sf(3.0, 1), rel=1e-6)

@@ -7,7 +7,6 @@ from separated_units import features
 from fastmf.inference.sampling.spins import all_states, probabilities
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
 from fastmf.learning.pseudo_likelihood.binary.firth import firth_scoring
-from fastmf.learning.pseudo_likelihood.binary.newton import newton
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
 from fastmf.learning.pseudo_likelihood.godambe import (
@@ -17,6 +16,7 @@ from fastmf.learning.pseudo_likelihood.godambe import (
     adjusted,
     wald_tests,
 )
+from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 

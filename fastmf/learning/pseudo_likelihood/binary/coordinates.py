@@ -2,7 +2,6 @@
 
 import numpy as np
 from scipy import linalg
-from scipy.sparse.linalg import LinearOperator, cg
 
 # Added to the variances of units, the largest of which is 1.
 _VARIANCE_RIDGE = 1e-3
@@ -107,45 +106,3 @@ class Coordinates(SeparateCoordinates):
         scaled = super().gradient(by_parameters)
         rotated = self._rotated(scaled[self._d :]) / (self._curvature * self._multiplicity)
         return np.concatenate([scaled[: self._d], rotated])
-
-
-def hessian_solver(objective, parameters):
-    """Solver of equations with the negative Hessian by conjugate gradients, without the matrix.
-
-    Each iteration takes some two products with rows, the time of a gradient.
-
-    Parameters
-    ----------
-    objective : PseudoLikelihood
-    parameters : array of shape (n_parameters,)
-        Where second derivatives are taken.
-
-    Returns
-    -------
-    callable
-        solve(right, tol, max_iter, stop): the solution of H v = right up to a fraction `tol` of
-        the right side, and whether that was reached; zero if `stop()`, a function that is called
-        after each iteration, was true.
-    """
-    coordinates, times = Coordinates(objective), objective.hessian_product(parameters)
-    # In coordinates z, parameters = T z, in which T'HT is nearly the identity.
-    size = len(coordinates.from_parameters(parameters))
-    matrix = LinearOperator(
-        (size, size), dtype=float,
-        matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
-    )  # fmt: skip
-
-    def solve(right, tol, max_iter, stop=lambda: False):
-        def callback(_):
-            if stop():
-                raise StopIteration
-
-        options = {"rtol": tol, "maxiter": max_iter, "callback": callback}
-        try:
-            with np.errstate(all="ignore"):
-                found, failed = cg(matrix, coordinates.gradient(right), **options)
-        except StopIteration:
-            return np.zeros_like(right), False
-        return coordinates.to_parameters(found), not failed and bool(np.isfinite(found).all())
-
-    return solve

@@ -1,15 +1,10 @@
 """Existence of the maximum of the pseudo-likelihood: proofs that it exists, or that it does not.
 
-It does not exist where the data are separated (Albert & Anderson 1984): there is a direction of the
-parameters along which no margin x_ij eta_ij falls and some rise, each coupling being shared by its
-two units. Along it the log-pseudo-likelihood increases without end.
+It does not where the data are separated (`fastmf.learning.pseudo_likelihood.existence`): where no
+margin x_ij eta_ij falls along some direction, each coupling being shared by its two units.
 
-*A maximum exists* if a point is near enough to it. The second derivative of ln cosh changes by at
-most a factor e^(2 |change of eta|), so that along a ray from a point with negative Hessian H and
-gradient g, with lambda^2 = g' H^-1 g and C^2 = 4 max over rows and units of z' H^-1 z, the
-directional derivative of the objective, per unit length in the metric H, is at most
-lambda - (1 - e^(-C t)) / C: if lambda C < 1 it becomes negative on every ray, and the concave
-function has exactly one maximum. (Bach 2010 has theorems of this kind.)
+*A maximum exists* if a point is near enough to it
+(`fastmf.learning.pseudo_likelihood.existence.near_maximum`; the derivatives of log-odds are 2 z).
 
 The same follows if the gradient is small beside all residuals: along a direction v with margins
 m_ij >= 0 the derivative g'v is the sum of r_ij m_ij with r_ij = w_i (1 - x_ij tanh eta_ij) > 0, at
@@ -24,32 +19,35 @@ linear programmes, which end at a limit of time. The separated units are named.
 """
 
 import logging
-from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, sparse
 
-from fastmf._common.linalg import cholesky
-from fastmf.learning.pseudo_likelihood.binary.coordinates import hessian_solver
-from fastmf.learning.pseudo_likelihood.binary.newton import newton
 from fastmf.learning.pseudo_likelihood.binary.separation import (
-    NO_LIMIT,
-    TimeLimit,
     dependent_units,
     diverging_units,
     gram,
-    linear_programme,
     margins,
     units_that_never_meet,
 )
-from fastmf.learning.pseudo_likelihood.binary.solvers import lbfgs
+from fastmf.learning.pseudo_likelihood.existence import (
+    MAX_CONDITION,
+    NO_LIMIT,
+    Existence,
+    TimeLimit,
+    linear_programme,
+    near_maximum,
+    rising_margins,
+    separated_by,
+    undecided,
+)
+from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
+from fastmf.learning.pseudo_likelihood.newton import hessian_solver, newton
 
 # Multiply-adds for a lower bound on the curvature.
 _CURVATURE_BUDGET = 3e10
 # Rounding error of a mean derivative.
 _GRADIENT_ROUNDING = 1e-15
-# Condition number beyond which eigenvalues in double precision prove nothing.
-_MAX_CONDITION = 1e12
 # Parameters up to which solvers are continued by Newton's method, in at most so many iterations,
 # with so many between looks at the result and the clock; beyond, by L-BFGS.
 _MAX_NEWTON_PARAMETERS = 2000
@@ -64,23 +62,6 @@ _MAX_PROGRAMME_SIZE = 3e7
 
 
 LOGGER = logging.getLogger("fastmf")
-
-
-class Existence(NamedTuple):
-    """Whether the maximum exists, and which units are separated if it does not.
-
-    Parameters
-    ----------
-    exists : bool or None
-        None if undecided.
-    units : tuple of int
-        Separated units: determined by the others, or constant.
-    message : str
-    """
-
-    exists: bool | None
-    units: tuple = ()
-    message: str = ""
 
 
 def certified(objective, parameters):
@@ -114,16 +95,7 @@ def certified(objective, parameters):
     if not few:
         return False
     hessian = objective.hessian(parameters)
-    try:
-        factor = cholesky(hessian.T)
-    except linalg.LinAlgError:
-        return False
-    # The trace of the inverse is a bound on its largest eigenvalue.
-    largest = np.linalg.norm(factor.inverse_factor()) ** 2
-    if not np.isfinite(largest) or largest * np.linalg.norm(hessian) > _MAX_CONDITION:
-        return False
-    decrement = np.sqrt(max(gradient @ factor.solve(gradient), 0))
-    return bool(2 * decrement * np.sqrt(objective.n_units * largest) < 0.5)
+    return near_maximum(hessian, gradient, 4 * objective.n_units)
 
 
 def _all_directions_fall(objective, parameters, norm):
@@ -135,7 +107,7 @@ def _all_directions_fall(objective, parameters, norm):
         return False
     values = linalg.eigvalsh(gram(objective.rows.states), check_finite=False)
     # Less the rounding error of an eigenvalue.
-    smallest = max(values[0] - values[-1] / _MAX_CONDITION, 0)
+    smallest = max(values[0] - values[-1] / MAX_CONDITION, 0)
     return bool(norm < residual * np.sqrt(smallest))
 
 
@@ -162,7 +134,7 @@ def _min_curvature(objective, parameters, size, budget=_CURVATURE_BUDGET):
     # Less the rounding error of an eigenvalue.
     smallest = min(
         linalg.eigvalsh(block, subset_by_index=[0, 0], check_finite=False)[0]
-        - block.trace() / _MAX_CONDITION
+        - block.trace() / MAX_CONDITION
         for block in grams
     )
     return max(smallest, 0.0) + objective.l2
@@ -190,17 +162,7 @@ def existence_with_firth(objective):
     """
     # sech^2 is positive everywhere: its values make no difference to the rank.
     values = linalg.eigvalsh(objective.common_hessian(np.ones(objective.n_units)))
-    return Existence(True) if values[0] > values[-1] / _MAX_CONDITION else _NOT_UNIQUE
-
-
-def _separated_by(units):
-    names = ", ".join(map(str, units[:20])) + (", ..." if len(units) > 20 else "")
-    return Existence(
-        False,
-        tuple(int(j) for j in units),
-        f"no maximum exists: the data separate units {names}, so that their parameters grow for "
-        "ever; give a ridge penalty l2, penalty='firth', more rows or fewer units",
-    )
+    return Existence(True) if values[0] > values[-1] / MAX_CONDITION else _NOT_UNIQUE
 
 
 def _margin_matrix(states, units):
@@ -223,20 +185,8 @@ def _margin_matrix(states, units):
 
 def _jointly_separated(states, units, limit):
     """The `units` strictly separated along some direction; None if that could not be decided."""
-    margins = _margin_matrix(states, units)
-    # Maximise sum t with 0 <= t <= 1 and t <= margins: directions add up, so that the optimum has
-    # t = 1 wherever any direction has a positive margin. Solved by its dual, minimise sum v with
-    # margins' (1 - v + s) = 0, 0 <= v <= 1 and 0 <= s, which has far fewer constraints.
-    m, transposed = len(states) * len(units), margins.T
-    matrix = sparse.hstack([transposed, -transposed])
-    cost = np.repeat([1.0, 0.0], m)
-    bounds = np.transpose([np.zeros(2 * m), np.repeat([1.0, np.inf], m)])
-    right = transposed @ np.ones(m)
-    found = linear_programme(limit, cost, A_eq=matrix, b_eq=right, bounds=bounds)
-    if found.status != 0:
-        return None
-    strict = margins @ found.eqlin.marginals > 0.5
-    return units[strict.reshape(len(units), len(states)).any(1)]
+    rising = rising_margins(limit, _margin_matrix(states, units))
+    return None if rising is None else units[rising.reshape(len(units), len(states)).any(1)]
 
 
 def _separated_alone(states, j, others, limit=NO_LIMIT):
@@ -290,7 +240,7 @@ def separation(objective, limit=NO_LIMIT):
         units = _jointly_separated(states, units, limit) if limit.left() else None
         if units is None:
             return undecided(limit)
-    return _separated_by(units) if len(units) else Existence(True)
+    return separated_by(units) if len(units) else Existence(True)
 
 
 _TOO_LARGE = Existence(
@@ -298,15 +248,6 @@ _TOO_LARGE = Existence(
     "whether the maximum exists was not decided: there are too many rows and units for a proof; "
     "with a ridge penalty l2 it exists",
 )  # fmt: skip
-
-
-def undecided(limit):
-    """The result where a limit of time ended the search for a proof."""
-    return Existence(
-        None, (),
-        f"whether the maximum exists was not decided within {limit.seconds:g} s: raise "
-        "existence_seconds, or give a ridge penalty l2, with which it exists",
-    )  # fmt: skip
 
 
 def existence(objective, parameters, seconds=10.0):
@@ -328,10 +269,10 @@ def existence(objective, parameters, seconds=10.0):
         return Existence(True)
     limit, states = TimeLimit(seconds), objective.rows.states
     if margins(objective, parameters).min() > 0:
-        return _separated_by(np.arange(objective.n_units))
+        return separated_by(np.arange(objective.n_units))
     units = np.union1d(dependent_units(states), units_that_never_meet(states))
     if len(units) == objective.n_units:
-        return _separated_by(units.astype(int))
+        return separated_by(units.astype(int))
     # Directions add up, so that the units of several are separated together.
     units = np.union1d(units, diverging_units(objective, parameters, limit)).astype(int)
     if not len(units):
@@ -345,7 +286,7 @@ def existence(objective, parameters, seconds=10.0):
         if found.exists is not None:
             return found
     if len(units):
-        return _separated_by(units)
+        return separated_by(units)
     return undecided(limit) if entries <= _MAX_PROGRAMME_SIZE else _TOO_LARGE
 
 

@@ -10,14 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmf._common.linalg import LinAlgError, ScaledCholesky, scaled_cholesky
-from fastmf.learning.pseudo_likelihood.binary.newton import (
+from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit
+from fastmf.learning.pseudo_likelihood.newton import (
     MAX_ITER,
     MIN_STEP_SIZE,
     only_rounding,
     sufficient_rise,
 )
-from fastmf.learning.pseudo_likelihood.binary.objective import TOLERANCE_ROWS
-from fastmf.learning.pseudo_likelihood.binary.solvers import Fit
 
 # Steps of which the changes of the gradient are kept.
 MAX_CORRECTIONS = 30

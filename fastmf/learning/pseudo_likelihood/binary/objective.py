@@ -15,28 +15,15 @@ order.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import blas
 
-from fastmf._common.linalg import symmetrize
-from fastmf._threads.workers import (
-    computed_once,
-    for_each,
-    in_parallel,
-    one_blas_thread,
-    workers_for,
-)
+from fastmf._threads.workers import computed_once, for_each, in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import binary as pl_kernels
+from fastmf.learning.pseudo_likelihood.binary.coordinates import Coordinates, SeparateCoordinates
 from fastmf.learning.pseudo_likelihood.binary.pair_sums import ProductSums
+from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
 from fastmf.special import sigmoid, softplus
 
-# Parameters beyond which no Hessian is made: 6,000 take 290 MB each.
-MAX_HESSIAN_PARAMETERS = 6000
-# Rows whose log-pseudo-likelihood the tolerances of solvers are about, however many there are and
-# whatever their weights add up to: weights that differ by a factor have the same maximum.
-TOLERANCE_ROWS = 100_000
-# Parameters from which BLAS keeps its threads for the Hessian, 77 units. With 1,200, on cores that
-# other processes use, Newton's method took ten times as long with them.
-_MIN_THREADED_PARAMETERS = 3000
 # Numbers in a block of rows that fits in the cache.
 _BLOCK_NUMBERS = 1 << 17
 # Such blocks that threads share.
@@ -45,17 +32,6 @@ _SHARED_BLOCKS = 8
 _MAX_NUMPY_NUMBERS = 1 << 18
 # Largest residuals (numbers) and Hessians (parameters) that are kept until parameters change.
 _MAX_KEPT_NUMBERS, _MAX_KEPT_PARAMETERS = 1 << 22, 1300
-
-
-def few_blas_threads(n_parameters=0):
-    """The context in which these functions are to be called: one thread of BLAS, but for Hessians.
-
-    Parameters
-    ----------
-    n_parameters : int, default 0
-        Order of the Hessian that is factorised, if any.
-    """
-    return one_blas_thread(n_parameters if n_parameters >= _MIN_THREADED_PARAMETERS else 0)
 
 
 class _Evaluation(NamedTuple):
@@ -67,7 +43,7 @@ class _Evaluation(NamedTuple):
     residuals: np.ndarray | None
 
 
-class PseudoLikelihood:
+class PseudoLikelihood(CompositeLikelihood):
     """Mean log-pseudo-likelihood of weighted rows, less l2 / 2 times the squared parameters.
 
     Parameters
@@ -78,8 +54,9 @@ class PseudoLikelihood:
     """
 
     def __init__(self, rows, l2=0.0, n_threads=None):
-        self.rows, self.l2, self.n_threads = rows, l2, n_threads
-        self.n_units = rows.states.shape[1]
+        self.rows, self.n_threads = rows, n_threads
+        self.l2 = self.ridge = l2
+        self.n_units = self.n_fields = rows.states.shape[1]
         self.total = rows.total
         self.weights = rows.weights / self.total
         self.mean, self.second = rows.moments()
@@ -116,6 +93,18 @@ class PseudoLikelihood:
         index[self.pairs[1], self.pairs[0] + 1] = d + np.arange(len(self.pairs[0]))
         index[np.arange(d), np.arange(d) + 1] = -1
         return index
+
+    def indices_of(self, first, second):
+        """Parameters of pairs of units: couplings, or the field where both are the same."""
+        return self.index[first, np.where(first == second, 0, second + 1)]
+
+    def independent(self):
+        """Parameters of uncoupled units."""
+        return starting_point(self, "independent")
+
+    def coordinates(self, separate):
+        """`Coordinates`, or `SeparateCoordinates`."""
+        return (SeparateCoordinates if separate else Coordinates)(self)
 
     # --- value and gradient ---------------------------------------------------------------------
 
@@ -319,36 +308,23 @@ class PseudoLikelihood:
 
     # --- scores ---------------------------------------------------------------------------------
 
-    def score_covariance(self, parameters):
-        """Covariance of the rows' scores about their mean."""
-        mean_score = self._mean_score(parameters)
-        total = np.outer(-mean_score, mean_score).T
-        size = max(256, 8 * _BLOCK_NUMBERS // self.n_parameters)
-        for i in range(0, len(self.weights), size):
-            scores = self._scores(parameters, slice(i, i + size))
-            total = blas.dsyrk(1.0, scores.T, 1.0, total, lower=1, overwrite_c=1)
-        return symmetrize(total)
+    def _factored_residuals(self, parameters, rows, factors):
+        """States of rows, and their residuals without weights, times factors."""
+        residuals = self._residuals_at(parameters, rows)
+        return self.rows.states[rows], residuals * (factors / self.weights[rows])[:, None]
 
-    def score_variances(self, parameters, vectors):
-        """Variances of the rows' scores along each of some vectors."""
-        unpacked = [self.unpacked(vector) for vector in vectors]
-        total = -np.square(np.asarray(vectors) @ self._mean_score(parameters))
-        for block in self.row_blocks():
-            residuals = self._residuals_at(parameters, block)
-            states, weights = self.rows.states[block], self.weights[block]
-            for v, (couplings, field) in enumerate(unpacked):
-                scores = ((states @ couplings + field) * residuals).sum(1)
-                total[v] += scores @ (scores / weights)
-        return total
+    def score_products(self, parameters, vectors, rows, factors):
+        """Inner products of rows' scores, times factors, with vectors, (n_rows, n_vectors)."""
+        states, residuals = self._factored_residuals(parameters, rows, factors)
+        out = np.empty((len(states), len(vectors)))
+        for v, vector in enumerate(vectors):
+            couplings, field = self.unpacked(vector)
+            out[:, v] = ((states @ couplings + field) * residuals).sum(1)
+        return out
 
-    def _mean_score(self, parameters):
-        # At a maximum l2 * parameters; not so with Firth's penalty, or short of a maximum.
-        return self.value_and_gradient(parameters)[1] + self.l2 * parameters
-
-    def _scores(self, parameters, rows):
-        """Scores of rows times the square root of their weights."""
-        states, residuals = self.rows.states[rows], self._residuals_at(parameters, rows)
-        residuals = residuals / np.sqrt(self.weights[rows, None])
+    def scores(self, parameters, rows, factors):
+        """Scores of rows, each times a factor, (n_rows, n_parameters)."""
+        states, residuals = self._factored_residuals(parameters, rows, factors)
         scores = np.empty((len(states), self.n_parameters))
         n_tasks = -(-len(states) // pl_kernels.TASK_ROWS)
         n_workers = workers_for(n_tasks, 2 * scores.size, self.n_threads)

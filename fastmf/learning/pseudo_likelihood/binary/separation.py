@@ -15,14 +15,12 @@ projected on the directions that leave all other margins unchanged; rows whose m
 the projection join the others, until none does.
 """
 
-import time
-
 import numpy as np
-import scipy
 from scipy import linalg
 
 from fastmf._common.linalg import LinAlgError, cholesky
-from fastmf.learning.pseudo_likelihood.binary.objective import MAX_HESSIAN_PARAMETERS
+from fastmf.learning.pseudo_likelihood.existence import NO_LIMIT
+from fastmf.learning.pseudo_likelihood.fit import MAX_HESSIAN_PARAMETERS
 
 # Eigenvalues and elements of projections below this are rounding errors.
 _TOLERANCE = 1e-9
@@ -34,39 +32,6 @@ _MAX_GAPS, _MAX_PROJECTIONS = 4, 10
 _RIDGE, _N_SOLUTIONS = 1e-9, 4
 # Operations a second of a factorisation.
 _OPERATIONS_PER_SECOND = 1e10
-
-
-class TimeLimit:
-    """A limit of time.
-
-    Parameters
-    ----------
-    seconds : float, default infinity
-    """
-
-    def __init__(self, seconds=np.inf):
-        self.seconds, self._end = seconds, time.monotonic() + seconds
-
-    def left(self):
-        """Seconds that are left, at least 0."""
-        return max(self._end - time.monotonic(), 0.0)
-
-
-NO_LIMIT = TimeLimit()
-
-
-def linear_programme(limit, cost, **constraints):
-    """The result of `scipy.optimize.linprog`, which ends when the time is over.
-
-    Parameters
-    ----------
-    limit : TimeLimit
-    cost : array of shape (n_variables,)
-    **constraints
-        As `linprog` takes them.
-    """
-    options = {"time_limit": limit.left()} if np.isfinite(limit.seconds) else {}
-    return scipy.optimize.linprog(cost, method="highs", options=options, **constraints)
 
 
 def gram(states):

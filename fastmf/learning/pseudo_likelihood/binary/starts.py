@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from fastmf._common.linalg import cholesky_with_ridge
 from fastmf.learning.pseudo_likelihood.binary import inverse_ising
 from fastmf.learning.pseudo_likelihood.binary.coordinates import Coordinates
-from fastmf.learning.pseudo_likelihood.binary.objective import TOLERANCE_ROWS
+from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
 from fastmf.special import log_2_cosh
 
 # Parameters up to which the minorant's maximum is found by a factorisation of its Hessian, beyond

@@ -1,34 +1,132 @@
 """Standard errors and tests of Potts machines by the sandwich (Godambe) covariance.
 
 All couplings and fields are parameters, so that the negative Hessian H of the log-pseudo-likelihood
-is singular along changes of gauge. The scores g_s of the rows have no component there, and the
-covariance of estimates, in the gauge where such changes are zero, is
-
-    H^+ G H^+,   G = sum_s w_s^2 (g_s - g)(g_s - g)',   g the weighted mean of g_s
-
-A gauge is a linear map of parameters, and so of their errors. The composite likelihood ratio of a
-machine with some couplings and one without is distributed as a sum of chi-squared variables times
-the eigenvalues of G^1/2 (H^+ - H_0^+) G^1/2, with H_0 the part of H of what both have (Kent 1982).
+is singular along changes of gauge. The scores of the rows have no component there, and the sandwich
+with the pseudo-inverse of H is the covariance of estimates in the gauge where such changes are
+zero. Another gauge is a linear map of parameters, and so of their errors.
 """
 
 import numpy as np
 
-from fastmf.learning.pseudo_likelihood.chi_squares import survival
-from fastmf.models._gauge import in_gauge
+from fastmf.learning.pseudo_likelihood.fit import CompositeLikelihood
+from fastmf.learning.pseudo_likelihood.godambe import Godambe
+from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
+from fastmf.models._gauge import Groups, in_gauge
 
 # Parameters, couplings of all pairs of states and fields, up to which matrices of them are made.
 MAX_PARAMETERS = 4000
-# Eigenvalues of H below this fraction of the largest belong to gauge directions.
-_MIN_EIGENVALUE = 1e-10
-# Weights of chi-squared variables below this fraction of the largest are square roots of rounding
-# errors.
-_MIN_WEIGHT = 1e-6
 # Numbers in a block of rows.
 _BLOCK_NUMBERS = 1 << 21
 
 
-class Sandwich:
-    """Second derivatives and scores at an estimate.
+class DenseObjective(CompositeLikelihood):
+    """Mean log-pseudo-likelihood as a function of flat fields and couplings of states u < v.
+
+    Parameters
+    ----------
+    labels : int array of shape (n_rows, n_groups)
+        Negative if absent.
+    weights : array of shape (n_rows,)
+    sizes : int array of shape (n_groups,)
+    l2, l2_field : float, default 0.0
+        Penalties, per unit of weight.
+
+    Raises
+    ------
+    ValueError
+        If there are more than `MAX_PARAMETERS` parameters.
+    """
+
+    singular = True
+
+    def __init__(self, labels, weights, sizes, l2=0.0, l2_field=0.0):
+        self.labels, self.groups = labels, Groups(sizes)
+        self.total = float(weights.sum())
+        self.weights = weights / self.total
+        self.site = self.groups.site
+        self.n_units, self.n_fields = len(self.groups.sizes), len(self.site)
+        self.pairs = np.nonzero(np.triu(self.site[:, None] != self.site, 1))
+        self.n_parameters = self.n_fields + len(self.pairs[0])
+        if self.n_parameters > MAX_PARAMETERS:
+            raise ValueError(
+                f"standard errors are for up to {MAX_PARAMETERS} parameters, couplings of all "
+                f"pairs of states and fields, got {self.n_parameters}: take fewer sites or states."
+            )
+        # Of each pair of states, its parameter; of a state and itself, the field.
+        self.index = np.zeros((self.n_fields, self.n_fields), np.int64)
+        self.index[self.pairs] = self.n_fields + np.arange(len(self.pairs[0]))
+        self.index += self.index.T
+        self.index[np.diag_indices(self.n_fields)] = np.arange(self.n_fields)
+        self.ridge = np.full(self.n_parameters, float(l2))
+        self.ridge[: self.n_fields] = l2_field
+
+    def unpacked(self, parameters):
+        """Couplings (..., n_states, n_states) and fields of vectors of parameters."""
+        couplings = np.zeros((*parameters.shape[:-1], self.n_fields, self.n_fields))
+        u, v = self.pairs
+        couplings[..., u, v] = couplings[..., v, u] = parameters[..., self.n_fields :]
+        return couplings, parameters[..., : self.n_fields]
+
+    def packed(self, couplings, field):
+        """Vector of parameters."""
+        return np.append(field, couplings[self.pairs])
+
+    def indices_of(self, first, second):
+        """Parameters of pairs of sites: couplings of all their states, or the fields of a site."""
+        wanted = np.zeros((self.n_units, self.n_units), bool)
+        wanted[first, second] = wanted[second, first] = True
+        u, v = self.pairs
+        fields = wanted.diagonal()[self.site]
+        return np.flatnonzero(np.append(fields, wanted[self.site[u], self.site[v]]))
+
+    def _conditionals(self, parameters, rows):
+        """Labels, one-hot rows and conditional probabilities of rows."""
+        couplings, field = self.unpacked(parameters)
+        x = self.labels[rows]
+        rows = one_hot(x, self.groups.sizes).toarray()
+        p = self.groups.softmax(rows @ couplings + field)
+        p *= (x >= 0)[:, self.site]
+        return x, rows, p
+
+    def _blocks(self):
+        size = max(16, _BLOCK_NUMBERS // self.n_parameters)
+        return [slice(start, start + size) for start in range(0, len(self.labels), size)]
+
+    def scores(self, parameters, rows, factors):
+        """Scores of rows, each times a factor, (n_rows, n_parameters)."""
+        _, x, p = self._conditionals(parameters, rows)
+        r = (x - p) * factors[:, None]
+        u, v = self.pairs
+        return np.hstack([r, x[:, u] * r[:, v] + r[:, u] * x[:, v]])
+
+    def mean_score(self, parameters):
+        """Mean of the scores of all rows."""
+        return sum(self.scores(parameters, rows, self.weights[rows]).sum(0)
+                   for rows in self._blocks())  # fmt: skip
+
+    def hessian(self, parameters):
+        """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
+        hessian = np.diag(self.ridge)
+        for rows in self._blocks():
+            labels, x, p = self._conditionals(parameters, rows)
+            for i in range(self.n_units):
+                self._add_curvature(hessian, i, x, self.weights[rows] * (labels[:, i] >= 0), p)
+        return hessian
+
+    def _add_curvature(self, hessian, i, x, weights, p):
+        """Add the curvature of the multinomial regression of site i on the others."""
+        own, others = np.flatnonzero(self.site == i), np.flatnonzero(self.site != i)
+        features = np.hstack([np.ones((len(x), 1)), x[:, others]])
+        indices = [np.append(a, self.index[a, others]) for a in own]
+        for k, a in enumerate(own):
+            for l, b in enumerate(own):
+                curvature = weights * p[:, a] * ((a == b) - p[:, b])
+                block = features.T @ (curvature[:, None] * features)
+                hessian[np.ix_(indices[k], indices[l])] += block
+
+
+class Sandwich(Godambe):
+    """Godambe's information of an estimate, in which scores of rows are multiplied by weights.
 
     Parameters
     ----------
@@ -48,132 +146,22 @@ class Sandwich:
     """
 
     def __init__(self, labels, weights, couplings, field, sizes, *, l2=0.0, l2_field=0.0):
-        self.labels, self.weights, self.sizes = labels, weights, np.asarray(sizes)
-        self.first = np.cumsum(self.sizes) - self.sizes
-        self.site = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        self.n_states = len(self.site)
-        upper = np.triu(self.site[:, None] != self.site, 1)
-        self.pairs = np.nonzero(upper)
-        self.n_parameters = self.n_states + len(self.pairs[0])
-        if self.n_parameters > MAX_PARAMETERS:
-            raise ValueError(
-                f"standard errors are for up to {MAX_PARAMETERS} parameters, couplings of all "
-                f"pairs of states and fields, got {self.n_parameters}: take fewer sites or states."
-            )
-        # Of each pair of states, its parameter; of a state and itself, the field.
-        self.index = np.zeros((self.n_states, self.n_states), np.int64)
-        self.index[self.pairs] = self.n_states + np.arange(len(self.pairs[0]))
-        self.index += self.index.T
-        self.index[np.diag_indices(self.n_states)] = np.arange(self.n_states)
-        total = weights.sum()
-        ridge = np.full(self.n_parameters, total * l2)
-        ridge[: self.n_states] = total * l2_field
-        self._accumulate(couplings, field, ridge)
-
-    def _accumulate(self, couplings, field, ridge):
-        n = self.n_parameters
-        self.hessian, second, mean = np.diag(ridge), np.zeros((n, n)), np.zeros(n)
-        weighted = np.zeros(n)
-        for x, one_hot, w, p in self._blocks(couplings, field):
-            for i in range(len(self.sizes)):
-                self._add_curvature(i, one_hot, w * (x[:, i] >= 0), p)
-            scores = self._scores(one_hot, p)
-            second += scores.T @ (w[:, None] ** 2 * scores)
-            mean += w @ scores
-            weighted += w**2 @ scores
-        mean /= self.weights.sum()
-        cross = np.outer(weighted, mean)
-        self.mean_score = mean
-        self.scores_covariance = (
-            second - cross - cross.T + (self.weights**2).sum() * np.outer(mean, mean)
-        )
-        self.inverse = _pseudo_inverse(self.hessian)
-
-    def _blocks(self, couplings, field):
-        """Labels, one-hot rows, weights and conditional probabilities of blocks of rows."""
-        size = max(16, _BLOCK_NUMBERS // self.n_parameters)
-        for start in range(0, len(self.labels), size):
-            x = self.labels[start : start + size]
-            rows, columns = np.nonzero(x >= 0)
-            one_hot = np.zeros((len(x), self.n_states))
-            one_hot[rows, self.first[columns] + x[rows, columns]] = 1
-            eta = one_hot @ couplings + field
-            eta -= np.maximum.reduceat(eta, self.first, axis=1)[:, self.site]
-            p = np.exp(eta)
-            p /= np.add.reduceat(p, self.first, axis=1)[:, self.site]
-            p *= (x >= 0)[:, self.site]
-            yield x, one_hot, self.weights[start : start + size], p
-
-    def _scores(self, one_hot, p):
-        """Derivatives of the rows' log-pseudo-likelihoods, (n_rows, n_parameters)."""
-        r = one_hot - p
-        u, v = self.pairs
-        return np.hstack([r, one_hot[:, u] * r[:, v] + r[:, u] * one_hot[:, v]])
-
-    def _add_curvature(self, i, one_hot, weights, p):
-        """Add the curvature of the multinomial regression of site i on the others."""
-        own = np.arange(self.first[i], self.first[i] + self.sizes[i])
-        others = np.flatnonzero(self.site != i)
-        features = np.hstack([np.ones((len(one_hot), 1)), one_hot[:, others]])
-        indices = [np.append(a, self.index[a, others]) for a in own]
-        for k, a in enumerate(own):
-            for l, b in enumerate(own):
-                curvature = weights * p[:, a] * ((a == b) - p[:, b])
-                block = features.T @ (curvature[:, None] * features)
-                self.hessian[np.ix_(indices[k], indices[l])] += block
-
-    # --- errors ---------------------------------------------------------------------------------
-
-    def covariance(self):
-        """Covariance of all parameters: fields, then couplings of pairs of states u < v."""
-        return self.inverse @ self.scores_covariance @ self.inverse
-
-    def unpacked(self, parameters):
-        """Couplings (..., n_states, n_states) and fields of vectors of parameters."""
-        couplings = np.zeros((*parameters.shape[:-1], self.n_states, self.n_states))
-        u, v = self.pairs
-        couplings[..., u, v] = couplings[..., v, u] = parameters[..., self.n_states :]
-        return couplings, parameters[..., : self.n_states]
+        objective = DenseObjective(labels, weights, sizes, l2, l2_field)
+        parameters = objective.packed(couplings, field)
+        super().__init__(objective, parameters, np.square(objective.weights))
 
     def standard_errors(self, gauge):
         """Standard errors of couplings and fields in a gauge, or (None) as estimated."""
+        objective = self.objective
         values, vectors = np.linalg.eigh(self.covariance())
         factor = (vectors * np.sqrt(np.maximum(values, 0))).T
-        of_couplings = np.zeros((self.n_states, self.n_states))
-        of_field = np.zeros(self.n_states)
+        of_couplings = np.zeros((objective.n_fields, objective.n_fields))
+        of_field = np.zeros(objective.n_fields)
         for start in range(0, len(factor), 64):
-            couplings, field = self.unpacked(factor[start : start + 64])
+            couplings, field = objective.unpacked(factor[start : start + 64])
             if gauge is not None:
-                couplings, field = in_gauge(couplings, field, self.sizes, gauge)
+                couplings, field = in_gauge(couplings, field, objective.groups.sizes, gauge)
             of_couplings += np.square(couplings).sum(0)
             of_field += np.square(field).sum(0)
-        of_couplings[self.site[:, None] == self.site] = 0
+        of_couplings[objective.site[:, None] == objective.site] = 0
         return np.sqrt(of_couplings), np.sqrt(of_field)
-
-    def ratio_test(self, statistic, pairs):
-        """p-value and weights of twice a difference of log-pseudo-likelihoods.
-
-        Parameters
-        ----------
-        statistic : float
-        pairs : int array of shape (n_pairs, 2)
-            Sites whose couplings the smaller machine lacks.
-        """
-        lacking = np.zeros((len(self.sizes),) * 2, bool)
-        lacking[pairs[:, 0], pairs[:, 1]] = lacking[pairs[:, 1], pairs[:, 0]] = True
-        u, v = self.pairs
-        kept = np.append(np.ones(self.n_states, bool), ~lacking[self.site[u], self.site[v]])
-        difference = self.inverse.copy()
-        difference[np.ix_(kept, kept)] -= _pseudo_inverse(self.hessian[np.ix_(kept, kept)])
-        values, vectors = np.linalg.eigh(self.scores_covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0))
-        weights = np.linalg.eigvalsh(root.T @ difference @ root)[::-1]
-        weights = weights[weights > _MIN_WEIGHT * max(weights[0], 0)]
-        p_value = survival(statistic, weights) if len(weights) else 1.0
-        return p_value, weights
-
-
-def _pseudo_inverse(matrix):
-    values, vectors = np.linalg.eigh(matrix)
-    kept = values > _MIN_EIGENVALUE * values[-1]
-    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T

@@ -19,14 +19,19 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from fastmf.learning.pseudo_likelihood.binary.existence import Existence, undecided
-from fastmf.learning.pseudo_likelihood.binary.separation import TimeLimit, linear_programme
+from fastmf.learning.pseudo_likelihood.existence import (
+    Existence,
+    TimeLimit,
+    no_maximum,
+    rising_margins,
+    undecided,
+)
 from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
 from fastmf.learning.pseudo_likelihood.potts.fitting import Options, fit
+from fastmf.models._gauge import Groups
 
 # Numbers in the matrix of the linear programme up to which it is solved.
 _MAX_ENTRIES = 400_000
-_TOLERANCE = 1e-6
 # States up to which eigenvalues of their matrices take little time.
 _MAX_STATES = 1000
 # Rows whose fields are made together.
@@ -54,16 +59,20 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
         Its `units` are sites.
     """
     if not l2_field:
-        unseen = np.add.reduceat(data.counts == 0, _first(data.sizes)) > 0
+        unseen = Groups(data.sizes).means(data.counts == 0) > 0
         if unseen.any():
-            return _not("states were never seen, whose fields fall without end; leave them out or "
-                        "give a ridge penalty l2_field", np.flatnonzero(unseen))  # fmt: skip
+            return no_maximum(
+                "states were never seen, whose fields fall without end; leave them out or give a "
+                "ridge penalty l2_field", np.flatnonzero(unseen),
+            )  # fmt: skip
     if l2:
         return Existence(True)
     strangers = _never_meeting(data)
     if strangers.any():
-        return _not("pairs of states never meet, whose couplings fall without end; give a ridge "
-                    "penalty l2", np.flatnonzero(strangers.any(0)))  # fmt: skip
+        return no_maximum(
+            "pairs of states never meet, whose couplings fall without end; give a ridge penalty l2",
+            np.flatnonzero(strangers.any(0)),
+        )
     limit = TimeLimit(seconds)
     if estimate is not None and not l2_field and data.n_states <= _MAX_STATES:
         found = _by_estimate(data, symmetric, *estimate)
@@ -73,14 +82,6 @@ def existence(data, l2, l2_field, symmetric=True, seconds=10.0, estimate=None):
         if found is not None:
             return found
     return _by_programmes(data, l2_field, symmetric, limit)
-
-
-def _first(sizes):
-    return np.cumsum(sizes) - sizes
-
-
-def _not(message, sites):
-    return Existence(False, tuple(map(int, sites)), f"no maximum exists: {message}")
 
 
 def _never_meeting(data):
@@ -108,7 +109,7 @@ def _by_estimate(data, symmetric, couplings, field):
     """Existence if an estimate is a proof, else None."""
     at = _looked_at(data, couplings, field)
     if at.margin > 0:
-        return _not(_SEPARATED, np.arange(len(data.sizes)))
+        return no_maximum(_SEPARATED, np.arange(len(data.sizes)))
     if symmetric and at.gradient < at.residual * _smallest_singular_value(data):
         return Existence(True)
     return None
@@ -123,17 +124,15 @@ class _Estimate(NamedTuple):
 
 
 def _looked_at(data, couplings, field):
-    first, n = _first(data.sizes), data.n_states
-    site, shares = np.repeat(np.arange(len(first)), data.sizes), data.weights / data.total
+    groups, n, shares = Groups(data.sizes), data.n_states, data.weights / data.total
+    first, site = groups.first, groups.site
     of_couplings, of_field, margin, residual = np.zeros((n, n)), np.zeros(n), np.inf, np.inf
     for start in range(0, len(data.labels), _BLOCK_ROWS):
         labels = data.labels[start : start + _BLOCK_ROWS]
         share, X = shares[start : start + _BLOCK_ROWS, None], one_hot(labels, data.sizes)
         own, present = X.toarray() > 0, (labels >= 0)[:, site]
         eta = couplings.fields(labels) + field
-        eta -= np.maximum.reduceat(eta, first, axis=1)[:, site]
-        p = np.exp(eta)
-        p /= np.add.reduceat(p, first, axis=1)[:, site]
+        p = groups.softmax(eta)
         others = np.maximum.reduceat(np.where(own, -np.inf, eta), first, axis=1)[:, site]
         margin = min(margin, (eta - others)[own].min())
         residual = min(residual, (share * p)[present & ~own].min(initial=np.inf))
@@ -168,12 +167,12 @@ def _by_programmes(data, l2_field, symmetric, limit):
     separated = set()
     for sites in problems:
         margins, site = _margins(data, sites, symmetric, l2_field)
-        found = _separated(margins, site, limit) if limit.left() else None
-        if found is None:
+        rising = rising_margins(limit, margins) if limit.left() else None
+        if rising is None:
             return undecided(limit)
-        separated |= found
+        separated.update(site[rising])
     if separated:
-        return _not(_SEPARATED, sorted(separated))
+        return no_maximum(_SEPARATED, sorted(separated))
     return Existence(True)
 
 
@@ -187,7 +186,7 @@ def _margins(data, sites, symmetric, l2_field):
             own, other = data.labels[others, i].astype(np.int64), np.full(len(others), b)
             for state, sign in ((own, 1.0), (other, -1.0)):
                 rows, there = _influences(data, others, i, state, l2_field)
-                here = (_first(data.sizes)[i] + state)[rows]
+                here = (Groups(data.sizes).first[i] + state)[rows]
                 low = np.minimum(here, there) if symmetric else here
                 high = np.maximum(here, there) if symmetric else there
                 signs = np.full(len(rows), sign)
@@ -206,18 +205,8 @@ def _influences(data, rows, i, state, l2_field):
 
     The field itself stands at the state of site i, unless it is penalised.
     """
-    first = _first(data.sizes)
+    first = Groups(data.sizes).first
     flat = np.where(data.labels[rows] >= 0, first + data.labels[rows], -1)
     flat[:, i] = -1 if l2_field else first[i] + state
     found = np.nonzero(flat >= 0)
     return found[0], flat[found]
-
-
-def _separated(margins, site, limit):
-    """Sites with a margin that rises along a direction along which none falls; None if unknown."""
-    found = linear_programme(
-        limit, -margins.sum(0), A_ub=-margins, b_ub=np.zeros(margins.shape[0]), bounds=(-1, 1)
-    )
-    if found.status != 0:
-        return None
-    return {int(i) for i in np.unique(site[margins @ found.x > _TOLERANCE])}

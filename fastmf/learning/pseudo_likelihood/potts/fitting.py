@@ -7,13 +7,14 @@ from scipy.special import logsumexp
 
 from fastmf._common.memory import memory_of_the_machine
 from fastmf._threads.workers import for_each, one_blas_thread, workers_for
-from fastmf.learning.pseudo_likelihood.binary.objective import TOLERANCE_ROWS
-from fastmf.learning.pseudo_likelihood.potts import lbfgs, newton
+from fastmf.learning.pseudo_likelihood import lbfgs, newton
+from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS
 from fastmf.learning.pseudo_likelihood.potts.asymmetric import AsymmetricObjective
 from fastmf.learning.pseudo_likelihood.potts.couplings import Dense, OfFewRows
 from fastmf.learning.pseudo_likelihood.potts.few_rows import FewRows
 from fastmf.learning.pseudo_likelihood.potts.layout import Layout
 from fastmf.learning.pseudo_likelihood.potts.objective import Evaluator, SymmetricObjective
+from fastmf.models._gauge import Groups
 
 MAX_ITER = {"lbfgs": 1000, "newton": 100}
 # Parameters from which L-BFGS computes in single precision.
@@ -80,9 +81,7 @@ def n_parameters(sizes):
 
 def starting_field(data):
     """Logarithms of counts of states plus one, less their means."""
-    logs = np.log(data.counts + 1)
-    first, site = np.cumsum(data.sizes) - data.sizes, np.repeat(range(len(data.sizes)), data.sizes)
-    return logs - (np.add.reduceat(logs, first) / data.sizes)[site]
+    return Groups(data.sizes).zero_sum(np.log(data.counts + 1))
 
 
 def fit(data, options, excluded=None):

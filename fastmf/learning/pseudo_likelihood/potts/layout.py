@@ -7,12 +7,13 @@ import numpy as np
 from fastmf._jit.vectors import lanes_of
 from fastmf.kernels.pseudo_likelihood.potts import ABSENT, LOW_FIELD, PottsRows, aligned
 from fastmf.kernels.pseudo_likelihood.potts_vectors import MAX_VECTORS
+from fastmf.models._gauge import Groups
 
 # What a pass over the rows takes beside its vectors, in the time of a vector.
 _PASS_VECTORS = 1
 
 
-class Layout:
+class Layout(Groups):
     """Flat states of sites with some numbers of states, and blocks of sites.
 
     Parameters
@@ -37,10 +38,9 @@ class Layout:
     low_field = LOW_FIELD
 
     def __init__(self, sizes, dtype=np.float64):
-        self.sizes, self.dtype = np.asarray(sizes, np.int64), np.dtype(dtype)
+        super().__init__(np.asarray(sizes, np.int64))
+        self.dtype = np.dtype(dtype)
         self.n_groups, self.n_states = len(self.sizes), int(self.sizes.sum())
-        self.first = np.cumsum(self.sizes) - self.sizes
-        self.site = np.repeat(np.arange(self.n_groups), self.sizes)
         self.state = np.arange(self.n_states) - self.first[self.site]
         lanes = lanes_of(dtype)
         self.n_sites = self._sites_of_a_block(lanes)
@@ -100,11 +100,6 @@ class Layout:
             mine = self.place // self.width == p
             couplings[mine] = tables[p][self.place][:, self.place[mine] - p * self.width].T
         return couplings
-
-    def zero_sum(self, vector):
-        """A flat vector less its mean over the states of each site."""
-        means = np.add.reduceat(vector, self.first) / self.sizes
-        return vector - means[self.site]
 
     def rows(self, labels, weights, parents, groups):
         """`PottsRows` of labels (n_rows, n_groups), negative if absent, each after its parent."""

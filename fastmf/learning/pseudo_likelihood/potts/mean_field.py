@@ -8,6 +8,8 @@ means of the data are then a fixed point of naive mean field.
 import numpy as np
 
 from fastmf._common.linalg import LinAlgError, cholesky
+from fastmf.learning.pseudo_likelihood.potts.couplings import one_hot
+from fastmf.models._gauge import Groups
 
 # Of a variance, if it is not explained by others but for rounding errors.
 _MIN_SHARE = 1e-12
@@ -30,15 +32,12 @@ def pair_frequencies(labels, weights, sizes, pseudocount):
     array of shape (n_states,)
     array of shape (n_states, n_states)
     """
-    sizes = np.asarray(sizes)
-    first, site = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
+    sizes, site = np.asarray(sizes), Groups(sizes).site
     pairs, present = np.zeros((len(site), len(site))), np.zeros((len(sizes), len(sizes)))
     for start in range(0, len(labels), 1024):
         x, w = labels[start : start + 1024], weights[start : start + 1024, None]
-        rows, columns = np.nonzero(x >= 0)
-        one_hot = np.zeros((len(x), len(site)))
-        one_hot[rows, first[columns] + x[rows, columns]] = 1
-        pairs += one_hot.T @ (w * one_hot)
+        rows = one_hot(x, sizes).toarray()
+        pairs += rows.T @ (w * rows)
         present += (x >= 0).T @ (w * (x >= 0))
     pairs /= np.where(present > 0, present, 1)[site][:, site]
     q = sizes[site]
@@ -72,8 +71,8 @@ def naive_mean_field(labels, weights, sizes, pseudocount, l2=0.0):
         If the covariance matrix is singular, as it is without pseudocount where a state is not
         seen.
     """
-    sizes = np.asarray(sizes)
-    first, site = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
+    groups = Groups(sizes)
+    first, site = groups.first, groups.site
     f, pairs = pair_frequencies(labels, weights, sizes, pseudocount)
     kept = np.ones(len(f), bool)
     kept[first] = False

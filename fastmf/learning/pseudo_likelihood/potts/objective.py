@@ -29,7 +29,8 @@ from fastmf._threads.workers import in_parallel, workers_for
 from fastmf.kernels.pseudo_likelihood import potts as potts_kernels
 from fastmf.kernels.pseudo_likelihood.potts import aligned
 from fastmf.learning.pseudo_likelihood.potts.layout import Layout
-from fastmf.learning.pseudo_likelihood.potts.tree import distinct, spanning_order
+from fastmf.learning.pseudo_likelihood.potts.tree import spanning_order
+from fastmf.learning.pseudo_likelihood.rows import distinct
 
 
 class PottsData:
@@ -48,7 +49,7 @@ class PottsData:
         self.n_threads = n_threads
         labels = np.maximum(labels, -1)
         labels = labels.astype(np.int8 if max(sizes) < 127 else np.int16)
-        labels, weights = distinct(labels, np.asarray(weights, float))
+        labels, weights, _ = distinct(labels, np.asarray(weights, float))
         order, self.parents, self.groups = spanning_order(labels, n_threads)
         self.labels, self.weights = labels[order], weights[order]
         self.total = float(weights.sum())

@@ -10,28 +10,6 @@ from fastmf.kernels.pseudo_likelihood import hamming
 GROUP_ROWS = 4096
 
 
-def distinct(labels, weights):
-    """Distinct rows with the sum of their weights; rows without weight are left out.
-
-    Parameters
-    ----------
-    labels : int array of shape (n_rows, n_groups)
-    weights : array of shape (n_rows,)
-
-    Returns
-    -------
-    uint8 or int array of shape (n_distinct, n_groups)
-    array of shape (n_distinct,)
-    """
-    kept = weights > 0
-    labels, weights = np.ascontiguousarray(labels[kept]), weights[kept]
-    whole = labels.view(np.dtype((np.void, labels.dtype.itemsize * labels.shape[1])))[:, 0]
-    _, first, members = np.unique(whole, return_index=True, return_inverse=True)
-    if len(first) == len(labels):
-        return labels, weights
-    return labels[first], np.bincount(members.reshape(-1), weights, len(first))
-
-
 def spanning_order(labels, n_threads=None):
     """An order of rows in which each follows a similar one, its parent.
 

@@ -4,10 +4,10 @@ import pytest
 from fastmf.learning.pseudo_likelihood.binary.coordinates import (
     Coordinates,
     SeparateCoordinates,
-    hessian_solver,
 )
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
+from fastmf.learning.pseudo_likelihood.newton import hessian_solver
 
 
 def chain(agreement=0.9, d=7, n=500):

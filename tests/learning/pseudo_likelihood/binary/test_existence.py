@@ -13,11 +13,11 @@ from fastmf.learning.pseudo_likelihood.binary.existence import (
     existence,
     separation,
 )
-from fastmf.learning.pseudo_likelihood.binary.newton import newton
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.separation import diverging_units
-from fastmf.learning.pseudo_likelihood.binary.solvers import lbfgs
 from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
+from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 

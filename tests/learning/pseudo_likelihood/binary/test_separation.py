@@ -1,22 +1,21 @@
 import numpy as np
 import pytest
-from separated_units import features, separated
+from separated_units import separated
 
 from fastmf.learning.pseudo_likelihood.binary import separation as module
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
-from fastmf.learning.pseudo_likelihood.binary.newton import newton
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.separation import (
-    TimeLimit,
     dependent_units,
     diverging_units,
     gram,
-    linear_programme,
     margins,
     units_that_never_meet,
 )
-from fastmf.learning.pseudo_likelihood.binary.solvers import lbfgs
 from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+from fastmf.learning.pseudo_likelihood.existence import TimeLimit
+from fastmf.learning.pseudo_likelihood.lbfgs import lbfgs
+from fastmf.learning.pseudo_likelihood.newton import newton
 
 
 def rows(n, d, ones, seed=0):
@@ -108,13 +107,3 @@ def test_no_projection_without_large_margins_or_time(monkeypatch):
     assert len(diverging_units(objective, np.zeros(10))) == 0
     large = objective.packed(3 * (1 - np.eye(4)), np.zeros(4))
     assert len(diverging_units(objective, large, TimeLimit(0.0))) == 0
-
-
-def test_programmes_end_with_the_time():
-    M = features(rows(60, 30, 0.5)).reshape(1800, -1)
-    programme = {"A_ub": -M, "b_ub": np.zeros(len(M)), "bounds": (-1, 1)}
-    assert linear_programme(TimeLimit(1e-3), -M.sum(0), **programme).status == 1
-    limit = TimeLimit()
-    assert limit.left() == np.inf and TimeLimit(0.0).left() == 0
-    small = linear_programme(limit, np.ones(2), A_ub=-np.eye(2), b_ub=-np.ones(2))
-    assert small.status == 0 and small.fun == pytest.approx(2)

@@ -5,10 +5,10 @@ from populations import population
 from fastmf.inference.sampling.spins import sample
 from fastmf.learning.pseudo_likelihood.binary import starts as module
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import distinct_rows
-from fastmf.learning.pseudo_likelihood.binary.newton import newton
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.solvers import bslm
 from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+from fastmf.learning.pseudo_likelihood.newton import newton
 from fastmf.models import BoltzmannMachine
 from fastmf.priors import Ising
 

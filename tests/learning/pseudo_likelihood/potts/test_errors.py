@@ -22,11 +22,11 @@ def test_hessian_and_scores_are_derivatives():
     labels, weights = random_rows(SIZES, 30, missing=0.15)
     J, h = random_parameters(SIZES)
     found = sandwich(labels, weights, J, h, l2=0.1, l2_field=0.2)
-    n, N = found.n_parameters, weights.sum()
-    at = np.append(h, J[found.pairs])
+    objective, at = found.objective, found.parameters
+    n, N = objective.n_parameters, weights.sum()
 
     def values(parameters):
-        new_J, new_h = found.unpacked(parameters)
+        new_J, new_h = objective.unpacked(parameters)
         return log_pseudo_likelihood(new_J, new_h, labels, SIZES)
 
     def difference(k, at):
@@ -35,7 +35,8 @@ def test_hessian_and_scores_are_derivatives():
 
     scores = np.stack([difference(k, at) for k in range(n)], 1)
     centred = weights[:, None] * (scores - weights @ scores / N)
-    np.testing.assert_allclose(found.scores_covariance, centred.T @ centred, atol=1e-6)
+    scores_covariance = N**2 * objective.score_covariance(at, found.sampling)
+    np.testing.assert_allclose(scores_covariance, centred.T @ centred, atol=1e-6)
     ridge = N * np.where(np.arange(n) < SIZES.sum(), 0.2, 0.1)
     for k in range(0, n, 5):
         step = 1e-4 * np.eye(n)[k]
@@ -43,7 +44,7 @@ def test_hessian_and_scores_are_derivatives():
             weights @ (difference(j, at - step) - difference(j, at + step)) / 2e-4 for j in range(n)
         ]
         expected = np.array(column) + ridge * np.eye(n)[k]
-        np.testing.assert_allclose(found.hessian[k], expected, atol=1e-5)
+        np.testing.assert_allclose(N * objective.hessian(at)[k], expected, atol=1e-5)
 
 
 def test_errors_are_the_spread_of_estimates():
@@ -86,7 +87,10 @@ def test_ratio_test_of_independent_sites():
         larger, smaller = fit(data, options), fit(data, options, pairs)
         found = sandwich(labels, np.ones(200), larger.couplings.dense(), larger.field)
         statistic = 2 * (larger.history[-1] - smaller.history[-1])
-        p_value, weights = found.ratio_test(statistic, pairs)
+        restricted = found.objective.packed(smaller.couplings.dense(), smaller.field)
+        _, p_value, weights, _ = found.ratio_test(
+            statistic, found.indices(pairs), found.parameters, restricted
+        )
         assert len(weights) == 2 + 4  # (q_0 - 1) (q_1 - 1) + (q_0 - 1) (q_2 - 1)
         p_values.append(p_value)
     assert 0.35 < np.mean(p_values) < 0.65

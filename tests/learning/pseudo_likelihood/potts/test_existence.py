@@ -5,7 +5,7 @@ import pytest
 from potts_data import one_hot, penalised, random_parameters, random_rows
 
 from fastmf.inference.sampling.categories import all_labels
-from fastmf.learning.pseudo_likelihood.binary.existence import Existence
+from fastmf.learning.pseudo_likelihood.existence import Existence
 from fastmf.learning.pseudo_likelihood.potts import existence as module
 from fastmf.learning.pseudo_likelihood.potts.couplings import Dense
 from fastmf.learning.pseudo_likelihood.potts.existence import existence
@@ -86,7 +86,7 @@ def test_too_many_rows_are_not_decided(monkeypatch):
 
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_out_of_time_is_undecided(symmetric, monkeypatch):
-    monkeypatch.setattr("fastmf.learning.pseudo_likelihood.potts.existence.linear_programme", None)
+    monkeypatch.setattr("fastmf.learning.pseudo_likelihood.existence.linear_programme", None)
     labels = all_labels(SIZES)
     data = PottsData(labels, np.ones(len(labels)), SIZES)
     found = existence(data, 0.0, 0.0, symmetric, seconds=0.0)

@@ -6,20 +6,6 @@ from potts_data import random_rows
 from fastmf.learning.pseudo_likelihood.potts import tree
 
 
-def test_equal_rows_are_merged():
-    labels = np.array([[1, 2], [0, 1], [1, 2], [3, 3]], np.int8)
-    rows, weights = tree.distinct(labels, np.array([1.0, 2, 3, 0]))
-    assert {tuple(map(int, row)): w for row, w in zip(rows, weights, strict=True)} == {
-        (1, 2): 4.0,
-        (0, 1): 2.0,
-    }
-
-
-def test_distinct_rows_stay_in_their_order():
-    labels = np.array([[5, 2], [0, 1]], np.int8)
-    np.testing.assert_array_equal(tree.distinct(labels, np.ones(2))[0], labels)
-
-
 def test_parents_come_first_in_the_same_group(monkeypatch):
     monkeypatch.setattr(tree, "GROUP_ROWS", 16)
     labels, _ = random_rows([4] * 12, 50, missing=0.1)

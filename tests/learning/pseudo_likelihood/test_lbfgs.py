@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy
 
-from fastmf.learning.pseudo_likelihood.potts.lbfgs import minimise
+from fastmf.learning.pseudo_likelihood.lbfgs import minimise
 
 
 def quadratic(n, condition, seed=0):
@@ -78,3 +78,25 @@ def test_callback():
         function, np.zeros(10), tol=1e-10, max_iter=100, callback=lambda *args: seen.append(args)
     )
     assert seen == list(enumerate(found.history))
+
+
+@pytest.mark.parametrize("condition", [1, 100, 1e4])
+def test_lasso_of_a_quadratic_function(condition):
+    """Optimality conditions, with variables that have no penalty, from both sides of zero."""
+    function, _ = quadratic(40, condition)
+    size, gradient = np.sqrt(condition), np.empty(40)
+    l1 = np.where(np.arange(40) < 5, 0.0, 0.6 * size)
+    results = []
+    for start in (np.zeros(40), np.full(40, -3.0)):
+        found = minimise(function, start, tol=1e-13, max_iter=3000, l1=l1)
+        assert found.converged and (np.diff(found.history) <= 0).all()
+        value = function(found.z, gradient)
+        assert found.history[-1] == pytest.approx(value + l1 @ abs(found.z))
+        zero = found.z == 0
+        assert 2 < zero.sum() < 35 and not zero[:5].any()
+        assert (abs(gradient[zero]) <= l1[zero] + 1e-5 * size).all()
+        np.testing.assert_allclose(
+            gradient[~zero], -(l1 * np.sign(found.z))[~zero], atol=1e-5 * size
+        )
+        results.append(found.z)
+    np.testing.assert_allclose(*results, atol=1e-5)

@@ -1,16 +1,18 @@
-"""Newton's method for maximum pseudo-likelihood.
+"""Newton's method for maxima of composite likelihoods.
 
 The step is H^-1 g with the gradient g and the negative Hessian H. To second order it raises the
-objective by g' H^-1 g / 2; this predicted rise is what the stopping rule is about.
+objective by g' H^-1 g / 2; this predicted rise is what the stopping rule is about. `newton` solves
+these equations by a factorisation, `minimise`, for Hessians too large for that, by conjugate
+gradients.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
 
 from fastmf._common.linalg import cholesky_with_ridge
-from fastmf.learning.pseudo_likelihood.binary.objective import TOLERANCE_ROWS
-from fastmf.learning.pseudo_likelihood.binary.solvers import Fit
+from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, Fit, Minimum
 
 MAX_ITER = 100
 # The factorised Hessian is kept while a step with it shrinks the predicted rise by this factor.
@@ -24,6 +26,9 @@ _GRADIENT_ROUNDING = 1e-15
 MIN_STEP_SIZE = 1e-10
 # Below this fraction the Hessian is given a ridge, from _MIN_RIDGE up to _MAX_RIDGE.
 _RIDGE_STEP_SIZE, _MIN_RIDGE, _MAX_RIDGE = 0.1, 1e-5, 1.0
+# Products with the Hessian for a step of `minimise`, and halvings of the step.
+_MAX_PRODUCTS, _MAX_BACKTRACKS = 500, 30
+_MIN_DECREASE = 1e-4
 
 
 class Evaluation(NamedTuple):
@@ -36,7 +41,7 @@ class Evaluation(NamedTuple):
 
 def sufficient_rise(value, before, predicted):
     """Armijo's condition, up to the rounding error of the value."""
-    return value >= before + 1e-4 * predicted - 4e-16 * max(1, abs(before))
+    return value >= before + _MIN_DECREASE * predicted - 4e-16 * max(1, abs(before))
 
 
 def only_rounding(*gradients):
@@ -49,7 +54,7 @@ class _Search:
 
     Parameters
     ----------
-    objective : PseudoLikelihood
+    objective : CompositeLikelihood
         Or anything with its `value_and_gradient`, `hessian` and `total`.
     start : array of shape (n_parameters,)
     """
@@ -150,7 +155,7 @@ def newton(objective, start, *, tol=1e-5, max_iter=MAX_ITER):
 
     Parameters
     ----------
-    objective : PseudoLikelihood
+    objective : CompositeLikelihood
     start : array of shape (n_parameters,)
     tol : float, default 1e-5
     max_iter : int, default 100
@@ -171,3 +176,122 @@ def newton(objective, start, *, tol=1e-5, max_iter=MAX_ITER):
         if converged:
             return Fit(search.point.parameters, history, True)
     return Fit(search.point.parameters, history, False)
+
+
+def minimise(objective, z, *, tol, max_iter):
+    """Minimum of a convex function, in well-scaled coordinates, by products with its Hessian.
+
+    Parameters
+    ----------
+    objective : callable
+        As for `fastmf.learning.pseudo_likelihood.lbfgs.minimise`, with `hessian_at(z)` that
+        returns a function product(v, out).
+    z : array of shape (n_variables,)
+        The start; overwritten by the result.
+    tol : float
+        Ends when the predicted decrease of a step is smaller.
+    max_iter : int
+
+    Returns
+    -------
+    Minimum
+    """
+    gradient = np.empty_like(z)
+    value = objective(z, gradient)
+    history = []
+    for _ in range(max_iter):
+        step = _newton_step(objective.hessian_at(z), gradient)
+        slope = float(gradient @ step)
+        if not -slope / 2 > tol:
+            return Minimum(z, history or [value], True)
+        if -slope / 2 < np.finfo(z.dtype).eps * abs(value):
+            # No value tells any more whether the step is right, which near the minimum it is.
+            z += step
+            return Minimum(z, [*history, value], True)
+        found = _line_search(objective, z, gradient, step, (value, slope))
+        if found is None:
+            break
+        value = found
+        history.append(value)
+    return Minimum(z, history or [value], False)
+
+
+def _newton_step(product, gradient):
+    """An approximate solution of H step = -gradient, the more exact the smaller the gradient is."""
+    size = float(np.sqrt(gradient @ gradient))
+    step, image = np.zeros_like(gradient), np.empty_like(gradient)
+    residual = -gradient
+    direction, squared = residual.copy(), size**2
+    target = (min(0.1, np.sqrt(size)) * size) ** 2
+    for _ in range(_MAX_PRODUCTS):
+        product(direction, image)
+        curvature = float(direction @ image)
+        # Along gauge directions, which have no gradient, rounding may leave a little.
+        if not curvature > 1e-14 * float(direction @ direction):
+            break
+        factor = squared / curvature
+        step += factor * direction
+        residual -= factor * image
+        before, squared = squared, float(residual @ residual)
+        if squared <= target:
+            break
+        direction *= squared / before
+        direction += residual
+    return step if step.any() else -gradient
+
+
+def _line_search(objective, z, gradient, step, at):
+    """Move z by a part of the step so that the value decreases; the gradient is that at the end."""
+    value, slope = at
+    length, before = 1.0, z.copy()
+    for _ in range(_MAX_BACKTRACKS):
+        np.add(before, length * step, out=z)
+        new = objective(z, gradient)
+        if new <= value + _MIN_DECREASE * length * slope:
+            return new
+        length /= 2
+    z[:] = before
+    return None
+
+
+def hessian_solver(objective, parameters):
+    """Solver of equations with the negative Hessian by conjugate gradients, without the matrix.
+
+    Each iteration takes some two products with rows, the time of a gradient.
+
+    Parameters
+    ----------
+    objective : CompositeLikelihood
+    parameters : array of shape (n_parameters,)
+        Where second derivatives are taken.
+
+    Returns
+    -------
+    callable
+        solve(right, tol, max_iter, stop): the solution of H v = right up to a fraction `tol` of
+        the right side, and whether that was reached; zero if `stop()`, a function that is called
+        after each iteration, was true.
+    """
+    coordinates = objective.coordinates(separate=False)
+    times = objective.hessian_product(parameters)
+    # In coordinates z, parameters = T z, in which T'HT is nearly the identity.
+    size = len(coordinates.from_parameters(parameters))
+    matrix = LinearOperator(
+        (size, size), dtype=float,
+        matvec=lambda z: coordinates.gradient(times(coordinates.to_parameters(z.reshape(-1)))),
+    )  # fmt: skip
+
+    def solve(right, tol, max_iter, stop=lambda: False):
+        def callback(_):
+            if stop():
+                raise StopIteration
+
+        options = {"rtol": tol, "maxiter": max_iter, "callback": callback}
+        try:
+            with np.errstate(all="ignore"):
+                found, failed = cg(matrix, coordinates.gradient(right), **options)
+        except StopIteration:
+            return np.zeros_like(right), False
+        return coordinates.to_parameters(found), not failed and bool(np.isfinite(found).all())
+
+    return solve

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 from populations import population
+from potts_data import random_rows
 
 from fastmf.learning.pseudo_likelihood.binary.distinct_rows import WeightedRows
-from fastmf.learning.pseudo_likelihood.binary.newton import newton
 from fastmf.learning.pseudo_likelihood.binary.objective import PseudoLikelihood
 from fastmf.learning.pseudo_likelihood.binary.starts import starting_point
+from fastmf.learning.pseudo_likelihood.newton import minimise, newton
+from fastmf.learning.pseudo_likelihood.potts.objective import PottsData, SymmetricObjective
 
 
 @pytest.mark.parametrize("start", ["independent", "minorant", "naive_mean_field", "tap"])
@@ -30,3 +32,23 @@ def test_steps_towards_saturation_are_doubled():
     fit = newton(objective, np.zeros(1))
     assert fit.stopped and len(fit.history) < 18
     assert fit.parameters[0] == pytest.approx(np.log(1e8) / 2)
+
+
+@pytest.mark.parametrize("l2", [0.1, 0.0])
+def test_the_gradient_vanishes_at_the_minimum(l2):
+    sizes = np.array([3, 4, 2])
+    data = PottsData(*random_rows(sizes, 400), sizes)
+    objective = SymmetricObjective(data, l2, l2, np.float64)
+    z = objective.start(np.zeros(sizes.sum()))
+    found = minimise(objective, z, tol=1e-20, max_iter=50)
+    assert found.converged and len(found.history) < 15
+    objective(z, gradient := np.empty_like(z))
+    assert abs(gradient).max() < 1e-8
+
+
+def test_the_limit_of_iterations():
+    sizes = np.array([3, 3])
+    data = PottsData(*random_rows(sizes), sizes)
+    objective = SymmetricObjective(data, 0.1, 0.1, np.float64)
+    found = minimise(objective, objective.start(np.zeros(6)), tol=0, max_iter=1)
+    assert not found.converged and len(found.history) == 1

@@ -1,0 +1,105 @@
+"""Conditional probabilities of ordinal items given all others.
+
+With s_i = sum_j sigma_ij x_j the categories c = 0..m_i of item i have, given all others, the
+probabilities
+
+    p_ic = exp(mu_ic + c s_i) / sum_b exp(mu_ib + b s_i),   mu_i0 = 0
+
+The gradient of a row's log-pseudo-likelihood is 1[x_i = c] - p_ic by mu_ic, and by sigma_ij
+x_j (x_i - E_i) + x_i (x_j - E_j) with the means E_i = sum_c c p_ic.
+"""
+
+from fastmf._jit.intrinsics import fetch_and_increment, larger, row, smaller
+from fastmf._jit.kernel import REORDER, kernel
+from fastmf._threads.interrupts import next_task
+from fastmf.special import exp, log, where
+
+# Rows of one task that a thread takes from the queue.
+TASK_ROWS = 64
+
+
+@kernel(fastmath=REORDER, views=True)
+def conditionals(products, thresholds, states, workspaces, queue, probabilities, residuals, value):
+    """Probabilities of all categories, residuals x - E, and log-pseudo-likelihoods of rows.
+
+    Parameters
+    ----------
+    products : array of shape (n_rows, n_items)
+        states @ couplings.
+    thresholds : array of shape (n_categories, n_items)
+        Zero in the first row, -inf for categories that an item lacks.
+    states : array of shape (n_rows, n_items)
+        Categories as numbers of the floating type.
+    workspaces : array of shape (n_workers, n_categories + 3, TASK_ROWS * n_items)
+        Memory of each thread that calls this.
+    queue : int64 array of shape (2,)
+        Next group of rows to be computed, next worker; shared by all threads that call this.
+    probabilities : array of shape (n_categories, n_rows, n_items)
+        Filled.
+    residuals : array of shape (n_rows, n_items)
+        Filled; may be `products` itself.
+    value : array of shape (n_rows,)
+        Filled.
+    """
+    n_rows, n_items = states.shape
+    worker = fetch_and_increment(row(queue, (1,), 1))
+    for c in range(thresholds.shape[0]):
+        fields = row(workspaces, (worker, c, 0), TASK_ROWS * n_items)
+        for i in range(TASK_ROWS):
+            for j in range(n_items):
+                fields[i * n_items + j] = thresholds[c, j]
+    first = next_task(queue) * TASK_ROWS
+    while first < n_rows:
+        n = smaller(TASK_ROWS, n_rows - first)
+        _set_probabilities(products, states, workspaces, worker, first, n * n_items, probabilities)
+        _set_residuals(states, workspaces, worker, first, n, residuals, value)
+        first = next_task(queue) * TASK_ROWS
+
+
+@kernel(merged=True)
+def _set_probabilities(products, states, workspaces, worker, first, size, probabilities):
+    """Fill probabilities, their means, and log-probabilities of the states, as one long row."""
+    n_categories, dtype = probabilities.shape[0], workspaces.dtype
+    s, x = row(products, (first, 0), size), row(states, (first, 0), size)
+    largest = row(workspaces, (worker, n_categories, 0), size)
+    mean = row(workspaces, (worker, n_categories + 1, 0), size)
+    total = row(workspaces, (worker, n_categories + 2, 0), size)
+    zero, one = dtype.type(0), dtype.type(1)
+    for j in range(size):
+        largest[j], mean[j], total[j] = zero, zero, zero
+    for c in range(1, n_categories):
+        fields, number = row(workspaces, (worker, c, 0), size), dtype.type(c)
+        for j in range(size):
+            largest[j] = larger(largest[j], fields[j] + number * s[j])
+    for c in range(n_categories):
+        fields, number = row(workspaces, (worker, c, 0), size), dtype.type(c)
+        p = row(probabilities, (c, first, 0), size)
+        for j in range(size):
+            p[j] = exp(fields[j] + number * s[j] - largest[j])
+            total[j] += p[j]
+            mean[j] += number * p[j]
+    for j in range(size):
+        largest[j] = -largest[j] - log(total[j])
+        total[j] = one / total[j]
+        mean[j] *= total[j]
+    for c in range(n_categories):
+        fields, number = row(workspaces, (worker, c, 0), size), dtype.type(c)
+        p = row(probabilities, (c, first, 0), size)
+        for j in range(size):
+            p[j] *= total[j]
+            largest[j] += where(x[j] == number, fields[j] + number * s[j], zero)
+
+
+@kernel(merged=True)
+def _set_residuals(states, workspaces, worker, first, n, residuals, value):
+    """Fill residuals and values of rows."""
+    n_items, n_categories = states.shape[1], workspaces.shape[1] - 3
+    for i in range(n):
+        log_probability = workspaces.dtype.type(0)
+        terms = row(workspaces, (worker, n_categories, i * n_items), n_items)
+        mean = row(workspaces, (worker, n_categories + 1, i * n_items), n_items)
+        x, out = row(states, (first + i, 0), n_items), row(residuals, (first + i, 0), n_items)
+        for j in range(n_items):
+            log_probability += terms[j]
+            out[j] = x[j] - mean[j]
+        value[first + i] = log_probability

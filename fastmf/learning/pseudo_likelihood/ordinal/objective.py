@@ -1,0 +1,270 @@
+"""The log-pseudo-likelihood of a machine of ordinal items, and its derivatives.
+
+The machine is p(x) ~ exp(sum_i mu_{i, x_i} + sum_{i<j} sigma_ij x_i x_j), x_i = 0..m_i, mu_i0 = 0
+(Marsman et al. 2025); p_ic, s_i and E_i are in `fastmf.kernels.pseudo_likelihood.ordinal`. With
+weights w of rows that add up to one, and V_i the variance of x_i given all others,
+
+    P            = sum_s w_s sum_i ln p_{i, x_i} - sum_k l2_k parameter_k^2 / 2
+    dP/dmu_ic    = sum_s w_s (1[x_i = c] - p_ic)
+    dP/dsigma_ij = sum_s w_s (x_j (x_i - E_i) + x_i (x_j - E_j))
+    -d^2P        = sum_s w_s sum_i Cov_i of (1[c])_c and (c x_j)_j:
+                   p_ic (1[b = c] - p_ib), p_ic (c - E_i) x_j, V_i x_j x_k
+
+Parameters are one vector: those of thresholds (`Thresholds`), then the couplings sigma_ij, i < j,
+in lexicographic order.
+"""
+
+import numpy as np
+
+from fastmf._threads.workers import for_each, in_parallel, workers_for
+from fastmf.kernels.pseudo_likelihood import binary as spin_kernels
+from fastmf.kernels.pseudo_likelihood.ordinal import TASK_ROWS, conditionals
+from fastmf.learning.pseudo_likelihood.fit import TOLERANCE_ROWS, CompositeLikelihood
+from fastmf.learning.pseudo_likelihood.ordinal.coordinates import ItemCoordinates
+
+# Probabilities in a block of rows that fits in the cache.
+_BLOCK_NUMBERS = 1 << 17
+
+
+class OrdinalLikelihood(CompositeLikelihood):
+    """Mean log-pseudo-likelihood of weighted rows of ordinal items, less ridge penalties.
+
+    Parameters
+    ----------
+    states : int array of shape (n_rows, n_items)
+        Categories from 0 to m_i; distinct rows take the least time
+        (`fastmf.learning.pseudo_likelihood.rows.distinct`).
+    weights : array of shape (n_rows,)
+        Positive.
+    thresholds : Thresholds
+        Numbers of categories, and the form of thresholds.
+    l2, l2_field : float, default 0.0
+        Ridge penalties of couplings and of parameters of thresholds, per unit of weight.
+    pairs : tuple of two int arrays of shape (n_pairs,), optional
+        Items i < j that are coupled, in lexicographic order; default all.
+    n_threads : int or None
+
+    Raises
+    ------
+    ValueError
+        If `states` are not categories of the items.
+    """
+
+    def __init__(
+        self, states, weights, thresholds, *, l2=0.0, l2_field=0.0, pairs=None, n_threads=None
+    ):  # fmt: skip
+        self.states, self.thresholds = np.ascontiguousarray(states, float), thresholds
+        allowed = (self.states >= 0) & (self.states < thresholds.n_categories)
+        if not (allowed & (self.states == np.floor(self.states))).all():
+            raise ValueError(
+                "states must be the numbers 0, 1, ... of categories, fewer than n_categories."
+            )
+        self.total = float(np.sum(weights))
+        self.weights, self.n_threads = np.asarray(weights, float) / self.total, n_threads
+        self.n_units = d = self.states.shape[1]
+        self.pairs = np.triu_indices(d, 1) if pairs is None else pairs
+        self.n_fields = len(thresholds.slope)
+        self.n_parameters = self.n_fields + len(self.pairs[0])
+        self.ridge = np.full(self.n_parameters, float(l2))
+        self.ridge[: self.n_fields] = l2_field
+        # Of two items, the parameter that couples them, -1 if there is none.
+        self.index = np.full((d, d), -1)
+        self.index[self.pairs] = self.n_fields + np.arange(len(self.pairs[0]))
+        self.index.T[self.pairs] = self.index[self.pairs]
+        self.frequencies = np.stack([
+            self.weights @ (self.states == c) for c in range(thresholds.width)
+        ])  # fmt: skip
+        self._latest = None
+
+    # --- parameters -----------------------------------------------------------------------------
+
+    def unpacked(self, parameters):
+        """Couplings (n_items, n_items) and parameters of thresholds."""
+        couplings = np.zeros((self.n_units, self.n_units))
+        couplings[self.pairs] = parameters[self.n_fields :]
+        return couplings + couplings.T, parameters[: self.n_fields].copy()
+
+    def packed(self, couplings, fields):
+        """Vector of parameters."""
+        return np.concatenate([fields, couplings[self.pairs]])
+
+    def indices_of(self, first, second):
+        """Parameters of pairs of items: their coupling, or all of the thresholds of one item."""
+        fields = [np.flatnonzero(self.thresholds.item_of_parameter == i) for i in first]
+        found = [of_item if i == j else self.index[i, j, None]
+                 for i, j, of_item in zip(first, second, fields, strict=True)]  # fmt: skip
+        found = np.concatenate([*found, np.zeros(0, int)])
+        if (found < 0).any():
+            raise ValueError("pairs must name items that the machine couples.")
+        return found
+
+    def smoothed_frequencies(self):
+        """Frequencies of categories with half a row more of each, (width, n_items)."""
+        there = np.arange(len(self.frequencies))[:, None] < self.thresholds.n_categories
+        counts = TOLERANCE_ROWS * self.frequencies + there / 2
+        return counts / counts.sum(0)
+
+    def independent(self):
+        """Parameters of uncoupled items."""
+        fields = self.thresholds.from_frequencies(self.smoothed_frequencies())
+        return np.append(fields, np.zeros(len(self.pairs[0])))
+
+    def coordinates(self, separate):
+        """`ItemCoordinates`, in which each coupling is one coordinate."""
+        return ItemCoordinates(self)
+
+    # --- value and gradient ---------------------------------------------------------------------
+
+    def conditionals(self, parameters, rows=slice(None)):
+        """Probabilities of the categories of each item given all others, and what follows of them.
+
+        Parameters
+        ----------
+        parameters : array of shape (n_parameters,)
+        rows : slice or int array of shape (n_rows,), default all
+
+        Returns
+        -------
+        probabilities : array of shape (width, n_rows, n_items)
+        residuals : array of shape (n_rows, n_items)
+            x - E.
+        values : array of shape (n_rows,)
+            Log-pseudo-likelihoods.
+        """
+        couplings, fields = self.unpacked(parameters)
+        states, table = self.states[rows], self.thresholds.table(fields, -np.inf)
+        residuals, values = states @ couplings, np.empty(len(states))
+        memory = np.empty((1, len(table) + 3, TASK_ROWS * self.n_units))
+        p = np.empty((len(table), *states.shape))
+        queue = np.zeros(2, np.int64)
+        conditionals(residuals, table, states, memory, queue, p, residuals, values)
+        return p, residuals, values
+
+    def _blocks(self):
+        numbers = self.n_units * self.thresholds.width
+        size = max(4, _BLOCK_NUMBERS // numbers // TASK_ROWS) * TASK_ROWS
+        return [slice(i, i + size) for i in range(0, len(self.weights), size)]
+
+    def _sums_over_blocks(self, function, parameters):
+        """Sums over blocks of rows of function(states, weights, p, residuals, values)."""
+        blocks = self._blocks()
+        parts = [None] * len(blocks)
+
+        def compute(k):
+            rows = blocks[k]
+            found = self.conditionals(parameters, rows)
+            parts[k] = function(self.states[rows], self.weights[rows], *found)
+
+        work = 10 * self.states.size * (self.n_units + 10 * self.thresholds.width)
+        for_each(compute, range(len(blocks)), workers_for(len(blocks), work, self.n_threads))
+        return [sum(terms) for terms in zip(*parts, strict=True)]
+
+    def value_and_gradient(self, parameters):
+        """Penalised value and its gradient."""
+        if self._latest is None or not np.array_equal(self._latest[0], parameters):
+
+            def sums(x, w, p, residuals, values):
+                return w @ p, x.T @ (w[:, None] * residuals), w @ values
+
+            expected, by_couplings, value = self._sums_over_blocks(sums, parameters)
+            fields = self.thresholds.gradient(self.frequencies - expected)
+            gradient = self.packed(by_couplings + by_couplings.T, fields) - self.ridge * parameters
+            self._latest = np.array(parameters), value - self.penalty(parameters), gradient
+        return self._latest[1], self._latest[2].copy()
+
+    # --- second derivatives ---------------------------------------------------------------------
+
+    def hessian(self, parameters):
+        """Negative Hessian, penalties included, (n_parameters, n_parameters)."""
+        hessian = np.diag(self.ridge)
+        for indices, block in self.item_hessians(parameters):
+            hessian[np.ix_(indices, indices)] += block
+        return hessian
+
+    def item_hessians(self, parameters):
+        """Parameters of the regression of each item on the others, and its negative Hessian.
+
+        Yields
+        ------
+        indices : int array of shape (n_own,)
+            Parameters of the item's thresholds, and of its couplings.
+        block : array of shape (n_own, n_own)
+        """
+        d, width = self.n_units, self.thresholds.width
+        of_pairs, of_both = np.zeros((d, d, d)), np.zeros((d, width, d))
+        of_fields, numbers = np.zeros((d, width, width)), np.arange(width)[:, None]
+        for rows in self._blocks():
+            x, w = self.states[rows], self.weights[rows]
+            p = self.conditionals(parameters, rows)[0]
+
+            def add(i, x=x, w=w, p=p):
+                weighted = w * p[:, :, i]
+                mean = (numbers * p[:, :, i]).sum(0)
+                deviations = (numbers - mean) * weighted
+                of_fields[i] += np.diag(weighted.sum(1)) - weighted @ p[:, :, i].T
+                of_both[i] += deviations @ x
+                of_pairs[i] += (x.T * (numbers * deviations).sum(0)) @ x
+
+            for_each(add, range(d), workers_for(d, x.size * d * d, self.n_threads))
+        for i in range(d):
+            rows, fields, basis = self.thresholds.of_item(i)
+            c, others = self.thresholds.category[rows], np.flatnonzero(self.index[i] >= 0)
+            both = basis.T @ of_both[i][np.ix_(c, others)]
+            own = basis.T @ of_fields[i][np.ix_(c, c)] @ basis
+            block = np.block([[own, both], [both.T, of_pairs[i][np.ix_(others, others)]]])
+            yield np.append(fields, self.index[i, others]), block
+
+    def hessian_product(self, parameters):
+        """The product of the negative Hessian with a vector, as a function, without the matrix."""
+        numbers = np.arange(self.thresholds.width)[:, None, None]
+
+        def times(vector):
+            couplings, fields = self.unpacked(vector)
+            table = self.thresholds.table(fields)[:, None]
+
+            def changes(x, w, p, residuals, values):
+                eta = table + numbers * (x @ couplings)
+                change = w[:, None] * p * (eta - (p * eta).sum(0))
+                return change.sum(1), x.T @ (numbers * change).sum(0)
+
+            of_thresholds, of_couplings = self._sums_over_blocks(changes, parameters)
+            fields = self.thresholds.gradient(of_thresholds)
+            return self.packed(of_couplings + of_couplings.T, fields) + self.ridge * vector
+
+        return times
+
+    # --- scores ---------------------------------------------------------------------------------
+
+    def score_products(self, parameters, vectors, rows, factors):
+        """Inner products of rows' scores, times factors, with vectors, (n_rows, n_vectors)."""
+        p, residuals, _ = self.conditionals(parameters, rows)
+        states = self.states[rows]
+        out = np.empty((len(states), len(vectors)))
+        for v, vector in enumerate(vectors):
+            couplings, fields = self.unpacked(vector)
+            table = self.thresholds.table(fields)
+            own = np.take_along_axis(table, states.astype(int), 0).sum(1)
+            expected = np.einsum("csi,ci->s", p, table)
+            out[:, v] = own - expected + ((states @ couplings) * residuals).sum(1)
+        return out * factors[:, None]
+
+    def scores(self, parameters, rows, factors):
+        """Scores of rows, each times a factor, (n_rows, n_parameters)."""
+        p, residuals, _ = self.conditionals(parameters, rows)
+        states, d = self.states[rows], self.n_units
+        residuals *= factors[:, None]
+        item, category = self.thresholds.item, self.thresholds.category
+        of_thresholds = (states[:, item] == category) - p[category, :, item].T
+        pairs = np.empty((len(states), d * (d + 1) // 2))
+        n_tasks = -(-len(states) // spin_kernels.TASK_ROWS)
+        n_workers = workers_for(n_tasks, 2 * pairs.size, self.n_threads)
+        in_parallel(
+            spin_kernels.scores, (states, residuals, np.zeros(1, np.int64), pairs), n_workers
+        )
+        fields = (of_thresholds @ self.thresholds.matrix) * factors[:, None]
+        return np.hstack([fields, pairs[:, d:][:, self._among_all_pairs()]])
+
+    def _among_all_pairs(self):
+        """Places of the coupled pairs among all pairs i < j."""
+        first, second = self.pairs
+        return first * (2 * self.n_units - first - 1) // 2 + second - first - 1

@@ -1,0 +1,55 @@
+"""Distinct rows with the weights of their copies, and what of them was sampled independently."""
+
+import numpy as np
+from scipy import sparse
+
+
+def distinct(labels, weights):
+    """Distinct rows with the sum of their weights; rows without weight are left out.
+
+    Parameters
+    ----------
+    labels : int array of shape (n_rows, n_units)
+    weights : array of shape (n_rows,)
+
+    Returns
+    -------
+    labels : int array of shape (n_distinct, n_units)
+    weights : array of shape (n_distinct,)
+    members : int array of shape (n_rows,)
+        Distinct row of each row, -1 if it has no weight.
+    """
+    kept, members = weights > 0, np.full(len(weights), -1)
+    labels, weights = np.ascontiguousarray(labels[kept]), weights[kept]
+    whole = labels.view(np.dtype((np.void, labels.dtype.itemsize * labels.shape[1])))[:, 0]
+    _, first, inverse = np.unique(whole, return_index=True, return_inverse=True)
+    if len(first) == len(labels):
+        members[kept] = np.arange(len(labels))
+        return labels, weights, members
+    members[kept] = inverse.reshape(-1)
+    return labels[first], np.bincount(members[kept], weights, len(first)), members
+
+
+def sampling(members, weights, clusters=None):
+    """What was sampled independently, as `CompositeLikelihood.score_covariance` takes it.
+
+    Parameters
+    ----------
+    members : int array of shape (n_rows,)
+        Distinct row of each row, as `distinct` returns it.
+    weights : array of shape (n_rows,)
+        Sampling weights: the score of a row is multiplied by its weight.
+    clusters : array of shape (n_rows,), optional
+        Labels of the clusters that were sampled; default each row is one.
+
+    Returns
+    -------
+    array of shape (n_distinct,) or sparse array of shape (n_clusters, n_distinct)
+    """
+    kept = members >= 0
+    members, share = members[kept], (weights / weights.sum())[kept]
+    n = int(members.max(initial=-1)) + 1
+    if clusters is None:
+        return np.bincount(members, share**2, n)
+    labels, cluster = np.unique(np.asarray(clusters)[kept], return_inverse=True)
+    return sparse.coo_array((share, (cluster, members)), shape=(len(labels), n)).tocsr()

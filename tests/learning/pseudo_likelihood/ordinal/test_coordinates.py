@@ -1,0 +1,35 @@
+"""Coordinates of ordinal machines."""
+
+import numpy as np
+import ordinal_data
+import pytest
+
+from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
+from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
+
+SIZES = [2, 3, 5, 4]
+
+
+def objective_of(kind, states, **options):
+    return OrdinalLikelihood(states, np.ones(len(states)), Thresholds(SIZES, kind, 1), **options)
+
+
+@pytest.mark.parametrize("kind", ["free", "blume_capel"])
+def test_there_and_back_and_the_gradient(kind):
+    objective = objective_of(kind, ordinal_data.random_rows(SIZES)[0], l2=0.1, l2_field=0.2)
+    coordinates = objective.coordinates(separate=False)
+    parameters, gradient, z = np.random.default_rng(0).normal(size=(3, objective.n_parameters))
+    there = coordinates.from_parameters(parameters)
+    np.testing.assert_allclose(coordinates.to_parameters(there), parameters, atol=1e-12)
+    expected = gradient @ coordinates.to_parameters(z)
+    assert coordinates.gradient(gradient) @ z == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", ["free", "blume_capel"])
+def test_the_hessian_of_independent_items_is_the_identity(kind):
+    """All states equally often: at independence, up to the smoothing of frequencies."""
+    objective = objective_of(kind, ordinal_data.all_states(SIZES))
+    coordinates = objective.coordinates(separate=False)
+    H = objective.hessian(objective.independent())
+    T = np.transpose([coordinates.to_parameters(e) for e in np.eye(len(H))])
+    np.testing.assert_allclose(T.T @ H @ T, np.eye(len(H)), atol=1e-4)
