@@ -94,15 +94,15 @@ class Ordinal(_LogWeights):
         return len(self.log_weights)
 
     @property
-    def sizes(self):
+    def n_scores(self):
         """Number of scores of each unit, int array of shape (n_units,)."""
         return np.isfinite(self.log_weights).sum(1)
 
     @property
     def support(self):
         """The values of each unit, (n_values, n_units), padded with NaN."""
-        x = np.arange(float(self.log_weights.shape[1]))[:, None]
-        return np.where(x < self.sizes, x, np.nan)
+        x = np.arange(float(self.log_weights.shape[-1]))[:, None]
+        return np.where(x < self.n_scores, x, np.nan)
 
     # --- the protocol of priors -------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Ordinal(_LogWeights):
     @accepts_lists
     def moments(self, b, a):
         """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
-        p, x = self._probabilities(b, a), np.arange(float(self.log_weights.shape[1]))
+        p, x = self._probabilities(b, a), np.arange(float(self.log_weights.shape[-1]))
         mean = p @ x
         variance = (p * (x - mean[..., None]) ** 2).sum(-1)
         return narrow(mean, self._like(b, a)), narrow(variance, self._like(b, a))
@@ -127,7 +127,7 @@ class Ordinal(_LogWeights):
     def _weights(self, b, a):
         """Largest exponent of each unit, and the weights of its scores divided by that."""
         b, a = (np.clip(widen(np.asarray(tilt)), -_MAX_TILT, _MAX_TILT) for tilt in (b, a))
-        x = np.arange(float(self.log_weights.shape[1]))
+        x = np.arange(float(self.log_weights.shape[-1]))
         t = widen(self.log_weights) + x * (b[..., None] - 0.5 * a[..., None] * x)
         top = t.max(-1)
         return top, np.exp(t - top[..., None])
@@ -150,7 +150,7 @@ class Ordinal(_LogWeights):
     def _index(self, x):
         """Values by unit, whether they are scores of it, and their numbers."""
         x = np.broadcast_to(x, np.broadcast_shapes(np.shape(x), (self.n_units(),)))
-        inside = (x >= 0) & (x < self.sizes) & (x == np.round(x))
+        inside = (x >= 0) & (x < self.n_scores) & (x == np.round(x))
         return x, inside, np.where(inside, x, 0).astype(int)
 
     @accepts_lists
@@ -158,7 +158,7 @@ class Ordinal(_LogWeights):
         """The value that a uniform number draws from the tilted distribution: its quantile."""
         below = np.cumsum(self._probabilities(b, a), axis=-1)
         value = (below <= np.asarray(u)[..., None]).sum(-1)
-        return narrow(np.minimum(value, self.sizes - 1).astype(float), self._like(b, a))
+        return narrow(np.minimum(value, self.n_scores - 1).astype(float), self._like(b, a))
 
     @accepts_lists
     @accepts_seeds
@@ -173,7 +173,7 @@ class Ordinal(_LogWeights):
     def log_prob_gradient(self, x):
         """Derivatives of log_prob, (..., n_units, m + 1)."""
         x, inside, index = self._index(x)
-        hit = inside[..., None] & (index[..., None] == np.arange(self.log_weights.shape[1]))
+        hit = inside[..., None] & (index[..., None] == np.arange(self.log_weights.shape[-1]))
         return self._make((hit.astype(np.result_type(self.log_weights, x)),))
 
     def project(self):
@@ -228,13 +228,13 @@ class Ordinal(_LogWeights):
 
     def refit(self, X):
         """Ordinal units with the same scores, fitted to the columns."""
-        return self.from_data(X, self.sizes)
+        return self.from_data(X, self.n_scores)
 
     def precomputed(self):
         """The same prior in the form that kernels tilt."""
         table = np.ascontiguousarray(self.log_weights)
         address = table.ctypes.data + table.strides[0] * np.arange(len(table))
-        return CompiledOrdinal(table, address.astype(np.int64), self.sizes.astype(np.int64))
+        return CompiledOrdinal(table, address.astype(np.int64), self.n_scores.astype(np.int64))
 
 
 REGISTRY["ordinal"] = Ordinal
