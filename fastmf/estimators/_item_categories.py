@@ -69,7 +69,9 @@ def _given(X, n_categories):
             f"{n_categories!r:.40}."
         )
     if sizes.min() < 2 or sizes.max() > MAX_CATEGORIES:
-        raise ValueError(f"n_categories must be in [2, {MAX_CATEGORIES}], got {n_categories!r:.40}.")
+        raise ValueError(
+            f"n_categories must be in [2, {MAX_CATEGORIES}], got {n_categories!r:.40}."
+        )
     if not is_numeric(X):
         raise TypeError(
             "n_categories is the number of codes 0, 1, ...: give None for strings, whose "

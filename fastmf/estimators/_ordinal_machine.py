@@ -116,9 +116,7 @@ class BaseOrdinalMachine(Saved, BaseEstimator):
     def _conditionals(self, X):
         """What `OrdinalLikelihood.conditionals` says of rows."""
         scores, thresholds = self._scores(X), self._objective.thresholds
-        rows = OrdinalLikelihood(
-            scores, np.ones(len(scores)), thresholds, n_threads=self.n_threads
-        )
+        rows = OrdinalLikelihood(scores, np.ones(len(scores)), thresholds, n_threads=self.n_threads)
         return rows.conditionals(self._parameters)
 
     def score_samples(self, X):

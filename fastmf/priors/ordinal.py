@@ -13,6 +13,7 @@ from fastmf._common.arguments import number, real_array
 from fastmf._common.rows import is_sparse, row_blocks
 from fastmf._jit.intrinsics import larger, view
 from fastmf._jit.kernel import kernel
+from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors._registry import (
     REGISTRY,
     accepts_lists,
@@ -20,7 +21,6 @@ from fastmf.priors._registry import (
     accepts_tables,
     floating_type,
 )
-from fastmf.priors._protocol import sample_by_draw
 from fastmf.priors.binary import MAX_FIELD
 from fastmf.special import clip, exp, log, narrow, widen
 

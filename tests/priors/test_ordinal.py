@@ -60,7 +60,7 @@ def test_frequencies(dtype):
     assert prior.n_scores.tolist() == [3, 2, 3]
     p = np.exp(prior.log_weights)
     p /= p.sum(1, keepdims=True)
-    expected = [[1.5 / 4.5, 0.5 / 4.5, 2.5 / 4.5], [1.5 / 4, 2.5 / 4, 0], [2.5 / 4.5, 0.5 / 4.5, 1.5 / 4.5]]
+    expected = [[3 / 9, 1 / 9, 5 / 9], [3 / 8, 5 / 8, 0], [5 / 9, 1 / 9, 3 / 9]]
     np.testing.assert_allclose(p, expected, rtol=1e-6)
     assert prior.refit(X[:1]).n_scores.tolist() == [3, 2, 3]
     for wrong in (X - 1, X + 0.5):
@@ -94,7 +94,7 @@ def test_exact_is_the_sum_over_states():
     np.testing.assert_allclose(found.pairwise, (states.T * p) @ states, rtol=1e-12)
 
 
-@pytest.mark.parametrize("schedule", ["parallel", "blocked", "sequential"])
+@pytest.mark.parametrize("schedule", ["blocked", "sequential"])
 def test_tap_is_near_to_enumeration(schedule):
     weak = machine(0.1)
     states, p, log_partition = enumerated(weak)
@@ -137,7 +137,7 @@ def test_gibbs_samples_an_rbm(dtype):
 
 def test_annealing_finds_the_log_partition_of_an_rbm():
     expected = visible_marginals(rbm())[2]
-    found = annealed_importance_sampling(rbm(), n_chains=500, n_temperatures=200, rng=0)
+    found = annealed_importance_sampling(rbm(), 500, 200, rng=0)
     assert abs(found.log_partition - expected) < 0.05
 
 
@@ -146,11 +146,13 @@ def test_rbms_of_ratings_learn():
     factor = rng.normal(size=(400, 1))
     X = np.digitize(2 * factor + rng.normal(size=(400, 6)), [-1, 1]).astype(float)
     machine = mf.GeneralizedRBM(
-        2, visible=mf.Ordinal.from_data(X), n_epochs=30, learning_rate=0.05, random_state=0
+        2, visible=mf.Ordinal.from_data(X), n_epochs=150, learning_rate=0.1, random_state=0
     )
     machine.fit(X)
-    independent = machine.pointwise_.log_prob(X).sum(1) - machine.pointwise_.log_partition(
-        np.zeros(6), 0.0
-    ).sum()
+    independent = (
+        machine.pointwise_.log_prob(X).sum(1)
+        - machine.pointwise_.log_partition(np.zeros(6), 0.0).sum()
+    )
     assert machine.score(X) > independent.mean() + 0.3
     assert np.isfinite(machine.visible_.log_weights).all()
+    assert abs(machine.visible_.log_weights - mf.Ordinal.from_data(X).log_weights).max() > 0.1
