@@ -1,4 +1,4 @@
-"""Categories of ordinal items in a table of codes, strings or pandas' categories, in their order."""
+"""Categories of ordinal items, in their order: of codes, strings or pandas' categories."""
 
 import numpy as np
 

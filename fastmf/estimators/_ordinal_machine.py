@@ -46,8 +46,8 @@ class BaseOrdinalMachine(Saved, BaseEstimator):
     def _set_parameters(self, parameters):
         """Couplings and thresholds from the vector of all parameters."""
         self._parameters, self._models = parameters, {}
-        self.couplings_, self._fields = self._objective.unpacked(parameters)
-        self.thresholds_ = self._by_item(self._objective.thresholds.matrix @ self._fields)
+        self.couplings_, self._of_thresholds = self._objective.unpacked(parameters)
+        self.thresholds_ = self._by_item(self._objective.thresholds.matrix @ self._of_thresholds)
 
     def _by_item(self, values):
         """Values of the thresholds of all items, item by item."""
@@ -60,7 +60,7 @@ class BaseOrdinalMachine(Saved, BaseEstimator):
         """The machine as a `BoltzmannMachine` with `Ordinal` units, for `fastmf.tap`."""
         check_is_fitted(self)
         if "scores" not in self._models:
-            table = self._objective.thresholds.table(self._fields, -np.inf).T
+            table = self._objective.thresholds.table(self._of_thresholds, -np.inf).T
             self._models["scores"] = BoltzmannMachine(self.couplings_, Ordinal(table))
         return self._models["scores"]
 
@@ -101,7 +101,7 @@ class BaseOrdinalMachine(Saved, BaseEstimator):
             raise ValueError("alpha and beta are parameters of thresholds='blume_capel'.")
         alpha, beta = np.full((2, len(self.n_categories_)), np.nan)
         for i in range(len(alpha)):
-            own = self._fields[self._objective.thresholds.item_of_parameter == i]
+            own = self._of_thresholds[self._objective.thresholds.item_of_parameter == i]
             alpha[i], beta[i] = own[0], own[1] if len(own) > 1 else np.nan
         return alpha, beta
 
