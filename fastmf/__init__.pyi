@@ -15,6 +15,7 @@ from fastmf.estimators import ConditionalRBM as ConditionalRBM
 from fastmf.estimators import DeepBoltzmannMachine as DeepBoltzmannMachine
 from fastmf.estimators import FullyVisibleBoltzmannMachine as FullyVisibleBoltzmannMachine
 from fastmf.estimators import GeneralizedRBM as GeneralizedRBM
+from fastmf.estimators import OrdinalMachine as OrdinalMachine
 from fastmf.estimators import PottsMachine as PottsMachine
 from fastmf.estimators import SpikeSlabClassifier as SpikeSlabClassifier
 from fastmf.estimators import SpikeSlabRegressor as SpikeSlabRegressor
@@ -35,6 +36,7 @@ from fastmf.priors import Concatenated as Concatenated
 from fastmf.priors import GaussBernoulli as GaussBernoulli
 from fastmf.priors import Gaussian as Gaussian
 from fastmf.priors import Ising as Ising
+from fastmf.priors import Ordinal as Ordinal
 from fastmf.priors import TruncatedGaussBernoulli as TruncatedGaussBernoulli
 from fastmf.priors import TruncatedGaussian as TruncatedGaussian
 

@@ -16,6 +16,7 @@ _HOME = {
     "DeepBoltzmannMachine": "deep_boltzmann_machine",
     "FullyVisibleBoltzmannMachine": "fully_visible",
     "GeneralizedRBM": "generalized_rbm",
+    "OrdinalMachine": "ordinal_machine",
     "PottsMachine": "potts_machine",
     "SpikeSlabClassifier": "spike_slab_classifier",
     "SpikeSlabRegressor": "spike_slab",

@@ -6,6 +6,7 @@ from fastmf.priors.binomial import Binomial
 from fastmf.priors.categorical import Categorical
 from fastmf.priors.concatenated import Concatenated
 from fastmf.priors.gaussian import Gaussian
+from fastmf.priors.ordinal import Ordinal
 from fastmf.priors.spike_and_slab import GaussBernoulli, TruncatedGaussBernoulli
 from fastmf.priors.truncated_gaussian import TruncatedGaussian
 
@@ -17,6 +18,7 @@ __all__ = [
     "GaussBernoulli",
     "Gaussian",
     "Ising",
+    "Ordinal",
     "TruncatedGaussBernoulli",
     "TruncatedGaussian",
     "register",

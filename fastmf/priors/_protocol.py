@@ -58,14 +58,14 @@ def with_arrays(prior):
     if is_concatenated(prior):
         return prior
     n = n_units(prior)
-    return prior._make(f if np.shape(f) == (n,) else np.broadcast_to(f, (n,)) for f in prior)
+    return prior._make(f if np.shape(f)[:1] == (n,) else np.broadcast_to(f, (n,)) for f in prior)
 
 
 def repeated(prior, n):
     """The prior of `n` units alike, if it describes a single one; otherwise itself."""
     if is_concatenated(prior) or n_units(prior) != 1:
         return prior
-    return prior._make(np.broadcast_to(np.ravel(f), (n,)) for f in prior)
+    return prior._make(np.broadcast_to(f, (n, *np.shape(f)[1:])) for f in prior)
 
 
 def take(prior, units):

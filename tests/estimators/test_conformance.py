@@ -14,6 +14,7 @@ from fastmf.estimators import (
     DeepBoltzmannMachine,
     FullyVisibleBoltzmannMachine,
     GeneralizedRBM,
+    OrdinalMachine,
     PottsMachine,
 )
 
@@ -34,6 +35,7 @@ ESTIMATORS = [
     FullyVisibleBoltzmannMachine(threshold=0.0, solver="bslm", l2=0.1),
     make_pipeline(Binarizer(), FullyVisibleBoltzmannMachine(l2=0.01)),
     make_pipeline(DISCRETE, PottsMachine(n_states=3, l2=0.01, l2_field=0.01)),
+    make_pipeline(DISCRETE, OrdinalMachine(n_categories=3, l2=0.01, l2_field=0.01)),
     ConditionalRBM(3, n_epochs=20, batch_size=10, n_sweeps=5, random_state=0),
 ]
 

@@ -92,8 +92,8 @@ def assert_as_numpy(prior, b, a, compiled):
 
 
 def test_the_table_covers_the_registry():
-    # Groups of states are not computed unit by unit.
-    assert {*CASES, "concatenated", "categorical"} == set(REGISTRY)
+    # Groups of states are not computed unit by unit, and ordinal units by NumPy.
+    assert {*CASES, "concatenated", "categorical", "ordinal"} == set(REGISTRY)
 
 
 @every_prior

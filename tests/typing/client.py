@@ -42,6 +42,7 @@ def units(n: int, rng: np.random.Generator) -> list[Array]:
         mf.TruncatedGaussBernoulli(zeros, ones, zeros, zeros, ones),
         mf.Concatenated(binary, spins),
         mf.Categorical([zeros]),
+        mf.Ordinal(np.zeros((n, 3))),
     )
     samples: list[Array] = []
     for prior in every:
@@ -126,6 +127,9 @@ def estimators(X: Array, Y: Array, folder: Path) -> dict[str, Array]:
     mf.FullyVisibleBoltzmannMachine(graph=[(0, 1)]).fit(X)
     couplings, field = table.confint(0.9)
     print(table.values_, table.categories_, table.impute(X))
+    items = mf.OrdinalMachine(thresholds="blume_capel", l2=0.1).fit(X)
+    print(items.thresholds_, items.blume_capel(), items.standard_errors(), items.impute(X))
+    print(items.coupling_estimate()[1], items.sample(3), items.model_.energy(X), items.confint())
     regressor = mf.SpikeSlabRegressor(noise_variance=0.1).fit(X, Y[:, 0])
     regressor = mf.SpikeSlabRegressor(parameter_prior=None, average_parameters=False, blocks=None)
     regressor = regressor.fit_moments(X.T @ X, X.T @ Y[:, 0], 5.0, n=len(X))

@@ -122,15 +122,18 @@ def ascend(state, gradient, settings, rate, means=None, n_threads=None):
         layers = centring.with_moved_fields(model.layers, gradient.layers, moves)
         gradient = ModelParameters(couplings=directions, layers=layers)
 
+    # Units of several parameters have matrices, too, which are no couplings.
+    coupled = {id(array) for p in (here, state.velocity) for array in p.matrices()}
+
     def with_momentum(velocity, gradient):
-        if velocity.ndim < 2:
+        if id(velocity) not in coupled:
             velocity *= settings.momentum
             velocity += rate * gradient
         return velocity
 
     state.velocity = state.velocity.combine(with_momentum, gradient)
     new = iter(couplings)
-    return here.combine(lambda w, v: next(new) if w.ndim == 2 else w + v, state.velocity)
+    return here.combine(lambda w, v: next(new) if id(w) in coupled else w + v, state.velocity)
 
 
 def diverged(epoch):

@@ -90,6 +90,27 @@ def unseen(objective):
     return np.argwhere((there & (objective.frequencies == 0)).T)
 
 
+def unbounded(objective):
+    """Items whose thresholds grow without end though their couplings are bounded.
+
+    Those with a category that no row has; of the form of Blume and Capel, those whose rows have a
+    single category, or two neighbouring corners of the polygon of the points (c, (c - r)^2).
+
+    Returns
+    -------
+    int array of shape (n_items,)
+    """
+    if objective.thresholds.kind == "free":
+        return np.unique(unseen(objective)[:, 0])
+    out = []
+    for i, size in enumerate(objective.thresholds.n_categories):
+        seen = np.flatnonzero(objective.frequencies[:, i] > 0)
+        neighbours = len(seen) == 2 and seen[1] - seen[0] in (1, size - 1)
+        if len(seen) == 1 or (size > 2 and neighbours):
+            out.append(i)
+    return np.array(out, int)
+
+
 def certified(objective, parameters):
     """Whether a maximum provably exists, from a point near to it; False proves nothing.
 

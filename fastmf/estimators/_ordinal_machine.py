@@ -1,0 +1,488 @@
+"""Inference with a fitted machine of ordinal items: conditionals, samples, errors, tests."""
+
+from types import SimpleNamespace
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from fastmf._common.arguments import count, flag, number, one_of, real_array
+from fastmf.estimators._categories import as_array, checked_table, codes, decoded
+from fastmf.estimators._files import Saved
+from fastmf.estimators._frames import feature_names, like_frame, pairs_frame, square_frame
+from fastmf.estimators._imputing import means_of_missing
+from fastmf.estimators._labels import check_sizes, labels_from
+from fastmf.estimators._runs import generator_of
+from fastmf.inference.sampling import categories
+from fastmf.learning.pseudo_likelihood.existence import Existence
+from fastmf.learning.pseudo_likelihood.godambe import ADJUSTMENTS, Godambe
+from fastmf.learning.pseudo_likelihood.ordinal.objective import OrdinalLikelihood
+from fastmf.learning.pseudo_likelihood.ordinal.thresholds import Thresholds
+from fastmf.models import BoltzmannMachine
+from fastmf.priors import Categorical, Ordinal
+
+
+class BaseOrdinalMachine(Saved, BaseEstimator):
+    """All methods of `OrdinalMachine` but `fit`."""
+
+    def _names(self):
+        return feature_names(self)
+
+    def _made_objective(self):
+        """The likelihood of the rows that the machine was fitted to."""
+        reference = real_array("reference", self.reference)
+        if reference.shape not in ((), self.n_categories_.shape):
+            raise ValueError(
+                "reference must be a number or have one entry for each of "
+                f"{len(self.n_categories_)} items, got shape {reference.shape}."
+            )
+        thresholds = Thresholds(self.n_categories_, self.thresholds, reference)
+        return OrdinalLikelihood(
+            self._rows, self._weights, thresholds, l2=float(self.l2),
+            l2_field=float(self.l2_field), n_threads=self.n_threads,
+        )  # fmt: skip
+
+    def _set_parameters(self, parameters):
+        """Couplings and thresholds from the vector of all parameters."""
+        self._parameters, self._models = parameters, {}
+        self.couplings_, self._of_thresholds = self._objective.unpacked(parameters)
+        self.thresholds_ = self._by_item(self._objective.thresholds.matrix @ self._of_thresholds)
+
+    def _by_item(self, values):
+        """Values of the thresholds of all items, item by item."""
+        return np.split(values, np.cumsum(self.n_categories_ - 1)[:-1])
+
+    # --- models ---------------------------------------------------------------------------------
+
+    @property
+    def model_(self):
+        """The machine as a `BoltzmannMachine` with `Ordinal` units, for `fastmf.tap`."""
+        check_is_fitted(self)
+        if "scores" not in self._models:
+            table = self._objective.thresholds.table(self._of_thresholds, -np.inf).T
+            self._models["scores"] = BoltzmannMachine(self.couplings_, Ordinal(table))
+        return self._models["scores"]
+
+    def _model_of_categories(self):
+        """The machine with one state for each category of each item."""
+        if "categories" not in self._models:
+            score = np.concatenate([np.arange(float(q)) for q in self.n_categories_])
+            item = np.repeat(np.arange(len(self.n_categories_)), self.n_categories_)
+            couplings = self.couplings_[np.ix_(item, item)] * np.outer(score, score)
+            field = [np.append(0.0, mu) for mu in self.thresholds_]
+            self._models["categories"] = BoltzmannMachine(couplings, Categorical(field))
+        return self._models["categories"]
+
+    def blume_capel(self):
+        """Parameters of thresholds of the form of Blume and Capel.
+
+        Returns
+        -------
+        alpha, beta : array of shape (n_features,)
+            mu_i(c) = alpha_i c + beta_i ((c - r)^2 - r^2); beta is NaN for items of two categories,
+            whose threshold is alpha.
+
+        Raises
+        ------
+        ValueError
+            If the machine has free thresholds.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 4, (300, 3))
+        >>> alpha, beta = mf.OrdinalMachine(thresholds="blume_capel").fit(X).blume_capel()
+        >>> alpha.shape, beta.shape
+        ((3,), (3,))
+        """
+        check_is_fitted(self)
+        if self.thresholds != "blume_capel":
+            raise ValueError("alpha and beta are parameters of thresholds='blume_capel'.")
+        alpha, beta = np.full((2, len(self.n_categories_)), np.nan)
+        for i in range(len(alpha)):
+            own = self._of_thresholds[self._objective.thresholds.item_of_parameter == i]
+            alpha[i], beta[i] = own[0], own[1] if len(own) > 1 else np.nan
+        return alpha, beta
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def _scores(self, X, missing=False):
+        """Scores of rows, -1 where missing."""
+        check_is_fitted(self)
+        X = checked_table(self, X, reset=False, missing=missing)
+        return codes(self, X, self.categories_)
+
+    def _conditionals(self, X):
+        """What `OrdinalLikelihood.conditionals` says of rows."""
+        scores, thresholds = self._scores(X), self._objective.thresholds
+        rows = OrdinalLikelihood(scores, np.ones(len(scores)), thresholds, n_threads=self.n_threads)
+        return rows.conditionals(self._parameters)
+
+    def score_samples(self, X):
+        """Log-pseudo-likelihood of each row.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Nats.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+        >>> machine = mf.OrdinalMachine().fit(X)
+        >>> machine.score_samples(X).shape
+        (300,)
+        """
+        return self._conditionals(X)[2]
+
+    def score(self, X, y=None):
+        """Mean of `score_samples`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+        >>> machine = mf.OrdinalMachine().fit(X)
+        >>> bool(abs(machine.score(X) - machine.log_pseudo_likelihood_) < 1e-9)
+        True
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def conditional_proba(self, X):
+        """Probabilities of the categories of each item given all others.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Without missing values.
+
+        Returns
+        -------
+        array of shape (n_samples, n_categories)
+            Flat: the categories of all items side by side.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+        >>> machine = mf.OrdinalMachine().fit(X)
+        >>> machine.conditional_proba(X).shape
+        (300, 12)
+        """
+        p = self._conditionals(X)[0]
+        return np.hstack([p[:size, :, i].T for i, size in enumerate(self.n_categories_)])
+
+    def sample(self, n_samples=1, *, n_sweeps=100, random_state=None):
+        """Draw rows: exactly up to 2^16 states together, beyond by Gibbs sampling, one chain a row.
+
+        Parameters
+        ----------
+        n_samples : int
+        n_sweeps : int
+            Gibbs sweeps of each chain, as in `PottsMachine.sample`.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Values of `categories_`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+        >>> machine = mf.OrdinalMachine().fit(X)
+        >>> machine.sample(3, random_state=0).shape
+        (3, 4)
+        """
+        check_is_fitted(self)
+        rng = generator_of(random_state)
+        n_samples, n_sweeps = count("n_samples", n_samples), count("n_sweeps", n_sweeps)
+        scores = categories.sample(self._model_of_categories(), n_samples, rng, n_sweeps)
+        return decoded(scores, self.categories_)
+
+    def impute(self, X, *, method="auto", random_state=0):
+        """Fill in missing values by the most probable category of each, given what is seen.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            With NaN for missing values, or None.
+        method : {"auto", "exact", "annealing", "tap"}, default "auto"
+            As in `FullyVisibleBoltzmannMachine.impute`: "auto" sums exactly over the states of
+            rows whose missing items have up to 2^20 states together, and anneals others.
+        random_state : int, RandomState or None, default 0
+            Of annealing.
+
+        Returns
+        -------
+        array or data frame of shape (n_samples, n_features)
+            Values of `categories_`; a data frame if `X` is one.
+
+        Raises
+        ------
+        ValueError
+            With "exact", if the missing items of a row have more than 2^20 states together.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If standard errors of some rows are above 0.01, or their solutions have not converged.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+        >>> machine = mf.OrdinalMachine().fit(X)
+        >>> machine.impute([[0, np.nan, 2, 1]]).shape
+        (1, 4)
+        """
+        scores = self._scores(X, missing=True)
+        model = self._model_of_categories()
+        machine = SimpleNamespace(model_=model, n_threads=self.n_threads)
+        means = means_of_missing(machine, model.prior.one_hot(scores), method, random_state)
+        filled = np.where(scores < 0, model.prior.labels(means), scores)
+        return like_frame(X, decoded(filled, self.categories_))
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _model_arrays(self):
+        return {}  # the model is made of parameters
+
+    def _restore_model(self, arrays):
+        pass
+
+    def _saved(self):
+        names = ("n_iter_", "converged_", "log_pseudo_likelihood_", "n_features_in_", "n_dropped_")
+        fitted = {name: getattr(self, name) for name in (*names, "existence_")}
+        fitted["categories_"] = [known.tolist() for known in self.categories_]
+        return fitted, {
+            "history_": self.history_,
+            "rows": self._rows.astype(np.int16),
+            "weights": self._weights,
+            "sizes": self.n_categories_,
+            "parameters": self._parameters,
+        }
+
+    def _restore(self, arrays):
+        exists, units, message = self.existence_
+        self.existence_ = Existence(exists, tuple(units), message)
+        self.categories_ = [as_array(known) for known in self.categories_]
+        self.history_ = arrays.member("history_", "f", (None,))
+        most = np.iinfo(np.int16).max
+        shape = (self.n_features_in_,)
+        self.n_categories_ = arrays.member("sizes", "iu", shape, low=2, high=most).astype(np.int64)
+        check_sizes(self.categories_, self.n_categories_)
+        self._rows = labels_from("rows", arrays, self.n_categories_).astype(np.int64)
+        if (self._rows < 0).any():
+            raise ValueError("member 'rows' must have no missing values.")
+        self._weights = arrays.member("weights", "f", (len(self._rows),), low=0)
+        self._objective = self._made_objective()
+        shape = (self._objective.n_parameters,)
+        self._set_parameters(arrays.member("parameters", "f", shape, low=-np.inf))
+
+    # --- errors ---------------------------------------------------------------------------------
+
+    def _godambe(self):
+        """Godambe's information, if there is a maximum."""
+        check_is_fitted(self)
+        if self.l1:
+            raise ValueError("standard errors are for maxima without l1: fit again without it.")
+        if self.existence_.exists is False:
+            raise ValueError(f"there are no standard errors: {self.existence_.message}.")
+        return Godambe(self._objective, self._parameters)
+
+    def covariance(self):
+        """Sandwich (Godambe) covariance H^-1 J H^-1 / n of the estimate.
+
+        Returns
+        -------
+        array of shape (n_parameters, n_parameters)
+            Parameters of thresholds first, item by item, then couplings sigma_ij, i < j, row by
+            row.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, for `l1`, or for more than 6,000 parameters.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+        >>> mf.OrdinalMachine().fit(X).covariance().shape  # 8 thresholds and 6 couplings
+        (14, 14)
+        """
+        return self._godambe().covariance()
+
+    def coupling_estimate(self):
+        """Couplings of all pairs of items, and their sandwich covariance.
+
+        Returns
+        -------
+        couplings : array of shape (n_pairs,)
+            sigma_ij, i < j, row by row.
+        covariance : array of shape (n_pairs, n_pairs)
+
+        Raises
+        ------
+        ValueError
+            As `covariance`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+        >>> couplings, covariance = mf.OrdinalMachine().fit(X).coupling_estimate()
+        >>> couplings.shape, covariance.shape
+        ((6,), (6, 6))
+        """
+        covariance, n = self.covariance(), self._objective.n_fields
+        return self._parameters[n:].copy(), covariance[n:, n:]
+
+    def standard_errors(self, *, as_frame=False):
+        """Standard errors by the sandwich covariance.
+
+        Parameters
+        ----------
+        as_frame : bool, default False
+            The couplings' errors as a data frame of pandas, with the names of the features.
+
+        Returns
+        -------
+        couplings : array of shape (n_features, n_features)
+            Symmetric, with zero diagonal.
+        thresholds : list of arrays of shape (m_i,)
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or for `l1`.
+        MemoryError
+            If the machine has no room for two matrices of n_parameters^2 numbers.
+        ImportError
+            With `as_frame`, if pandas is not installed.
+
+        Notes
+        -----
+        Computed at each call. Weights count rows.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+        >>> couplings, thresholds = mf.OrdinalMachine().fit(X).standard_errors()
+        >>> couplings.shape, len(thresholds)
+        ((4, 4), 4)
+        """
+        flag("as_frame", as_frame)
+        godambe, thresholds = self._godambe(), self._objective.thresholds
+        if self.thresholds == "free":
+            errors = godambe.standard_errors()
+            couplings, fields = self._objective.unpacked(errors)
+        else:
+            covariance, n = godambe.covariance(), self._objective.n_fields
+            couplings, _ = self._objective.unpacked(np.sqrt(covariance.diagonal()))
+            of_fields = thresholds.matrix @ covariance[:n, :n]
+            fields = np.sqrt((of_fields * thresholds.matrix).sum(1))
+        couplings = square_frame(self, couplings) if as_frame else couplings
+        return couplings, self._by_item(fields)
+
+    def confint(self, level=0.95):
+        """Confidence intervals from the normal distribution, not adjusted for their number.
+
+        Parameters
+        ----------
+        level : float
+
+        Returns
+        -------
+        couplings : array of shape (n_features, n_features, 2)
+            Lower and upper ends.
+        thresholds : list of arrays of shape (m_i, 2)
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+        >>> couplings, thresholds = mf.OrdinalMachine().fit(X).confint()
+        >>> couplings.shape, thresholds[0].shape
+        ((4, 4, 2), (2, 2))
+        """
+        if not 0 < number("level", level, 0, 1) < 1:
+            raise ValueError(f"level must be between 0 and 1, got {level}.")
+        of_couplings, of_thresholds = self.standard_errors()
+        ends = ndtri((1 + level) / 2) * np.array([-1.0, 1.0])
+        pairs = zip(self.thresholds_, of_thresholds, strict=True)
+        return (
+            self.couplings_[..., None] + ends * of_couplings[..., None],
+            [mu[:, None] + ends * errors[:, None] for mu, errors in pairs],
+        )
+
+    def test_couplings(self, adjust="holm", *, as_frame=False):
+        """Wald tests of every coupling against zero.
+
+        Parameters
+        ----------
+        adjust : {"holm", "bonferroni", "benjamini_hochberg", "benjamini_yekutieli", "none"}
+        as_frame : bool, default False
+            A pandas data frame instead, in which `first` and `second` are names of features.
+
+        Returns
+        -------
+        CouplingTests
+            As of `FullyVisibleBoltzmannMachine.test_couplings`.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+        >>> mf.OrdinalMachine().fit(X).test_couplings().p_value.shape
+        (6,)
+        """
+        flag("as_frame", as_frame)
+        tests = self._godambe().wald_tests(one_of("adjust", adjust, ADJUSTMENTS))
+        return pairs_frame(self, tests) if as_frame else tests
+
+    def likelihood_ratio_test(self, pairs=None):
+        """Composite likelihood ratio test of some couplings against zero.
+
+        Parameters
+        ----------
+        pairs : int array of shape (n_pairs, 2), optional
+            Couplings that are zero under the hypothesis; default all: independent items.
+
+        Returns
+        -------
+        RatioTest
+            As of `FullyVisibleBoltzmannMachine.likelihood_ratio_test`.
+
+        Raises
+        ------
+        ValueError
+            If there is no maximum, or a penalty, or for more than 6,000 parameters.
+
+        Examples
+        --------
+        >>> import numpy as np, fastmf as mf
+        >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+        >>> bool(mf.OrdinalMachine().fit(X).likelihood_ratio_test([[0, 1]]).p_value > 0.01)
+        True
+        """
+        godambe = self._godambe()
+        if self.l2 or self.l2_field:
+            raise ValueError("likelihood ratios need maxima without penalties: fit without l2.")
+        return godambe.likelihood_ratio_test(pairs)
+
+    def __sklearn_tags__(self):
+        """Tags for scikit-learn: strings are values, and values may be missing if so told."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = self.missing == "drop"
+        return tags

@@ -1,0 +1,328 @@
+"""Ordinal units: scores {0, 1, ..., m} with a weight of their own each.
+
+With t = log_weights_c + b c - a c^2 / 2 the moments are those of the probabilities softmax(t). The
+log-weights are one row a unit; kernels, which know vectors only, receive the address of each row.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmf._common.arguments import number, real_array
+from fastmf._common.rows import is_sparse, row_blocks
+from fastmf._jit.intrinsics import larger, view
+from fastmf._jit.kernel import kernel
+from fastmf.priors._protocol import sample_by_draw
+from fastmf.priors._registry import (
+    REGISTRY,
+    accepts_lists,
+    accepts_seeds,
+    accepts_tables,
+    floating_type,
+)
+from fastmf.priors.binary import MAX_FIELD
+from fastmf.special import clip, exp, log, narrow, widen
+
+# Scores beyond are taken for a mistake in the data.
+MAX_SCORE = 1000
+# Larger tilts count as infinite; their products with squared scores are finite.
+_MAX_TILT = 1e300
+
+
+class _LogWeights(NamedTuple):
+    log_weights: np.ndarray
+
+
+class Ordinal(_LogWeights):
+    """Units with scores 0, 1, ..., m and weight exp(log_weights[x]) of each.
+
+    Parameters
+    ----------
+    log_weights : array of shape (n_units, m + 1)
+        -inf beyond a unit's own largest score.
+
+    Raises
+    ------
+    ValueError
+        If a unit has fewer than two scores, or -inf in their midst.
+
+    Notes
+    -----
+    A unit of two scores is a `Bernoulli` unit of the field log_weights[1] - log_weights[0]; the
+    weights C(n, x) exp(field x) are those of `Binomial`. float32 units are computed in float64.
+
+    Examples
+    --------
+    >>> import numpy as np, fastmf as mf
+    >>> units = mf.Ordinal([[0.0, 0.0, 0.0], [0.0, 0.0, -np.inf]])  # scores 0 to 2, and 0 to 1
+    >>> units.moments(0.0, 0.0)[0].tolist()
+    [1.0, 0.5]
+    """
+
+    __slots__ = ()
+
+    parameters = ("log_weights",)
+
+    def __new__(cls, log_weights):
+        """Check the log-weights."""
+        array = real_array("Ordinal: log_weights", log_weights)
+        if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
+            raise ValueError(
+                "Ordinal: log_weights must have shape (n_units, m + 1), with two scores at least, "
+                f"got {array.shape}."
+            )
+        if array.dtype != np.float32:
+            array = array.astype(np.float64)
+        there = np.isfinite(array)
+        proper = there[:, :2].all(1) & ~(~there[:, :-1] & there[:, 1:]).any(1)
+        if not (proper & (there | (array == -np.inf)).all(1)).all():
+            raise ValueError(
+                "Ordinal: log_weights must be finite for the scores 0 and 1 at least, and -inf "
+                "only beyond a unit's largest score."
+            )
+        if array.shape[1] > MAX_SCORE + 1:
+            raise ValueError(f"Ordinal: scores must be at most {MAX_SCORE}.")
+        return cls._make((np.array(array, order="C"),))
+
+    def __getnewargs__(self):
+        """Arguments with which copies and pickles are constructed."""
+        return tuple(self)
+
+    def n_units(self):
+        """Number of units."""
+        return len(self.log_weights)
+
+    @property
+    def n_scores(self):
+        """Number of scores of each unit, int array of shape (n_units,)."""
+        return np.isfinite(self.log_weights).sum(1)
+
+    @property
+    def support(self):
+        """The values of each unit, (n_values, n_units), padded with NaN."""
+        x = np.arange(float(self.log_weights.shape[-1]))[:, None]
+        return np.where(x < self.n_scores, x, np.nan)
+
+    # --- the protocol of priors -------------------------------------------------------------------
+
+    @accepts_lists
+    def log_partition(self, b, a):
+        """Log of the sum over x of exp(log_weights[x] + b x - a x^2 / 2)."""
+        top, weights = self._weights(b, a)
+        return narrow(top + np.log(weights.sum(-1)), self._like(b, a))
+
+    @accepts_lists
+    def moments(self, b, a):
+        """Mean and variance under the tilt exp(b x - a x^2 / 2)."""
+        p, x = self._probabilities(b, a), np.arange(float(self.log_weights.shape[-1]))
+        mean = p @ x
+        variance = (p * (x - mean[..., None]) ** 2).sum(-1)
+        return narrow(mean, self._like(b, a)), narrow(variance, self._like(b, a))
+
+    def _like(self, b, a):
+        """An array of the type of results."""
+        return np.zeros((), np.result_type(self.log_weights, b, a))
+
+    def _weights(self, b, a):
+        """Largest exponent of each unit, and the weights of its scores divided by that."""
+        b, a = (np.clip(widen(np.asarray(tilt)), -_MAX_TILT, _MAX_TILT) for tilt in (b, a))
+        x = np.arange(float(self.log_weights.shape[-1]))
+        t = widen(self.log_weights) + x * (b[..., None] - 0.5 * a[..., None] * x)
+        top = t.max(-1)
+        return top, np.exp(t - top[..., None])
+
+    def _probabilities(self, b, a):
+        weights = self._weights(b, a)[1]
+        return weights / weights.sum(-1, keepdims=True)
+
+    @accepts_lists
+    def log_prob(self, x):
+        """The log-weight of x for x in {0, 1, ..., m}, -inf elsewhere."""
+        x, inside, index = self._index(x)
+        value = np.where(inside, self.log_weights[np.arange(x.shape[-1]), index], -np.inf)
+        return value.astype(np.result_type(self.log_weights, x), copy=False)
+
+    def contains(self, x):
+        """Whether values are scores of their units."""
+        return self._index(x)[1]
+
+    def _index(self, x):
+        """Values by unit, whether they are scores of it, and their numbers."""
+        x = np.broadcast_to(x, np.broadcast_shapes(np.shape(x), (self.n_units(),)))
+        inside = (x >= 0) & (x < self.n_scores) & (x == np.round(x))
+        return x, inside, np.where(inside, x, 0).astype(int)
+
+    @accepts_lists
+    def draw(self, b, a, u):
+        """The value that a uniform number draws from the tilted distribution: its quantile."""
+        below = np.cumsum(self._probabilities(b, a), axis=-1)
+        value = (below <= np.asarray(u)[..., None]).sum(-1)
+        return narrow(np.minimum(value, self.n_scores - 1).astype(float), self._like(b, a))
+
+    @accepts_lists
+    @accepts_seeds
+    def sample(self, b, a, rng):
+        """Draws from the tilted distribution."""
+        return sample_by_draw(self, b, a, rng)
+
+    def gradient(self, b, a):
+        """Derivatives of the log-partition, (..., n_units, m + 1): the probabilities of scores."""
+        return self._make((narrow(self._probabilities(b, a), self._like(b, a)),))
+
+    def log_prob_gradient(self, x):
+        """Derivatives of log_prob, (..., n_units, m + 1)."""
+        x, inside, index = self._index(x)
+        hit = inside[..., None] & (index[..., None] == np.arange(self.log_weights.shape[-1]))
+        return self._make((hit.astype(np.result_type(self.log_weights, x)),))
+
+    def project(self):
+        """The prior with log-weight 0 of score 0, at most MAX_FIELD in absolute value."""
+        shifted = self.log_weights - self.log_weights[:, :1]
+        inside = np.clip(shifted, -MAX_FIELD, MAX_FIELD)
+        return self._make((np.where(np.isfinite(shifted), inside, shifted),))
+
+    @partial(accepts_tables)
+    def from_data(cls, X, sizes=None, *, pseudocount=1.0):
+        """Log-weights of independent units with the frequencies of data.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_units)
+            Scores 0, 1, ...
+        sizes : int or int array of shape (n_units,), optional
+            Scores of each unit. Default: as many as the largest one of each column requires.
+        pseudocount : float, default 1.0
+            Added to the count of each score.
+
+        Returns
+        -------
+        Ordinal
+            Log-weights of score 0 are 0.
+        """
+        if sizes is None:
+            largest = X.max(axis=0)
+            largest = largest.toarray()[0] if is_sparse(X) else largest
+            if not largest.max() <= MAX_SCORE:
+                raise ValueError(f"X must hold scores up to {MAX_SCORE}, got {largest.max():g}.")
+            sizes = np.maximum(largest.astype(int) + 1, 2)
+        sizes = np.broadcast_to(real_array("sizes", sizes), X.shape[1]).astype(int)
+        scores = np.arange(sizes.max())
+        pseudocount = number("pseudocount", pseudocount, 0, np.inf, below=True)
+        counts = np.full((len(sizes), len(scores)), float(pseudocount))
+        for block in row_blocks(X):
+            x = X[block].toarray() if is_sparse(X) else X[block]
+            wrong = (x < 0) | (x >= sizes) | (x != np.round(x))
+            if wrong.any():
+                raise ValueError(
+                    "Ordinal.from_data: X must have integers from 0 to a unit's largest score, "
+                    f"got {x[wrong][0]:g}."
+                )
+            counts += (x[..., None] == scores).sum(0)
+        counts = np.where(scores < sizes[:, None], counts, 0.0)
+        if (counts[scores < sizes[:, None]] == 0).any():
+            raise ValueError("Ordinal: a score never occurs; pass a positive pseudocount.")
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(counts) - np.log(counts[:, :1])
+        return cls(log_weights.astype(floating_type(X)))
+
+    def refit(self, X):
+        """Ordinal units with the same scores, fitted to the columns."""
+        return self.from_data(X, self.n_scores)
+
+    def precomputed(self):
+        """The same prior in the form that kernels tilt."""
+        table = np.ascontiguousarray(self.log_weights)
+        address = table.ctypes.data + table.strides[0] * np.arange(len(table))
+        return CompiledOrdinal(table, address.astype(np.int64), self.n_scores.astype(np.int64))
+
+
+REGISTRY["ordinal"] = Ordinal
+
+
+class _Rows(NamedTuple):
+    log_weights: np.ndarray
+    address: np.ndarray
+    size: np.ndarray
+
+
+class CompiledOrdinal(_Rows):
+    """An `Ordinal` as kernels receive it: the address and the length of each unit's row."""
+
+    __slots__ = ()
+
+    def n_units(self):
+        """Number of units."""
+        return len(self.log_weights)
+
+    def log_partition(self, b, a):
+        """That of the `Ordinal`."""
+        return Ordinal(self.log_weights).log_partition(b, a)
+
+    def moments(self, b, a):
+        """Those of the `Ordinal`."""
+        return Ordinal(self.log_weights).moments(b, a)
+
+    def draw(self, b, a, u):
+        """That of the `Ordinal`."""
+        return Ordinal(self.log_weights).draw(b, a, u)
+
+    @staticmethod
+    def moments_of_units(prior, start, b, a, mean, var):
+        """The moments of many units, inside kernels."""
+        for i in range(b.shape[0]):
+            _, _, first, second = _sums(prior, start + i, b[i], a[i])
+            mean[i], var[i] = narrow(first, b[i]), narrow(second, b[i])
+
+    @staticmethod
+    def log_partition_of_units(prior, start, b, a, out):
+        """The log-partitions of many units, inside kernels."""
+        for i in range(b.shape[0]):
+            top, total, _, _ = _sums(prior, start + i, b[i], a[i])
+            out[i] = narrow(top + log(total), b[i])
+
+    @staticmethod
+    def draws_of_units(prior, start, b, a, u, out, scratch):
+        """The draws of many units, inside kernels."""
+        for i in range(b.shape[0]):
+            top, total, _, _ = _sums(prior, start + i, b[i], a[i])
+            weights = view(prior.address[start + i], (prior.size[start + i],), prior.log_weights)
+            x, last, below = 0, weights.shape[0] - 1, _weight(weights, 0, b[i], a[i], top) / total
+            while x < last and u[i] >= below:
+                x += 1
+                below += _weight(weights, x, b[i], a[i], top) / total
+            out[i] = x
+
+
+# --- inside kernels -------------------------------------------------------------------------------
+
+
+@kernel(merged=True)
+def _exponent(weights, x, b, a):
+    """Log of the tilted weight of the score x."""
+    b, a = clip(widen(b), -_MAX_TILT, _MAX_TILT), clip(widen(a), -_MAX_TILT, _MAX_TILT)
+    return widen(weights[x]) + x * (b - 0.5 * a * x)
+
+
+@kernel(merged=True)
+def _weight(weights, x, b, a, top):
+    """Tilted weight of the score x, divided by the largest one."""
+    return exp(_exponent(weights, x, b, a) - top)
+
+
+@kernel(merged=True)
+def _sums(prior, unit, b, a):
+    """Log of the largest weight of a unit, sum of weights divided by it, mean and variance."""
+    weights = view(prior.address[unit], (prior.size[unit],), prior.log_weights)
+    top = _exponent(weights, 0, b, a)
+    for x in range(1, weights.shape[0]):
+        top = larger(top, _exponent(weights, x, b, a))
+    total, mean, square = 0.0, 0.0, 0.0
+    for x in range(weights.shape[0]):
+        weight = _weight(weights, x, b, a, top)
+        total += weight
+        mean += x * weight
+    mean /= total
+    for x in range(weights.shape[0]):
+        square += (x - mean) * (x - mean) * _weight(weights, x, b, a, top)
+    return top, total, mean, square / total

@@ -1,0 +1,238 @@
+"""Machines of ordinal items: maxima and errors by their definitions, inference by enumeration."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import optimize
+from sklearn.exceptions import ConvergenceWarning
+
+import fastmf as mf
+from tests import ordinal_data as oracle
+
+SIZES = [3, 2, 4]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return oracle.random_rows(SIZES, 400)[0]
+
+
+@pytest.fixture(scope="module")
+def machine(data):
+    return mf.OrdinalMachine(tol=1e-8).fit(data)
+
+
+def unpacked(theta, sizes=SIZES):
+    """Couplings and thresholds of a vector, thresholds first."""
+    first = np.cumsum([0, *(q - 1 for q in sizes)])
+    mu = [theta[i:j] for i, j in zip(first[:-1], first[1:], strict=True)]
+    sigma = np.zeros((len(sizes), len(sizes)))
+    sigma[np.triu_indices(len(sizes), 1)] = theta[first[-1] :]
+    return sigma + sigma.T, mu
+
+
+def packed(machine):
+    pairs = np.triu_indices(len(machine.couplings_), 1)
+    return np.concatenate([*machine.thresholds_, machine.couplings_[pairs]])
+
+
+def test_maximum_is_that_of_an_independent_optimiser(data, machine):
+    def loss(theta):
+        return -oracle.log_pseudo_likelihoods(*unpacked(theta), data).mean()
+
+    def slope(theta):
+        return -oracle.scores(*unpacked(theta), data).mean(0)
+
+    start = np.zeros(len(packed(machine)))
+    found = optimize.minimize(loss, start, jac=slope, method="BFGS", options={"gtol": 1e-9})
+    np.testing.assert_allclose(packed(machine), found.x, atol=1e-6)
+    np.testing.assert_allclose(machine.log_pseudo_likelihood_, -found.fun, rtol=1e-10)
+    assert machine.converged_
+    assert machine.existence_.exists
+
+
+def test_errors_are_the_sandwich_of_numerical_derivatives(data, machine):
+    theta, n = packed(machine), len(data)
+
+    def mean_scores(at):
+        return oracle.scores(*unpacked(at), data).mean(0)
+
+    steps = 1e-5 * np.eye(len(theta))
+    hessian = -np.array([(mean_scores(theta + h) - mean_scores(theta - h)) / 2e-5 for h in steps])
+    scores = oracle.scores(*unpacked(theta), data)
+    inverse = np.linalg.inv(hessian)
+    sandwich = inverse @ (scores.T @ scores / n) @ inverse / n
+    np.testing.assert_allclose(machine.covariance(), sandwich, rtol=1e-5, atol=1e-8)
+    couplings, thresholds = machine.standard_errors()
+    errors = np.sqrt(sandwich.diagonal())
+    np.testing.assert_allclose(np.concatenate(thresholds), errors[:6], rtol=1e-5)
+    np.testing.assert_allclose(couplings[np.triu_indices(3, 1)], errors[6:], rtol=1e-5)
+    vector, covariance = machine.coupling_estimate()
+    np.testing.assert_array_equal(vector, theta[6:])
+    np.testing.assert_allclose(covariance, sandwich[6:, 6:], rtol=1e-5, atol=1e-8)
+    tests = machine.test_couplings("none")
+    np.testing.assert_allclose(tests.z, theta[6:] / errors[6:], rtol=1e-5)
+    low_high, of_thresholds = machine.confint(0.95)
+    np.testing.assert_allclose(np.ptp(low_high[0, 1]), 2 * 1.959964 * errors[6], rtol=1e-5)
+    assert of_thresholds[2].shape == (3, 2)
+
+
+def test_two_categories_are_a_fully_visible_machine(data):
+    X = (data > 0).astype(int)
+    ordinal, spins = mf.OrdinalMachine().fit(X), mf.FullyVisibleBoltzmannMachine().fit(X)
+    np.testing.assert_allclose(ordinal.couplings_, 4 * spins.couplings_, atol=1e-9)
+    field = 2 * spins.field_ - 2 * spins.couplings_.sum(1)
+    np.testing.assert_allclose(np.concatenate(ordinal.thresholds_), field, atol=1e-9)
+    errors = ordinal.standard_errors()[0], 4 * spins.standard_errors()[0]
+    np.testing.assert_allclose(*errors, rtol=1e-7)
+    tests = [m.likelihood_ratio_test([[0, 1]]) for m in (ordinal, spins)]
+    np.testing.assert_allclose(tests[0].p_value, tests[1].p_value, rtol=1e-6)
+
+
+def test_weights_count_rows(data):
+    counts = np.random.default_rng(0).integers(0, 4, len(data))
+    weighted = mf.OrdinalMachine().fit(data, sample_weight=counts)
+    repeated = mf.OrdinalMachine().fit(np.repeat(data, counts, axis=0))
+    np.testing.assert_allclose(weighted.couplings_, repeated.couplings_, atol=1e-8)
+    np.testing.assert_allclose(weighted.covariance(), repeated.covariance(), atol=1e-8)
+
+
+def test_blume_capel_thresholds(data):
+    machine = mf.OrdinalMachine(thresholds="blume_capel", reference=1).fit(data)
+    alpha, beta = machine.blume_capel()
+    assert np.isnan(beta).tolist() == [False, True, False]
+    c = np.arange(1, 4)
+    expected = alpha[2] * c + beta[2] * ((c - 1) ** 2 - 1)
+    np.testing.assert_allclose(machine.thresholds_[2], expected, rtol=1e-12)
+    # Two parameters are as good as two thresholds.
+    free = mf.OrdinalMachine().fit(data[:, :2])
+    same = mf.OrdinalMachine(thresholds="blume_capel").fit(data[:, :2])
+    np.testing.assert_allclose(same.couplings_, free.couplings_, atol=1e-7)
+    np.testing.assert_allclose(same.thresholds_[0], free.thresholds_[0], atol=1e-7)
+    errors = [m.standard_errors()[1][0] for m in (same, free)]
+    np.testing.assert_allclose(*errors, rtol=1e-5)
+    with pytest.raises(ValueError, match="blume_capel"):
+        free.blume_capel()
+    with pytest.raises(ValueError, match="reference"):
+        mf.OrdinalMachine(thresholds="blume_capel", reference=[1, 2]).fit(data)
+
+
+def test_penalties(data):
+    ridge = mf.OrdinalMachine(l2=100.0).fit(data)
+    assert abs(ridge.couplings_).max() < 0.01
+    lasso = mf.OrdinalMachine(l1=10.0).fit(data)
+    assert not lasso.couplings_.any()
+    with pytest.raises(ValueError, match="l1"):
+        lasso.standard_errors()
+    with pytest.raises(ValueError, match="l2"):
+        ridge.likelihood_ratio_test()
+    with pytest.raises(ValueError, match="l1 needs"):
+        mf.OrdinalMachine(l1=1.0, solver="newton").fit(data)
+
+
+# --- inference by enumeration ---------------------------------------------------------------------
+
+
+def probabilities(machine):
+    """All states of the machine and their probabilities."""
+    states = oracle.all_states(SIZES)
+    logs = oracle.log_weights(machine.couplings_, machine.thresholds_, states)
+    return states, np.exp(logs - np.logaddexp.reduce(logs))
+
+
+def test_conditionals(data, machine):
+    states, p = probabilities(machine)
+    found = machine.conditional_proba(states)
+    first = np.cumsum([0, *SIZES])
+    for i in range(3):
+        others = [j for j in range(3) if j != i]
+        for row, x in enumerate(states):
+            alike = (states[:, others] == x[others]).all(1)
+            expected = p[alike][np.argsort(states[alike, i])] / p[alike].sum()
+            np.testing.assert_allclose(found[row, first[i] : first[i + 1]], expected, rtol=1e-9)
+    values = oracle.log_pseudo_likelihoods(machine.couplings_, machine.thresholds_, data)
+    np.testing.assert_allclose(machine.score_samples(data), values, rtol=1e-9)
+
+
+def test_model_has_the_same_probabilities(machine):
+    states, p = probabilities(machine)
+    exact = mf.exact(machine.model_)
+    np.testing.assert_allclose(exact.mean, p @ states, rtol=1e-10)
+    energy = machine.model_.energy(states.astype(float))
+    np.testing.assert_allclose(-energy - exact.log_partition, np.log(p), rtol=1e-9)
+
+
+def test_samples_have_the_probabilities(machine):
+    states, p = probabilities(machine)
+    drawn = machine.sample(20_000, random_state=0)
+    counts = np.array([(drawn == x).all(1).sum() for x in states])
+    assert counts.sum() == 20_000
+    assert abs((counts - 20_000 * p) / np.sqrt(20_000 * p)).max() < 4.5
+
+
+def test_imputed_values_are_the_most_probable(machine):
+    states, p = probabilities(machine)
+    rows = np.array([[np.nan, 1, 2], [2, np.nan, np.nan], [0, 1, 3]])
+    filled = machine.impute(rows)
+    for row, found in zip(rows, filled, strict=True):
+        seen = ~np.isnan(row)
+        alike = (states[:, seen] == row[seen]).all(1)
+        for i in np.flatnonzero(~seen):
+            marginal = np.bincount(states[alike, i], p[alike])
+            assert found[i] == marginal.argmax()
+        np.testing.assert_array_equal(found[seen], row[seen])
+
+
+# --- tables, files, refusals ----------------------------------------------------------------------
+
+
+def test_codes_and_names_come_as_they_are(data, machine):
+    shifted = mf.OrdinalMachine(tol=1e-8).fit(data + [1, -2, 5])
+    np.testing.assert_allclose(shifted.couplings_, machine.couplings_, atol=1e-9)
+    assert shifted.sample(50, random_state=0).min(0).tolist() == [1, -2, 5]
+    order = ["never", "now and then", "often"]
+    frame = pd.DataFrame(data, columns=["sleep", "mood", "pain"])
+    frame["sleep"] = pd.Categorical.from_codes(data[:, 0], order, ordered=True)
+    named = mf.OrdinalMachine(tol=1e-8).fit(frame)
+    np.testing.assert_allclose(named.couplings_, machine.couplings_, atol=1e-9)
+    assert named.categories_[0].tolist() == order
+    frame = frame.astype({"sleep": object})
+    frame.loc[0, "sleep"] = None
+    filled = named.impute(frame)
+    assert filled.columns.tolist() == ["sleep", "mood", "pain"]
+    assert filled.loc[0, "sleep"] in order
+    assert named.test_couplings(as_frame=True)["first"].tolist() == ["sleep", "sleep", "mood"]
+    assert named.standard_errors(as_frame=True)[0].columns.tolist() == ["sleep", "mood", "pain"]
+
+
+def test_files(data, machine, tmp_path):
+    machine.save(tmp_path / "machine.npz")
+    again = mf.OrdinalMachine.load(tmp_path / "machine.npz")
+    np.testing.assert_array_equal(again.couplings_, machine.couplings_)
+    np.testing.assert_array_equal(again.covariance(), machine.covariance())
+    np.testing.assert_array_equal(again.score_samples(data), machine.score_samples(data))
+
+
+@pytest.mark.parametrize("options", [{}, {"l1": 0.01}])
+def test_empty_categories_are_named(data, options):
+    frame = pd.DataFrame(np.where(data == 1, 0, data)[:, [0, 2]], columns=["sleep", "pain"])
+    with pytest.warns(ConvergenceWarning, match="nobody is in category 1 of item sleep"):
+        machine = mf.OrdinalMachine(**options).fit(frame)
+    assert machine.existence_.exists is False
+    assert not machine.converged_
+    with pytest.raises(ValueError, match="standard errors"):
+        machine.standard_errors()
+    assert mf.OrdinalMachine(l2=0.1, l2_field=0.1).fit(frame).converged_
+
+
+def test_missing_values(data):
+    rows = data.astype(float)
+    rows[:30, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        mf.OrdinalMachine().fit(rows)
+    machine = mf.OrdinalMachine(missing="drop").fit(rows)
+    assert machine.n_dropped_ == 30
+    expected = mf.OrdinalMachine().fit(data[30:])
+    np.testing.assert_allclose(machine.couplings_, expected.couplings_, atol=1e-9)
+    with pytest.raises(ValueError, match="without missing values"):
+        mf.OrdinalMachine(missing="drop").fit(np.where(rows == rows, np.nan, rows)[:5] * np.nan)

@@ -1,0 +1,158 @@
+"""Ordinal units: limits, refusals, fits, and machines of them by enumeration."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+
+import fastmf as mf
+from fastmf.evaluation import annealed_importance_sampling
+from fastmf.inference.sampling.gibbs import gibbs
+from fastmf.priors._protocol import repeated
+
+TABLE = np.array([[0.0, -1.0, 0.5], [0.3, 0.1, -np.inf], [0.0, 0.8, 0.2]])
+
+
+def test_two_scores_are_a_bernoulli_unit():
+    b, a = np.array([0.3, -2.0]), np.array([0.5, 0.0])
+    found = mf.Ordinal([[0.2, 1.0], [0.0, -0.7]]).moments(b, a)
+    np.testing.assert_allclose(found, mf.Bernoulli([0.8, -0.7]).moments(b, a), rtol=1e-14)
+
+
+def test_binomial_weights_give_binomial_units():
+    table = np.log([[1.0, 3, 3, 1]]) + 0.4 * np.arange(4)
+    b, a = np.array([-0.6]), np.array([0.3])
+    found, expected = mf.Ordinal(table), mf.Binomial([0.4], 3)
+    np.testing.assert_allclose(found.moments(b, a), expected.moments(b, a), rtol=1e-13)
+    np.testing.assert_allclose(found.log_partition(b, a), expected.log_partition(b, a), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([0.0, 1.0], r"shape \(n_units, m \+ 1\)"),
+        ([[0.0]], "two scores"),
+        ([[0.0, np.nan]], "finite"),
+        ([[0.0, np.inf]], "finite"),
+        ([[-np.inf, 0.0]], "finite for the scores 0 and 1"),
+        ([[0.0, -np.inf, 1.0]], "finite for the scores 0 and 1"),
+        ([[0.0, 1.0, -np.inf, 1.0]], "beyond"),
+    ],
+)
+def test_tables_are_checked(table, message):
+    with pytest.raises(ValueError, match=message):
+        mf.Ordinal(table)
+
+
+def test_copies():
+    prior = mf.Ordinal(TABLE)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(prior)).log_weights, TABLE)
+    assert prior.log_weights is not TABLE
+    assert repeated(mf.Ordinal(TABLE[:1]), 3).log_weights.shape == (3, 3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_frequencies(dtype):
+    X = np.array([[0, 1, 2], [2, 0, 0], [2, 1, 0]], dtype)
+    prior = mf.Ordinal.from_data(X, pseudocount=0.5)
+    assert prior.log_weights.dtype == dtype
+    assert prior.n_scores.tolist() == [3, 2, 3]
+    p = np.exp(prior.log_weights)
+    p /= p.sum(1, keepdims=True)
+    expected = [[3 / 9, 1 / 9, 5 / 9], [3 / 8, 5 / 8, 0], [5 / 9, 1 / 9, 3 / 9]]
+    np.testing.assert_allclose(p, expected, rtol=1e-6)
+    assert prior.refit(X[:1]).n_scores.tolist() == [3, 2, 3]
+    for wrong in (X - 1, X + 0.5):
+        with pytest.raises(ValueError, match="integers"):
+            mf.Ordinal.from_data(wrong, 3)
+    with pytest.raises(ValueError, match="pseudocount"):
+        mf.Ordinal.from_data(X, pseudocount=0.0)
+
+
+# --- machines -------------------------------------------------------------------------------------
+
+
+def machine(strength=0.4):
+    couplings = strength * np.array([[0.0, 1.0, -0.5], [1.0, 0.0, 0.7], [-0.5, 0.7, 0.0]])
+    return mf.BoltzmannMachine(couplings, mf.Ordinal(TABLE))
+
+
+def enumerated(model):
+    """All states of a machine of the table's units, and their probabilities."""
+    states = np.array([x for x in itertools.product(range(3), repeat=3) if x[1] < 2], float)
+    fields = TABLE[np.arange(3), states.astype(int)].sum(1)
+    weights = np.exp(((states @ model.couplings) * states).sum(1) / 2 + fields)
+    return states, weights / weights.sum(), np.log(weights.sum())
+
+
+def test_exact_is_the_sum_over_states():
+    states, p, log_partition = enumerated(machine())
+    found = mf.exact(machine())
+    np.testing.assert_allclose(found.log_partition, log_partition, rtol=1e-13)
+    np.testing.assert_allclose(found.mean, p @ states, rtol=1e-12)
+    np.testing.assert_allclose(found.pairwise, (states.T * p) @ states, rtol=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["blocked", "sequential"])
+def test_tap_is_near_to_enumeration(schedule):
+    weak = machine(0.1)
+    states, p, log_partition = enumerated(weak)
+    found = mf.tap(weak, schedule=schedule)
+    assert found.converged.all()
+    np.testing.assert_allclose(found.mean, p @ states, atol=3e-3)
+    np.testing.assert_allclose(found.log_partition, log_partition, atol=3e-3)
+
+
+def test_files(tmp_path):
+    machine().save(tmp_path / "machine.npz")
+    again = mf.load(tmp_path / "machine.npz")
+    np.testing.assert_array_equal(again.prior.log_weights, TABLE)
+
+
+def rbm(dtype=float):
+    weights = np.array([[0.5, -0.3], [0.2, 0.8], [-0.6, 0.1]], dtype)
+    hidden = mf.Bernoulli(np.array([0.1, -0.4], dtype))
+    return mf.RBM(weights, mf.Ordinal(TABLE.astype(dtype)), hidden)
+
+
+def visible_marginals(model):
+    """States of the visible units and their probabilities, hidden ones summed out."""
+    states = np.array([x for x in itertools.product(range(3), repeat=3) if x[1] < 2], float)
+    log_p = TABLE[np.arange(3), states.astype(int)].sum(1)
+    log_p += np.logaddexp(0, states @ model.weights + model.hidden.field).sum(1)
+    return states, np.exp(log_p - np.logaddexp.reduce(log_p)), np.logaddexp.reduce(log_p)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gibbs_samples_an_rbm(dtype):
+    model = rbm(dtype)
+    states, p, _ = visible_marginals(model)
+    start = np.zeros((20_000, 3), dtype)
+    found = gibbs(model, start, 20, np.random.default_rng(0))
+    sampled = found[0] if isinstance(found, tuple) else found
+    # Five standard errors.
+    assert abs(sampled.mean(0) - p @ states).max() < 5 / np.sqrt(20_000)
+
+
+def test_annealing_finds_the_log_partition_of_an_rbm():
+    expected = visible_marginals(rbm())[2]
+    found = annealed_importance_sampling(rbm(), 500, 200, rng=0)
+    assert abs(found.log_partition - expected) < 0.05
+
+
+def test_rbms_of_ratings_learn():
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=(400, 1))
+    X = np.digitize(2 * factor + rng.normal(size=(400, 6)), [-1, 1]).astype(float)
+    machine = mf.GeneralizedRBM(
+        2, visible=mf.Ordinal.from_data(X), n_epochs=150, learning_rate=0.1, random_state=0
+    )
+    machine.fit(X)
+    independent = (
+        machine.pointwise_.log_prob(X).sum(1)
+        - machine.pointwise_.log_partition(np.zeros(6), 0.0).sum()
+    )
+    assert machine.score(X) > independent.mean() + 0.3
+    assert np.isfinite(machine.visible_.log_weights).all()
+    assert abs(machine.visible_.log_weights - mf.Ordinal.from_data(X).log_weights).max() > 0.1
