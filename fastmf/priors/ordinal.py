@@ -67,7 +67,7 @@ class Ordinal(_LogWeights):
     def __new__(cls, log_weights):
         """Check the log-weights."""
         array = real_array("Ordinal: log_weights", log_weights)
-        if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
+        if array.ndim != 2 or array.shape[1] < 2:
             raise ValueError(
                 "Ordinal: log_weights must have shape (n_units, m + 1), with two scores at least, "
                 f"got {array.shape}."
