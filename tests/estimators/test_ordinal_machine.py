@@ -3,13 +3,13 @@
 from itertools import pairwise
 
 import numpy as np
+import ordinal_data as oracle
 import pandas as pd
 import pytest
 from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
 import fastmf as mf
-from tests import ordinal_data as oracle
 
 SIZES = [3, 2, 4]
 
